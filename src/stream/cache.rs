@@ -51,6 +51,10 @@ impl<V: Visitor> Compared<'_, V> {
             0 => 0,
             last => tail_at(self.connection, last)?.next - 1,
         };
+        if self.info.last == 0 && self.last == 0 {
+            let stream = self.connection.names().stream.clone();
+            return Err(StreamError::Empty { stream });
+        }
         if self.last > journal {
             return Err(StreamError::Ahead {
                 directory: self.last,
@@ -196,14 +200,23 @@ pub fn open<V: Shown>(
         last_record: None,
         refusal: None,
     };
-    let options = Options { log_id, ..options };
-    let (mut log, report) = Log::open(storage, options, &mut compared)?;
+    let options = Options {
+        log_id,
+        // The stream says which log a new directory is of.
+        create: options.create && log_id.is_some(),
+        ..options
+    };
+    let opened = Log::open(storage, options, &mut compared);
+    let (mut log, report) = opened.map_err(|error| match error {
+        Error::NoLog { .. } if log_id.is_none() => {
+            let stream = connection.names().stream.clone();
+            of_stream(StreamError::Empty { stream })
+        }
+        error => error,
+    })?;
     let own_id = compared.own_id;
     let last = log.last_position();
-    let before = match info.last {
-        0 => Ok(Tail::beginning()),
-        _ => before_position(connection, last + 1, info.first, info.last),
-    };
+    let before = before_position(connection, last + 1, info.first, info.last);
     let mut reader = Reader::after(connection, before.map_err(of_stream)?);
     fill_up(&mut log, &mut reader, info.last, visitor)?;
     Ok(Opened {

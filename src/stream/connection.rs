@@ -362,17 +362,29 @@ impl Connection {
     /// When there is no answer.
     pub async fn message(&self, sequence: u64) -> Result<Option<Bytes>, StreamError> {
         let subject = format!("STREAM.MSG.GET.{}", self.names.stream);
-        let found = match self.api(&subject, &json!({"seq": sequence})).await {
+        let found = self.stored(&subject, &json!({"seq": sequence})).await?;
+        Ok(found.map(|(_, bytes)| bytes))
+    }
+
+    /// The message of a stream that is asked for so, as the stream's leader has it: its sequence
+    /// and its bytes; `None` when there is none.
+    pub(super) async fn stored(
+        &self,
+        subject: &str,
+        body: &Value,
+    ) -> Result<Option<(u64, Bytes)>, StreamError> {
+        let found = match self.api(subject, body).await {
             Ok(found) => found,
             Err(Unanswered::Refused {
                 status: 404, code, ..
             }) if code != 10059 => return Ok(None),
             Err(error) => return Err(self.failed("show a message", error)),
         };
+        let sequence = found["message"]["seq"].as_u64().unwrap_or(0);
         let data = found["message"]["data"].as_str().unwrap_or_default();
         let bytes = BASE64_STANDARD.decode(data);
         bytes
-            .map(|bytes| Some(bytes.into()))
+            .map(|bytes| Some((sequence, bytes.into())))
             .map_err(|error| StreamError::Broken {
                 sequence,
                 what: error.to_string(),

@@ -17,6 +17,11 @@ pub enum StreamError {
         /// Its name.
         stream: String,
     },
+    /// The stream has no first message.
+    Empty {
+        /// Its name.
+        stream: String,
+    },
     /// The stream's settings do not keep what is acknowledged.
     Weak {
         /// The stream.
@@ -110,6 +115,11 @@ impl fmt::Display for StreamError {
             Self::Missing { stream } => write!(
                 f,
                 "the servers have no stream {stream}; make it with `carebook journal create`"
+            ),
+            Self::Empty { stream } => write!(
+                f,
+                "the stream {stream} has no message, not even the first one, which gives the log its \
+                 id: begin it with `carebook journal create`"
             ),
             Self::Weak { stream, faults } => write!(
                 f,

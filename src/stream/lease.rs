@@ -3,15 +3,46 @@
 //! No clock is part of the safety of writes: whoever takes over fences the one before. The lease
 //! says when to do so; and, where answers rest on it instead of on appends, until when they may,
 //! judged by a clock that nobody sets, and ended well before another may take it.
+//!
+//! It is a key of a bucket whose entries the servers forget after [`TTL`]. It is taken by making
+//! the key, and renewed by changing it from the revision that was made last: two never hold it.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use async_nats::jetstream::kv::{self, Store, UpdateErrorKind};
+use async_nats::jetstream::stream::StorageType;
+use bytes::Bytes;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::connection::Connection;
+use super::error::StreamError;
+use super::link::Link;
+
+/// How long the servers keep what was not renewed.
+pub const TTL: Duration = Duration::from_secs(8);
+/// How much sooner than that the holder takes it for lost: clocks differ in speed, and the
+/// servers' answer took its time.
+const MARGIN: Duration = Duration::from_secs(2);
+/// How often it is renewed.
+const RENEWED_EACH: Duration = Duration::from_secs(2);
+/// How long one renewal may take.
+const ANSWER_WITHIN: Duration = Duration::from_millis(1_500);
+/// How often somebody who wants it tries to make it.
+const TRIED_EACH: Duration = Duration::from_millis(100);
+/// How often it is tried to take it from another.
+const SEIZED_WITHIN: usize = 50;
+/// The key.
+const KEY: &str = "writer";
 
 /// Until when the lease is held, as far as is known.
 #[derive(Debug, Default)]
 pub struct Holding {
     until: Mutex<Option<Instant>>,
+    renewed: Mutex<Option<Instant>>,
 }
 
 impl Holding {
@@ -23,8 +54,306 @@ impl Holding {
             .is_some_and(|until| Instant::now() < until)
     }
 
-    /// It is held until then; not at all where there is no such time.
-    pub fn set(&self, until: Option<Instant>) {
-        *self.until.lock() = until;
+    /// How long ago it was renewed; `None` when it never was.
+    #[must_use]
+    pub fn age(&self) -> Option<Duration> {
+        self.renewed.lock().map(|renewed| renewed.elapsed())
+    }
+
+    /// It was made or changed by what was sent then.
+    fn renewed(&self, sent: Instant) {
+        *self.until.lock() = Some(sent + TTL.saturating_sub(MARGIN));
+        *self.renewed.lock() = Some(sent);
+    }
+
+    fn lost(&self) {
+        *self.until.lock() = None;
+    }
+}
+
+/// Who holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The name of its node.
+    pub node: String,
+    /// Where it serves.
+    pub address: String,
+    /// Whether its answers rest on the lease.
+    pub relies: bool,
+}
+
+impl Holder {
+    fn read(value: &[u8]) -> Option<Self> {
+        let value: Value = serde_json::from_slice(value).ok()?;
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        Some(Self {
+            node: text("node"),
+            address: text("address"),
+            relies: value["relies"].as_bool().unwrap_or(true),
+        })
+    }
+}
+
+/// What the lease says of its holder.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Where it serves.
+    pub address: String,
+    /// Whether its answers rest on the lease.
+    pub relies: bool,
+    /// How many copies a new bucket has.
+    pub replicas: usize,
+}
+
+impl Terms {
+    fn value(&self, link: &Link) -> Bytes {
+        let value = json!({
+            "node": link.node(),
+            "process": link.process(),
+            "address": self.address,
+            "relies": self.relies,
+        });
+        value.to_string().into()
+    }
+}
+
+/// What a renewal has come to.
+enum Renewed {
+    Yes(u64),
+    /// Another revision is there, or none.
+    No,
+    Unknown,
+}
+
+/// A lease that this process holds, until it is given up.
+pub struct Lease {
+    holding: Arc<Holding>,
+    store: Store,
+    revision: watch::Receiver<u64>,
+    stop: watch::Sender<bool>,
+}
+
+/// The bucket; made where it is not there yet.
+async fn bucket(connection: &Connection, replicas: usize) -> Result<Store, StreamError> {
+    let name = &connection.names().bucket;
+    let context = connection.context();
+    let refused = |error: &dyn std::fmt::Display| StreamError::Refused {
+        what: format!("the bucket {name} of the writer's lease cannot be used: {error}"),
+    };
+    if let Ok(store) = context.get_key_value(name).await {
+        let status = store.status().await.map_err(|error| refused(&error))?;
+        let age = status.info.config.max_age;
+        if age != TTL || status.info.config.storage != StorageType::File {
+            return Err(refused(&format!(
+                "it keeps entries for {age:?}, and has to keep them for {TTL:?}, in files"
+            )));
+        }
+        return Ok(store);
+    }
+    let config = kv::Config {
+        bucket: name.clone(),
+        description: "The writer's lease of a journal of carebook: not to be edited".to_owned(),
+        history: 1,
+        max_age: TTL,
+        storage: StorageType::File,
+        num_replicas: replicas,
+        ..kv::Config::default()
+    };
+    let made = context.create_key_value(config).await;
+    made.map_err(|error| refused(&error))
+}
+
+impl Lease {
+    /// Takes the lease, or waits for it so long; `None` when another one holds it all the time.
+    ///
+    /// # Errors
+    /// When the bucket cannot be used.
+    pub fn take_within(
+        link: &Arc<Link>,
+        terms: &Terms,
+        within: Duration,
+    ) -> Result<Option<Self>, StreamError> {
+        let taken = link.connection().block(take(link, terms, within))?;
+        Ok(taken.map(|(store, revision, sent)| Self::kept(link, terms, store, revision, sent)))
+    }
+
+    /// Who holds it; `None` when nobody does.
+    ///
+    /// # Errors
+    /// When the servers do not answer.
+    pub fn holder(connection: &Connection) -> Result<Option<Holder>, StreamError> {
+        let found = connection.block(entry(connection))?;
+        Ok(found.and_then(|(_, value)| Holder::read(&value)))
+    }
+
+    /// Takes the lease from whoever has it, who may rest answers on it until the time that is
+    /// returned with it; `None` where nobody does.
+    ///
+    /// # Errors
+    /// When the bucket cannot be used, or others take it, too.
+    pub fn seize(link: &Arc<Link>, terms: &Terms) -> Result<(Self, Option<Instant>), StreamError> {
+        let connection = link.connection();
+        connection.block(async {
+            let store = bucket(connection, terms.replicas).await?;
+            for _ in 0..SEIZED_WITHIN {
+                let sent = Instant::now();
+                let value = terms.value(link);
+                let found = entry(connection).await?;
+                let taken = match &found {
+                    Some((revision, _)) => {
+                        let changed = store.update(KEY, value, *revision);
+                        timeout(ANSWER_WITHIN, changed).await.map(Result::ok)
+                    }
+                    None => {
+                        let made = store.create(KEY, value);
+                        timeout(ANSWER_WITHIN, made).await.map(Result::ok)
+                    }
+                };
+                if let Ok(Some(revision)) = taken {
+                    let before = found.and_then(|(_, value)| Holder::read(&value));
+                    let relied = before.is_some_and(|before| before.relies);
+                    let until = relied.then(|| Instant::now() + TTL.saturating_sub(MARGIN));
+                    return Ok((Self::kept(link, terms, store, revision, sent), until));
+                }
+                sleep(TRIED_EACH).await;
+            }
+            Err(StreamError::Refused {
+                what: "the writer's lease is taken by others again and again".to_owned(),
+            })
+        })
+    }
+
+    fn kept(link: &Arc<Link>, terms: &Terms, store: Store, revision: u64, sent: Instant) -> Self {
+        let holding = Arc::new(Holding::default());
+        holding.renewed(sent);
+        let (stop, stopped) = watch::channel(false);
+        let (revisions, current) = watch::channel(revision);
+        let keeping = Keeping {
+            holding: Arc::clone(&holding),
+            store: store.clone(),
+            value: terms.value(link),
+            link: Arc::clone(link),
+            revisions,
+        };
+        link.connection().handle().spawn(keeping.run(stopped));
+        Self {
+            holding,
+            store,
+            revision: current,
+            stop,
+        }
+    }
+
+    /// Until when it is held.
+    #[must_use]
+    pub fn holding(&self) -> &Arc<Holding> {
+        &self.holding
+    }
+
+    /// Gives it up, so that another one may take it at once.
+    pub fn give_up(self, connection: &Connection) {
+        self.holding.lost();
+        self.stop.send_replace(true);
+        let revision = *self.revision.borrow();
+        connection.block(async {
+            let given_up = self.store.delete_expect_revision(KEY, Some(revision));
+            // Where it fails the servers forget it in time.
+            let _ = timeout(ANSWER_WITHIN, given_up).await;
+        });
+    }
+}
+
+/// The entry that is there, as its leader has it: revision and value, which is empty where it was
+/// given up.
+async fn entry(connection: &Connection) -> Result<Option<(u64, Bytes)>, StreamError> {
+    let name = &connection.names().bucket;
+    let subject = format!("STREAM.MSG.GET.KV_{name}");
+    let body = json!({"last_by_subj": format!("$KV.{name}.{KEY}")});
+    connection.stored(&subject, &body).await
+}
+
+async fn take(
+    link: &Link,
+    terms: &Terms,
+    within: Duration,
+) -> Result<Option<(Store, u64, Instant)>, StreamError> {
+    let store = bucket(link.connection(), terms.replicas).await?;
+    let until = Instant::now() + within;
+    loop {
+        let sent = Instant::now();
+        // Where nobody knows whether it was made, it is forgotten in time.
+        if let Ok(Ok(revision)) = timeout(ANSWER_WITHIN, store.create(KEY, terms.value(link))).await
+        {
+            return Ok(Some((store, revision, sent)));
+        }
+        if Instant::now() + TRIED_EACH >= until {
+            return Ok(None);
+        }
+        sleep(TRIED_EACH).await;
+    }
+}
+
+/// Renews a lease.
+struct Keeping {
+    holding: Arc<Holding>,
+    store: Store,
+    value: Bytes,
+    link: Arc<Link>,
+    revisions: watch::Sender<u64>,
+}
+
+impl Keeping {
+    async fn run(self, mut stopped: watch::Receiver<bool>) {
+        loop {
+            tokio::select! {
+                () = sleep(RENEWED_EACH) => {}
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            }
+            if self.link.ended().is_some() {
+                return;
+            }
+            let sent = Instant::now();
+            let renewed = tokio::select! {
+                renewed = self.renew() => renewed,
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            };
+            match renewed {
+                Renewed::Yes(revision) => {
+                    self.revisions.send_replace(revision);
+                    self.holding.renewed(sent);
+                }
+                Renewed::No => self.make_again(sent).await,
+                Renewed::Unknown => {}
+            }
+        }
+    }
+
+    async fn renew(&self) -> Renewed {
+        let revision = *self.revisions.borrow();
+        let changed = self.store.update(KEY, self.value.clone(), revision);
+        match timeout(ANSWER_WITHIN, changed).await {
+            Ok(Ok(revision)) => Renewed::Yes(revision),
+            Ok(Err(error)) if error.kind() == UpdateErrorKind::WrongLastRevision => Renewed::No,
+            Ok(Err(_)) | Err(_) => Renewed::Unknown,
+        }
+    }
+
+    /// The servers have forgotten it, or another one has it, or an earlier renewal was taken whose
+    /// answer was lost. Who has it fences this process, which ends then; until it does, this process
+    /// only stops to rest on the lease.
+    async fn make_again(&self, sent: Instant) {
+        self.holding.lost();
+        if let Ok(Some((revision, found))) = entry(self.link.connection()).await
+            && found == self.value
+        {
+            // The next renewal goes on from there.
+            self.revisions.send_replace(revision);
+            return;
+        }
+        let made = self.store.create(KEY, self.value.clone());
+        if let Ok(Ok(revision)) = timeout(ANSWER_WITHIN, made).await {
+            self.revisions.send_replace(revision);
+            self.holding.renewed(sent);
+        }
     }
 }

@@ -109,6 +109,12 @@ impl Link {
         &self.node
     }
 
+    /// This process, as no other one is named.
+    #[must_use]
+    pub fn process(&self) -> String {
+        crate::base::digest::hex(&self.token)
+    }
+
     /// What was counted.
     #[must_use]
     pub fn figures(&self) -> &Figures {

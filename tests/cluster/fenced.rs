@@ -26,7 +26,7 @@ fn who_starts_later_writes_and_the_one_before_ends_and_says_so() {
     let told: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(
         (&told["epoch"], &told["lastPosition"]),
-        (&3.into(), &10.into())
+        (&4.into(), &10.into())
     );
     assert_eq!(second.ended_within(PATIENCE), Some(5));
     let third = cluster.serve(&world);

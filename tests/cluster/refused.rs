@@ -80,6 +80,12 @@ fn a_stream_of_another_service_is_refused() {
         return;
     };
     cluster.replace(&[]);
+    let empty = world.path("empty");
+    let (code, said) = start_refused(&cluster, &world, &empty);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("has no message"), "{said}");
+    let (code, _, errors) = cluster.journal("create", &[]);
+    assert_eq!(code, Some(0), "{errors}");
     let server = Server::spawn(cluster.command(&world, &world.path("other")));
     ask_for(&world, &server, 0..9);
     assert_eq!(server.stop(), Some(0));

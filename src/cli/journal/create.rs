@@ -1,5 +1,7 @@
 //! `carebook journal create`: the stream of a new journal.
 
+use std::sync::Arc;
+
 use clap::Args;
 use serde_json::json;
 
@@ -7,6 +9,9 @@ use super::super::exit::Failure;
 use super::super::output::Output;
 use super::args::Common;
 use super::opening::checked;
+use crate::stream::chain::Tail;
+use crate::stream::connection::Connection;
+use crate::stream::link::Link;
 use crate::stream::settings::wanted;
 
 /// Arguments of `carebook journal create`.
@@ -16,7 +21,8 @@ Examples:
   carebook journal create --journal nats://a:4222,b:4222,c:4222 --journal-name main
   carebook journal create --journal nats://127.0.0.1:4222 --journal-name trial --journal-replicas 1
 
-The stream is called CAREBOOK_NAME. A stream that is there with these settings is left as it is.
+The stream is called CAREBOOK_NAME, and its first message gives the log its id. A stream that is
+there with these settings is left as it is.
 
 Exit codes:
   0  the stream is there, with the settings that it has to have
@@ -41,6 +47,9 @@ impl CreateArgs {
         let made = connection.block(connection.create(&config));
         made.map_err(|error| Failure::of_journal(&error))?;
         let info = checked(&connection, place.journal_replicas)?;
+        if info.last == 0 {
+            begin(&connection)?;
+        }
         let replicas = info.config["num_replicas"].as_u64().unwrap_or(0);
         let mut out = Output::new();
         if json {
@@ -63,4 +72,14 @@ impl CreateArgs {
         }
         out.flush()
     }
+}
+
+/// The first message of the stream: from here on the log has its id, and whoever is started first
+/// cannot differ on it.
+fn begin(connection: &Arc<Connection>) -> Result<(), Failure> {
+    let random = || uuid::Uuid::new_v4().into_bytes();
+    let link = Link::new(Arc::clone(connection), "carebook journal create", random());
+    let begun = connection.block(link.fence(&Tail::beginning(), random()));
+    // Where another one was there sooner, it is begun all the same.
+    begun.map(drop).map_err(|error| Failure::of_journal(&error))
 }

@@ -87,7 +87,7 @@ pub enum Node {
 }
 
 /// A node at work.
-pub struct Running {
+pub(in super::super) struct Running {
     link: Arc<Link>,
     lease: Arc<Mutex<Option<Lease>>>,
 }
@@ -175,7 +175,7 @@ impl JournalArgs {
         let position = begun.opened.log.last_position();
         let all = begun.filling.end();
         all.map_err(|source| Failure::of_log(&wal::Error::Visitor { position, source }))?;
-        let link = Arc::clone(&begun.link);
+        let (link, log_id) = (Arc::clone(&begun.link), begun.opened.log_id);
         tracing::info!(
             position,
             node = link.node(),
