@@ -5,6 +5,7 @@ mod full;
 mod killed;
 mod refused;
 mod standby;
+mod taken_over;
 mod written;
 
 use std::net::TcpListener;

@@ -1,14 +1,14 @@
 //! Nodes that follow: what they answer while another one writes, and who takes over from whom.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{Cluster, ROOMY, ask, ask_for, until};
 use crate::support::{Answer, Client, Server, World};
 
 /// A node that follows, on a directory of its own; the key of webhooks is the writer's.
-fn standby(cluster: &Cluster, world: &World, name: &str) -> Server {
-    let mut command = cluster.command(world, &directory(world, name));
+pub(super) fn standby(cluster: &Cluster, world: &World, data: &Path) -> Server {
+    let mut command = cluster.command(world, data);
     command.arg("--standby");
     command
         .arg("--webhook-key")
@@ -18,12 +18,12 @@ fn standby(cluster: &Cluster, world: &World, name: &str) -> Server {
     server
 }
 
-fn directory(world: &World, name: &str) -> PathBuf {
-    world.path(name)
+pub(super) fn is_ready(server: &Server) -> bool {
+    server.client().request("GET", "/readyz", &[], b"").status == 200
 }
 
-fn is_ready(server: &Server) -> bool {
-    server.client().request("GET", "/readyz", &[], b"").status == 200
+pub(super) fn is_writer(server: &Server) -> bool {
+    server.metric("carebook_role{role=\"writer\"}") == 1.0
 }
 
 /// The statements that there are at a position or later.
@@ -37,7 +37,7 @@ fn statements(world: &World, client: &mut Client, position: u64) -> Answer {
     client.request("GET", "/settlement-statements?limit=500", &headers, b"")
 }
 
-fn durable(server: &Server) -> u64 {
+pub(super) fn durable(server: &Server) -> u64 {
     // A position is a whole number, and far below 2^53.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let durable = server.metric("carebook_durable_position") as u64;
@@ -64,7 +64,7 @@ fn a_standby_shows_what_its_writer_has_answered_and_takes_no_command() {
     let world = World::new();
     let writer = cluster.serve(&world);
     ask_for(&world, &writer, 0..5);
-    let following = standby(&cluster, &world, "second");
+    let following = standby(&cluster, &world, &world.path("second"));
     assert_follows(&world, &writer, &following, 5);
     ask_for(&world, &writer, 5..20);
     assert_follows(&world, &writer, &following, 20);
@@ -74,11 +74,11 @@ fn a_standby_shows_what_its_writer_has_answered_and_takes_no_command() {
     // It is killed, misses something, and comes back.
     following.kill();
     ask_for(&world, &writer, 20..40);
-    let following = standby(&cluster, &world, "second");
+    let following = standby(&cluster, &world, &world.path("second"));
     assert_follows(&world, &writer, &following, 40);
     assert_eq!(following.stop(), Some(0));
     assert_eq!(writer.stop(), Some(0));
-    cluster.verify(&directory(&world, "second"));
+    cluster.verify(&world.path("second"));
     cluster.verify(&world.data());
 }
 
@@ -90,7 +90,7 @@ fn a_standby_without_its_writer_s_key_of_webhooks_does_not_start() {
     let world = World::new();
     let writer = cluster.serve(&world);
     ask_for(&world, &writer, 0..1);
-    let mut command = cluster.command(&world, &directory(&world, "second"));
+    let mut command = cluster.command(&world, &world.path("second"));
     let output = command.arg("--standby").output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{errors}");
@@ -118,8 +118,8 @@ fn a_standby_takes_over_from_a_writer_that_is_killed_and_is_handed_over_to_by_on
     let world = World::new();
     let first = cluster.serve(&world);
     ask_for(&world, &first, 0..5);
-    let second = standby(&cluster, &world, "second");
-    let third = standby(&cluster, &world, "third");
+    let second = standby(&cluster, &world, &world.path("second"));
+    let third = standby(&cluster, &world, &world.path("third"));
     until("it knows where its writer is", || {
         let answer = refused(&world, &second);
         answer.header("carebook-writer") == Some(&*format!("http://{}", first.address))
@@ -128,7 +128,6 @@ fn a_standby_takes_over_from_a_writer_that_is_killed_and_is_handed_over_to_by_on
     let killed = Instant::now();
     first.kill();
     // Whoever it is: the other one follows.
-    let is_writer = |server: &Server| server.metric("carebook_role{role=\"writer\"}") == 1.0;
     until("one of them writes", || {
         is_writer(&second) || is_writer(&third)
     });
@@ -150,12 +149,12 @@ fn a_standby_takes_over_from_a_writer_that_is_killed_and_is_handed_over_to_by_on
     );
     assert_eq!(writer.stop(), Some(0));
     // The first one comes back, and follows.
-    let first = standby(&cluster, &world, "data");
+    let first = standby(&cluster, &world, &world.path("data"));
     assert_follows(&world, &following, &first, 21);
     assert_eq!(first.stop(), Some(0));
     assert_eq!(following.stop(), Some(0));
     for name in ["data", "second", "third"] {
-        cluster.verify(&directory(&world, name));
+        cluster.verify(&world.path(name));
     }
 }
 
