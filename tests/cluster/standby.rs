@@ -1,5 +1,7 @@
 //! Nodes that follow: what they answer while another one writes, and who takes over from whom.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -156,6 +158,24 @@ fn a_standby_takes_over_from_a_writer_that_is_killed_and_is_handed_over_to_by_on
     for name in ["data", "second", "third"] {
         cluster.verify(&world.path(name));
     }
+}
+
+#[test]
+fn a_standby_that_finds_nobody_writing_writes() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    std::fs::create_dir(world.data()).unwrap();
+    std::fs::set_permissions(world.data(), Permissions::from_mode(0o700)).unwrap();
+    let key = world.data().join("webhook.key");
+    std::fs::write(&key, "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n").unwrap();
+    std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    let first = standby(&cluster, &world, &world.data());
+    until("it writes", || is_writer(&first));
+    ask_for(&world, &first, 0..3);
+    assert_eq!(first.stop(), Some(0));
+    cluster.verify(&world.data());
 }
 
 /// A command that the node does not take.
