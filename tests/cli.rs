@@ -11,7 +11,7 @@ use crate::support::{
     AUDIENCE, Client, ISSUER, Server, World, carebook, files, run, serve_arguments,
 };
 
-pub const COMMANDS: [&[&str]; 26] = [
+pub const COMMANDS: [&[&str]; 31] = [
     &[],
     &["serve"],
     &["token"],
@@ -38,6 +38,11 @@ pub const COMMANDS: [&[&str]; 26] = [
     &["outbox", "show"],
     &["outbox", "retry"],
     &["outbox", "skip"],
+    &["journal"],
+    &["journal", "create"],
+    &["journal", "status"],
+    &["journal", "fence"],
+    &["journal", "verify"],
 ];
 
 #[test]

@@ -54,7 +54,9 @@ fn values(setting: &Known, world: &World) -> [String; 3] {
         "jwks" => return own(["jwks.json", "jwks2.json", "jwks3.json"]),
         "tls-cert" | "ca-file" => return own(["cert.pem", "cert2.pem", "cert3.pem"]),
         "tls-key" => return own(["key.pem", "key2.pem", "key3.pem"]),
-        "nats-credentials" => return own(["user.creds", "user2.creds", "user3.creds"]),
+        "nats-credentials" | "journal-credentials" => {
+            return own(["user.creds", "user2.creds", "user3.creds"]);
+        }
         "backup-status" => return own(["status-1", "status-2", "status-3"]),
         "webhook-key" => return own(["hook-1", "hook-2", "hook-3"]),
         "receiver-secret" => return topics(["secret", "secret2", "secret3"]),
@@ -73,6 +75,9 @@ fn values(setting: &Known, world: &World) -> [String; 3] {
             "https://b.example",
             "https://c.example",
         ],
+        "journal" => ["nats://a.example", "nats://b,c", "tls://c.example,d:4333"],
+        "journal-name" | "journal-node" => ["a", "b", "c"],
+        "journal-replicas" => ["1", "2", "4"],
         "nats" => ["nats://a.example", "nats://b.example", "nats://c.example"],
         "webhooks-allow" => ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"],
         "otlp-endpoint" => ["http://a.example", "http://b.example", "http://c.example"],
@@ -96,6 +101,9 @@ fn companions(name: &str) -> &'static [(&'static str, &'static str)] {
         "tls-key" => &[("tls-cert", "cert.pem")],
         "receiver-secret" => &[("receiver", "*=https://a.example/")],
         "nats-credentials" => &[("nats", "nats://a.example")],
+        "journal-name" | "journal-credentials" | "journal-replicas" | "journal-node" => {
+            &[("journal", "nats://a.example")]
+        }
         "demo" => &[],
         "demo-public" | "demo-over-existing" => &[("demo", "true")],
         _ => &[],

@@ -1,5 +1,6 @@
 //! Who acts: the person or workflow that a verified token speaks for.
 
+use super::text::MemberId;
 use std::fmt;
 use std::str::FromStr;
 
@@ -63,7 +64,7 @@ pub struct Actor {
     /// What the actor is.
     pub kind: ActorKind,
     /// The member of a family account that the actor is.
-    pub member_id: Option<Box<str>>,
+    pub member_id: Option<MemberId>,
     /// The profile that the actor acts under; see [`Actor::profile_id`].
     pub actor_profile_id: Option<Box<str>>,
     /// The branches that a branch's people act for.
@@ -165,7 +166,7 @@ mod tests {
         Actor {
             subject: "user-1".into(),
             kind: ActorKind::BranchManager,
-            member_id: Some("member-1".into()),
+            member_id: Some(MemberId::from_trusted("member-1")),
             actor_profile_id: None,
             branch_profile_ids: vec!["branch-1".into(), "branch-2".into()],
             permissions: vec!["branch:create".into()],

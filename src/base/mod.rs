@@ -16,3 +16,4 @@ pub mod text;
 pub mod time;
 pub mod trace_context;
 pub mod wire_enum;
+pub mod won;

@@ -125,6 +125,26 @@ macro_rules! texts {
 texts! {
     /// An opaque identifier, key, code or reference: 1 to 512 characters, not blank.
     Ident { max: 512, blank: false, form: |_| true, says: "", pattern: "" }
+    /// The identifier of a reservation's booking, with the bounds of an [`Ident`].
+    BookingId { max: 512, blank: false, form: |_| true, says: "", pattern: "" }
+    /// The identifier of a reservation's draft, with the bounds of an [`Ident`].
+    DraftId { max: 512, blank: false, form: |_| true, says: "", pattern: "" }
+    /// The identifier of a member of a family, with the bounds of an [`Ident`].
+    MemberId { max: 512, blank: false, form: |_| true, says: "", pattern: "" }
+    /// The identifier of a family's account, with the bounds of an [`Ident`].
+    FamilyAccountId { max: 512, blank: false, form: |_| true, says: "", pattern: "" }
+    /// The identifier of a caregiver, with the bounds of an [`Ident`].
+    CaregiverId { max: 512, blank: false, form: |_| true, says: "", pattern: "" }
+    /// The identifier of a branch office's profile, with the bounds of an [`Ident`].
+    BranchProfileId { max: 512, blank: false, form: |_| true, says: "", pattern: "" }
+    /// The identifier of a payment at its gateway, with the bounds of an [`Ident`].
+    PaymentId { max: 512, blank: false, form: |_| true, says: "", pattern: "" }
+    /// The identifier of a settlement statement, with the bounds of an [`Ident`].
+    StatementId { max: 512, blank: false, form: |_| true, says: "", pattern: "" }
+    /// The identifier of an instruction to pay a caregiver, with the bounds of an [`Ident`].
+    PayoutInstructionId { max: 512, blank: false, form: |_| true, says: "", pattern: "" }
+    /// The key of an assignment of a caregiver, with the bounds of an [`Ident`].
+    AssignmentKey { max: 512, blank: false, form: |_| true, says: "", pattern: "" }
     /// The name of an object in a store: 1 to 1,024 characters, not blank.
     ObjectKey { max: 1_024, blank: false, form: |_| true, says: "", pattern: "" }
     /// A string without a length of its own: 1 to 4,000 characters.

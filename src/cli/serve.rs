@@ -16,12 +16,12 @@ use super::descriptors::room_for_connections;
 use super::duration::a_second_or_more;
 use super::ending::end_the_process;
 use super::exit::Failure;
-use super::journal::{JournalArgs, Node};
+use super::journal::{JournalArgs, Node, Running};
 use super::keys::{KeyArgs, KeysFrom};
 use super::listening::{cannot_listen, listen};
 use super::logging::{LogArgs, Logs, settle};
 use super::manager;
-use super::nats::NatsArgs;
+use super::nats::{NatsArgs, Running as Published};
 use super::open::{Opening, open, tell_of_recovery};
 use super::output::new_directory;
 use super::receivers::ReceiverArgs;
@@ -256,18 +256,7 @@ impl ServeArgs {
         let running = node.map(|node| node.start(&engine, terms)).transpose()?;
         announce(&engine, told, &base, inside, demo.as_ref())?;
         server.run(listener, stop).map_err(Failure::from_error)?;
-        engine.end_feed();
-        if let Some(published) = published {
-            published.wait();
-        }
-        engine
-            .shut_down()
-            .map_err(|error| Failure::of_log(&error))?;
-        if let Some(running) = running {
-            running.give_up();
-        }
-        tracing::info!("stopped");
-        Ok(())
+        stopped(&engine, published, running)
     }
 
     /// Judges all that can be judged without starting, and prints it.
@@ -460,6 +449,26 @@ impl ServeArgs {
         let tls = Tls::read(cert.clone(), key.clone()).map_err(Failure::from_error)?;
         Ok(Some(Arc::new(tls)))
     }
+}
+
+/// Ends what goes on beside the server: all is durable then, and another node may write.
+fn stopped(
+    engine: &Engine,
+    published: Option<Published>,
+    node: Option<Running>,
+) -> Result<(), Failure> {
+    engine.end_feed();
+    if let Some(published) = published {
+        published.wait();
+    }
+    engine
+        .shut_down()
+        .map_err(|error| Failure::of_log(&error))?;
+    if let Some(node) = node {
+        node.give_up();
+    }
+    tracing::info!("stopped");
+    Ok(())
 }
 
 /// Tells the service manager, and whoever reads standard output, where it listens from now on.

@@ -380,7 +380,7 @@ impl Claims {
         let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
         let texts = |texts: &[Box<str>]| texts.iter().map(|text| text.to_string()).collect();
         Self {
-            member_id: text(&actor.member_id),
+            member_id: actor.member_id.as_ref().map(ToString::to_string),
             actor_profile_id: text(&actor.actor_profile_id),
             branch_profile_ids: texts(&actor.branch_profile_ids),
             permissions: texts(&actor.permissions),

@@ -404,6 +404,8 @@ mod tests {
     use clap::error::ErrorKind;
     use clap::{CommandFactory, Parser};
 
+    use crate::base::text::MemberId;
+
     use super::*;
     use crate::base::actor::Actor;
     use crate::http::token::TokenVerifier;
@@ -485,7 +487,7 @@ mod tests {
         let expected = Actor {
             subject: "user-1".into(),
             kind: ActorKind::BranchManager,
-            member_id: Some("member-1".into()),
+            member_id: Some(MemberId::from_trusted("member-1")),
             actor_profile_id: Some("profile-1".into()),
             branch_profile_ids: vec!["branch-1".into(), "branch-2".into()],
             permissions: vec!["branch:create".into(), "payment:authorize".into()],

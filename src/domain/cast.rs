@@ -1,6 +1,7 @@
 //! The actors of the samples' world.
 
 use crate::base::actor::{Actor, ActorKind};
+use crate::base::text::MemberId;
 
 /// Who acts in the samples' world: one actor of each kind, in the order of [`ActorKind::ALL`],
 /// with all that each needs for the operations of its kind.
@@ -19,13 +20,13 @@ fn member_of_cast(kind: ActorKind) -> Actor {
     let permitted = |names: &[&str]| names.iter().map(|name| (*name).into()).collect();
     match kind {
         ActorKind::Mother => Actor {
-            member_id: Some("member-mother-1".into()),
+            member_id: Some(MemberId::from_trusted("member-mother-1")),
             email: Some("mother-1@example.com".into()),
             email_verified: true,
             ..of("mother-1")
         },
         ActorKind::FamilyMember => Actor {
-            member_id: Some("member-family-1".into()),
+            member_id: Some(MemberId::from_trusted("member-family-1")),
             ..of("family-1")
         },
         ActorKind::BranchManager => Actor {

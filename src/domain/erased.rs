@@ -14,6 +14,7 @@ use super::resource::{IndexKey, ReadView, Resource};
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Reader, Shape};
+use crate::base::time::Instant;
 
 /// The state that an actor has at hand between two commands.
 pub type AnyState = Option<Box<dyn Any + Send>>;
@@ -75,6 +76,16 @@ pub trait AnyOperation: Send + Sync {
         parts: &Parts<'_>,
         at: &mut Reader,
     ) -> Option<Box<dyn AnyCommand>>;
+    /// See [`Request::read_straight`].
+    fn read_straight(
+        &self,
+        _name: &'static str,
+        _path: &[(&str, &str)],
+        _body: &[u8],
+        _now: Instant,
+    ) -> Option<(Box<dyn AnyCommand>, usize)> {
+        None
+    }
     /// See [`Operation::replayed`].
     fn replayed(&self, body: Vec<u8>) -> Vec<u8>;
     /// See [`Operation::settled`].
@@ -132,6 +143,17 @@ impl<O: Operation> AnyOperation for Erased<O> {
     ) -> Option<Box<dyn AnyCommand>> {
         let command = <O::Command as Request>::read(parts, at)?;
         Some(Self::command(name, command))
+    }
+
+    fn read_straight(
+        &self,
+        name: &'static str,
+        path: &[(&str, &str)],
+        body: &[u8],
+        now: Instant,
+    ) -> Option<(Box<dyn AnyCommand>, usize)> {
+        let (command, values) = <O::Command as Request>::read_straight(path, body, now)?;
+        Some((Self::command(name, command), values))
     }
 
     fn replayed(&self, body: Vec<u8>) -> Vec<u8> {

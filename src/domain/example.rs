@@ -2,6 +2,7 @@
 //! the operation's own file. The tests of the contract, the walk of the demonstration and the
 //! benches make their requests of it.
 
+use crate::base::text::MemberId;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
@@ -178,17 +179,20 @@ pub fn numbered(sample: &str, number: u32) -> String {
 pub fn actor(kind: ActorKind, rename: &dyn Fn(&str) -> String) -> Actor {
     let actor = cast().into_iter().find(|actor| actor.kind == kind);
     let actor = actor.expect("the cast has one of each kind");
-    let member = |text: &Option<Box<str>>| text.as_deref().map(|text| rename(text).into());
     Actor {
         subject: rename(&actor.subject).into(),
-        member_id: member(&actor.member_id),
-        actor_profile_id: member(&actor.actor_profile_id),
+        member_id: actor
+            .member_id
+            .map(|member| MemberId::from_trusted(rename(&member))),
+        actor_profile_id: actor
+            .actor_profile_id
+            .map(|profile| rename(&profile).into()),
         branch_profile_ids: actor
             .branch_profile_ids
             .iter()
             .map(|branch| rename(branch).into())
             .collect(),
-        email: member(&actor.email),
+        email: actor.email.map(|email| rename(&email).into()),
         ..actor
     }
 }

@@ -45,6 +45,12 @@ pub trait Request: Serialize + Send + Sync + Sized + 'static {
     /// Reads the command; `None` after at least one fault was noted.
     fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self>;
 
+    /// Reads the command from its path and the bytes of its body, when it has no fault and can be read
+    /// without a tree of the body; with the number of values in the body.
+    fn read_straight(_path: &[(&str, &str)], _body: &[u8], _now: Instant) -> Option<(Self, usize)> {
+        None
+    }
+
     /// What its body may be.
     fn shape() -> Shape;
 }
@@ -53,6 +59,10 @@ pub trait Request: Serialize + Send + Sync + Sized + 'static {
 impl<T: FromJson + Serialize + Send + Sync + 'static> Request for T {
     fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
         T::read(parts.body, at)
+    }
+
+    fn read_straight(_: &[(&str, &str)], body: &[u8], now: Instant) -> Option<(Self, usize)> {
+        crate::base::json::read_straight(body, now)
     }
 
     fn shape() -> Shape {
@@ -65,7 +75,7 @@ impl<T: FromJson + Serialize + Send + Sync + 'static> Request for T {
 ///
 /// ```text
 /// path_and_body! {
-///     pub struct Command { pub plan_code = "planCode", body: Body }
+///     pub struct Command { pub plan_code: Ident = "planCode", body: Body }
 /// }
 /// ```
 #[macro_export]
@@ -74,7 +84,7 @@ macro_rules! path_and_body {
         $(#[$meta:meta])*
         $vis:vis struct $name:ident {
             $(#[$field_meta:meta])*
-            $field_vis:vis $field:ident = $json:literal,
+            $field_vis:vis $field:ident: $param:ty = $json:literal,
             body: $body:ty $(,)?
         }
     ) => {
@@ -83,7 +93,7 @@ macro_rules! path_and_body {
         $vis struct $name {
             $(#[$field_meta])*
             #[serde(rename = $json)]
-            $field_vis $field: $crate::base::text::Ident,
+            $field_vis $field: $param,
             /// The body.
             $field_vis body: $body,
         }
@@ -96,6 +106,20 @@ macro_rules! path_and_body {
                 let $field = parts.param($json, at);
                 let body = <$body as $crate::base::json::FromJson>::read(parts.body, at);
                 Some(Self { $field: $field?, body: body? })
+            }
+
+            fn read_straight(
+                path: &[(&str, &str)],
+                body: &[u8],
+                now: $crate::base::time::Instant,
+            ) -> Option<(Self, usize)> {
+                let (body, values) = $crate::base::json::read_straight(body, now)?;
+                let parts = $crate::domain::operation::Parts {
+                    path,
+                    body: &$crate::base::json::Json::Null,
+                };
+                let $field = parts.param($json, &mut $crate::base::json::Reader::new(now))?;
+                Some((Self { $field, body }, values))
             }
 
             fn shape() -> $crate::base::json::Shape {

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use crate::base::text::MemberId;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -632,7 +633,7 @@ pub fn actor(kind: ActorKind, subject: &str) -> Actor {
 /// An actor who is a member.
 pub fn member(kind: ActorKind, subject: &str, member_id: &str) -> Actor {
     Actor {
-        member_id: Some(member_id.into()),
+        member_id: Some(MemberId::from_trusted(member_id)),
         ..actor(kind, subject)
     }
 }

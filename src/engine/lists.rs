@@ -13,6 +13,7 @@ use super::repeats::Repeats;
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
 use crate::base::panics::unless_its_future_panics;
+use crate::base::text::BookingId;
 use crate::catalogue::ListRow;
 use crate::domain::listing::{Filter, ListItem, Scope, ValueHash};
 use crate::domain::read::ReadRequest;
@@ -236,6 +237,9 @@ fn has(item: &ListItem, filter: Filter, value: &str, view: &ReadView<'_>) -> boo
         return own == value;
     }
     let booking = item.booking.as_deref();
-    let fact = booking.and_then(|booking| view.fact::<ReservationBooking>(booking));
+    let fact = booking.and_then(|booking| {
+        let booking = BookingId::from_trusted(booking);
+        view.fact::<ReservationBooking>(&booking)
+    });
     fact.is_some_and(|fact| fact.leads().contains(&(filter, value)))
 }

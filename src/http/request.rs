@@ -360,12 +360,57 @@ pub(super) fn no_dry_run() -> Rejection {
     Rejection::invalid_at("query.dryRun", FaultCode::NotAllowed)
 }
 
+/// The command of `row`, when nothing is wrong with the request, and its values fit in the memory that
+/// a body has without a share of its own for them.
+fn read_straight(
+    row: &'static Row,
+    path: &[(&str, &str)],
+    headers: &HeaderMap,
+    body: &[u8],
+    now: Instant,
+) -> Option<ReadCommand> {
+    let (command, values) = row.operation.read_straight(row.name, path, body, now)?;
+    if values > VALUES_FREE {
+        return None;
+    }
+    let mut at = Reader::new(now);
+    let header_key = match row.key {
+        KeySource::Header => read_key(headers, &mut at),
+        _ => None,
+    };
+    at.is_clean().then_some(ReadCommand {
+        command,
+        header_key,
+    })
+}
+
 /// Reads the command of `row` from the parts of a request. `share` is the body's, and grows with
 /// the command's memory.
 ///
 /// # Errors
 /// `request_invalid` with every fault of path, headers and body; as [`parse_object`].
 pub fn read_command(
+    row: &'static Row,
+    path: &[(&str, &str)],
+    headers: &HeaderMap,
+    dry_run: DryRun,
+    body: &[u8],
+    share: &mut Permit,
+    now: Instant,
+) -> Result<ReadCommand, Unread> {
+    if dry_run != DryRun::Unreadable
+        && let Some(command) = read_straight(row, path, headers, body, now)
+    {
+        return Ok(command);
+    }
+    read_by_tree(row, path, headers, dry_run, body, share, now)
+}
+
+/// As [`read_command`], always by way of the body's tree: what is wrong with a request is told by this.
+///
+/// # Errors
+/// As [`read_command`].
+pub fn read_by_tree(
     row: &'static Row,
     path: &[(&str, &str)],
     headers: &HeaderMap,

@@ -4,7 +4,7 @@
 //! says when to do so; and, where answers rest on it instead of on appends, until when they may,
 //! judged by a clock that nobody sets, and ended well before another may take it.
 //!
-//! It is a key of a bucket whose entries the servers forget after [`TTL`]. It is taken by making
+//! It is a key of a bucket whose entries the servers forget after a while. It is taken by making
 //! the key, and renewed by changing it from the revision that was made last: two never hold it.
 
 use std::sync::Arc;
@@ -13,20 +13,15 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream::kv::{self, Store, UpdateErrorKind};
 use async_nats::jetstream::stream::StorageType;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
 use super::error::StreamError;
+use super::holding::{Holding, MARGIN, TTL};
 use super::link::Link;
 
-/// How long the servers keep what was not renewed.
-pub const TTL: Duration = Duration::from_secs(8);
-/// How much sooner than that the holder takes it for lost: clocks differ in speed, and the
-/// servers' answer took its time.
-const MARGIN: Duration = Duration::from_secs(2);
 /// How often it is renewed.
 const RENEWED_EACH: Duration = Duration::from_secs(2);
 /// How long one renewal may take.
@@ -37,39 +32,6 @@ const TRIED_EACH: Duration = Duration::from_millis(100);
 const SEIZED_WITHIN: usize = 50;
 /// The key.
 const KEY: &str = "writer";
-
-/// Until when the lease is held, as far as is known.
-#[derive(Debug, Default)]
-pub struct Holding {
-    until: Mutex<Option<Instant>>,
-    renewed: Mutex<Option<Instant>>,
-}
-
-impl Holding {
-    /// Whether it is held for certain.
-    #[must_use]
-    pub fn holds(&self) -> bool {
-        self.until
-            .lock()
-            .is_some_and(|until| Instant::now() < until)
-    }
-
-    /// How long ago it was renewed; `None` when it never was.
-    #[must_use]
-    pub fn age(&self) -> Option<Duration> {
-        self.renewed.lock().map(|renewed| renewed.elapsed())
-    }
-
-    /// It was made or changed by what was sent then.
-    fn renewed(&self, sent: Instant) {
-        *self.until.lock() = Some(sent + TTL.saturating_sub(MARGIN));
-        *self.renewed.lock() = Some(sent);
-    }
-
-    fn lost(&self) {
-        *self.until.lock() = None;
-    }
-}
 
 /// Who holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]

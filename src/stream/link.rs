@@ -15,7 +15,7 @@ use super::chain::Tail;
 use super::connection::Connection;
 use super::error::StreamError;
 use super::figures::Figures;
-use super::lease::Holding;
+use super::holding::Holding;
 use super::message::{Content, Message, MessageDigest, NODE_BYTES_MAX, Node};
 use crate::engine::right::{Confirming, Right};
 

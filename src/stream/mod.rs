@@ -15,6 +15,7 @@ pub mod chain;
 pub mod connection;
 pub mod error;
 pub mod figures;
+pub mod holding;
 pub mod lease;
 pub mod link;
 pub mod log;

@@ -84,7 +84,7 @@ fn a_stream_of_another_service_is_refused() {
     let (code, said) = start_refused(&cluster, &world, &empty);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("has no message"), "{said}");
-    let (code, _, errors) = cluster.journal("create", &[]);
+    let (code, _, errors) = cluster.journal("create", &["--max-bytes", &ROOMY.to_string()]);
     assert_eq!(code, Some(0), "{errors}");
     let server = Server::spawn(cluster.command(&world, &world.path("other")));
     ask_for(&world, &server, 0..9);

@@ -1,6 +1,7 @@
 //! Clients that send real commands of several operations, remember what they were told, and hold
 //! the service to it afterwards.
 
+use carebook::base::text::MemberId;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -197,7 +198,7 @@ impl Town {
         for number in 0..MOTHERS {
             let who = format!("mother-{number}");
             let mother = Actor {
-                member_id: Some(format!("member-{number}").into()),
+                member_id: Some(MemberId::from_trusted(format!("member-{number}"))),
                 ..actor(ActorKind::Mother, &who)
             };
             let token = world.token(&mother);

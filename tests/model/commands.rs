@@ -1,6 +1,7 @@
 //! What can be asked of the service, and who asks.
 
 use carebook::base::actor::{Actor, ActorKind};
+use carebook::base::text::MemberId;
 use serde_json::Value;
 
 use super::values::{n, s};
@@ -109,7 +110,7 @@ impl Who {
         Actor {
             subject: self.subject.into(),
             kind: self.kind,
-            member_id: self.member.map(Into::into),
+            member_id: self.member.map(MemberId::from_trusted),
             actor_profile_id: self.profile.map(Into::into),
             branch_profile_ids: self.branches.iter().map(|id| (*id).into()).collect(),
             permissions: self.permissions.iter().map(|id| (*id).into()).collect(),

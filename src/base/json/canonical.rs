@@ -6,7 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::fault::FaultCode;
-use super::reader::{FromJson, Reader};
+use super::from_json::FromJson;
+use super::reader::Reader;
 use super::shape::Shape;
 use super::value::Json;
 use crate::base::time::Instant;
@@ -193,7 +194,7 @@ fn json_text<T: Serialize + ?Sized>(value: &T) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::reader::tests::faults;
+    use super::super::from_json::tests::faults;
     use super::*;
 
     #[test]

@@ -1,11 +1,13 @@
 //! The types of fields: numbers, lists, maps, times, and which of them may be absent or null.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::fault::FaultCode;
-use super::reader::{FromJson, Reader};
+use super::from_json::{FromJson, Items, OrNull, Straight};
+use super::reader::Reader;
 use super::shape::{Presence, Shape};
 use super::value::Json;
 use crate::base::time::{Date, Instant};
@@ -92,6 +94,13 @@ impl<T: FromJson> FromJson for Option<T> {
         }
     }
 
+    fn read_straight<'de, D: Deserializer<'de>>(
+        from: D,
+        place: Straight<'_>,
+    ) -> Result<Self, D::Error> {
+        from.deserialize_option(OrNull(place, PhantomData))
+    }
+
     fn absent(_: &mut Reader) -> Option<Self> {
         Some(None)
     }
@@ -115,6 +124,13 @@ impl<T: FromJson> FromJson for Nullable<T> {
         Option::read(value, at).map(Self)
     }
 
+    fn read_straight<'de, D: Deserializer<'de>>(
+        from: D,
+        place: Straight<'_>,
+    ) -> Result<Self, D::Error> {
+        Option::read_straight(from, place).map(Self)
+    }
+
     fn shape() -> Shape {
         T::shape()
     }
@@ -134,6 +150,13 @@ impl<T: FromJson> FromJson for Vec<T> {
             values.extend(at.item(index, |at| T::read(item, at)));
         }
         (values.len() == items.len()).then_some(values)
+    }
+
+    fn read_straight<'de, D: Deserializer<'de>>(
+        from: D,
+        place: Straight<'_>,
+    ) -> Result<Self, D::Error> {
+        from.deserialize_seq(Items(place, PhantomData))
     }
 
     fn shape() -> Shape {
@@ -160,6 +183,14 @@ impl<T: FromJson> FromJson for NonEmpty<T> {
         Some(Self(items))
     }
 
+    fn read_straight<'de, D: Deserializer<'de>>(
+        from: D,
+        place: Straight<'_>,
+    ) -> Result<Self, D::Error> {
+        let items = Vec::read_straight(from, place)?;
+        place.without_fault(|_| (!items.is_empty()).then_some(Self(items)))
+    }
+
     fn shape() -> Shape {
         Shape::List {
             of: Box::new(T::shape()),
@@ -183,6 +214,14 @@ impl<T: FromJson, const MOST: usize> FromJson for AtMost<T, MOST> {
             return at.fault(FaultCode::TooLong);
         }
         Vec::read(value, at).map(Self)
+    }
+
+    fn read_straight<'de, D: Deserializer<'de>>(
+        from: D,
+        place: Straight<'_>,
+    ) -> Result<Self, D::Error> {
+        let items = Vec::read_straight(from, place)?;
+        place.without_fault(|_| (items.len() <= MOST).then_some(Self(items)))
     }
 
     fn shape() -> Shape {
@@ -280,7 +319,7 @@ schema_of_shape!(Date);
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::reader::tests::faults;
+    use super::super::from_json::tests::faults;
     use super::*;
 
     #[test]

@@ -97,11 +97,7 @@ impl<'a> Json<'a> {
         let text = std::str::from_utf8(bytes).map_err(|error| Malformed(error.to_string()))?;
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let values = Cell::new(0);
-        let level = Level {
-            depth: 0,
-            values: &values,
-            values_max,
-        };
+        let level = Level::new(0, &values, values_max);
         let value = level
             .deserialize(&mut deserializer)
             .map_err(|error| Malformed(error.to_string()))?;
@@ -192,13 +188,24 @@ fn is_beyond_doubles(token: &[u8]) -> bool {
 
 /// The place of the next value.
 #[derive(Clone, Copy)]
-struct Level<'c> {
+pub(super) struct Level<'c> {
     /// How many arrays and objects are around it.
     depth: usize,
     /// How many values there were before it.
     values: &'c Cell<usize>,
     /// How many there may be in all.
     values_max: usize,
+}
+
+impl<'c> Level<'c> {
+    /// The place of a value inside so many arrays and objects.
+    pub(super) fn new(depth: usize, values: &'c Cell<usize>, values_max: usize) -> Self {
+        Self {
+            depth,
+            values,
+            values_max,
+        }
+    }
 }
 
 impl Level<'_> {

@@ -223,7 +223,7 @@ impl Follower {
     }
 
     fn run(
-        mut self: Box<Self>,
+        mut self,
         engine: &Engine,
         taken: &Receiver<Lease>,
         lease: &Mutex<Option<Lease>>,

@@ -10,6 +10,7 @@ mod status;
 mod verify;
 
 pub use following::Node;
+pub(super) use following::Running;
 pub use opening::JournalArgs;
 
 use clap::{Args, Subcommand};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Fingerprint;
 use crate::base::revision::Revision;
-use crate::base::text::{Ident, Text};
+use crate::base::text::{BranchProfileId, Ident, StatementId, Text};
 use crate::base::time::{Date, Instant};
 use crate::domain::listing::{Filter, List, by_many, is};
 use crate::domain::reference::settlement_account::VerificationState;
@@ -19,9 +19,9 @@ pub struct SnapshotTaken {
     /// The snapshot, as its taker calls it.
     pub snapshot_id: Ident,
     /// The statement; it need not exist.
-    pub settlement_statement_id: Ident,
+    pub settlement_statement_id: StatementId,
     /// The branch.
-    pub branch_office_profile_id: Ident,
+    pub branch_office_profile_id: BranchProfileId,
     /// The revision of the branch's profile.
     pub branch_office_profile_revision: Revision,
     /// The account.
@@ -107,8 +107,8 @@ public_events! {
 
     /// A branch's settlement account is recorded as it is, for a statement.
     Taken(taken) => "taken" {
-        "settlementStatementId": Ident = taken.settlement_statement_id,
-        "branchOfficeProfileId": Ident = taken.branch_office_profile_id,
+        "settlementStatementId": StatementId = taken.settlement_statement_id,
+        "branchOfficeProfileId": BranchProfileId = taken.branch_office_profile_id,
         "branchOfficeProfileRevision": Revision = taken.branch_office_profile_revision,
         "settlementAccountId": Ident = taken.settlement_account_id,
         "settlementAccountRevision": Revision = taken.settlement_account_revision,
@@ -132,8 +132,8 @@ pub fn may_settle(actor: &Actor, branch_office_profile_id: &str) -> bool {
 #[schemars(rename = "SettlementAccountSnapshot")]
 pub struct SnapshotBody<'a> {
     snapshot_id: &'a Ident,
-    settlement_statement_id: &'a Ident,
-    branch_office_profile_id: &'a Ident,
+    settlement_statement_id: &'a StatementId,
+    branch_office_profile_id: &'a BranchProfileId,
     branch_office_profile_revision: Revision,
     settlement_account_id: &'a Ident,
     settlement_account_revision: Revision,

@@ -13,7 +13,7 @@ use super::account_snapshot::{
 use super::office_profile::BranchOfficeProfile;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::text::{BodyKey, Ident};
+use crate::base::text::{BodyKey, BranchProfileId, Ident, StatementId};
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
@@ -29,9 +29,9 @@ json_object! {
         /// The snapshot's identifier: a natural key, one snapshot to an identifier.
         pub snapshot_id: Ident = "snapshotId",
         /// The statement; it need not exist.
-        pub settlement_statement_id: Ident = "settlementStatementId",
+        pub settlement_statement_id: StatementId = "settlementStatementId",
         /// The branch.
-        pub branch_office_profile_id: Ident = "branchOfficeProfileId",
+        pub branch_office_profile_id: BranchProfileId = "branchOfficeProfileId",
         /// The account.
         pub settlement_account_id: Ident = "settlementAccountId",
         /// The account's revision as the actor saw it.

@@ -11,7 +11,7 @@ use super::office_profile::{
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::text::{BodyKey, Ident, Text};
+use crate::base::text::{BodyKey, BranchProfileId, Ident, Text};
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
@@ -29,7 +29,7 @@ json_object! {
         /// The new revision's identifier.
         pub revision_id: Ident = "revisionId",
         /// The profile.
-        pub branch_office_profile_id: Ident = "branchOfficeProfileId",
+        pub branch_office_profile_id: BranchProfileId = "branchOfficeProfileId",
         /// The profile's revision as the actor saw it.
         pub expected_revision: i64 = "expectedRevision",
         /// The name that customers see.

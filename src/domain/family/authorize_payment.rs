@@ -10,7 +10,7 @@ use super::payment_authority::{PaymentAuthority, PaymentDelegationBody, RESERVAT
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AtLeast;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, FamilyAccountId, Ident, MemberId};
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
@@ -23,11 +23,11 @@ json_object! {
     /// The body of the request.
     pub struct Command {
         /// The family account.
-        pub family_account_id: Ident = "familyAccountId",
+        pub family_account_id: FamilyAccountId = "familyAccountId",
         /// The mother for whom the actor would pay.
-        pub mother_member_id: Ident = "motherMemberId",
+        pub mother_member_id: MemberId = "motherMemberId",
         /// The booking.
-        pub reservation_booking_id: Ident = "reservationBookingId",
+        pub reservation_booking_id: BookingId = "reservationBookingId",
         /// What would be paid for.
         pub scope: Ident = "scope" known [RESERVATION_DEPOSIT],
         /// How much would be paid, in won.
@@ -107,7 +107,7 @@ impl Operation for AuthorizePayment {
         if actor.member_id.is_none() {
             return Err(Reason::MemberIdentityMissing.into());
         }
-        let AtLeast(amount_krw) = command.amount_krw;
+        let amount_krw = command.amount_krw.into();
         let delegation = book
             .and_then(|book| book.latest(&context.view))
             .filter(|held| {
@@ -222,12 +222,18 @@ mod tests {
     #[test]
     fn a_revoked_delegation_covers_nothing() {
         let (mut service, _) = granted();
-        let mut held =
-            service.view(|view| PaymentAuthority::latest_of(view, "booking-1", "father").unwrap());
+        let mut held = service.view(|view| {
+            PaymentAuthority::latest_of(
+                view,
+                &BookingId::from_trusted("booking-1"),
+                &MemberId::from_trusted("father"),
+            )
+            .unwrap()
+        });
         held.grant.revision = Revision::new(2);
         held.grant.revocation = Some(Revocation {
             revoked_at: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
-            revoked_by_member_id: Ident::from_trusted("mother-1"),
+            revoked_by_member_id: MemberId::from_trusted("mother-1"),
             revocation_reason_code: Some(Ident::from_trusted("changed_mind")),
         });
         service.given(&held);

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::grant::{Grant, GrantTerms, scopes_schema};
 use crate::base::revision::Revision;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, FamilyAccountId, Ident, MemberId};
 use crate::base::time::Instant;
 use crate::domain::listing::{Filter, List, by_few, is};
 use crate::domain::resource::{Kind, ReadView, Resource};
@@ -21,9 +21,9 @@ pub const SUMMARY: &str = "summary";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CareHistoryGrant {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// The member who may read.
-    pub grantee_member_id: Ident,
+    pub grantee_member_id: MemberId,
     /// What it has in common with other grants.
     pub grant: Grant,
 }
@@ -32,9 +32,9 @@ pub struct CareHistoryGrant {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CareHistoryAccessGranted {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// The member who may read.
-    pub grantee_member_id: Ident,
+    pub grantee_member_id: MemberId,
     /// The terms.
     pub terms: GrantTerms,
 }
@@ -93,10 +93,10 @@ public_events! {
 
     /// A member of the family may read the history of a reservation's care.
     Granted(granted) => "granted" {
-        "reservationBookingId": Ident = granted.reservation_booking_id,
-        "familyAccountId": Ident = granted.terms.family_account_id,
-        "granteeMemberId": Ident = granted.grantee_member_id,
-        "motherMemberId": Ident = granted.terms.mother_member_id,
+        "reservationBookingId": BookingId = granted.reservation_booking_id,
+        "familyAccountId": FamilyAccountId = granted.terms.family_account_id,
+        "granteeMemberId": MemberId = granted.grantee_member_id,
+        "motherMemberId": MemberId = granted.terms.mother_member_id,
         "scopes": Vec<Ident> = granted.terms.scopes,
         "expiresAt": Instant = granted.terms.expires_at,
     },
@@ -107,9 +107,9 @@ public_events! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CareHistoryAuthority {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// The member who may read.
-    pub grantee_member_id: Ident,
+    pub grantee_member_id: MemberId,
     /// How many grants it has seen.
     pub revision: Revision,
     /// The latest grant.
@@ -120,9 +120,9 @@ pub struct CareHistoryAuthority {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CareHistoryGrantEntered {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// The member who may read.
-    pub grantee_member_id: Ident,
+    pub grantee_member_id: MemberId,
     /// The grant.
     pub grant_id: Uuid,
 }
@@ -182,8 +182,8 @@ public_events! {
 
     /// Another grant counts for this grantee of this reservation.
     Entered(entered) => "grant-entered" {
-        "reservationBookingId": Ident = entered.reservation_booking_id,
-        "granteeMemberId": Ident = entered.grantee_member_id,
+        "reservationBookingId": BookingId = entered.reservation_booking_id,
+        "granteeMemberId": MemberId = entered.grantee_member_id,
         "grantId": Uuid = entered.grant_id,
     },
 }
@@ -206,18 +206,18 @@ fn scopes(_: &mut SchemaGenerator) -> Schema {
 #[schemars(rename = "CareHistoryAccessGrant")]
 pub struct CareHistoryGrantBody<'a> {
     reservation_care_history_access_grant_id: Uuid,
-    grantee_member_id: &'a Ident,
-    mother_member_id: &'a Ident,
-    reservation_booking_id: &'a Ident,
+    grantee_member_id: &'a MemberId,
+    mother_member_id: &'a MemberId,
+    reservation_booking_id: &'a BookingId,
     #[schemars(schema_with = "scopes")]
     scopes: &'a [Ident],
-    granted_by_member_id: &'a Ident,
+    granted_by_member_id: &'a MemberId,
     granted_at: Instant,
     expires_at: Instant,
     revoked_at: Option<Instant>,
     revision: Revision,
     authority_evidence: &'a [Box<str>],
-    revoked_by_member_id: Option<&'a Ident>,
+    revoked_by_member_id: Option<&'a MemberId>,
     revocation_reason_code: Option<&'a Ident>,
 }
 

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::json::{FromJson as _, Side};
 use crate::base::revision::Revision;
-use crate::base::text::Ident;
+use crate::base::text::{FamilyAccountId, Ident, MemberId};
 use crate::base::time::Instant;
 use crate::domain::listing::{Filter, Scope};
 use crate::domain::reference::{Fact, FactKind};
@@ -18,9 +18,9 @@ pub struct GrantTerms {
     /// The grant's identifier.
     pub grant_id: Uuid,
     /// The family account that mother and member belong to.
-    pub family_account_id: Ident,
+    pub family_account_id: FamilyAccountId,
     /// The mother whose authority it is. Only she grants, so she is also who granted it.
-    pub mother_member_id: Ident,
+    pub mother_member_id: MemberId,
     /// What it allows.
     pub scopes: Vec<Ident>,
     /// The point from which on it allows nothing.
@@ -35,7 +35,7 @@ pub struct Revocation {
     /// When.
     pub revoked_at: Instant,
     /// Who revoked it.
-    pub revoked_by_member_id: Ident,
+    pub revoked_by_member_id: MemberId,
     /// Why.
     pub revocation_reason_code: Option<Ident>,
 }
@@ -102,13 +102,13 @@ impl Grant {
 
 /// Whether the actor is this member.
 #[must_use]
-pub fn is_member(actor: &Actor, member_id: &str) -> bool {
-    actor.member_id.as_deref() == Some(member_id)
+pub fn is_member(actor: &Actor, member_id: &MemberId) -> bool {
+    actor.member_id.as_ref() == Some(member_id)
 }
 
 /// Whether the actor is the mother who is this member.
 #[must_use]
-pub fn is_mother(actor: &Actor, member_id: &str) -> bool {
+pub fn is_mother(actor: &Actor, member_id: &MemberId) -> bool {
     actor.kind == ActorKind::Mother && is_member(actor, member_id)
 }
 
@@ -157,8 +157,8 @@ mod tests {
     fn grant(number: u128, granted_at: i64, expires_at: i64) -> Grant {
         let terms = GrantTerms {
             grant_id: Uuid::from_u128(number),
-            family_account_id: Ident::from_trusted("account-1"),
-            mother_member_id: Ident::from_trusted("mother-1"),
+            family_account_id: FamilyAccountId::from_trusted("account-1"),
+            mother_member_id: MemberId::from_trusted("mother-1"),
             scopes: vec![Ident::from_trusted("summary")],
             expires_at: Instant::from_millis(expires_at),
             authority_evidence: Vec::new(),
@@ -178,7 +178,7 @@ mod tests {
         let mut grant = grant(1, START, START + 10);
         grant.revocation = Some(Revocation {
             revoked_at: Instant::from_millis(START + 1),
-            revoked_by_member_id: Ident::from_trusted("mother-1"),
+            revoked_by_member_id: MemberId::from_trusted("mother-1"),
             revocation_reason_code: None,
         });
         assert!(!grant.is_active(Instant::from_millis(START + 5)));

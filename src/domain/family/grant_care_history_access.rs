@@ -13,7 +13,7 @@ use super::care_history_authority::{
 use super::grant::{GrantTerms, evidence, is_only};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, FamilyAccountId, Ident, MemberId};
 use crate::base::time::Instant;
 use crate::domain::example::Example;
 #[cfg(test)]
@@ -29,9 +29,9 @@ json_object! {
     /// The body of the request.
     pub struct Body {
         /// Who may read.
-        pub grantee_member_id: Ident = "granteeMemberId",
+        pub grantee_member_id: MemberId = "granteeMemberId",
         /// The booking.
-        pub reservation_booking_id: Ident = "reservationBookingId",
+        pub reservation_booking_id: BookingId = "reservationBookingId",
         /// What may be read.
         pub scopes: Vec<Ident> = "scopes" known [SUMMARY],
         /// The point from which on nothing may be read.
@@ -43,7 +43,7 @@ path_and_body! {
     /// The request: the account in its path, and its body.
     pub struct Command {
         /// The family account.
-        pub family_account_id = "familyAccountId",
+        pub family_account_id: FamilyAccountId = "familyAccountId",
         body: Body,
     }
 }
@@ -125,7 +125,7 @@ impl Operation for GrantCareHistoryAccess {
             })
             .then(Reason::NotThisMother, |case| {
                 case.alter("family-account-1", |account: &mut Fact<FamilyAccount>| {
-                    account.facts.mother_member_id = Ident::from_trusted("another");
+                    account.facts.mother_member_id = MemberId::from_trusted("another");
                 })
             })
             .then(Reason::GrantScopeConflict, |case| {
@@ -139,8 +139,8 @@ impl Operation for GrantCareHistoryAccess {
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         let id = [
-            &command.body.reservation_booking_id,
-            &command.body.grantee_member_id,
+            command.body.reservation_booking_id.as_str(),
+            command.body.grantee_member_id.as_str(),
         ];
         Some(CareHistoryAuthority::KIND.key(&id))
     }
@@ -153,7 +153,7 @@ impl Operation for GrantCareHistoryAccess {
         let (actor, body) = (context.actor, &command.body);
         let mother = actor
             .member_id
-            .as_deref()
+            .as_ref()
             .filter(|_| actor.kind == ActorKind::Mother);
         let Some(mother) = mother else {
             return Err(Reason::NotPermitted.into());
@@ -200,7 +200,7 @@ impl Operation for GrantCareHistoryAccess {
             terms: GrantTerms {
                 grant_id: context.born,
                 family_account_id: command.family_account_id.clone(),
-                mother_member_id: Ident::from_trusted(mother),
+                mother_member_id: mother.clone(),
                 scopes: body.scopes.clone(),
                 expires_at: body.expires_at,
                 authority_evidence: vec![evidence(&account), evidence(&booking)],
@@ -390,7 +390,7 @@ mod tests {
         held.grant.revision = Revision::new(2);
         held.grant.revocation = Some(Revocation {
             revoked_at: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
-            revoked_by_member_id: Ident::from_trusted("mother-1"),
+            revoked_by_member_id: MemberId::from_trusted("mother-1"),
             revocation_reason_code: None,
         });
         service.given(&held);

@@ -17,7 +17,7 @@ use super::payment_authority::{
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AtLeast;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, FamilyAccountId, Ident, MemberId};
 use crate::base::time::Instant;
 use crate::domain::example::Example;
 #[cfg(test)]
@@ -36,13 +36,13 @@ json_object! {
     /// The body of the request.
     pub struct Command {
         /// The family account.
-        pub family_account_id: Ident = "familyAccountId",
+        pub family_account_id: FamilyAccountId = "familyAccountId",
         /// Who may pay.
-        pub payer_member_id: Ident = "payerMemberId",
+        pub payer_member_id: MemberId = "payerMemberId",
         /// The mother who grants.
-        pub mother_member_id: Ident = "motherMemberId",
+        pub mother_member_id: MemberId = "motherMemberId",
         /// The booking.
-        pub reservation_booking_id: Ident = "reservationBookingId",
+        pub reservation_booking_id: BookingId = "reservationBookingId",
         /// What may be paid for.
         pub scopes: Vec<Ident> = "scopes" known [RESERVATION_DEPOSIT],
         /// The most that may be paid, in won.
@@ -84,7 +84,7 @@ pub struct GrantPayment;
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct GrantedMessage<'a> {
-    family_account_id: &'a Ident,
+    family_account_id: &'a FamilyAccountId,
     #[serde(flatten)]
     delegation: PaymentDelegationBody<'a>,
 }
@@ -130,7 +130,7 @@ impl Operation for GrantPayment {
             })
             .then(Reason::NotThisMother, |case| {
                 case.alter("family-account-1", |account: &mut Fact<FamilyAccount>| {
-                    account.facts.mother_member_id = Ident::from_trusted("another");
+                    account.facts.mother_member_id = MemberId::from_trusted("another");
                 })
             })
             .then(
@@ -144,7 +144,10 @@ impl Operation for GrantPayment {
     }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
-        let id = [&command.reservation_booking_id, &command.payer_member_id];
+        let id = [
+            command.reservation_booking_id.as_str(),
+            command.payer_member_id.as_str(),
+        ];
         Some(PaymentAuthority::KIND.key(&id))
     }
 
@@ -209,7 +212,7 @@ impl Operation for GrantPayment {
                 expires_at: command.expires_at,
                 authority_evidence: vec![evidence(&account), evidence(&booking)],
             },
-            maximum_authorized_amount_krw: command.maximum_authorized_amount_krw.0,
+            maximum_authorized_amount_krw: command.maximum_authorized_amount_krw.into(),
         }));
         let delegation = commit.born::<PaymentDelegation>(&granted);
         let delegation = PaymentDelegationBody::new(&delegation);
@@ -244,7 +247,13 @@ mod tests {
     /// The families, and the first mother acts.
     fn latest(service: &Scenario) -> PaymentDelegation {
         service
-            .view(|view| PaymentAuthority::latest_of(view, "booking-1", "father"))
+            .view(|view| {
+                PaymentAuthority::latest_of(
+                    view,
+                    &BookingId::from_trusted("booking-1"),
+                    &MemberId::from_trusted("father"),
+                )
+            })
             .unwrap()
     }
 
@@ -382,7 +391,7 @@ mod tests {
         held.grant.revision = Revision::new(2);
         held.grant.revocation = Some(Revocation {
             revoked_at: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
-            revoked_by_member_id: Ident::from_trusted("mother-1"),
+            revoked_by_member_id: MemberId::from_trusted("mother-1"),
             revocation_reason_code: Some(Ident::from_trusted("changed_mind")),
         });
         service.given(&held);

@@ -8,8 +8,9 @@ use uuid::Uuid;
 use super::grant::{Grant, GrantTerms, scopes_schema};
 use crate::base::json::{FromJson as _, Side, nullable};
 use crate::base::revision::Revision;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, FamilyAccountId, Ident, MemberId};
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, SCOPE_MAX, Scope, by_few, is};
 use crate::domain::read::ReadRequest;
 use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource};
@@ -22,26 +23,26 @@ pub const RESERVATION_DEPOSIT: &str = "reservation_deposit";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaymentDelegation {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// The payer.
-    pub payer_member_id: Ident,
+    pub payer_member_id: MemberId,
     /// What it has in common with other grants.
     pub grant: Grant,
     /// The most that may be paid, in won.
-    pub maximum_authorized_amount_krw: i64,
+    pub maximum_authorized_amount_krw: Won,
 }
 
 /// A delegation is granted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaymentGranted {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// The payer.
-    pub payer_member_id: Ident,
+    pub payer_member_id: MemberId,
     /// The terms.
     pub terms: GrantTerms,
     /// The most that may be paid, in won.
-    pub maximum_authorized_amount_krw: i64,
+    pub maximum_authorized_amount_krw: Won,
 }
 
 /// What can happen to a delegation. New events go at the end: their order stands in the log.
@@ -89,7 +90,7 @@ impl Resource for PaymentDelegation {
     }
 
     fn validate(&self) -> Result<(), String> {
-        if self.maximum_authorized_amount_krw < 1 {
+        if self.maximum_authorized_amount_krw <= Won::ZERO {
             return Err("a delegation allows no payment".to_owned());
         }
         self.grant.validate()
@@ -102,12 +103,12 @@ public_events! {
 
     /// A member of the family may pay for a reservation, up to an amount.
     Granted(granted) => "granted" {
-        "reservationBookingId": Ident = granted.reservation_booking_id,
-        "familyAccountId": Ident = granted.terms.family_account_id,
-        "payerMemberId": Ident = granted.payer_member_id,
-        "motherMemberId": Ident = granted.terms.mother_member_id,
+        "reservationBookingId": BookingId = granted.reservation_booking_id,
+        "familyAccountId": FamilyAccountId = granted.terms.family_account_id,
+        "payerMemberId": MemberId = granted.payer_member_id,
+        "motherMemberId": MemberId = granted.terms.mother_member_id,
         "scopes": Vec<Ident> = granted.terms.scopes,
-        "maximumAuthorizedAmountKrw": i64 = granted.maximum_authorized_amount_krw,
+        "maximumAuthorizedAmountKrw": Won = granted.maximum_authorized_amount_krw,
         "expiresAt": Instant = granted.terms.expires_at,
     },
 }
@@ -115,7 +116,7 @@ public_events! {
 impl PaymentDelegation {
     /// Whether it allows `amount_krw` won to be paid for `scope` at `now`.
     #[must_use]
-    pub fn covers(&self, scope: &str, amount_krw: i64, now: Instant) -> bool {
+    pub fn covers(&self, scope: &str, amount_krw: Won, now: Instant) -> bool {
         self.grant.is_active(now)
             && self.grant.has_scope(scope)
             && amount_krw <= self.maximum_authorized_amount_krw
@@ -127,9 +128,9 @@ impl PaymentDelegation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaymentAuthority {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// The payer.
-    pub payer_member_id: Ident,
+    pub payer_member_id: MemberId,
     /// How many delegations it has seen.
     pub revision: Revision,
     /// The latest delegation.
@@ -140,9 +141,9 @@ pub struct PaymentAuthority {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DelegationEntered {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// The payer.
-    pub payer_member_id: Ident,
+    pub payer_member_id: MemberId,
     /// The delegation.
     pub payment_delegation_id: Uuid,
 }
@@ -205,14 +206,14 @@ public_events! {
 
     /// Another delegation counts for this payer of this reservation.
     Entered(entered) => "delegation-entered" {
-        "reservationBookingId": Ident = entered.reservation_booking_id,
-        "payerMemberId": Ident = entered.payer_member_id,
+        "reservationBookingId": BookingId = entered.reservation_booking_id,
+        "payerMemberId": MemberId = entered.payer_member_id,
         "paymentDelegationId": Uuid = entered.payment_delegation_id,
     },
 }
 
 /// The list of the books of the delegations to this payer.
-fn books_of(payer_member_id: &str) -> IndexKey {
+fn books_of(payer_member_id: &MemberId) -> IndexKey {
     IndexKey::new(Index::PayerBooks, &[payer_member_id])
 }
 
@@ -243,8 +244,8 @@ impl PaymentAuthority {
     #[must_use]
     pub fn latest_of(
         view: &ReadView<'_>,
-        reservation_booking_id: &str,
-        payer_member_id: &str,
+        reservation_booking_id: &BookingId,
+        payer_member_id: &MemberId,
     ) -> Option<PaymentDelegation> {
         view.get::<Self>(&[reservation_booking_id, payer_member_id])?
             .latest(view)
@@ -267,19 +268,19 @@ fn scopes(_: &mut SchemaGenerator) -> Schema {
 #[schemars(rename = "PaymentDelegation")]
 pub struct PaymentDelegationBody<'a> {
     payment_delegation_id: Uuid,
-    payer_member_id: &'a Ident,
-    mother_member_id: &'a Ident,
+    payer_member_id: &'a MemberId,
+    mother_member_id: &'a MemberId,
     #[schemars(schema_with = "scopes")]
     scopes: &'a [Ident],
-    granted_by_member_id: &'a Ident,
+    granted_by_member_id: &'a MemberId,
     granted_at: Instant,
     expires_at: Instant,
-    maximum_authorized_amount_krw: i64,
-    reservation_booking_id: &'a Ident,
+    maximum_authorized_amount_krw: Won,
+    reservation_booking_id: &'a BookingId,
     revoked_at: Option<Instant>,
     delegation_revision: Revision,
     authority_evidence: &'a [Box<str>],
-    revoked_by_member_id: Option<&'a Ident>,
+    revoked_by_member_id: Option<&'a MemberId>,
     revocation_reason_code: Option<&'a Ident>,
 }
 
@@ -318,17 +319,17 @@ mod tests {
     fn delegation(maximum_authorized_amount_krw: i64) -> PaymentDelegation {
         let terms = GrantTerms {
             grant_id: Uuid::from_u128(1),
-            family_account_id: Ident::from_trusted("account-1"),
-            mother_member_id: Ident::from_trusted("mother-1"),
+            family_account_id: FamilyAccountId::from_trusted("account-1"),
+            mother_member_id: MemberId::from_trusted("mother-1"),
             scopes: vec![Ident::from_trusted(RESERVATION_DEPOSIT)],
             expires_at: Instant::from_millis(2_000),
             authority_evidence: Vec::new(),
         };
         let granted = PaymentGranted {
-            reservation_booking_id: Ident::from_trusted("booking-1"),
-            payer_member_id: Ident::from_trusted("father"),
+            reservation_booking_id: BookingId::from_trusted("booking-1"),
+            payer_member_id: MemberId::from_trusted("father"),
             terms,
-            maximum_authorized_amount_krw,
+            maximum_authorized_amount_krw: Won::new(maximum_authorized_amount_krw),
         };
         let event = PaymentDelegationEvent::Granted(Box::new(granted));
         PaymentDelegation::apply(None, &event, Instant::from_millis(1_000))
@@ -354,8 +355,8 @@ mod tests {
     #[test]
     fn a_book_that_cannot_be_is_refused() {
         let entered = DelegationEntered {
-            reservation_booking_id: Ident::from_trusted("booking-1"),
-            payer_member_id: Ident::from_trusted("father"),
+            reservation_booking_id: BookingId::from_trusted("booking-1"),
+            payer_member_id: MemberId::from_trusted("father"),
             payment_delegation_id: Uuid::from_u128(1),
         };
         let event = PaymentAuthorityEvent::Entered(Box::new(entered));

@@ -9,6 +9,7 @@ use super::list::{MessageBody, body_of};
 use super::message::{Message, MessageEvent};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
+use crate::base::text::Ident;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
@@ -20,7 +21,7 @@ path_and_body! {
     /// What a request asks for.
     pub struct Command {
         /// The message's number.
-        pub number = "number",
+        pub number: Ident = "number",
         body: Body,
     }
 }

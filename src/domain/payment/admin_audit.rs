@@ -6,8 +6,9 @@ use uuid::Uuid;
 
 use crate::base::digest::Fingerprint;
 use crate::base::revision::Revision;
-use crate::base::text::{Ident, Text};
+use crate::base::text::{BookingId, Ident, PaymentId, Text};
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::payment_words::{OperationAction, OperationStatus};
 use crate::domain::resource::{Kind, Resource};
@@ -37,13 +38,13 @@ pub struct AdminAudit {
     /// When.
     pub recorded_at: Instant,
     /// The booking, as sent.
-    pub reservation_booking_id: Option<Ident>,
+    pub reservation_booking_id: Option<BookingId>,
     /// The payment, as sent.
-    pub payment_id: Option<Ident>,
+    pub payment_id: Option<PaymentId>,
     /// The search key, as sent.
     pub search_key: Option<Ident>,
     /// The amount, as sent, in won.
-    pub amount_krw: Option<i64>,
+    pub amount_krw: Option<Won>,
     /// The gateway's status, at least 100.
     pub provider_status_code: i64,
     /// The gateway's word.
@@ -100,7 +101,7 @@ impl Resource for AdminAudit {
                 self.expected_revision, self.provider_status_code
             ));
         }
-        if self.amount_krw.is_some_and(|amount| amount < 1) {
+        if self.amount_krw.is_some_and(|amount| amount <= Won::ZERO) {
             return Err("an amount below 1".to_owned());
         }
         Ok(())
@@ -115,9 +116,9 @@ public_events! {
     Recorded(audit) => "recorded" {
         "action": OperationAction = audit.action,
         "status": OperationStatus = audit.status,
-        "reservationBookingId": Option<Ident> = audit.reservation_booking_id,
-        "paymentId": Option<Ident> = audit.payment_id,
-        "amountKrw": Option<i64> = audit.amount_krw,
+        "reservationBookingId": Option<BookingId> = audit.reservation_booking_id,
+        "paymentId": Option<PaymentId> = audit.payment_id,
+        "amountKrw": Option<Won> = audit.amount_krw,
         "recordedAt": Instant = audit.recorded_at,
     },
 }
@@ -137,10 +138,10 @@ pub struct AdminAuditBody<'a> {
     command_fingerprint: String,
     provider_evidence_fingerprint: String,
     recorded_at: Instant,
-    reservation_booking_id: Option<&'a Ident>,
-    payment_id: Option<&'a Ident>,
+    reservation_booking_id: Option<&'a BookingId>,
+    payment_id: Option<&'a PaymentId>,
     search_key: Option<&'a Ident>,
-    amount_krw: Option<i64>,
+    amount_krw: Option<Won>,
     provider_status_code: i64,
     provider_result_code: &'a str,
     provider_message: Option<&'a str>,
@@ -224,7 +225,7 @@ mod tests {
             reservation_booking_id: None,
             payment_id: None,
             search_key: None,
-            amount_krw: Some(1),
+            amount_krw: Some(Won::new(1)),
             provider_status_code: 200,
             provider_result_code: "ok".into(),
             provider_message: None,
@@ -262,7 +263,7 @@ mod tests {
                 ..good.clone()
             },
             AdminAudit {
-                amount_krw: Some(0),
+                amount_krw: Some(Won::new(0)),
                 ..good
             },
         ] {

@@ -19,7 +19,9 @@ use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FaultCode, Reader, Shape};
 use crate::base::revision::Revision;
-use crate::base::text::{BodyKey, Ident, Text};
+use crate::base::text::{BodyKey, BookingId, Ident, PaymentId, Text};
+use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
@@ -49,9 +51,9 @@ json_object! {
         /// The revision of what is operated on, as the actor saw it; 0 before the first operation.
         pub expected_revision: AtLeast<0> = "expectedRevision",
         /// A booking that it is about.
-        pub reservation_booking_id: Option<Ident> = "reservationBookingId",
+        pub reservation_booking_id: Option<BookingId> = "reservationBookingId",
         /// The payment; required but for a search.
-        pub payment_id: Option<Ident> = "paymentId",
+        pub payment_id: Option<PaymentId> = "paymentId",
         /// The search key; required for a search.
         pub search_key: Option<Ident> = "searchKey" personal Search,
         /// An amount in won; required for a chargeback.
@@ -135,7 +137,7 @@ fn audited<R: Resource>(
         reservation_booking_id: command.reservation_booking_id.clone(),
         payment_id: command.payment_id.clone(),
         search_key: command.search_key.clone(),
-        amount_krw: command.amount_krw.map(|AtLeast(amount)| amount),
+        amount_krw: command.amount_krw.map(Won::from),
         provider_status_code: answered.status_code,
         provider_result_code: answered.result_code.into(),
         provider_message: answered.message.map(Into::into),
@@ -147,6 +149,13 @@ fn audited<R: Resource>(
 /// The operation. What it decides on depends on the action, so it hands its command on.
 pub struct AdministerGateway;
 
+fn by_action(name: &'static str, command: Command) -> Box<dyn AnyCommand> {
+    match command.operation_action {
+        OperationAction::SearchPayments => Erased::<SearchPayments>::command(name, command),
+        _ => Erased::<OperatePayment>::command(name, command),
+    }
+}
+
 impl AnyOperation for AdministerGateway {
     fn read(
         &self,
@@ -155,10 +164,18 @@ impl AnyOperation for AdministerGateway {
         at: &mut Reader,
     ) -> Option<Box<dyn AnyCommand>> {
         let command = <Command as Request>::read(parts, at)?;
-        Some(match command.operation_action {
-            OperationAction::SearchPayments => Erased::<SearchPayments>::command(name, command),
-            _ => Erased::<OperatePayment>::command(name, command),
-        })
+        Some(by_action(name, command))
+    }
+
+    fn read_straight(
+        &self,
+        name: &'static str,
+        path: &[(&str, &str)],
+        body: &[u8],
+        now: Instant,
+    ) -> Option<(Box<dyn AnyCommand>, usize)> {
+        let (command, values) = <Command as Request>::read_straight(path, body, now)?;
+        Some((by_action(name, command), values))
     }
 
     fn replayed(&self, body: Vec<u8>) -> Vec<u8> {
@@ -199,7 +216,7 @@ impl AnyOperation for AdministerGateway {
 struct OperatePayment;
 
 impl OperatePayment {
-    fn payment_id(command: &Command) -> &Ident {
+    fn payment_id(command: &Command) -> &PaymentId {
         let payment_id = command.payment_id.as_ref();
         payment_id.expect("a command on a payment was read with its identifier")
     }
@@ -212,8 +229,8 @@ impl OperatePayment {
             OperationAction::InspectChargebackStatus => PaymentOrder::InspectChargeback,
             OperationAction::RecordChargeback => {
                 let amount = command.amount_krw;
-                let AtLeast(amount) = amount.expect("a chargeback was read with its amount");
-                PaymentOrder::RecordChargeback(amount)
+                let amount = amount.expect("a chargeback was read with its amount");
+                PaymentOrder::RecordChargeback(amount.into())
             }
             OperationAction::SearchPayments => unreachable!("a search is not on a payment"),
         }

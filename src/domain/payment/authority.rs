@@ -8,8 +8,9 @@ use uuid::Uuid;
 use super::obligation::Obligation;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::revision::Revision;
-use crate::base::text::Ident;
+use crate::base::text::FamilyAccountId;
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::family::payment_authority::{
     PaymentAuthority, PaymentDelegation, RESERVATION_DEPOSIT,
 };
@@ -34,11 +35,11 @@ pub struct DelegatedAuthority {
     /// Its identifier.
     pub payment_delegation_id: Uuid,
     /// The family account that it was given in.
-    pub family_account_id: Ident,
+    pub family_account_id: FamilyAccountId,
     /// Its revision.
     pub revision: Revision,
     /// The most that it allows to be paid, in won.
-    pub maximum_authorized_amount_krw: i64,
+    pub maximum_authorized_amount_krw: Won,
 }
 
 /// An actor's authority over one obligation.
@@ -84,9 +85,10 @@ impl Authority {
             obligation.payment_id,
             obligation.fact_revision
         );
+        let member = actor.member_id.as_deref().unwrap_or(&actor.subject);
         let authority = |kind, further: Option<String>| Self {
             kind,
-            member_id: actor.member_id.as_ref().unwrap_or(&actor.subject).clone(),
+            member_id: member.into(),
             delegation: None,
             evidence: [Some(own), further]
                 .into_iter()
@@ -99,7 +101,7 @@ impl Authority {
                 owes(obligation, actor).then(|| authority(PaymentActorKind::Mother, None))
             }
             ActorKind::FamilyMember => {
-                let amount = obligation.fact.amount_krw.0;
+                let amount = obligation.fact.amount_krw.into();
                 let held = delegation(obligation, actor, view, amount, now)?;
                 let terms = &held.grant.terms;
                 let evidence = format!(
@@ -143,7 +145,7 @@ fn owes(obligation: &Obligation, actor: &Actor) -> bool {
     let fact = &obligation.fact;
     actor.kind == ActorKind::Mother
         && fact.mother_user_id == *actor.subject
-        && actor.member_id.as_deref() == Some(fact.mother_member_id.as_str())
+        && actor.member_id.as_ref() == Some(&fact.mother_member_id)
 }
 
 /// The active delegation of the mother who owes that lets the actor pay `amount_krw` won for the
@@ -152,11 +154,11 @@ fn delegation(
     obligation: &Obligation,
     actor: &Actor,
     view: &ReadView<'_>,
-    amount_krw: i64,
+    amount_krw: Won,
     now: Instant,
 ) -> Option<PaymentDelegation> {
     let fact = &obligation.fact;
-    let member = actor.member_id.as_deref()?;
+    let member = actor.member_id.as_ref()?;
     PaymentAuthority::latest_of(view, &fact.reservation_booking_id, member).filter(|held| {
         held.covers(RESERVATION_DEPOSIT, amount_krw, now)
             && held.grant.terms.mother_member_id == fact.mother_member_id
@@ -189,7 +191,7 @@ pub fn may_read(obligation: &Obligation, actor: &Actor, view: &ReadView<'_>, now
         || actor.manages_branch(&obligation.fact.branch_profile_id)
         || Authority::over(obligation, actor, view, now).is_some()
         || actor.kind == ActorKind::FamilyMember
-            && delegation(obligation, actor, view, 0, now).is_some()
+            && delegation(obligation, actor, view, Won::ZERO, now).is_some()
 }
 
 /// What of the obligations a finance operator may be shown: those of the branches that relationships

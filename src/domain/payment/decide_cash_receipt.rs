@@ -29,7 +29,7 @@ path_and_body! {
     /// What a request asks for.
     pub struct Command {
         /// The plan.
-        pub plan_code = "planCode",
+        pub plan_code: Ident = "planCode",
         body: Body,
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::digest::Fingerprint;
 use crate::base::json::{AtLeast, Json, canonical_text};
 use crate::base::text::Text;
+use crate::base::won::Won;
 use crate::domain::operation::to_json;
 use crate::domain::payment_words::{OperationStatus, PaymentMethod};
 use crate::domain::reference::gateway_payment::{GatewayPayment, VirtualAccountState};
@@ -29,7 +30,7 @@ pub enum PaymentOrder {
     /// To tell where its chargeback stands.
     InspectChargeback,
     /// To take note of a chargeback of so many won, at least one.
-    RecordChargeback(i64),
+    RecordChargeback(Won),
 }
 
 /// A payment as the gateway holds it.
@@ -47,7 +48,7 @@ pub enum GatewayChange {
     /// Its virtual account is closed.
     VirtualAccountClosed,
     /// A chargeback of so many won was recorded.
-    ChargebackRecorded(i64),
+    ChargebackRecorded(Won),
 }
 
 impl GatewayChange {
@@ -61,11 +62,10 @@ impl GatewayChange {
                 payment.virtual_account_state = Some(VirtualAccountState::Closed);
             }
             Self::ChargebackRecorded(amount_krw) => {
-                let AtLeast(before) = payment.charged_back_krw;
-                let after = before
+                let after = Won::from(payment.charged_back_krw)
                     .checked_add(amount_krw)
                     .expect("no more is charged back than was paid");
-                payment.charged_back_krw = AtLeast(after);
+                payment.charged_back_krw = AtLeast(after.number());
                 payment.chargeback_state = Text::from_trusted(CHARGEBACK_RECORDED);
             }
         }
@@ -166,9 +166,9 @@ fn has_open_account(payment: &GatewayPayment) -> bool {
 
 /// How much of the payment can still be charged back, in won; negative where the facts say that
 /// more was charged back than was paid.
-fn amount_left(payment: &GatewayPayment) -> i64 {
+fn amount_left(payment: &GatewayPayment) -> Won {
     // The difference of an amount from 1 on and one from 0 on is within 64 bits.
-    payment.amount_krw.0 - payment.charged_back_krw.0
+    Won::new(payment.amount_krw.0 - payment.charged_back_krw.0)
 }
 
 /// The whole of what the gateway answered, as its evidence is taken.
@@ -305,7 +305,7 @@ mod tests {
             PaymentOrder::CloseVirtualAccount,
             PaymentOrder::InspectRefund,
             PaymentOrder::InspectChargeback,
-            PaymentOrder::RecordChargeback(1),
+            PaymentOrder::RecordChargeback(Won::new(1)),
         ] {
             let answer = EmbeddedGateway.operate(None, order);
             assert_eq!(outcome(&answer), (404, "payment_not_found", false));
@@ -367,7 +367,7 @@ mod tests {
                 ("/amountKrw", json!(paid)),
                 ("/chargedBackKrw", json!(before)),
             ]);
-            let answer = operate(&payment, PaymentOrder::RecordChargeback(amount));
+            let answer = operate(&payment, PaymentOrder::RecordChargeback(Won::new(amount)));
             let expected = if goes {
                 (200, "ok", true)
             } else {

@@ -7,6 +7,7 @@ use super::gateway::GatewayChange;
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::reference::gateway_payment::GatewayPayment;
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{IndexKey, Kind, Resource};
@@ -136,12 +137,12 @@ public_events! {
     /// An administrator's operation on the payment is recorded.
     Operated(operated) => "operated" {
         "virtualAccountClosed": bool = operated.change == Some(GatewayChange::VirtualAccountClosed),
-        "chargebackAmountKrw": Option<i64> = operated.chargeback_amount_krw(),
+        "chargebackAmountKrw": Option<Won> = operated.chargeback_amount_krw(),
     },
 }
 
 impl PaymentOperated {
-    fn chargeback_amount_krw(&self) -> Option<i64> {
+    fn chargeback_amount_krw(&self) -> Option<Won> {
         match self.change {
             Some(GatewayChange::ChargebackRecorded(amount)) => Some(amount),
             _ => None,

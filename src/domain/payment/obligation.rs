@@ -9,8 +9,9 @@ use uuid::Uuid;
 
 use super::decide_cash_receipt::Eligibility;
 use crate::base::revision::Revision;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, BranchProfileId, FamilyAccountId, Ident, MemberId};
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::family::payment_authority::scope_or_none;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::payment_words::{
@@ -34,9 +35,9 @@ pub struct MethodFeeQuote {
     /// The method's name for customers.
     pub display_method_name: MethodLabel,
     /// The payment's amount, in won.
-    pub amount_krw: i64,
+    pub amount_krw: Won,
     /// The fee, in won.
-    pub fee_amount_krw: i64,
+    pub fee_amount_krw: Won,
     /// The rate.
     pub rate_basis_points: BasisPoints,
 }
@@ -78,11 +79,11 @@ pub struct PaymentActorSnapshot {
     /// The mother who owes, as a user.
     pub mother_user_id: Ident,
     /// The mother who owes, as a member.
-    pub mother_member_id: Ident,
+    pub mother_member_id: MemberId,
     /// The branch of the reservation.
-    pub branch_profile_id: Ident,
+    pub branch_profile_id: BranchProfileId,
     /// The family account of the delegation.
-    pub family_account_id: Option<Ident>,
+    pub family_account_id: Option<FamilyAccountId>,
     /// The delegation that the authority rested on.
     pub payment_delegation_id: Option<Uuid>,
     /// The delegation's scope.
@@ -91,7 +92,7 @@ pub struct PaymentActorSnapshot {
     /// The delegation's revision.
     pub payment_delegation_revision: Option<Revision>,
     /// The most that the delegation allows to be paid, in won.
-    pub maximum_authorized_amount_krw: Option<i64>,
+    pub maximum_authorized_amount_krw: Option<Won>,
     /// What the authority rested on, each once, as `kind/id@revision`.
     pub authority_evidence: Vec<Box<str>>,
     /// The idempotency key.
@@ -193,13 +194,13 @@ impl CashReceiptEligibilitySnapshot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreRegistration {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// How it is to be paid.
     pub payment_method: PaymentMethod,
     /// What it is for.
     pub payment_purpose: PaymentPurpose,
     /// How much, in won.
-    pub amount_krw: i64,
+    pub amount_krw: Won,
     /// The product plan.
     pub payment_product_plan_code: Ident,
     /// The fee.
@@ -359,11 +360,11 @@ public_events! {
         (at "reference-facts/payment_obligation/{}", revision own) {},
     /// The payment is registered before it is made.
     PreRegistered(registration) => "pre-registered" {
-        "reservationBookingId": Ident = registration.reservation_booking_id,
+        "reservationBookingId": BookingId = registration.reservation_booking_id,
         "paymentMethod": PaymentMethod = registration.payment_method,
         "paymentPurpose": PaymentPurpose = registration.payment_purpose,
-        "amountKrw": i64 = registration.amount_krw,
-        "branchProfileId": Ident = registration.actor.branch_profile_id,
+        "amountKrw": Won = registration.amount_krw,
+        "branchProfileId": BranchProfileId = registration.actor.branch_profile_id,
         "paymentProductPlanCode": Ident = registration.payment_product_plan_code,
     },
 }
@@ -387,7 +388,7 @@ impl PreRegistration {
         }
         let quote = &self.fee.method_fee_quote;
         if quote.amount_krw != self.amount_krw
-            || !(0..=self.amount_krw).contains(&quote.fee_amount_krw)
+            || !(Won::ZERO..=self.amount_krw).contains(&quote.fee_amount_krw)
         {
             return Err(format!(
                 "a fee of {} on {} for a payment of {}",
@@ -427,8 +428,8 @@ impl Obligation {
 }
 
 /// What the fact says by now, where that is something else than what was registered.
-fn moved<'a>(registered: &Ident, by_now: &'a Ident) -> Option<Cow<'a, str>> {
-    (registered != by_now).then(|| Cow::Borrowed(by_now.as_str()))
+fn moved<'a, T: PartialEq + AsRef<str>>(registered: &T, by_now: &'a T) -> Option<Cow<'a, str>> {
+    (registered != by_now).then(|| Cow::Borrowed(by_now.as_ref()))
 }
 
 impl FactHolder for Obligation {
@@ -457,11 +458,11 @@ impl FactHolder for Obligation {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ReservationPaymentPreRegistration")]
 pub struct PreRegistrationBody<'a> {
-    reservation_booking_id: &'a Ident,
+    reservation_booking_id: &'a BookingId,
     payment_id: &'a str,
     payment_method: PaymentMethod,
     payment_purpose: PaymentPurpose,
-    amount_krw: i64,
+    amount_krw: Won,
     payment_product_plan_code: &'a Ident,
     provider_fee_snapshot: &'a ProviderFeeSnapshot,
     payment_actor_snapshot: &'a PaymentActorSnapshot,
@@ -587,12 +588,15 @@ mod tests {
             change(bad.pre_registration.as_mut().unwrap());
             bad.validate().is_err()
         };
-        assert!(bad(|registration| registration.amount_krw -= 1));
+        assert!(bad(
+            |registration| registration.amount_krw = Won::new(registration.amount_krw.number() - 1)
+        ));
         assert!(bad(|registration| {
-            registration.fee.method_fee_quote.fee_amount_krw = -1;
+            registration.fee.method_fee_quote.fee_amount_krw = Won::new(-1);
         }));
         assert!(bad(|registration| {
-            registration.fee.method_fee_quote.fee_amount_krw = registration.amount_krw + 1;
+            registration.fee.method_fee_quote.fee_amount_krw =
+                Won::new(registration.amount_krw.number() + 1);
         }));
         assert!(bad(|registration| registration
             .actor

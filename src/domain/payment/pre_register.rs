@@ -19,7 +19,8 @@ use super::obligation::{
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::{NonEmpty, Nullable};
-use crate::base::text::Ident;
+use crate::base::text::{Ident, PaymentId};
+use crate::base::won::Won;
 use crate::domain::example::Example;
 use crate::domain::family::payment_authority::RESERVATION_DEPOSIT;
 #[cfg(test)]
@@ -52,7 +53,7 @@ json_object! {
     /// The body of the request.
     pub struct Command {
         /// The obligation.
-        pub payment_id: Ident = "paymentId",
+        pub payment_id: PaymentId = "paymentId",
         /// The cash receipt.
         pub cash_receipt_issue_request: CashReceiptIssueRequest = "cashReceiptIssueRequest",
     }
@@ -223,9 +224,9 @@ impl Operation for PreRegister {
             reservation_booking_id: fact.reservation_booking_id.clone(),
             payment_method: fact.payment_method,
             payment_purpose: fact.payment_purpose,
-            amount_krw: fact.amount_krw.0,
+            amount_krw: fact.amount_krw.into(),
             payment_product_plan_code: fact.payment_product_plan_code.clone(),
-            fee: fee_snapshot(&plan, fact.payment_method, fact.amount_krw.0),
+            fee: fee_snapshot(&plan, fact.payment_method, fact.amount_krw.into()),
             actor: actor_snapshot(authority, fact, context),
             cash_receipt: CashReceiptEligibilitySnapshot::new(
                 context.ids.id(),
@@ -274,7 +275,7 @@ fn actor_snapshot(
 fn fee_snapshot(
     plan: &PaymentProductPlan,
     method: PaymentMethod,
-    amount_krw: i64,
+    amount_krw: Won,
 ) -> ProviderFeeSnapshot {
     let (bucket, label, rate) = match method {
         PaymentMethod::Card => (FeeBucket::Card, MethodLabel::Card, plan.card_rate_bps),
@@ -311,11 +312,11 @@ fn fee_snapshot(
 }
 
 /// The fee on an amount, in won, halves rounded up.
-fn fee(amount_krw: i64, rate: BasisPoints) -> i64 {
+fn fee(amount_krw: Won, rate: BasisPoints) -> Won {
     let whole = i128::from(BasisPoints::WHOLE);
     let product = i128::from(amount_krw) * i128::from(rate.number());
     let rounded = (product + whole / 2) / whole;
-    i64::try_from(rounded).expect("a fee is no more than its amount: a rate is at most the whole")
+    Won::of_sum(rounded).expect("a fee is no more than its amount: a rate is at most the whole")
 }
 
 #[cfg(test)]
@@ -331,6 +332,7 @@ mod tests {
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
     use crate::base::json::{FromJson, Json, Reader};
+    use crate::base::text::MemberId;
     use crate::base::time::Instant;
     use crate::domain::reference::payment_product_plan;
     use crate::domain::rejection::Class;
@@ -578,7 +580,7 @@ mod tests {
         });
         service.fact("relationship", "relation-1", 1, relationship);
         service.acting(Actor {
-            member_id: Some("member-9".into()),
+            member_id: Some(MemberId::from_trusted("member-9")),
             ..headquarters_operator()
         });
         let answer = pre_register(&mut service).committed();
@@ -859,7 +861,11 @@ mod tests {
             (i64::MAX, 5_000, i64::MAX / 2 + 1),
             (i64::MAX, 1, 922_337_203_685_478),
         ] {
-            assert_eq!(fee(amount, rate(points)), expected, "{amount} at {points}");
+            assert_eq!(
+                fee(Won::new(amount), rate(points)).number(),
+                expected,
+                "{amount} at {points}"
+            );
         }
         let mut largest = owing(&[("/amountKrw", json!(i64::MAX))]);
         let answer = pre_register(&mut largest).committed();

@@ -13,7 +13,9 @@ use super::state::{DepositAcknowledged, Payout, PayoutReceipt, PayoutReceiptEven
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, Reader};
-use crate::base::text::{BodyKey, Ident, Text};
+use crate::base::text::{
+    AssignmentKey, BodyKey, BookingId, CaregiverId, Ident, PayoutInstructionId, Text,
+};
 use crate::base::time::Instant;
 use crate::domain::example::Example;
 #[cfg(test)]
@@ -27,17 +29,17 @@ json_object! {
     /// The body of the request.
     pub struct Command {
         /// The booking.
-        pub reservation_booking_id: Ident = "reservationBookingId",
+        pub reservation_booking_id: BookingId = "reservationBookingId",
         /// The assignment under contract.
-        pub contract_assignment_key: Ident = "contractAssignmentKey",
+        pub contract_assignment_key: AssignmentKey = "contractAssignmentKey",
         /// The instruction to pay.
-        pub caregiver_payout_instruction_id: Ident = "caregiverPayoutInstructionId",
+        pub caregiver_payout_instruction_id: PayoutInstructionId = "caregiverPayoutInstructionId",
         /// As what the caregiver serves.
         pub caregiver_role: Ident = "caregiverRole",
         /// The place in the order of handoffs.
         pub handoff_order: AtLeast<1> = "handoffOrder",
         /// The caregiver, where named.
-        pub caregiver_id: Option<Ident> = "caregiverId",
+        pub caregiver_id: Option<CaregiverId> = "caregiverId",
         /// When the deposit was made.
         pub occurred_at: Instant = "occurredAt",
         /// The idempotency key.
@@ -100,9 +102,9 @@ wire_enum! {
 #[schemars(rename = "PayoutDepositAcknowledgement")]
 #[serde(rename_all = "camelCase")]
 pub struct Acknowledgement<'a> {
-    reservation_booking_id: &'a Ident,
-    contract_assignment_key: &'a Ident,
-    caregiver_payout_instruction_id: &'a Ident,
+    reservation_booking_id: &'a BookingId,
+    contract_assignment_key: &'a AssignmentKey,
+    caregiver_payout_instruction_id: &'a PayoutInstructionId,
     acknowledgement_kind: AcknowledgementKind,
     status: ReceiptStatus,
 }

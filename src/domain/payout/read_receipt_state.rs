@@ -1,6 +1,7 @@
 //! Reading a payout's receipt state: headquarters and a manager of the booking's branch.
 
 use super::state::{PayoutReceipt, PayoutReceiptBody};
+use crate::base::text::BookingId;
 use crate::domain::listing::Scope;
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::reference::reservation_booking::ReservationBooking;
@@ -19,7 +20,8 @@ pub fn read_receipt_state(request: &ReadRequest<'_>) -> Result<Representation, R
         request.param("instructionId"),
     ]);
     let may_read = request.admits(|| {
-        let booking = request.view.fact::<ReservationBooking>(booking_id);
+        let booking_id = BookingId::from_trusted(booking_id);
+        let booking = request.view.fact::<ReservationBooking>(&booking_id);
         actor.is_headquarters()
             || booking.is_some_and(|booking| actor.manages_branch(&booking.facts.branch_profile_id))
     });

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
-use crate::base::text::{Ident, Text};
+use crate::base::text::{AssignmentKey, BookingId, CaregiverId, Ident, PayoutInstructionId, Text};
 use crate::base::time::Instant;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::resource::{Kind, Resource};
@@ -46,23 +46,23 @@ impl ReceiptState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Payout {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// The assignment under contract.
-    pub contract_assignment_key: Ident,
+    pub contract_assignment_key: AssignmentKey,
     /// The instruction to pay.
-    pub caregiver_payout_instruction_id: Ident,
+    pub caregiver_payout_instruction_id: PayoutInstructionId,
     /// As what the caregiver serves.
     pub caregiver_role: Ident,
     /// The place in the order of handoffs, from 1 on.
     pub handoff_order: i64,
     /// The caregiver, where named.
-    pub caregiver_id: Option<Ident>,
+    pub caregiver_id: Option<CaregiverId>,
 }
 
 impl Payout {
     /// The parts of its receipt state's identifier.
     #[must_use]
-    pub fn id(&self) -> [&Ident; 3] {
+    pub fn id(&self) -> [&str; 3] {
         [
             &self.reservation_booking_id,
             &self.contract_assignment_key,
@@ -238,14 +238,14 @@ public_events! {
     Repaired(repaired) => "repaired" {
         "caregiverRole": Ident = repaired.payout.caregiver_role,
         "handoffOrder": i64 = repaired.payout.handoff_order,
-        "caregiverId": Option<Ident> = repaired.payout.caregiver_id,
+        "caregiverId": Option<CaregiverId> = repaired.payout.caregiver_id,
         "occurredAt": Instant = repaired.occurred_at,
     },
     /// The branch has acknowledged that the payout is deposited.
     DepositAcknowledged(acknowledged) => "deposit-acknowledged" {
         "caregiverRole": Ident = acknowledged.payout.caregiver_role,
         "handoffOrder": i64 = acknowledged.payout.handoff_order,
-        "caregiverId": Option<Ident> = acknowledged.payout.caregiver_id,
+        "caregiverId": Option<CaregiverId> = acknowledged.payout.caregiver_id,
         "occurredAt": Instant = acknowledged.occurred_at,
     },
 }
@@ -255,9 +255,9 @@ public_events! {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "CaregiverPayoutReceipt")]
 pub struct PayoutReceiptBody<'a> {
-    reservation_booking_id: &'a Ident,
-    contract_assignment_key: &'a Ident,
-    caregiver_payout_instruction_id: &'a Ident,
+    reservation_booking_id: &'a BookingId,
+    contract_assignment_key: &'a AssignmentKey,
+    caregiver_payout_instruction_id: &'a PayoutInstructionId,
     receipt_state: ReceiptState,
     revision: Revision,
     status: ReceiptStatus,
@@ -292,9 +292,9 @@ mod tests {
 
     fn payout() -> Payout {
         Payout {
-            reservation_booking_id: Ident::from_trusted("booking-1"),
-            contract_assignment_key: Ident::from_trusted("contract-1"),
-            caregiver_payout_instruction_id: Ident::from_trusted("instruction-1"),
+            reservation_booking_id: BookingId::from_trusted("booking-1"),
+            contract_assignment_key: AssignmentKey::from_trusted("contract-1"),
+            caregiver_payout_instruction_id: PayoutInstructionId::from_trusted("instruction-1"),
             caregiver_role: Ident::from_trusted("primary"),
             handoff_order: 1,
             caregiver_id: None,
@@ -351,7 +351,7 @@ mod tests {
     #[should_panic(expected = "stays that of its payout")]
     fn an_event_of_another_payout_does_not_follow() {
         let mut other = payout();
-        other.contract_assignment_key = Ident::from_trusted("contract-2");
+        other.contract_assignment_key = AssignmentKey::from_trusted("contract-2");
         let event = PayoutReceiptEvent::Repaired(Box::new(ReceiptRepaired {
             payout: other,
             actor_profile_id: "hq-1".into(),

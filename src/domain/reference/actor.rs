@@ -24,7 +24,9 @@ json_object! {
     }
 }
 
-impl HeldAlone for ActorFact {}
+impl HeldAlone for ActorFact {
+    type Id = str;
+}
 
 impl FactKind for ActorFact {
     const KIND: Kind = Kind {

@@ -2,7 +2,7 @@
 //! The fact's revision is the snapshot's.
 
 use super::{FactKind, HeldAlone};
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, CaregiverId, Ident};
 use crate::base::time::Instant;
 use crate::domain::resource::Kind;
 use crate::json_object;
@@ -11,7 +11,7 @@ json_object! {
     /// A caregiver who could serve.
     pub struct Candidate {
         /// The caregiver.
-        pub caregiver_profile_id: Ident = "caregiverProfileId",
+        pub caregiver_profile_id: CaregiverId = "caregiverProfileId",
         /// As what.
         pub role: Ident = "role",
         /// The proof that the caregiver has the time.
@@ -27,7 +27,7 @@ json_object! {
         /// The request that was matched.
         pub matching_request_key: Ident = "matchingRequestKey",
         /// The booking that it was made for.
-        pub reservation_booking_id: Ident = "reservationBookingId",
+        pub reservation_booking_id: BookingId = "reservationBookingId",
         /// From when on nobody may be assigned from it.
         pub expires_at: Instant = "expiresAt",
         /// Who could serve.
@@ -35,7 +35,9 @@ json_object! {
     }
 }
 
-impl HeldAlone for CandidateSnapshotFact {}
+impl HeldAlone for CandidateSnapshotFact {
+    type Id = str;
+}
 
 impl FactKind for CandidateSnapshotFact {
     const KIND: Kind = Kind {

@@ -32,7 +32,9 @@ impl ConsentVersionFact {
     }
 }
 
-impl HeldAlone for ConsentVersionFact {}
+impl HeldAlone for ConsentVersionFact {
+    type Id = str;
+}
 
 impl FactKind for ConsentVersionFact {
     const KIND: Kind = Kind {

@@ -2,7 +2,7 @@
 //! fact's revision is the catalog's.
 
 use super::{FactKind, HeldAlone};
-use crate::base::text::Ident;
+use crate::base::text::BookingId;
 use crate::domain::resource::Kind;
 use crate::json_object;
 
@@ -10,11 +10,13 @@ json_object! {
     /// What an owner may extend.
     pub struct ExtensionEligibilityFact {
         /// The bookings that may be extended.
-        pub eligible_reservation_booking_ids: Vec<Ident> = "eligibleReservationBookingIds",
+        pub eligible_reservation_booking_ids: Vec<BookingId> = "eligibleReservationBookingIds",
     }
 }
 
-impl HeldAlone for ExtensionEligibilityFact {}
+impl HeldAlone for ExtensionEligibilityFact {
+    type Id = str;
+}
 
 impl FactKind for ExtensionEligibilityFact {
     const KIND: Kind = Kind {

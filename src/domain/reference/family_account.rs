@@ -1,7 +1,7 @@
 //! `family-account`, by the account's identifier: a mother and the members of her family.
 
 use super::{FactKind, HeldAlone};
-use crate::base::text::Ident;
+use crate::base::text::{FamilyAccountId, MemberId};
 use crate::domain::resource::Kind;
 use crate::json_object;
 
@@ -9,13 +9,15 @@ json_object! {
     /// What is known of a family account.
     pub struct FamilyAccount {
         /// The mother whose account it is.
-        pub mother_member_id: Ident = "motherMemberId",
+        pub mother_member_id: MemberId = "motherMemberId",
         /// Its members.
-        pub member_ids: Vec<Ident> = "memberIds",
+        pub member_ids: Vec<MemberId> = "memberIds",
     }
 }
 
-impl HeldAlone for FamilyAccount {}
+impl HeldAlone for FamilyAccount {
+    type Id = FamilyAccountId;
+}
 
 impl FactKind for FamilyAccount {
     const KIND: Kind = Kind {

@@ -3,7 +3,7 @@
 
 use super::{FactKind, HeldAlone};
 use crate::base::json::{AnyObject, AtLeast, AtMost, NonEmpty, Reader, refuse_repeats};
-use crate::base::text::{Ident, Text};
+use crate::base::text::{BookingId, DraftId, Ident, Text};
 use crate::domain::payment_words::{PaymentMethod, PaymentPurpose};
 use crate::domain::resource::Kind;
 use crate::json_object;
@@ -51,11 +51,11 @@ json_object! {
     /// What is known of a final review.
     pub struct FinalReviewProjectionFact {
         /// The draft reviewed.
-        pub draft_id: Ident = "draftId",
+        pub draft_id: DraftId = "draftId",
         /// What the customer saw, as the reviewing system keeps it.
         pub reviewed_facts: AnyObject = "reviewedFacts" personal Open,
         /// The booking that an extension extends.
-        pub extension_source_reservation_id: Option<Ident> = "extensionSourceReservationId",
+        pub extension_source_reservation_id: Option<BookingId> = "extensionSourceReservationId",
         /// The revision of the owner's eligibility catalog that was reviewed.
         pub extension_catalog_revision: Option<i64> = "extensionCatalogRevision",
         /// What the review rests on.
@@ -65,7 +65,9 @@ json_object! {
     }
 }
 
-impl HeldAlone for FinalReviewProjectionFact {}
+impl HeldAlone for FinalReviewProjectionFact {
+    type Id = str;
+}
 
 impl FactKind for FinalReviewProjectionFact {
     const KIND: Kind = Kind {

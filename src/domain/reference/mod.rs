@@ -87,6 +87,9 @@ pub trait FactKind:
 /// a resource that adds to them what this service knows, under the same identifier ([`FactHolder`]):
 /// their bytes are read as that resource, and as nothing else.
 pub trait HeldAlone: FactKind {
+    /// The type of its identifier: `str` where nothing else has one that it could be mistaken for.
+    type Id: AsRef<str> + ?Sized;
+
     /// See [`Resource::OLDER`].
     const OLDER: &'static [Older<Fact<Self>, FactEvent<Self>>] = &[];
 }
@@ -166,9 +169,20 @@ impl ReadView<'_> {
     /// The fact of kind `K` with this identifier.
     ///
     /// ```
+    /// # use carebook::base::text::{BookingId, MemberId};
     /// # use carebook::domain::{reference::reservation_booking::ReservationBooking, resource::ReadView};
-    /// fn is_known(view: &ReadView<'_>, booking: &str) -> bool {
+    /// fn is_known(view: &ReadView<'_>, booking: &BookingId) -> bool {
     ///     view.fact::<ReservationBooking>(booking).is_some()
+    /// }
+    /// ```
+    ///
+    /// The identifier of something else finds none:
+    ///
+    /// ```compile_fail,E0308
+    /// # use carebook::base::text::{BookingId, MemberId};
+    /// # use carebook::domain::{reference::reservation_booking::ReservationBooking, resource::ReadView};
+    /// fn is_known(view: &ReadView<'_>, mother: &MemberId) -> bool {
+    ///     view.fact::<ReservationBooking>(mother).is_some()
     /// }
     /// ```
     ///
@@ -181,8 +195,8 @@ impl ReadView<'_> {
     /// }
     /// ```
     #[must_use]
-    pub fn fact<K: HeldAlone>(&self, id: &str) -> Option<Fact<K>> {
-        self.get(&[id])
+    pub fn fact<K: HeldAlone>(&self, id: &K::Id) -> Option<Fact<K>> {
+        self.get(&[id.as_ref()])
     }
 }
 

@@ -2,8 +2,9 @@
 //! what its mother pays.
 
 use super::FactKind;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, Ident, PaymentId};
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::resource::{Index, IndexKey, Kind};
 use crate::{json_object, wire_enum};
 
@@ -23,7 +24,7 @@ json_object! {
     /// The payment that was prepared for an adjustment.
     pub struct AdjustmentPreRegistration {
         /// The payment.
-        pub payment_id: Ident = "paymentId",
+        pub payment_id: PaymentId = "paymentId",
         /// Who collects it.
         pub provider_name: Ident = "providerName",
         /// When it was prepared.
@@ -35,17 +36,17 @@ json_object! {
     /// What is known of an adjustment. Amounts are in won; each may be negative.
     pub struct PaymentChangeAdjustmentFact {
         /// The booking that changed.
-        pub reservation_booking_id: Ident = "reservationBookingId",
+        pub reservation_booking_id: BookingId = "reservationBookingId",
         /// The mother's subject.
         pub mother_user_id: Ident = "motherUserId",
         /// The change of the customer's share.
-        pub customer_delta_krw: i64 = "customerDeltaKrw",
+        pub customer_delta_krw: Won = "customerDeltaKrw",
         /// What coupons change.
-        pub coupon_adjustment_krw: i64 = "couponAdjustmentKrw",
+        pub coupon_adjustment_krw: Won = "couponAdjustmentKrw",
         /// What the customer pays without coupons.
-        pub pure_customer_amount_krw: i64 = "pureCustomerAmountKrw",
+        pub pure_customer_amount_krw: Won = "pureCustomerAmountKrw",
         /// What the mother has to pay.
-        pub mother_payable_adjustment_krw: i64 = "motherPayableAdjustmentKrw",
+        pub mother_payable_adjustment_krw: Won = "motherPayableAdjustmentKrw",
         /// Where it stands.
         pub adjustment_status: RequestedAdjustmentStatus = "adjustmentStatus",
         /// The payment prepared, where there is one.
@@ -66,6 +67,6 @@ impl FactKind for PaymentChangeAdjustmentFact {
 /// The list of a booking's adjustments, which have ranks there: by the time of their request, and of
 /// several at one time by their identifiers.
 #[must_use]
-pub fn adjustments_of(reservation_booking_id: &str) -> IndexKey {
+pub fn adjustments_of(reservation_booking_id: &BookingId) -> IndexKey {
     IndexKey::new(Index::BookingAdjustments, &[reservation_booking_id])
 }

@@ -3,7 +3,7 @@
 
 use super::FactKind;
 use crate::base::json::AtLeast;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, BranchProfileId, FamilyAccountId, Ident, MemberId};
 use crate::domain::payment_words::{PaymentMethod, PaymentPurpose};
 use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
@@ -24,7 +24,7 @@ json_object! {
     /// What is known of an obligation.
     pub struct PaymentObligation {
         /// The booking that it is for; for a consultation, the request for one.
-        pub reservation_booking_id: Ident = "reservationBookingId",
+        pub reservation_booking_id: BookingId = "reservationBookingId",
         /// How it is to be paid.
         pub payment_method: PaymentMethod = "paymentMethod",
         /// What it is for.
@@ -36,11 +36,11 @@ json_object! {
         /// The mother who owes, as a user.
         pub mother_user_id: Ident = "motherUserId",
         /// The mother who owes, as a member.
-        pub mother_member_id: Ident = "motherMemberId",
+        pub mother_member_id: MemberId = "motherMemberId",
         /// The branch of the reservation.
-        pub branch_profile_id: Ident = "branchProfileId",
+        pub branch_profile_id: BranchProfileId = "branchProfileId",
         /// The mother's family account.
-        pub family_account_id: Option<Ident> = "familyAccountId",
+        pub family_account_id: Option<FamilyAccountId> = "familyAccountId",
         /// Where it stands.
         pub state: ObligationState = "state",
     }

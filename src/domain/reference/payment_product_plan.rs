@@ -51,7 +51,9 @@ json_object! {
     }
 }
 
-impl HeldAlone for PaymentProductPlan {}
+impl HeldAlone for PaymentProductPlan {
+    type Id = str;
+}
 
 impl FactKind for PaymentProductPlan {
     const KIND: Kind = Kind {

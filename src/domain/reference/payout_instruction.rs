@@ -1,7 +1,8 @@
 //! `payout-instruction`, by instruction: what a caregiver is to be paid.
 
 use super::{FactKind, HeldAlone};
-use crate::base::text::Ident;
+use crate::base::text::{AssignmentKey, BookingId, CaregiverId, Ident, PayoutInstructionId};
+use crate::base::won::Won;
 use crate::domain::resource::Kind;
 use crate::json_object;
 
@@ -9,21 +10,23 @@ json_object! {
     /// What is known of an instruction.
     pub struct PayoutInstructionFact {
         /// The booking.
-        pub reservation_booking_id: Ident = "reservationBookingId",
+        pub reservation_booking_id: BookingId = "reservationBookingId",
         /// The assignment under contract.
-        pub contract_assignment_key: Ident = "contractAssignmentKey",
+        pub contract_assignment_key: AssignmentKey = "contractAssignmentKey",
         /// As what the caregiver serves.
         pub caregiver_role: Ident = "caregiverRole",
         /// The place in the order of handoffs.
         pub handoff_order: i64 = "handoffOrder",
         /// The caregiver, where known.
-        pub caregiver_id: Option<Ident> = "caregiverId",
+        pub caregiver_id: Option<CaregiverId> = "caregiverId",
         /// The amount, in won.
-        pub amount_krw: i64 = "amountKrw",
+        pub amount_krw: Won = "amountKrw",
     }
 }
 
-impl HeldAlone for PayoutInstructionFact {}
+impl HeldAlone for PayoutInstructionFact {
+    type Id = PayoutInstructionId;
+}
 
 impl FactKind for PayoutInstructionFact {
     const KIND: Kind = Kind {

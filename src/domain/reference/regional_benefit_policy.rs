@@ -46,7 +46,9 @@ fn exactly_one(at: &mut Reader, fields: &Fields<'_>) {
     at.fault_at::<()>("basisPoints", code);
 }
 
-impl HeldAlone for RegionalBenefitPolicyFact {}
+impl HeldAlone for RegionalBenefitPolicyFact {
+    type Id = str;
+}
 
 impl FactKind for RegionalBenefitPolicyFact {
     const KIND: Kind = Kind {

@@ -48,7 +48,9 @@ impl Relationship {
     }
 }
 
-impl HeldAlone for Relationship {}
+impl HeldAlone for Relationship {
+    type Id = str;
+}
 
 impl FactKind for Relationship {
     const KIND: Kind = Kind {

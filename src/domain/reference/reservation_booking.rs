@@ -1,7 +1,7 @@
 //! `reservation-booking`, by the booking's identifier. The fact's revision is the reservation's.
 
 use super::{FactKind, HeldAlone};
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, BranchProfileId, Ident, MemberId};
 use crate::domain::listing::Filter;
 use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
@@ -24,15 +24,17 @@ json_object! {
         /// The user, a token's subject, of the mother who booked.
         pub mother_user_id: Ident = "motherUserId",
         /// The member that the mother is.
-        pub mother_member_id: Ident = "motherMemberId",
+        pub mother_member_id: MemberId = "motherMemberId",
         /// The branch that it belongs to.
-        pub branch_profile_id: Ident = "branchProfileId",
+        pub branch_profile_id: BranchProfileId = "branchProfileId",
         /// Where it stands.
         pub state: BookingState = "state",
     }
 }
 
-impl HeldAlone for ReservationBooking {}
+impl HeldAlone for ReservationBooking {
+    type Id = BookingId;
+}
 
 impl FactKind for ReservationBooking {
     const KIND: Kind = Kind {

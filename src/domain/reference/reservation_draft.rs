@@ -3,7 +3,7 @@
 
 use super::FactKind;
 use crate::base::json::{Reader, refuse_repeats};
-use crate::base::text::{Ident, Text};
+use crate::base::text::{BranchProfileId, Ident, MemberId, Text};
 use crate::base::time::Instant;
 use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
@@ -28,9 +28,9 @@ json_object! {
         /// The subject whose draft it is.
         pub owner_subject: Text = "ownerSubject",
         /// The mother, as a member.
-        pub mother_member_id: Ident = "motherMemberId",
+        pub mother_member_id: MemberId = "motherMemberId",
         /// The branch that would serve her.
-        pub branch_profile_id: Ident = "branchProfileId",
+        pub branch_profile_id: BranchProfileId = "branchProfileId",
         /// What comes into being.
         pub intent: ReservationIntent = "intent",
         /// From when on it can be confirmed no more.

@@ -3,7 +3,7 @@
 use super::basis_points::BasisPoints;
 use super::{FactKind, HeldAlone};
 use crate::base::json::{FaultCode, Reader};
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, Ident};
 use crate::domain::resource::Kind;
 use crate::json_object;
 
@@ -33,7 +33,9 @@ fn at_most_the_whole(at: &mut Reader, fields: &Fields<'_>) {
     }
 }
 
-impl HeldAlone for ReservationFinancialFact {}
+impl HeldAlone for ReservationFinancialFact {
+    type Id = BookingId;
+}
 
 impl FactKind for ReservationFinancialFact {
     const KIND: Kind = Kind {

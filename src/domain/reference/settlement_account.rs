@@ -2,7 +2,7 @@
 //! revision is the account's.
 
 use super::{FactKind, HeldAlone};
-use crate::base::text::{Ident, Text};
+use crate::base::text::{BranchProfileId, Ident, Text};
 use crate::base::time::Date;
 use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
@@ -23,7 +23,7 @@ json_object! {
     /// What is known of an account.
     pub struct SettlementAccountFact {
         /// The branch.
-        pub branch_office_profile_id: Ident = "branchOfficeProfileId",
+        pub branch_office_profile_id: BranchProfileId = "branchOfficeProfileId",
         /// What the account is for.
         pub purpose: Text = "purpose",
         /// The bank.
@@ -41,7 +41,9 @@ json_object! {
     }
 }
 
-impl HeldAlone for SettlementAccountFact {}
+impl HeldAlone for SettlementAccountFact {
+    type Id = str;
+}
 
 impl FactKind for SettlementAccountFact {
     const KIND: Kind = Kind {

@@ -7,8 +7,9 @@ use uuid::Uuid;
 
 use crate::base::json::AnyObject;
 use crate::base::revision::Revision;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, Ident, PaymentId};
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::outbox::message::{Message, by_reference};
 use crate::domain::reference::payment_change_adjustment::{
@@ -47,7 +48,7 @@ wire_enum! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapturedPayment {
     /// The payment.
-    pub payment_id: Ident,
+    pub payment_id: PaymentId,
     /// Who collected it.
     pub provider_name: Ident,
     /// What the provider says of it.
@@ -91,7 +92,7 @@ pub struct AdjustmentCameIn {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaymentCaptured {
     /// The payment.
-    pub payment_id: Ident,
+    pub payment_id: PaymentId,
     /// Who collected it.
     pub provider_name: Ident,
     /// What the provider says of it.
@@ -209,7 +210,7 @@ public_events! {
     },
     /// The mother has paid the adjustment.
     PaymentCaptured(captured) => "payment-captured" {
-        "paymentId": Ident = captured.payment_id,
+        "paymentId": PaymentId = captured.payment_id,
         "providerName": Ident = captured.provider_name,
         "workflowRequestId": Uuid = captured.workflow_request_id,
     },
@@ -230,7 +231,7 @@ impl PaymentChangeAdjustment {
     }
 
     /// The payment that it was paid with, or is to be.
-    fn payment_id(&self) -> Option<&Ident> {
+    fn payment_id(&self) -> Option<&PaymentId> {
         let paid = self.payment.as_ref().map(|payment| &payment.payment_id);
         let registered = self.fact.pre_registration.as_ref();
         paid.or(registered.map(|registered| &registered.payment_id))
@@ -244,7 +245,7 @@ impl PaymentChangeAdjustment {
 
     fn was_payable(&self) -> bool {
         self.fact.adjustment_status == RequestedAdjustmentStatus::Payable
-            && self.fact.mother_payable_adjustment_krw > 0
+            && self.fact.mother_payable_adjustment_krw > Won::ZERO
     }
 
     /// How far the settlement's continuation is, where it was asked for: it is delivered once the
@@ -263,7 +264,7 @@ impl PaymentChangeAdjustment {
     /// The booking's latest adjustment by the time of its request; of several at one time, the
     /// one with the largest identifier.
     #[must_use]
-    pub fn latest_of(view: &ReadView<'_>, reservation_booking_id: &str) -> Option<Self> {
+    pub fn latest_of(view: &ReadView<'_>, reservation_booking_id: &BookingId) -> Option<Self> {
         view.last_ranked(adjustments_of(reservation_booking_id))
     }
 }
@@ -301,12 +302,12 @@ impl FactHolder for PaymentChangeAdjustment {
 #[schemars(rename = "PaymentChangeAdjustment")]
 pub struct PaymentChangeAdjustmentBody<'a> {
     payment_change_adjustment_id: &'a str,
-    reservation_booking_id: &'a Ident,
+    reservation_booking_id: &'a BookingId,
     mother_user_id: &'a Ident,
-    customer_delta_krw: i64,
-    coupon_adjustment_krw: i64,
-    pure_customer_amount_krw: i64,
-    mother_payable_adjustment_krw: i64,
+    customer_delta_krw: Won,
+    coupon_adjustment_krw: Won,
+    pure_customer_amount_krw: Won,
+    mother_payable_adjustment_krw: Won,
     adjustment_status: AdjustmentStatus,
     pre_registration: Option<&'a AdjustmentPreRegistration>,
     payment_receipt: Option<ReceiptBody<'a>>,
@@ -324,7 +325,7 @@ pub struct PaymentChangeAdjustmentBody<'a> {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "PaymentReceipt")]
 struct ReceiptBody<'a> {
-    payment_id: &'a Ident,
+    payment_id: &'a PaymentId,
     provider_name: &'a Ident,
     provider_context: &'a AnyObject,
     deposited_at: Instant,
@@ -520,7 +521,9 @@ mod tests {
     fn the_latest_is_the_one_that_was_asked_for_last() {
         let mut service = service();
         let latest = |service: &Scenario| {
-            let latest = service.view(|view| PaymentChangeAdjustment::latest_of(view, "booking-1"));
+            let latest = service.view(|view| {
+                PaymentChangeAdjustment::latest_of(view, &BookingId::from_trusted("booking-1"))
+            });
             latest.unwrap().id.to_string()
         };
         let asked = |when: &str| with(&adjustment(), &[("requestedAt", json!(when))]);
@@ -541,7 +544,9 @@ mod tests {
         );
         service.fact(KIND, "adjustment-0", 4, moved);
         assert_eq!(latest(&service), "adjustment-2");
-        let none = service.view(|view| PaymentChangeAdjustment::latest_of(view, "booking-3"));
+        let none = service.view(|view| {
+            PaymentChangeAdjustment::latest_of(view, &BookingId::from_trusted("booking-3"))
+        });
         assert_eq!(none, None);
     }
 
@@ -553,8 +558,9 @@ mod tests {
             let asked = with(&adjustment(), &[("requestedAt", json!(when))]);
             service.fact(KIND, &format!("other-{number}"), 1, asked);
         }
-        let (latest, read) =
-            service.counted_view(|view| PaymentChangeAdjustment::latest_of(view, "booking-1"));
+        let (latest, read) = service.counted_view(|view| {
+            PaymentChangeAdjustment::latest_of(view, &BookingId::from_trusted("booking-1"))
+        });
         assert_eq!((&*latest.unwrap().id, read), ("adjustment-1", 1));
     }
 
@@ -564,7 +570,7 @@ mod tests {
         pay(&mut service, &payment()).committed();
         let mut paid = state(&service);
         assert_eq!(paid.validate(), Ok(()));
-        paid.fact.mother_payable_adjustment_krw = 0;
+        paid.fact.mother_payable_adjustment_krw = Won::ZERO;
         assert!(paid.validate().unwrap_err().contains("not payable"));
         paid.revision = Revision::NONE;
         assert!(paid.validate().unwrap_err().contains("revision 0"));

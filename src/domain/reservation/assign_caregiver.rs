@@ -16,7 +16,7 @@ use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
-use crate::base::text::{BodyKey, Ident};
+use crate::base::text::{AssignmentKey, BodyKey, BookingId, CaregiverId, Ident};
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
@@ -36,13 +36,13 @@ json_object! {
         /// What it is decided together with, in this booking's roster.
         pub roster_decision_id: Ident = "rosterDecisionId",
         /// The booking.
-        pub reservation_booking_id: Ident = "reservationBookingId",
+        pub reservation_booking_id: BookingId = "reservationBookingId",
         /// The slot to fill.
-        pub target_assignment_key: Ident = "targetAssignmentKey",
+        pub target_assignment_key: AssignmentKey = "targetAssignmentKey",
         /// The request that was matched.
         pub matching_request_key: Ident = "matchingRequestKey",
         /// The caregiver.
-        pub caregiver_profile_id: Ident = "caregiverProfileId",
+        pub caregiver_profile_id: CaregiverId = "caregiverProfileId",
         /// As what.
         pub role: Ident = "role",
         /// The caregiver's place in the order of handing over.
@@ -62,7 +62,7 @@ json_object! {
         /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// The slot whose decision is replaced.
-        pub replacement_of_assignment_key: Option<Ident> = "replacementOfAssignmentKey",
+        pub replacement_of_assignment_key: Option<AssignmentKey> = "replacementOfAssignmentKey",
     }
 }
 
@@ -167,8 +167,8 @@ impl Operation for AssignCaregiver {
         )
         .then(Reason::AssignmentSlotTaken, |case| {
             case.service.given(&AssignmentSlot {
-                reservation_booking_id: Ident::from_trusted(BOOKING),
-                assignment_key: Ident::from_trusted("assignment-1"),
+                reservation_booking_id: BookingId::from_trusted(BOOKING),
+                assignment_key: AssignmentKey::from_trusted("assignment-1"),
                 revision: Revision::FIRST,
                 filled_by: Some(Ident::from_trusted("other")),
             });
@@ -294,8 +294,9 @@ fn chosen_candidate(command: &Command, context: &Context<'_>) -> Result<Candidat
     };
     // A snapshot of another booking is as if there were none: that booking may be another
     // branch's.
-    let snapshot: Option<Fact<CandidateSnapshotFact>> =
-        context.view.fact(&command.selected_candidate_snapshot_id);
+    let snapshot = context
+        .view
+        .fact::<CandidateSnapshotFact>(&command.selected_candidate_snapshot_id);
     let snapshot = snapshot
         .filter(|found| found.facts.reservation_booking_id == command.reservation_booking_id);
     let Some(Fact {
@@ -816,7 +817,13 @@ mod tests {
                 filled.insert(target);
             }
             for key in slots {
-                let standing = service.view(|view| slot(view, "booking-1", key));
+                let standing = service.view(|view| {
+                    slot(
+                        view,
+                        &BookingId::from_trusted("booking-1"),
+                        &AssignmentKey::from_trusted(key),
+                    )
+                });
                 assert_eq!(
                     is_filled(standing.as_ref()),
                     filled.contains(key),

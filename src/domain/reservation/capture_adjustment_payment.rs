@@ -16,8 +16,9 @@ use super::adjustment::{
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AnyObject;
-use crate::base::text::{BodyKey, Ident};
+use crate::base::text::{BodyKey, BookingId, Ident, PaymentId};
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
@@ -33,7 +34,7 @@ path_and_body! {
     /// What a request asks for.
     pub struct Command {
         /// The booking.
-        pub reservation_booking_id = "reservationBookingId",
+        pub reservation_booking_id: BookingId = "reservationBookingId",
         body: Body,
     }
 }
@@ -79,10 +80,10 @@ rejections! {
 struct ContinuationRequested<'a> {
     workflow_request_id: Uuid,
     payment_change_adjustment_id: &'a str,
-    reservation_booking_id: &'a Ident,
-    payment_id: &'a Ident,
+    reservation_booking_id: &'a BookingId,
+    payment_id: &'a PaymentId,
     provider_name: &'a Ident,
-    amount_krw: i64,
+    amount_krw: Won,
     deposited_at: Instant,
 }
 
@@ -135,7 +136,7 @@ impl Operation for CaptureAdjustmentPayment {
             })
             .then(Reason::AdjustmentNotPayable, |case| {
                 case.alter(ADJUSTMENT, |adjustment: &mut PaymentChangeAdjustment| {
-                    adjustment.fact.mother_payable_adjustment_krw = 0;
+                    adjustment.fact.mother_payable_adjustment_krw = Won::ZERO;
                 })
             })
             .then(
@@ -175,7 +176,7 @@ impl Operation for CaptureAdjustmentPayment {
         if latest.id != adjustment.id || !adjustment.is_payable() {
             return Err(Reason::AdjustmentNotPayable.into());
         }
-        let payment_id = Ident::from_trusted(body.payment_id.as_str());
+        let payment_id = PaymentId::from_trusted(body.payment_id.as_str());
         if let Some(prepared) = &adjustment.fact.pre_registration {
             let mut mismatches = Vec::new();
             if prepared.payment_id != payment_id {

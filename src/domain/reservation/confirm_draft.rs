@@ -24,7 +24,7 @@ use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, DraftId, Ident};
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
@@ -61,7 +61,7 @@ path_and_body! {
     /// What a request asks for.
     pub struct Command {
         /// The draft.
-        pub draft_id = "draftId",
+        pub draft_id: DraftId = "draftId",
         body: Body,
     }
 }
@@ -262,7 +262,7 @@ fn outcome(
             payment_handoff_id: context.ids.id(),
             charge_snapshot_id: context.ids.id(),
             payment_obligation_id: context.ids.id(),
-            payable_amount_krw: payment.payable_amount_krw.0,
+            payable_amount_krw: payment.payable_amount_krw.into(),
             eligible_payment_method_codes: payment.eligible_payment_method_codes.0.clone(),
         },
     }
@@ -291,7 +291,7 @@ fn obligation(
         .unwrap_or(outcome.reservation_booking_request_id);
     let method = payment.eligible_payment_method_codes.0.first();
     PaymentObligation {
-        reservation_booking_id: Ident::from_trusted(booking.to_string()),
+        reservation_booking_id: BookingId::from_trusted(booking.to_string()),
         payment_method: *method.expect("a review has at least one method"),
         payment_purpose: payment.payment_purpose,
         amount_krw: payment.payable_amount_krw,
@@ -395,10 +395,7 @@ impl Operation for ConfirmDraft {
     fn unique_keys(command: &Command, context: &Context<'_>) -> Vec<IndexKey> {
         let review = command.review(&context.view);
         let source = review.and_then(|review| review.facts.extension_source_reservation_id);
-        source
-            .iter()
-            .map(|source| ReservationDraft::extending(source))
-            .collect()
+        source.iter().map(ReservationDraft::extending).collect()
     }
 
     fn decide(
@@ -741,7 +738,8 @@ mod tests {
         let id = answer["reservationCreationPaymentHandoff"]["paymentObligationId"].as_str();
         let owed = fact(&mut service, "payment-obligation", id.unwrap());
         assert_eq!(owed["facts"]["reservationBookingId"], request);
-        let booking = service.view(|view| view.fact::<ReservationBooking>(request));
+        let booking =
+            service.view(|view| view.fact::<ReservationBooking>(&BookingId::from_trusted(request)));
         assert_eq!(booking, None);
     }
 
@@ -1308,7 +1306,7 @@ mod tests {
         );
         let state: ReservationDraft = service.state(&["draft-1"]).unwrap();
         assert_eq!((state.revision.number(), state.confirmation), (4, None));
-        let name = ReservationDraft::extending("booking-9");
+        let name = ReservationDraft::extending(&BookingId::from_trusted("booking-9"));
         assert_eq!(service.view(|view| view.holder(name)), None);
         confirm(&mut service, &body()).committed();
         let holder = service.view(|view| view.holder(name));

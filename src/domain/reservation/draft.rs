@@ -10,8 +10,9 @@ use uuid::Uuid;
 use crate::base::digest::Fingerprint;
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, DraftId, Ident};
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::payment_words::PaymentMethod;
 use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
 use crate::domain::reference::{FactHolder, FactKind};
@@ -44,7 +45,7 @@ pub struct PaymentHandoff {
     /// The obligation that was born with it; its paymentId.
     pub payment_obligation_id: Uuid,
     /// What the customer pays, in won.
-    pub payable_amount_krw: i64,
+    pub payable_amount_krw: Won,
     /// How it can be paid, at least one way; the first is the obligation's.
     pub eligible_payment_method_codes: Vec<PaymentMethod>,
 }
@@ -67,7 +68,7 @@ pub struct DraftConfirmed {
     /// What came into being.
     pub creation_outcome: ReservationIntent,
     /// The booking that is extended.
-    pub extension_source_reservation_id: Option<Ident>,
+    pub extension_source_reservation_id: Option<BookingId>,
     /// SHA-256 over what was accepted, the review with intent and extension source.
     pub reviewed_fact_fingerprint: Fingerprint,
     /// The identifier of the contract's acceptance.
@@ -151,7 +152,7 @@ impl Resource for ReservationDraft {
         let confirmed = self.confirmation.iter();
         let sources =
             confirmed.filter_map(|held| held.outcome.extension_source_reservation_id.as_ref());
-        sources.map(|source| Self::extending(source)).collect()
+        sources.map(Self::extending).collect()
     }
 
     fn validate(&self) -> Result<(), String> {
@@ -169,7 +170,9 @@ impl Resource for ReservationDraft {
             return Err("all but a consultation have a booking".to_owned());
         }
         let handoff = &outcome.handoff;
-        if handoff.payable_amount_krw < 1 || handoff.eligible_payment_method_codes.is_empty() {
+        if handoff.payable_amount_krw <= Won::ZERO
+            || handoff.eligible_payment_method_codes.is_empty()
+        {
             return Err("there is nothing to pay, or no way to pay it".to_owned());
         }
         Ok(())
@@ -188,17 +191,17 @@ public_events! {
             confirmed.customer_reservation_creation_command_id,
         "reservationBookingRequestId": Uuid = confirmed.reservation_booking_request_id,
         "reservationBookingId": Option<Uuid> = confirmed.reservation_booking_id,
-        "extensionSourceReservationId": Option<Ident> =
+        "extensionSourceReservationId": Option<BookingId> =
             confirmed.extension_source_reservation_id,
         "paymentObligationId": Uuid = confirmed.handoff.payment_obligation_id,
-        "payableAmountKrw": i64 = confirmed.handoff.payable_amount_krw,
+        "payableAmountKrw": Won = confirmed.handoff.payable_amount_krw,
     },
 }
 
 impl ReservationDraft {
     /// The name that the confirmed draft holds which extends this booking.
     #[must_use]
-    pub fn extending(reservation_booking_id: &str) -> IndexKey {
+    pub fn extending(reservation_booking_id: &BookingId) -> IndexKey {
         IndexKey::new(Index::ExtensionSource, &[reservation_booking_id])
     }
 
@@ -244,7 +247,7 @@ impl FactHolder for ReservationDraft {
 pub struct ConflictBody<'a> {
     /// Why.
     pub(super) conflict_code: &'a str,
-    pub(super) draft_id: &'a Ident,
+    pub(super) draft_id: &'a DraftId,
     pub(super) expected_draft_revision: AtLeast<1>,
     pub(super) current_draft_revision: Option<Revision>,
     pub(super) reservation_draft_step_authority_projection_id: &'a Ident,
@@ -284,7 +287,7 @@ struct HandoffBody<'a> {
     charge_snapshot_id: Uuid,
     payment_obligation_id: Uuid,
     currency_code: HandoffCurrency,
-    payable_amount_krw: i64,
+    payable_amount_krw: Won,
     eligible_payment_method_codes: &'a [PaymentMethod],
     handoff_state: HandoffState,
 }
@@ -345,7 +348,7 @@ mod tests {
             reservation_booking_request_id: id(2),
             reservation_booking_id: Some(id(3)),
             creation_outcome: ReservationIntent::Extension,
-            extension_source_reservation_id: Some(Ident::from_trusted("booking-9")),
+            extension_source_reservation_id: Some(BookingId::from_trusted("booking-9")),
             reviewed_fact_fingerprint: Fingerprint::of(b"reviewed"),
             contract_acceptance_id: id(4),
             accepted_by_subject: Ident::from_trusted("user-1"),
@@ -353,7 +356,7 @@ mod tests {
                 payment_handoff_id: id(5),
                 charge_snapshot_id: id(6),
                 payment_obligation_id: id(7),
-                payable_amount_krw: 1,
+                payable_amount_krw: Won::new(1),
                 eligible_payment_method_codes: vec![PaymentMethod::Card],
             },
         }
@@ -382,7 +385,9 @@ mod tests {
         assert_eq!(after.revision.number(), 5);
         assert_eq!(
             after.unique_keys(),
-            [ReservationDraft::extending("booking-9")]
+            [ReservationDraft::extending(&BookingId::from_trusted(
+                "booking-9"
+            ))]
         );
         assert_eq!(after.facts, before.facts);
         let confirmation = after.confirmation.clone().unwrap();
@@ -448,7 +453,7 @@ mod tests {
         assert!(spoilt(
             |_, held| held.creation_outcome = ReservationIntent::Consultation
         ));
-        assert!(spoilt(|_, held| held.handoff.payable_amount_krw = 0));
+        assert!(spoilt(|_, held| held.handoff.payable_amount_krw = Won::ZERO));
         assert!(spoilt(|_, held| held
             .handoff
             .eligible_payment_method_codes

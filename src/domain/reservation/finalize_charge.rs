@@ -22,8 +22,9 @@ use super::lifecycle::{
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FaultCode, FromJson, Json, Reader, Shape};
-use crate::base::text::{BodyKey, Ident, Text};
+use crate::base::text::{BodyKey, BookingId, BranchProfileId, Ident, Text};
 use crate::base::time::Date;
+use crate::base::won::Won;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
@@ -41,7 +42,7 @@ path_and_body! {
     /// What a request asks for.
     pub struct Command {
         /// The booking.
-        pub reservation_booking_id = "reservationBookingId",
+        pub reservation_booking_id: BookingId = "reservationBookingId",
         body: Body,
     }
 }
@@ -50,7 +51,7 @@ json_object! {
     /// The body of the request. An amount that is absent is 0.
     pub struct Body {
         /// The branch.
-        pub branch_profile_id: Ident = "branchProfileId",
+        pub branch_profile_id: BranchProfileId = "branchProfileId",
         /// The charge's own identifier: the idempotency key.
         pub finalized_charge_snapshot_id: BodyKey = "finalizedChargeSnapshotId",
         /// The day on which the charge was captured.
@@ -82,7 +83,7 @@ json_object! {
         /// What is added on to the voucher's balance.
         pub voucher_service_balance_add_on_krw: Option<AtLeast<0>> = "voucherServiceBalanceAddOnKrw",
         /// By how much the user's fee changes; it alone may be negative.
-        pub voucher_inhome_user_fee_change_amount_krw: Option<i64> = "voucherInhomeUserFeeChangeAmountKrw",
+        pub voucher_inhome_user_fee_change_amount_krw: Option<Won> = "voucherInhomeUserFeeChangeAmountKrw",
         /// Further components, each with its amount.
         pub amount_by_component_code: Option<ComponentAmounts> = "amountByComponentCode",
         /// What is turned on and off.
@@ -151,16 +152,16 @@ struct Asked<'a> {
     coupon_discount: Option<AtLeast<0>>,
     pre_reservation_payment: Option<AtLeast<0>>,
     voucher_add_on: Option<AtLeast<0>>,
-    user_fee_change: Option<i64>,
+    user_fee_change: Option<Won>,
     components: Option<&'a ComponentAmounts>,
 }
 
 impl Asked<'_> {
     fn charge(&self) -> Charge {
-        let won = |amount: Option<AtLeast<0>>| amount.map_or(0, |AtLeast(won)| won);
+        let won = |amount: Option<AtLeast<0>>| amount.map_or(Won::ZERO, Won::from);
         Charge {
-            service_price_krw: self.service_price.0,
-            own_price_krw: self.own_price.0,
+            service_price_krw: self.service_price.into(),
+            own_price_krw: self.own_price.into(),
             additional_service_krw: won(self.additional_service),
             rental_equipment_krw: won(self.rental_equipment),
             components_krw: self.components.map_or(0, ComponentAmounts::sum),
@@ -168,7 +169,7 @@ impl Asked<'_> {
             coupon_discount_krw: won(self.coupon_discount),
             pre_reservation_payment_krw: won(self.pre_reservation_payment),
             voucher_add_on_krw: won(self.voucher_add_on),
-            user_fee_change_krw: self.user_fee_change.unwrap_or(0),
+            user_fee_change_krw: self.user_fee_change.unwrap_or_default(),
         }
     }
 }
@@ -298,7 +299,9 @@ impl Operation for FinalizeCharge {
             headquarters: facts.facts.headquarters_share_basis_points,
         };
         let benefit = benefit_of(body, &context.view);
-        let benefit_krw = benefit.as_ref().map_or(0, |benefit| benefit.amount_krw);
+        let benefit_krw = benefit
+            .as_ref()
+            .map_or(Won::ZERO, |benefit| benefit.amount_krw);
         let charge = body.charge();
         let Ok(settlement) = settle(&charge, shares, benefit_krw) else {
             return Err(Rejection::invalid_at("", FaultCode::OutOfRange));
@@ -340,11 +343,11 @@ fn benefit_of(body: &Body, view: &ReadView<'_>) -> Option<AppliedBenefit> {
     };
     let policy = policy_for(view, &case)?;
     let facts = &policy.facts;
-    let fixed = Grant::Fixed(facts.fixed_krw.map_or(0, |AtLeast(won)| won));
-    let cap_krw = facts.cap_krw.map(|AtLeast(won)| won);
+    let fixed = Grant::Fixed(facts.fixed_krw.map_or(Won::ZERO, Won::from));
+    let cap_krw = facts.cap_krw.map(Won::from);
     let grant = facts.basis_points.map_or(fixed, Grant::Part);
     Some(AppliedBenefit {
-        amount_krw: benefit_krw(grant, cap_krw, body.service_price_krw.0),
+        amount_krw: benefit_krw(grant, cap_krw, body.service_price_krw.into()),
         grant,
         cap_krw,
         policy_revision: policy.revision,
@@ -515,7 +518,7 @@ mod tests {
         let benefit = lifecycle.charge.benefit.unwrap();
         assert_eq!(&*benefit.policy_id, "policy-1");
         assert_eq!(benefit.policy_revision.number(), 2);
-        assert_eq!(benefit.amount_krw, 100_000, "capped");
+        assert_eq!(benefit.amount_krw.number(), 100_000, "capped");
     }
 
     #[test]
@@ -567,8 +570,9 @@ mod tests {
             let charge = lifecycle(&service).charge;
             let line = charge
                 .settlement
-                .amount(Side::Debit, Account::RegionalBenefit);
-            let amount = charge.benefit.map(|benefit| benefit.amount_krw);
+                .amount(Side::Debit, Account::RegionalBenefit)
+                .number();
+            let amount = charge.benefit.map(|benefit| benefit.amount_krw.number());
             assert_eq!(amount.unwrap_or(0), line);
             amount
         };
@@ -640,7 +644,7 @@ mod tests {
             assert_eq!(answer["ledgerLineCount"], 10);
             assert_eq!(
                 lifecycle(&service).charge.benefit.unwrap().amount_krw,
-                0,
+                Won::ZERO,
                 "the policy was chosen all the same"
             );
         }
@@ -672,7 +676,10 @@ mod tests {
             .settlement
             .lines
             .iter()
-            .map(|line| (line.side.as_str(), line.account.as_str(), line.amount_krw))
+            .map(|line| {
+                let amount = line.amount_krw.number();
+                (line.side.as_str(), line.account.as_str(), amount)
+            })
             .collect();
         let gross = 901_000_023;
         let shares = (gross * 7 / 10, gross / 10);
@@ -696,16 +703,16 @@ mod tests {
         assert_eq!(
             charge.amounts,
             Charge {
-                service_price_krw: 1_000_000,
-                own_price_krw: 600_000,
-                additional_service_krw: 1,
-                rental_equipment_krw: 20,
+                service_price_krw: Won::new(1_000_000),
+                own_price_krw: Won::new(600_000),
+                additional_service_krw: Won::new(1),
+                rental_equipment_krw: Won::new(20),
                 components_krw: 900_000_002,
-                government_discount_krw: 300,
-                coupon_discount_krw: 4_000,
-                pre_reservation_payment_krw: 50_000,
-                voucher_add_on_krw: 7_000_000,
-                user_fee_change_krw: 80_000_000,
+                government_discount_krw: Won::new(300),
+                coupon_discount_krw: Won::new(4_000),
+                pre_reservation_payment_krw: Won::new(50_000),
+                voucher_add_on_krw: Won::new(7_000_000),
+                user_fee_change_krw: Won::new(80_000_000),
             }
         );
     }
@@ -724,7 +731,7 @@ mod tests {
             benefit.cap_krw,
             standing.amounts.service_price_krw,
         );
-        assert_eq!(again, 100_000);
+        assert_eq!(again, Won::new(100_000));
         let settlement = settle(&standing.amounts, standing.shares, again);
         assert_eq!(settlement.as_ref(), Ok(&standing.settlement));
         assert_eq!(standing.components.sum(), standing.amounts.components_krw);

@@ -19,6 +19,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::won::Won;
 use crate::domain::reference::basis_points::BasisPoints;
 use crate::wire_enum;
 
@@ -27,25 +28,25 @@ use crate::wire_enum;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
     /// The price of the service.
-    pub service_price_krw: i64,
+    pub service_price_krw: Won,
     /// The part of it that no voucher carries.
-    pub own_price_krw: i64,
+    pub own_price_krw: Won,
     /// Additional services.
-    pub additional_service_krw: i64,
+    pub additional_service_krw: Won,
     /// Equipment rented.
-    pub rental_equipment_krw: i64,
+    pub rental_equipment_krw: Won,
     /// All further components together.
     pub components_krw: i128,
     /// The government's discount.
-    pub government_discount_krw: i64,
+    pub government_discount_krw: Won,
     /// The coupon's discount.
-    pub coupon_discount_krw: i64,
+    pub coupon_discount_krw: Won,
     /// What was paid with the pre-reservation.
-    pub pre_reservation_payment_krw: i64,
+    pub pre_reservation_payment_krw: Won,
     /// What is added on to the voucher's balance.
-    pub voucher_add_on_krw: i64,
+    pub voucher_add_on_krw: Won,
     /// By how much the user's fee changes.
-    pub user_fee_change_krw: i64,
+    pub user_fee_change_krw: Won,
 }
 
 /// How the gross charge is shared; what is left is the branch's.
@@ -61,7 +62,7 @@ pub struct Shares {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Grant {
     /// So many won.
-    Fixed(i64),
+    Fixed(Won),
     /// A part of the service's price.
     Part(BasisPoints),
 }
@@ -114,20 +115,20 @@ pub struct Line {
     /// Its account; an account has one line at most.
     pub account: Account,
     /// Its amount in won, above 0.
-    pub amount_krw: i64,
+    pub amount_krw: Won,
 }
 
 /// What a charge comes to, in won.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settlement {
     /// What the mother sees that she has to pay; at least 0.
-    pub mother_visible_payable_krw: i64,
+    pub mother_visible_payable_krw: Won,
     /// What the caregiver is paid.
-    pub caregiver_payout_krw: i64,
+    pub caregiver_payout_krw: Won,
     /// What the branch gets.
-    pub branch_settlement_krw: i64,
+    pub branch_settlement_krw: Won,
     /// What the headquarters get.
-    pub hq_settlement_krw: i64,
+    pub hq_settlement_krw: Won,
     /// The lines that are not zero, debits first.
     pub lines: Vec<Line>,
 }
@@ -141,22 +142,22 @@ fn part(amount: i128, share: BasisPoints) -> i128 {
     amount * i128::from(share.number()) / i128::from(BasisPoints::WHOLE)
 }
 
-fn won(amount: i128) -> Result<i64, OutOfRange> {
-    i64::try_from(amount).map_err(|_| OutOfRange)
+fn won(amount: i128) -> Result<Won, OutOfRange> {
+    Won::of_sum(amount).ok_or(OutOfRange)
 }
 
 /// What a policy gives to a service of this price, in won: at most `cap_krw`. A fact with a negative
 /// amount or cap is refused as it comes in; here such a one gives 0, for a benefit takes nothing
 /// from anybody.
 #[must_use]
-pub fn benefit_krw(grant: Grant, cap_krw: Option<i64>, service_price_krw: i64) -> i64 {
+pub fn benefit_krw(grant: Grant, cap_krw: Option<Won>, service_price_krw: Won) -> Won {
     let granted = match grant {
         Grant::Fixed(amount) => amount,
         Grant::Part(share) => {
             won(part(i128::from(service_price_krw), share)).expect("a part is no more than all")
         }
     };
-    granted.min(cap_krw.unwrap_or(i64::MAX)).max(0)
+    granted.min(cap_krw.unwrap_or(Won::MAX)).max(Won::ZERO)
 }
 
 impl Charge {
@@ -169,7 +170,7 @@ impl Charge {
     }
 
     /// What is left for the mother to pay; below 0 it is her credit.
-    fn due(&self, benefit_krw: i64) -> i128 {
+    fn due(&self, benefit_krw: Won) -> i128 {
         i128::from(self.own_price_krw)
             + i128::from(self.additional_service_krw)
             + i128::from(self.rental_equipment_krw)
@@ -184,7 +185,7 @@ impl Charge {
 
     /// The total of the ledger's credits. As long as the own price is not above the service's,
     /// each other sum is between it and its negative, so when it fits in 64 bits, all do.
-    fn total(&self, benefit_krw: i64) -> i128 {
+    fn total(&self, benefit_krw: Won) -> i128 {
         self.gross()
             + i128::from(self.voucher_add_on_krw)
             + i128::from(self.user_fee_change_krw).max(0)
@@ -196,7 +197,7 @@ impl Charge {
     /// service's, which is a fault of its own, takes it beyond the total.
     #[must_use]
     pub fn fits(&self) -> bool {
-        won(self.total(0)).is_ok() && won(self.due(0)).is_ok()
+        won(self.total(Won::ZERO)).is_ok() && won(self.due(Won::ZERO)).is_ok()
     }
 }
 
@@ -204,7 +205,7 @@ impl Charge {
 ///
 /// # Errors
 /// When a sum or the ledger's total does not fit in 64 bits.
-pub fn settle(charge: &Charge, shares: Shares, benefit_krw: i64) -> Result<Settlement, OutOfRange> {
+pub fn settle(charge: &Charge, shares: Shares, benefit_krw: Won) -> Result<Settlement, OutOfRange> {
     won(charge.total(benefit_krw))?;
     let gross = charge.gross();
     let due = charge.due(benefit_krw);
@@ -271,11 +272,11 @@ impl Settlement {
 
     /// The amount that stands on one side for an account; 0 when it has no line there.
     #[must_use]
-    pub fn amount(&self, side: Side, account: Account) -> i64 {
+    pub fn amount(&self, side: Side, account: Account) -> Won {
         self.lines
             .iter()
             .find(|line| line.side == side && line.account == account)
-            .map_or(0, |line| line.amount_krw)
+            .map_or(Won::ZERO, |line| line.amount_krw)
     }
 
     /// Whether it is one that [`settle`] makes.
@@ -287,7 +288,7 @@ impl Settlement {
         if debits != credits {
             return Err(format!("debits of {debits} won, credits of {credits}"));
         }
-        if self.lines.iter().any(|line| line.amount_krw <= 0) {
+        if self.lines.iter().any(|line| line.amount_krw <= Won::ZERO) {
             return Err("a line of the ledger is not above zero".to_owned());
         }
         for (index, line) in self.lines.iter().enumerate() {
@@ -341,32 +342,32 @@ mod tests {
         Line {
             side,
             account,
-            amount_krw,
+            amount_krw: Won::new(amount_krw),
         }
     }
 
     #[test]
     fn a_charge_with_every_line_is_settled_to_the_won() {
         let charge = Charge {
-            service_price_krw: 1_200_000,
-            own_price_krw: 300_000,
-            additional_service_krw: 50_000,
-            rental_equipment_krw: 30_000,
+            service_price_krw: Won::new(1_200_000),
+            own_price_krw: Won::new(300_000),
+            additional_service_krw: Won::new(50_000),
+            rental_equipment_krw: Won::new(30_000),
             components_krw: 120_001,
-            government_discount_krw: 40_000,
-            coupon_discount_krw: 10_000,
-            pre_reservation_payment_krw: 100_000,
-            voucher_add_on_krw: 5_000,
-            user_fee_change_krw: -3_000,
+            government_discount_krw: Won::new(40_000),
+            coupon_discount_krw: Won::new(10_000),
+            pre_reservation_payment_krw: Won::new(100_000),
+            voucher_add_on_krw: Won::new(5_000),
+            user_fee_change_krw: Won::new(-3_000),
         };
-        let settled = settle(&charge, shares(7_000, 1_000), 100_000).unwrap();
+        let settled = settle(&charge, shares(7_000, 1_000), Won::new(100_000)).unwrap();
         assert_eq!(
             settled,
             Settlement {
-                mother_visible_payable_krw: 252_001,
-                caregiver_payout_krw: 980_000,
-                branch_settlement_krw: 280_001,
-                hq_settlement_krw: 140_000,
+                mother_visible_payable_krw: Won::new(252_001),
+                caregiver_payout_krw: Won::new(980_000),
+                branch_settlement_krw: Won::new(280_001),
+                hq_settlement_krw: Won::new(140_000),
                 lines: vec![
                     line(Side::Debit, Account::MotherPayable, 252_001),
                     line(Side::Debit, Account::Voucher, 900_000),
@@ -389,20 +390,20 @@ mod tests {
     #[test]
     fn what_is_paid_too_much_is_the_customers_credit() {
         let charge = Charge {
-            service_price_krw: 100,
-            own_price_krw: 40,
-            pre_reservation_payment_krw: 90,
-            user_fee_change_krw: 7,
+            service_price_krw: Won::new(100),
+            own_price_krw: Won::new(40),
+            pre_reservation_payment_krw: Won::new(90),
+            user_fee_change_krw: Won::new(7),
             ..Charge::default()
         };
-        let settled = settle(&charge, shares(3_333, 3_333), 0).unwrap();
+        let settled = settle(&charge, shares(3_333, 3_333), Won::new(0)).unwrap();
         assert_eq!(
             settled,
             Settlement {
-                mother_visible_payable_krw: 0,
-                caregiver_payout_krw: 33,
-                branch_settlement_krw: 34,
-                hq_settlement_krw: 33,
+                mother_visible_payable_krw: Won::new(0),
+                caregiver_payout_krw: Won::new(33),
+                branch_settlement_krw: Won::new(34),
+                hq_settlement_krw: Won::new(33),
                 lines: vec![
                     line(Side::Debit, Account::Voucher, 60),
                     line(Side::Debit, Account::PreReservationPayment, 90),
@@ -418,22 +419,22 @@ mod tests {
 
     #[test]
     fn where_nothing_is_charged_the_ledger_is_empty() {
-        let settled = settle(&Charge::default(), shares(10_000, 0), 0).unwrap();
+        let settled = settle(&Charge::default(), shares(10_000, 0), Won::new(0)).unwrap();
         assert_eq!(settled.lines, []);
-        assert_eq!(settled.mother_visible_payable_krw, 0);
+        assert_eq!(settled.mother_visible_payable_krw, Won::ZERO);
         assert_eq!(settled.validate(), Ok(()));
     }
 
     #[test]
     fn a_benefit_is_rounded_down_capped_and_never_negative() {
         for (grant, cap, price, expected) in [
-            (Grant::Fixed(100_000), None, 0, 100_000),
-            (Grant::Fixed(100_000), Some(99_999), 0, 99_999),
-            (Grant::Fixed(100_000), Some(100_001), 0, 100_000),
-            (Grant::Fixed(i64::MAX), None, 0, i64::MAX),
-            (Grant::Fixed(-1), None, 1_000, 0),
-            (Grant::Fixed(i64::MIN), Some(5), 1_000, 0),
-            (Grant::Fixed(5), Some(-5), 1_000, 0),
+            (Grant::Fixed(Won::new(100_000)), None, 0, 100_000),
+            (Grant::Fixed(Won::new(100_000)), Some(99_999), 0, 99_999),
+            (Grant::Fixed(Won::new(100_000)), Some(100_001), 0, 100_000),
+            (Grant::Fixed(Won::new(i64::MAX)), None, 0, i64::MAX),
+            (Grant::Fixed(Won::new(-1)), None, 1_000, 0),
+            (Grant::Fixed(Won::new(i64::MIN)), Some(5), 1_000, 0),
+            (Grant::Fixed(Won::new(5)), Some(-5), 1_000, 0),
             (Grant::Part(points(1_000)), None, 12_345, 1_234),
             (Grant::Part(points(1)), None, 9_999, 0),
             (Grant::Part(points(1)), None, 10_000, 1),
@@ -448,7 +449,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                benefit_krw(grant, cap, price),
+                benefit_krw(grant, cap.map(Won::new), Won::new(price)).number(),
                 expected,
                 "{grant:?} {cap:?}"
             );
@@ -469,46 +470,46 @@ mod tests {
         let cases: [(&str, Change, Change); 8] = [
             (
                 "gross: service and additional",
-                |it, n| it.service_price_krw = n,
-                |it, n| it.additional_service_krw = n,
+                |it, n| it.service_price_krw = Won::new(n),
+                |it, n| it.additional_service_krw = Won::new(n),
             ),
             (
                 "gross: rental and components",
-                |it, n| it.rental_equipment_krw = n,
+                |it, n| it.rental_equipment_krw = Won::new(n),
                 |it, n| it.components_krw = n.into(),
             ),
             (
                 "credits: components and add-on",
                 |it, n| it.components_krw = n.into(),
-                |it, n| it.voucher_add_on_krw = n,
+                |it, n| it.voucher_add_on_krw = Won::new(n),
             ),
             (
                 "credits: add-on and fee",
-                |it, n| it.voucher_add_on_krw = n,
-                |it, n| it.user_fee_change_krw = n,
+                |it, n| it.voucher_add_on_krw = Won::new(n),
+                |it, n| it.user_fee_change_krw = Won::new(n),
             ),
             (
                 "debits: government and coupon",
-                |it, n| it.government_discount_krw = n,
-                |it, n| it.coupon_discount_krw = n,
+                |it, n| it.government_discount_krw = Won::new(n),
+                |it, n| it.coupon_discount_krw = Won::new(n),
             ),
             (
                 "debits: pre-reservation and voucher",
-                |it, n| it.pre_reservation_payment_krw = n,
-                |it, n| it.service_price_krw = n,
+                |it, n| it.pre_reservation_payment_krw = Won::new(n),
+                |it, n| it.service_price_krw = Won::new(n),
             ),
             (
                 "debits: fee and coupon",
-                |it, n| it.user_fee_change_krw = -n,
-                |it, n| it.coupon_discount_krw = n,
+                |it, n| it.user_fee_change_krw = Won::new(-n),
+                |it, n| it.coupon_discount_krw = Won::new(n),
             ),
             (
                 "due: own price and rental",
                 |it, n| {
-                    it.service_price_krw = n;
-                    it.own_price_krw = n;
+                    it.service_price_krw = Won::new(n);
+                    it.own_price_krw = Won::new(n);
                 },
-                |it, n| it.rental_equipment_krw = n,
+                |it, n| it.rental_equipment_krw = Won::new(n),
             ),
         ];
         for (name, one, other) in cases {
@@ -517,7 +518,7 @@ mod tests {
                     one(it, first);
                     other(it, i64::MAX - first);
                 });
-                let settled = settle(&fits, shares(5_000, 4_999), 0).unwrap();
+                let settled = settle(&fits, shares(5_000, 4_999), Won::new(0)).unwrap();
                 assert_eq!(settled.total(Side::Debit), MAX, "{name}");
                 assert_eq!(settled.validate(), Ok(()), "{name}");
                 assert!(fits.fits(), "{name}");
@@ -527,7 +528,7 @@ mod tests {
                 });
                 assert!(!too_much.fits(), "{name}");
                 assert_eq!(
-                    settle(&too_much, shares(5_000, 4_999), 0),
+                    settle(&too_much, shares(5_000, 4_999), Won::new(0)),
                     Err(OutOfRange),
                     "{name}"
                 );
@@ -537,46 +538,49 @@ mod tests {
 
     #[test]
     fn the_lowest_fee_change_and_sums_of_many_largest_amounts_are_refused_and_never_wrap() {
-        let lowest = charge(|it| it.user_fee_change_krw = i64::MIN);
-        assert_eq!(settle(&lowest, shares(0, 0), 0), Err(OutOfRange));
-        let next = charge(|it| it.user_fee_change_krw = -i64::MAX);
-        let settled = settle(&next, shares(0, 0), 0).unwrap();
+        let lowest = charge(|it| it.user_fee_change_krw = Won::new(i64::MIN));
+        assert_eq!(settle(&lowest, shares(0, 0), Won::new(0)), Err(OutOfRange));
+        let next = charge(|it| it.user_fee_change_krw = Won::new(-i64::MAX));
+        let settled = settle(&next, shares(0, 0), Won::new(0)).unwrap();
         assert_eq!(
             settled.amount(Side::Credit, Account::CustomerCredit),
-            i64::MAX
+            Won::MAX
         );
         // As many components as make the sum 0 in 64 bits.
         let around = charge(|it| it.components_krw = 1 << 64);
-        assert_eq!(settle(&around, shares(0, 0), 0), Err(OutOfRange));
+        assert_eq!(settle(&around, shares(0, 0), Won::new(0)), Err(OutOfRange));
         let most = Charge {
-            service_price_krw: i64::MAX,
-            own_price_krw: i64::MAX,
-            additional_service_krw: i64::MAX,
-            rental_equipment_krw: i64::MAX,
+            service_price_krw: Won::MAX,
+            own_price_krw: Won::MAX,
+            additional_service_krw: Won::MAX,
+            rental_equipment_krw: Won::MAX,
             components_krw: MAX << 20,
-            government_discount_krw: i64::MAX,
-            coupon_discount_krw: i64::MAX,
-            pre_reservation_payment_krw: i64::MAX,
-            voucher_add_on_krw: i64::MAX,
-            user_fee_change_krw: i64::MAX,
+            government_discount_krw: Won::MAX,
+            coupon_discount_krw: Won::MAX,
+            pre_reservation_payment_krw: Won::MAX,
+            voucher_add_on_krw: Won::MAX,
+            user_fee_change_krw: Won::MAX,
         };
-        assert_eq!(settle(&most, shares(10_000, 0), i64::MAX), Err(OutOfRange));
+        assert_eq!(
+            settle(&most, shares(10_000, 0), Won::new(i64::MAX)),
+            Err(OutOfRange)
+        );
     }
 
     #[test]
     fn a_benefit_may_be_what_makes_the_ledger_too_large() {
-        let given = charge(|it| it.coupon_discount_krw = i64::MAX - 10);
+        let given = charge(|it| it.coupon_discount_krw = Won::new(i64::MAX - 10));
         assert!(given.fits());
-        assert!(settle(&given, shares(0, 0), 10).is_ok());
-        assert_eq!(settle(&given, shares(0, 0), 11), Err(OutOfRange));
+        assert!(settle(&given, shares(0, 0), Won::new(10)).is_ok());
+        assert_eq!(settle(&given, shares(0, 0), Won::new(11)), Err(OutOfRange));
     }
 
     #[test]
     fn a_ledger_that_cannot_be_is_told() {
         let good = settle(
-            &charge(|it| it.additional_service_krw = 100),
+            &charge(|it| it.additional_service_krw = Won::new(100)),
             shares(5_000, 2_500),
-            30,
+            Won::new(30),
         )
         .unwrap();
         assert_eq!(good.validate(), Ok(()));
@@ -585,9 +589,9 @@ mod tests {
             change(&mut settlement);
             settlement.validate().unwrap_err()
         };
-        assert!(broken(|it| it.lines[0].amount_krw += 1).contains("debits of 101"));
-        assert!(broken(|it| it.hq_settlement_krw = 26).contains("headquarters"));
-        assert!(broken(|it| it.caregiver_payout_krw -= 1).contains("caregiver"));
+        assert!(broken(|it| it.lines[0].amount_krw = Won::new(71)).contains("debits of 101"));
+        assert!(broken(|it| it.hq_settlement_krw = Won::new(26)).contains("headquarters"));
+        assert!(broken(|it| it.caregiver_payout_krw = Won::ZERO).contains("caregiver"));
         let zero = broken(|it| it.lines.push(line(Side::Debit, Account::Voucher, 0)));
         assert!(zero.contains("above zero"));
         let twice = broken(|it| {
@@ -617,20 +621,20 @@ mod tests {
         let service_price_krw = next();
         let components = (0..3).map(|_| i128::from(next())).sum();
         let mut charge = Charge {
-            service_price_krw,
-            own_price_krw: 0,
-            additional_service_krw: next(),
-            rental_equipment_krw: next(),
+            service_price_krw: Won::new(service_price_krw),
+            own_price_krw: Won::new(0),
+            additional_service_krw: Won::new(next()),
+            rental_equipment_krw: Won::new(next()),
             components_krw: components,
-            government_discount_krw: next(),
-            coupon_discount_krw: next(),
-            pre_reservation_payment_krw: next(),
-            voucher_add_on_krw: next(),
-            user_fee_change_krw: next(),
+            government_discount_krw: Won::new(next()),
+            coupon_discount_krw: Won::new(next()),
+            pre_reservation_payment_krw: Won::new(next()),
+            voucher_add_on_krw: Won::new(next()),
+            user_fee_change_krw: Won::new(next()),
         };
-        charge.own_price_krw = random.random_range(0..=service_price_krw);
+        charge.own_price_krw = Won::new(random.random_range(0..=service_price_krw));
         if random.random() {
-            charge.user_fee_change_krw = -charge.user_fee_change_krw;
+            charge.user_fee_change_krw = Won::new(-charge.user_fee_change_krw.number());
         }
         charge
     }
@@ -699,7 +703,7 @@ mod tests {
             let all_fit = [gross, voucher, due, debits, credits]
                 .into_iter()
                 .all(fits_in_64_bits);
-            let result = settle(&charge, shares(caregiver, headquarters), benefit);
+            let result = settle(&charge, shares(caregiver, headquarters), Won::new(benefit));
             assert_eq!(result.is_ok(), all_fit, "SEED={seed} {charge:?}");
             let Ok(settled) = result else {
                 refused_count += 1;

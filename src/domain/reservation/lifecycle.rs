@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::ledger::{Charge, Grant, Settlement, Shares, benefit_krw, settle};
 use crate::base::json::{AtLeast, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, BranchProfileId, Ident};
 use crate::base::time::{Date, Instant};
+use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::resource::{Kind, Resource};
 use crate::{public_events, wire_enum};
@@ -66,20 +67,20 @@ pub struct AppliedBenefit {
     /// What it grants.
     pub grant: Grant,
     /// The most that it grants, in won.
-    pub cap_krw: Option<i64>,
+    pub cap_krw: Option<Won>,
     /// What it gave, in won.
-    pub amount_krw: i64,
+    pub amount_krw: Won,
 }
 
 /// A charge is finalized.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChargeFinalized {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// The charge's own identifier: the key of its finalization.
     pub finalized_charge_snapshot_id: Ident,
     /// The branch, as the request named it.
-    pub branch_profile_id: Ident,
+    pub branch_profile_id: BranchProfileId,
     /// The type of the service.
     pub service_type: Ident,
     /// The day on which the charge was captured.
@@ -187,14 +188,14 @@ public_events! {
     /// The charge of a reservation is final, and divided.
     ChargeFinalized(finalized) => "charge-finalized" {
         "finalizedChargeSnapshotId": Ident = finalized.finalized_charge_snapshot_id,
-        "branchProfileId": Ident = finalized.branch_profile_id,
+        "branchProfileId": BranchProfileId = finalized.branch_profile_id,
         "serviceType": Ident = finalized.service_type,
         "capturedOn": Date = finalized.captured_on,
         "quotedOn": Date = finalized.quoted_on,
-        "motherVisiblePayableKrw": i64 = finalized.settlement.mother_visible_payable_krw,
-        "caregiverPayoutKrw": i64 = finalized.settlement.caregiver_payout_krw,
-        "branchSettlementKrw": i64 = finalized.settlement.branch_settlement_krw,
-        "hqSettlementKrw": i64 = finalized.settlement.hq_settlement_krw,
+        "motherVisiblePayableKrw": Won = finalized.settlement.mother_visible_payable_krw,
+        "caregiverPayoutKrw": Won = finalized.settlement.caregiver_payout_krw,
+        "branchSettlementKrw": Won = finalized.settlement.branch_settlement_krw,
+        "hqSettlementKrw": Won = finalized.settlement.hq_settlement_krw,
     },
 }
 
@@ -207,14 +208,14 @@ impl ChargeFinalized {
         if self.amounts.components_krw != self.components.sum() {
             return Err("the components do not come to their sum".to_owned());
         }
-        let benefit_again = self.benefit.as_ref().map_or(0, |benefit| {
+        let benefit_again = self.benefit.as_ref().map_or(Won::ZERO, |benefit| {
             let price = self.amounts.service_price_krw;
             benefit_krw(benefit.grant, benefit.cap_krw, price)
         });
         let granted = self
             .benefit
             .as_ref()
-            .map_or(0, |benefit| benefit.amount_krw);
+            .map_or(Won::ZERO, |benefit| benefit.amount_krw);
         if benefit_again != granted {
             return Err(format!("a benefit of {granted} won, not {benefit_again}"));
         }
@@ -230,12 +231,12 @@ impl ChargeFinalized {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "FinancialLifecycle")]
 pub struct FinancialLifecycleBody<'a> {
-    reservation_booking_id: &'a Ident,
+    reservation_booking_id: &'a BookingId,
     financial_stage: FinancialStage,
-    mother_visible_payable_krw: i64,
-    caregiver_payout_krw: i64,
-    branch_settlement_krw: i64,
-    hq_settlement_krw: i64,
+    mother_visible_payable_krw: Won,
+    caregiver_payout_krw: Won,
+    branch_settlement_krw: Won,
+    hq_settlement_krw: Won,
     care_delivery_session_code: Option<&'a Ident>,
     delivered_day_count: Option<i64>,
     ledger_line_count: usize,

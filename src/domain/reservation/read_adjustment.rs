@@ -4,6 +4,7 @@
 
 use super::adjustment::{ContinuationStatus, PaymentChangeAdjustment, PaymentChangeAdjustmentBody};
 use crate::base::actor::ActorKind;
+use crate::base::text::BookingId;
 use crate::domain::family::payment_authority::PaymentAuthority;
 use crate::domain::listing::{Filter, Scope};
 use crate::domain::read::{Numbered, ReadRequest, Representation, Trail};
@@ -15,8 +16,8 @@ use crate::domain::resource::Resource;
 /// The history of what the read gives: the commits of all adjustments of the booking, each while
 /// its adjustment was the latest.
 pub const TRAIL: Trail = Trail::of::<PaymentChangeAdjustment>(Numbered::ByPosition, |request| {
-    let booking = request.param("reservationBookingId");
-    request.view.ranked(adjustments_of(booking))
+    let booking = BookingId::from_trusted(request.param("reservationBookingId"));
+    request.view.ranked(adjustments_of(&booking))
 });
 
 /// Reads the latest adjustment of the booking that the path names.
@@ -24,8 +25,8 @@ pub const TRAIL: Trail = Trail::of::<PaymentChangeAdjustment>(Numbered::ByPositi
 /// # Errors
 /// `not_found` when the booking has none, or it is not for the actor to see.
 pub fn read_adjustment(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
-    let id = request.param("reservationBookingId");
-    let latest = PaymentChangeAdjustment::latest_of(request.view, id);
+    let booking_id = BookingId::from_trusted(request.param("reservationBookingId"));
+    let latest = PaymentChangeAdjustment::latest_of(request.view, &booking_id);
     match latest {
         Some(latest) if request.admits(|| may_read(request, &latest)) => {
             let continuation = latest.continuation(request.view);
@@ -51,7 +52,7 @@ fn may_read(request: &ReadRequest<'_>, adjustment: &PaymentChangeAdjustment) -> 
             .view
             .fact::<ReservationBooking>(booking_id)
             .is_some_and(|booking| actor.manages_branch(&booking.facts.branch_profile_id)),
-        ActorKind::FamilyMember => actor.member_id.as_deref().is_some_and(|member_id| {
+        ActorKind::FamilyMember => actor.member_id.as_ref().is_some_and(|member_id| {
             PaymentAuthority::latest_of(request.view, booking_id, member_id)
                 .is_some_and(|held| held.grant.is_active(request.now))
         }),

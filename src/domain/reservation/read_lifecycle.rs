@@ -3,6 +3,7 @@
 
 use super::lifecycle::{FinancialLifecycle, FinancialLifecycleBody};
 use crate::base::actor::{Actor, ActorKind};
+use crate::base::text::BookingId;
 use crate::domain::listing::{Filter, Scope};
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::reference::reservation_booking::ReservationBooking;
@@ -18,7 +19,9 @@ pub fn read_lifecycle(request: &ReadRequest<'_>) -> Result<Representation, Rejec
     let id = request.param("reservationBookingId");
     let lifecycle = request.view.get::<FinancialLifecycle>(&[id]);
     let may_read = request.admits(|| {
-        let booking = request.view.fact::<ReservationBooking>(id);
+        let booking = request
+            .view
+            .fact::<ReservationBooking>(&BookingId::from_trusted(id));
         actor.is_headquarters()
             || booking.is_some_and(|booking| is_concerned(actor, &booking.facts))
     });

@@ -4,6 +4,7 @@
 
 use super::roster::{CareTeamRoster, RosterDecision, may_assign};
 use super::roster_body::AssignmentResultBody;
+use crate::base::text::BookingId;
 use crate::domain::listing::Scope;
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::reference::reservation_booking::ReservationBooking;
@@ -16,7 +17,9 @@ use crate::domain::rejection::Rejection;
 pub fn read_roster(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let id = request.param("reservationBookingId");
     let may_read = request.admits(|| {
-        let booking = request.view.fact::<ReservationBooking>(id);
+        let booking = request
+            .view
+            .fact::<ReservationBooking>(&BookingId::from_trusted(id));
         booking.is_some_and(|booking| may_assign(request.actor, &booking.facts))
     });
     if !may_read {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::actor::Actor;
 use crate::base::revision::Revision;
-use crate::base::text::Ident;
+use crate::base::text::{AssignmentKey, BookingId, CaregiverId, Ident};
 use crate::base::time::Instant;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::operation::Commit;
@@ -36,11 +36,11 @@ pub struct Assignment {
     /// What it is decided together with, in this roster.
     pub roster_decision_id: Ident,
     /// The slot that it fills.
-    pub target_assignment_key: Ident,
+    pub target_assignment_key: AssignmentKey,
     /// The slot that it empties first; none: it replaces nobody.
-    pub replacement_of_assignment_key: Option<Ident>,
+    pub replacement_of_assignment_key: Option<AssignmentKey>,
     /// The caregiver.
-    pub caregiver_profile_id: Ident,
+    pub caregiver_profile_id: CaregiverId,
     /// As what.
     pub role: Ident,
     /// The caregiver's place in the order of handing over, from 1.
@@ -71,7 +71,7 @@ pub struct Assignment {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AssignmentDecision {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// What was decided.
     pub assignment: Assignment,
     /// When.
@@ -82,7 +82,7 @@ pub struct AssignmentDecision {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaregiverAssigned {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// What is decided.
     pub assignment: Assignment,
 }
@@ -126,12 +126,12 @@ public_events! {
 
     /// A caregiver is assigned.
     Assigned(assigned) => "assigned" {
-        "reservationBookingId": Ident = assigned.reservation_booking_id,
+        "reservationBookingId": BookingId = assigned.reservation_booking_id,
         "rosterDecisionId": Ident = assigned.assignment.roster_decision_id,
-        "targetAssignmentKey": Ident = assigned.assignment.target_assignment_key,
-        "replacementOfAssignmentKey": Option<Ident> =
+        "targetAssignmentKey": AssignmentKey = assigned.assignment.target_assignment_key,
+        "replacementOfAssignmentKey": Option<AssignmentKey> =
             assigned.assignment.replacement_of_assignment_key,
-        "caregiverProfileId": Ident = assigned.assignment.caregiver_profile_id,
+        "caregiverProfileId": CaregiverId = assigned.assignment.caregiver_profile_id,
         "role": Ident = assigned.assignment.role,
         "handoffOrder": i64 = assigned.assignment.handoff_order,
     },
@@ -141,7 +141,7 @@ public_events! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RosterDecision {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// The identifier, unique in the roster.
     pub roster_decision_id: Ident,
     /// The identifiers of its decisions, oldest first.
@@ -152,7 +152,7 @@ pub struct RosterDecision {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecidedTogether {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// The identifier of what is decided together.
     pub roster_decision_id: Ident,
     /// The decision.
@@ -224,9 +224,9 @@ public_events! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AssignmentSlot {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// The slot's key, unique in the roster.
-    pub assignment_key: Ident,
+    pub assignment_key: AssignmentKey,
     /// How many commits it has seen.
     pub revision: Revision,
     /// The decision that fills it; none: it was replaced by one that fills another.
@@ -237,9 +237,9 @@ pub struct AssignmentSlot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotSet {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// The slot's key.
-    pub assignment_key: Ident,
+    pub assignment_key: AssignmentKey,
     /// The decision that fills it from now on.
     pub filled_by: Option<Ident>,
 }
@@ -304,7 +304,7 @@ public_events! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CareTeamRoster {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// How many decisions it has seen.
     pub revision: Revision,
     /// Under which identifier the latest one was taken.
@@ -315,7 +315,7 @@ pub struct CareTeamRoster {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RosterDecided {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// What is decided together.
     pub roster_decision_id: Ident,
 }
@@ -389,7 +389,11 @@ public_events! {
 
 /// A slot, as a decision finds it.
 #[must_use]
-pub fn slot(view: &ReadView<'_>, booking: &str, assignment_key: &str) -> Option<AssignmentSlot> {
+pub fn slot(
+    view: &ReadView<'_>,
+    booking: &BookingId,
+    assignment_key: &AssignmentKey,
+) -> Option<AssignmentSlot> {
     view.get(&[booking, assignment_key])
 }
 
@@ -432,7 +436,7 @@ pub fn assigned(
         assignment_decision_id: assignment.assignment_decision_id.clone(),
     }));
     commit.also(standing.together.as_ref(), &event);
-    let set = |key: &Ident, filled_by| {
+    let set = |key: &AssignmentKey, filled_by| {
         SlotEvent::Set(Box::new(SlotSet {
             reservation_booking_id: booking.clone(),
             assignment_key: key.clone(),
@@ -500,7 +504,13 @@ mod tests {
         let mut service = assigning();
         let filled = |service: &crate::domain::scenario::Scenario| {
             ["slot-1", "slot-2", "slot-3", "slot"].map(|key| {
-                let standing = service.view(|view| slot(view, "booking-1", key));
+                let standing = service.view(|view| {
+                    slot(
+                        view,
+                        &BookingId::from_trusted("booking-1"),
+                        &AssignmentKey::from_trusted(key),
+                    )
+                });
                 is_filled(standing.as_ref())
             })
         };

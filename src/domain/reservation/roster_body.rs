@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::roster::{Assignment, AssignmentDecision, AssignmentStatus};
 use crate::base::revision::Revision;
-use crate::base::text::Ident;
+use crate::base::text::{AssignmentKey, BookingId, Ident};
 use crate::wire_enum;
 
 wire_enum! {
@@ -24,7 +24,7 @@ wire_enum! {
 #[schemars(rename = "CareTeamAssignmentResult")]
 pub struct AssignmentResultBody<'a> {
     roster_decision_id: &'a Ident,
-    reservation_booking_id: &'a Ident,
+    reservation_booking_id: &'a BookingId,
     expected_roster_revision: Revision,
     evidence_key: String,
     assignment_decisions: Vec<DecisionBody<'a>>,
@@ -36,21 +36,21 @@ pub struct AssignmentResultBody<'a> {
 #[schemars(rename = "AssignmentDecision")]
 struct DecisionBody<'a> {
     assignment_decision_id: &'a Ident,
-    reservation_booking_id: &'a Ident,
+    reservation_booking_id: &'a BookingId,
     decision_kind: DecisionKind,
     role: &'a Ident,
     handoff_order: i64,
-    target_assignment_key: &'a Ident,
+    target_assignment_key: &'a AssignmentKey,
     expected_reservation_revision: Revision,
     expected_roster_revision: Revision,
     actor_id: &'a str,
     reason_code: &'a Ident,
     idempotency_key: &'a str,
     evidence_key: String,
-    previous_assignment_key: Option<&'a Ident>,
+    previous_assignment_key: Option<&'a AssignmentKey>,
     selected_candidate_snapshot_id: &'a Ident,
     schedule_proof_id: &'a Ident,
-    replacement_of_assignment_key: Option<&'a Ident>,
+    replacement_of_assignment_key: Option<&'a AssignmentKey>,
     other_area_service: bool,
 }
 

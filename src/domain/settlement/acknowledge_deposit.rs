@@ -18,7 +18,7 @@ use super::state::{
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FaultCode, FromJson, Json, NonEmpty, Nullable, Reader, Shape};
-use crate::base::text::{BodyKey, Ident, Text};
+use crate::base::text::{BodyKey, Ident, StatementId, Text};
 use crate::base::time::Instant;
 use crate::domain::example::Example;
 #[cfg(test)]
@@ -40,7 +40,7 @@ json_object! {
     /// The body of the request.
     pub struct Body {
         /// The statement.
-        pub statement_id: Ident = "statementId",
+        pub statement_id: StatementId = "statementId",
         /// The actor's kind.
         pub actor_kind: OnlyBranchManager = "actorKind",
         /// The actor's profile.

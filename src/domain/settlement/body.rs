@@ -10,7 +10,7 @@ use super::state::{
 };
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::revision::Revision;
-use crate::base::text::{Ident, Text};
+use crate::base::text::{BranchProfileId, Ident, Text};
 use crate::base::time::{Date, Instant};
 
 /// A statement as its readers see it.
@@ -21,7 +21,7 @@ pub struct StatementBody<'a> {
     statement_id: Uuid,
     statement_code: &'a Ident,
     statement_kind: StatementKind,
-    branch_profile_id: &'a Ident,
+    branch_profile_id: &'a BranchProfileId,
     settlement_period_start: Date,
     settlement_period_end: Date,
     status: StatementStatus,

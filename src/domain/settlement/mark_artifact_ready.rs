@@ -40,7 +40,7 @@ path_and_body! {
     /// What is asked for: the data-room request in the path, and the body.
     pub struct Command {
         /// The data-room request.
-        pub settlement_data_room_request_id = "settlementDataRoomRequestId",
+        pub settlement_data_room_request_id: Ident = "settlementDataRoomRequestId",
         body: Body,
     }
 }

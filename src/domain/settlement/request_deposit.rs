@@ -13,7 +13,7 @@ use super::state::{
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::{FaultCode, Nullable, Reader};
-use crate::base::text::{BodyKey, Ident, Text};
+use crate::base::text::{BodyKey, BranchProfileId, Ident, Text};
 use crate::base::time::Date;
 use crate::domain::example::Example;
 #[cfg(test)]
@@ -31,7 +31,7 @@ json_object! {
         /// What it settles.
         pub statement_kind: StatementKind = "statementKind",
         /// The branch that is asked.
-        pub branch_profile_id: Ident = "branchProfileId",
+        pub branch_profile_id: BranchProfileId = "branchProfileId",
         /// First day of the period, which is part of it.
         pub settlement_period_start: Date = "settlementPeriodStart",
         /// Last day of the period, which is part of it too: the first day again for a period of one day.

@@ -8,7 +8,7 @@ use crate::base::actor::ActorKind;
 use crate::base::digest::Fingerprint;
 use crate::base::json::{AtLeast, NonEmpty, Nullable};
 use crate::base::revision::Revision;
-use crate::base::text::{Ident, Text};
+use crate::base::text::{BranchProfileId, Ident, Text};
 use crate::base::time::{Date, Instant};
 use crate::domain::listing::{Filter, List, by_many, is};
 use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
@@ -157,11 +157,11 @@ json_object! {
         /// The side of the acknowledging branch.
         pub acknowledgement_side: AcknowledgementSide = "acknowledgementSide",
         /// The acknowledging branch.
-        pub acknowledging_branch_profile_id: Ident = "acknowledgingBranchProfileId",
+        pub acknowledging_branch_profile_id: BranchProfileId = "acknowledgingBranchProfileId",
         /// The branch that delivered the service.
-        pub service_delivery_branch_profile_id: Ident = "serviceDeliveryBranchProfileId",
+        pub service_delivery_branch_profile_id: BranchProfileId = "serviceDeliveryBranchProfileId",
         /// The branch whose customer it was.
-        pub customer_relationship_branch_profile_id: Ident = "customerRelationshipBranchProfileId",
+        pub customer_relationship_branch_profile_id: BranchProfileId = "customerRelationshipBranchProfileId",
         /// The actor's kind.
         pub actor_kind: OnlyBranchManager = "actorKind",
         /// The actor's profile.
@@ -241,7 +241,7 @@ pub struct DepositRequested {
     /// What it settles.
     pub statement_kind: StatementKind,
     /// The branch that is asked.
-    pub branch_profile_id: Ident,
+    pub branch_profile_id: BranchProfileId,
     /// First day of the period.
     pub settlement_period_start: Date,
     /// Last day of the period.
@@ -357,7 +357,7 @@ public_events! {
     DepositRequested(opening) => "deposit-requested" {
         "statementCode": Ident = opening.statement_code,
         "statementKind": StatementKind = opening.statement_kind,
-        "branchProfileId": Ident = opening.branch_profile_id,
+        "branchProfileId": BranchProfileId = opening.branch_profile_id,
         "settlementPeriodStart": Date = opening.settlement_period_start,
         "settlementPeriodEnd": Date = opening.settlement_period_end,
         "status": StatementStatus = StatementStatus::AwaitingBranchDeposit,

@@ -8,6 +8,7 @@ use super::deliveries::DeliveriesEvent;
 use super::subscription::{SubscriptionEvent, WebhookSubscription};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
+use crate::base::text::Ident;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
@@ -35,7 +36,7 @@ path_and_body! {
     /// What is asked for: the subscription in the path, and the query.
     pub struct Command {
         /// The subscription.
-        pub subscription_id = "subscriptionId",
+        pub subscription_id: Ident = "subscriptionId",
         body: Body,
     }
 }

@@ -15,7 +15,7 @@ use super::subscription::{
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::text::ReceiverUrl;
+use crate::base::text::{Ident, ReceiverUrl};
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
@@ -43,7 +43,7 @@ path_and_body! {
     /// What is asked for: the subscription in the path, and the body.
     pub struct Command {
         /// The subscription.
-        pub subscription_id = "subscriptionId",
+        pub subscription_id: Ident = "subscriptionId",
         body: Body,
     }
 }

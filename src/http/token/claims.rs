@@ -1,5 +1,6 @@
 //! The claims of a token, and their validation.
 
+use crate::base::text::MemberId;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -73,7 +74,9 @@ pub(super) fn judge(
     let actor = Actor {
         subject,
         kind,
-        member_id: claims.optional("member_id")?.map(|Identifier(id)| id),
+        member_id: claims
+            .optional("member_id")?
+            .map(|Identifier(id)| MemberId::from_trusted(id)),
         actor_profile_id: claims
             .optional("actor_profile_id")?
             .map(|Identifier(id)| id),

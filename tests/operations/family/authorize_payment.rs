@@ -1,5 +1,6 @@
 //! A family member proves that they may pay.
 
+use carebook::base::text::MemberId;
 use std::time::{Duration, Instant};
 
 use carebook::base::actor::{Actor, ActorKind};
@@ -56,7 +57,7 @@ fn whoever_has_no_delegation_that_is_enough_is_told_so_and_no_more() {
     }
     let other = Actor {
         subject: "aunt".into(),
-        member_id: Some(stage.id("member-family-2").into()),
+        member_id: Some(MemberId::from_trusted(stage.id("member-family-2"))),
         ..stage.actor(ActorKind::FamilyMember)
     };
     let answer = good.send(&mut client, &stage.token(&other), &good.body);

@@ -1,6 +1,7 @@
 //! A mother lets a member of her family read the care history of one reservation.
 
 use carebook::base::actor::{Actor, ActorKind};
+use carebook::base::text::MemberId;
 use serde_json::json;
 
 use crate::support::good::{Good, row};
@@ -43,7 +44,7 @@ fn a_grant_is_given_at_revision_one_and_those_concerned_read_it() {
         assert_reads(&mut client, &reader, &path, "1", &granted);
     }
     let aunt = Actor {
-        member_id: Some(stage.id("member-family-2").into()),
+        member_id: Some(MemberId::from_trusted(stage.id("member-family-2"))),
         ..stage.actor(ActorKind::FamilyMember)
     };
     assert_unreadable(&mut client, &stage.token(&aunt), &path);

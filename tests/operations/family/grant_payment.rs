@@ -1,6 +1,7 @@
 //! A mother lets a member of her family pay for one reservation.
 
 use carebook::base::actor::{Actor, ActorKind};
+use carebook::base::text::MemberId;
 use serde_json::json;
 
 use crate::support::good::{Good, row};
@@ -49,7 +50,7 @@ fn a_delegation_is_granted_whole_and_those_concerned_read_it() {
         assert_reads(&mut client, &reader, &path, "1", &granted);
     }
     let aunt = Actor {
-        member_id: Some(stage.id("member-family-2").into()),
+        member_id: Some(MemberId::from_trusted(stage.id("member-family-2"))),
         ..stage.actor(ActorKind::FamilyMember)
     };
     let elsewhere = Actor {
@@ -58,7 +59,7 @@ fn a_delegation_is_granted_whole_and_those_concerned_read_it() {
     };
     let neighbour = Actor {
         subject: "neighbour".into(),
-        member_id: Some("member-neighbour".into()),
+        member_id: Some(MemberId::from_trusted("member-neighbour")),
         ..stage.actor(ActorKind::Mother)
     };
     for stranger in [aunt, elsewhere, neighbour] {
@@ -170,7 +171,7 @@ fn refusals_come_in_their_order_and_leave_nothing_behind() {
     ] {
         let actor = Actor {
             kind,
-            member_id: Some(stage.id(member).into()),
+            member_id: Some(MemberId::from_trusted(stage.id(member))),
             ..stage.actor(ActorKind::Mother)
         };
         let answer = good.send(&mut client, &stage.token(&actor), &good.body);

@@ -1,5 +1,6 @@
 //! Pre-registrations, replayed, raced, and read after the plug was pulled.
 
+use carebook::base::text::MemberId;
 use std::collections::BTreeSet;
 
 use carebook::base::actor::{Actor, ActorKind};
@@ -12,7 +13,7 @@ const PRE_REGISTRATIONS: &str = "/reservation-payment-pre-registrations";
 
 fn mother(world: &World) -> String {
     world.token(&Actor {
-        member_id: Some("member-1".into()),
+        member_id: Some(MemberId::from_trusted("member-1")),
         ..actor(ActorKind::Mother, "mother-1")
     })
 }

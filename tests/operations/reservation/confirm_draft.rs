@@ -1,6 +1,7 @@
 //! Drafts are confirmed, seen from outside: keys, bodies of conflicts, and races.
 
 use carebook::base::actor::{Actor, ActorKind};
+use carebook::base::text::MemberId;
 use serde_json::{Value, json};
 
 use crate::support::{Client, Server, World, actor};
@@ -62,7 +63,7 @@ fn plan() -> Value {
 
 fn owner(world: &World) -> String {
     world.token(&Actor {
-        member_id: Some("mother-1".into()),
+        member_id: Some(MemberId::from_trusted("mother-1")),
         ..actor(ActorKind::Mother, "user-1")
     })
 }

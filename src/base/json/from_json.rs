@@ -1,0 +1,637 @@
+//! What a type does to be read from a request: from the tree of a body, which tells each fault, and
+//! straight from its text, for the many that have none.
+//!
+//! What is read straight is what [`FromJson::read`] reads from the tree of the same text, or nothing at
+//! all: an error of any kind says only that the tree has to be read. Both ways share the parser, and
+//! every rule of a single value: a value that has no way of its own is parsed into a small tree and read
+//! from there.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{self, DeserializeSeed, Deserializer, SeqAccess, Visitor};
+
+use super::fault::FaultCode;
+use super::reader::Reader;
+use super::schema::Side;
+use super::shape::{Presence, Shape};
+use super::value::{Json, Level, NESTING_MAX, VALUES_MAX};
+use crate::base::time::Instant;
+
+/// A type that can be read from a field of a request.
+pub trait FromJson: Sized {
+    /// Reads the value; `None` after at least one fault was noted.
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self>;
+
+    /// Reads the value straight from its text, if it has no fault: what [`FromJson::read`] reads from
+    /// its tree, which is also how it is read by default.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read; the tree tells what.
+    fn read_straight<'de, D: serde::Deserializer<'de>>(
+        from: D,
+        place: Straight<'_>,
+    ) -> Result<Self, D::Error> {
+        place.by_tree(from)
+    }
+
+    /// The value of an absent field: by default, a fault.
+    fn absent(at: &mut Reader) -> Option<Self> {
+        at.fault(FaultCode::Required)
+    }
+
+    /// The shape of the values that can be read.
+    fn shape() -> Shape;
+
+    /// The schema of such a value in an answer.
+    ///
+    /// # Panics
+    /// Never: the schema of a shape is an object.
+    #[must_use]
+    fn answered() -> schemars::Schema {
+        let schema = Self::shape().schema(Side::Answered);
+        schema.try_into().expect("a schema is an object")
+    }
+
+    /// Whether the field may be absent, or null: by default, neither.
+    fn presence() -> Presence {
+        Presence::Required
+    }
+}
+
+/// A field's value, or what its absence means.
+pub fn field<T: FromJson>(
+    value: Option<&Json<'_>>,
+    name: &'static str,
+    at: &mut Reader,
+) -> Option<T> {
+    at.inside(name, |at| match value {
+        Some(value) => T::read(value, at),
+        None => T::absent(at),
+    })
+}
+
+/// Declares a struct together with how it is read from a request and written into JSON: each field
+/// once, with its type and its name in JSON.
+///
+/// ```text
+/// json_object! {
+///     /// The period that a statement covers.
+///     pub struct Period {
+///         /// Its first day.
+///         pub first: Date = "periodStart",
+///         /// Its last day.
+///         pub last: Date = "periodEnd",
+///     }
+///     rules in_order(Fields)
+/// }
+/// ```
+///
+/// The type says whether its field is required (`T`), may be null (`Nullable<T>`) or may be absent
+/// (`Option<T>`). `items unique` says of a list that a rule refuses repeats (`refuse_repeats`).
+/// `known` names the words that there are of a text that is read as any other is, see
+/// [`Shape::Text`](crate::base::json::Shape). `rules` names a function for faults between fields, and a
+/// struct that is declared for it: the function is called with the reader and that struct, which has an
+/// `Option<&_>` of each field under the field's name, `None` for a faulty one.
+#[macro_export]
+macro_rules! json_object {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $( $(#[doc = $says:literal])* $field_vis:vis $field:ident : $type:ty = $json:literal
+                $(personal $personal:ident)? $(items $items:ident)? $(known [$($known:expr),+])? ),+ $(,)?
+        }
+        $(rules $rules:ident ( $fields:ident ))?
+    ) => {
+        $crate::json_object!(@fields $($fields)? { $($field: $type),+ });
+
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq, ::serde::Serialize, ::serde::Deserialize)]
+        $vis struct $name {
+            $( $(#[doc = $says])* #[serde(rename = $json)] $field_vis $field: $type ),+
+        }
+
+        impl $crate::base::json::FromJson for $name {
+            fn read(
+                value: &$crate::base::json::Json<'_>,
+                at: &mut $crate::base::json::Reader,
+            ) -> Option<Self> {
+                let slots = at.slots(value, &[$($json),+])?;
+                let mut slots = slots.into_iter();
+                $(
+                    let $field: Option<$type> =
+                        $crate::base::json::field(slots.next().flatten(), $json, at);
+                )+
+                $crate::json_object!(@rules $($rules at $fields)? { $($field),+ });
+                Some(Self { $($field: $field?),+ })
+            }
+
+            fn read_straight<'de, D: ::serde::Deserializer<'de>>(
+                from: D,
+                place: $crate::base::json::Straight<'_>,
+            ) -> Result<Self, D::Error> {
+                struct Visitor<'c>($crate::base::json::Straight<'c>);
+
+                impl<'de> ::serde::de::Visitor<'de> for Visitor<'_> {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                        f.write_str("an object")
+                    }
+
+                    fn visit_map<A: ::serde::de::MapAccess<'de>>(
+                        self,
+                        mut fields: A,
+                    ) -> Result<$name, A::Error> {
+                        let inside = self.0.inside()?;
+                        $( let mut $field: Option<$type> = None; )+
+                        while let Some(name) = fields.next_key::<&'de str>()? {
+                            match name {
+                                $( $json => inside.field(&mut $field, &mut fields)?, )+
+                                _ => inside.unknown_field()?,
+                            }
+                        }
+                        $( let $field = Some(inside.or_absent($field)?); )+
+                        inside.without_fault(|at| {
+                            let _ = &at;
+                            $crate::json_object!(@rules $($rules at $fields)? { $($field),+ });
+                            Some($name { $($field: $field?),+ })
+                        })
+                    }
+                }
+
+                from.deserialize_map(Visitor(place))
+            }
+
+            fn shape() -> $crate::base::json::Shape {
+                $crate::base::json::Shape::Object(vec![
+                    $( $crate::base::json::Field {
+                        name: $json,
+                        says: concat!($($says),*),
+                        presence: <$type as $crate::base::json::FromJson>::presence(),
+                        shape: <$type as $crate::base::json::FromJson>::shape()
+                            $(.$items())?
+                            $(.known(&[$($known),+]))?,
+                        personal: <[$crate::base::json::Personal]>::first(
+                            &[$($crate::base::json::Personal::$personal)?]
+                        ).copied(),
+                    } ),+
+                ])
+            }
+        }
+
+        $crate::schema_of_shape!(named $name);
+    };
+    (@fields { $($field:ident : $type:ty),+ }) => {};
+    (@fields $fields:ident { $($field:ident : $type:ty),+ }) => {
+        /// The fields that the rules between them are about; `None` stands for a faulty one.
+        #[allow(dead_code, reason = "rules are about some of the fields")]
+        struct $fields<'f> {
+            $( $field: Option<&'f $type> ),+
+        }
+    };
+    (@rules { $($field:ident),+ }) => {};
+    (@rules $rules:ident $at:ident $fields:ident { $($field:ident),+ }) => {
+        $rules($at, &$fields { $( $field: $field.as_ref() ),+ });
+    };
+}
+
+/// Gives a type that is read from requests its schema in answers, for the `schemars` crate:
+/// `named`, where it is a component of the document of its own.
+#[macro_export]
+macro_rules! schema_of_shape {
+    ($name:ident) => {
+        $crate::schema_of_shape!(@ $name, true);
+    };
+    (named $name:ident) => {
+        $crate::schema_of_shape!(@ $name, false);
+    };
+    (@ $name:ident, $is_inline:literal) => {
+        impl ::schemars::JsonSchema for $name {
+            fn inline_schema() -> bool {
+                $is_inline
+            }
+
+            fn schema_name() -> ::std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn schema_id() -> ::std::borrow::Cow<'static, str> {
+                concat!(module_path!(), "::", stringify!($name)).into()
+            }
+
+            fn json_schema(_: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
+                <Self as $crate::base::json::FromJson>::answered()
+            }
+        }
+    };
+}
+
+/// What the values of one text share.
+struct Shared {
+    /// Where the faults of values go; the first one ends the reading.
+    reader: RefCell<Reader>,
+    /// How many values there were.
+    values: Cell<usize>,
+}
+
+/// A place in a text that is read straight.
+#[derive(Clone, Copy)]
+pub struct Straight<'c> {
+    shared: &'c Shared,
+    /// How many arrays and objects are around it.
+    depth: usize,
+}
+
+/// A value of the type `T` at this place.
+struct Value<'c, T>(Straight<'c>, PhantomData<T>);
+
+impl<'de, T: FromJson> DeserializeSeed<'de> for Value<'_, T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<T, D::Error> {
+        T::read_straight(from, self.0)
+    }
+}
+
+/// The one error there is: the tree has to be read.
+fn unread<E: de::Error>() -> E {
+    E::custom("not read straight")
+}
+
+impl<'c> Straight<'c> {
+    /// Counts an array or object, and goes inside.
+    ///
+    /// # Errors
+    /// When there are too many values, or they nest too deep.
+    pub fn inside<E: de::Error>(self) -> Result<Self, E> {
+        let values = self.shared.values.get() + 1;
+        if values > VALUES_MAX || self.depth == NESTING_MAX {
+            return Err(unread());
+        }
+        self.shared.values.set(values);
+        Ok(Self {
+            depth: self.depth + 1,
+            ..self
+        })
+    }
+
+    /// Reads a value by way of its tree.
+    ///
+    /// # Errors
+    /// When it is malformed, or has a fault.
+    pub(super) fn by_tree<'de, T: FromJson, D: Deserializer<'de>>(
+        self,
+        from: D,
+    ) -> Result<T, D::Error> {
+        let level = Level::new(self.depth, &self.shared.values, VALUES_MAX);
+        let json = level.deserialize(from)?;
+        self.without_fault(|at| T::read(&json, at))
+    }
+
+    /// What `read` gives, unless it notes a fault.
+    ///
+    /// # Errors
+    /// When it does.
+    pub fn without_fault<T, E: de::Error>(
+        self,
+        read: impl FnOnce(&mut Reader) -> Option<T>,
+    ) -> Result<T, E> {
+        let mut at = self.shared.reader.borrow_mut();
+        match read(&mut at) {
+            Some(value) if at.is_clean() => Ok(value),
+            _ => Err(unread()),
+        }
+    }
+
+    /// The value of the next field of an object, which has none of this name yet.
+    ///
+    /// # Errors
+    /// When it has one, or the value is malformed or has a fault.
+    pub fn field<'de, T: FromJson, A: de::MapAccess<'de>>(
+        self,
+        slot: &mut Option<T>,
+        fields: &mut A,
+    ) -> Result<(), A::Error> {
+        if slot.is_some() {
+            return Err(unread());
+        }
+        *slot = Some(fields.next_value_seed(Value(self, PhantomData))?);
+        Ok(())
+    }
+
+    /// A field's value, or what its absence means.
+    ///
+    /// # Errors
+    /// When it may not be absent.
+    pub fn or_absent<T: FromJson, E: de::Error>(self, slot: Option<T>) -> Result<T, E> {
+        match slot {
+            Some(value) => Ok(value),
+            None => self.without_fault(T::absent),
+        }
+    }
+
+    /// A field that no object of this type has.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn unknown_field<E: de::Error>(self) -> Result<(), E> {
+        Err(unread())
+    }
+}
+
+/// Reads `null`, or a value.
+pub(super) struct OrNull<'c, T>(pub(super) Straight<'c>, pub(super) PhantomData<T>);
+
+impl<'de, T: FromJson> Visitor<'de> for OrNull<'_, T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value or null")
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Option<T>, E> {
+        let Straight { shared, .. } = self.0;
+        shared.values.set(shared.values.get() + 1);
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Option<T>, D::Error> {
+        T::read_straight(from, self.0).map(Some)
+    }
+}
+
+/// Reads the items of an array.
+pub(super) struct Items<'c, T>(pub(super) Straight<'c>, pub(super) PhantomData<T>);
+
+impl<'de, T: FromJson> Visitor<'de> for Items<'_, T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
+        let inside = self.0.inside()?;
+        let mut items = Vec::new();
+        while let Some(item) = from.next_element_seed(Value(inside, PhantomData))? {
+            items.push(item);
+        }
+        Ok(items)
+    }
+}
+
+/// What the whole text says, when it has no fault, and how many values it has; `None` when the tree
+/// has to be read. `now` is the time of the request.
+#[must_use]
+pub fn read_straight<T: FromJson>(text: &[u8], now: Instant) -> Option<(T, usize)> {
+    let text = std::str::from_utf8(text).ok()?;
+    let shared = Shared {
+        reader: RefCell::new(Reader::new(now)),
+        values: Cell::new(0),
+    };
+    let whole = Straight {
+        shared: &shared,
+        depth: 0,
+    };
+    let mut from = serde_json::Deserializer::from_str(text);
+    let value = T::read_straight(&mut from, whole).ok()?;
+    from.end().ok()?;
+    Some((value, shared.values.get()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(super) mod tests {
+    use super::super::reader::{FAULTS_MAX, NAME_SHOWN_MAX, PLACES_BYTES_MAX};
+    use super::*;
+    use crate::base::json::{AnyObject, AtLeast, NESTING_MAX, Nullable};
+
+    json_object! {
+        #[allow(missing_docs)]
+        struct Inner {
+            count: AtLeast<1> = "count",
+            flag: Option<bool> = "flag",
+        }
+    }
+
+    json_object! {
+        #[allow(missing_docs)]
+        struct Outer {
+            id: i64 = "id",
+            note: Nullable<i64> = "note",
+            inner: Inner = "inner",
+            list: Vec<Inner> = "list",
+            low: i64 = "low",
+            high: i64 = "high",
+        }
+        rules in_order(Fields)
+    }
+
+    fn in_order(at: &mut Reader, fields: &Fields<'_>) {
+        if let (Some(low), Some(high)) = (fields.low, fields.high)
+            && low > high
+        {
+            at.fault_at::<()>("high", FaultCode::OutOfRange);
+        }
+    }
+
+    pub(in crate::base::json) fn faults<T: FromJson>(text: &str) -> Vec<(String, &'static str)> {
+        let json = Json::parse(text.as_bytes()).unwrap();
+        let mut at = Reader::new(Instant::default());
+        let value = T::read(&json, &mut at);
+        assert!(
+            value.is_some() || !at.is_clean(),
+            "a refusal names its fault: {text}"
+        );
+        at.into_faults()
+            .into_iter()
+            .map(|fault| (fault.path, fault.code.as_str()))
+            .collect()
+    }
+
+    #[test]
+    fn a_good_body_is_read_and_null_stands_for_absent_only_where_it_may() {
+        let text =
+            r#"{"id":1,"note":null,"inner":{"count":1,"flag":null},"list":[],"low":1,"high":1}"#;
+        assert_eq!(faults::<Outer>(text), []);
+    }
+
+    #[test]
+    fn all_faults_of_a_body_are_found_at_once_each_with_its_place() {
+        let text = r#"{"id":1.0,"inner":{"count":0,"count":2,"x":1},
+            "list":[{"count":1},{"count":99999999999999999999}],"low":2,"high":1,"more":{}}"#;
+        assert_eq!(
+            faults::<Outer>(text),
+            [
+                ("more", "unknown_field"),
+                ("id", "wrong_type"),
+                ("note", "required"),
+                ("inner.count", "duplicate_field"),
+                ("inner.x", "unknown_field"),
+                ("inner.count", "out_of_range"),
+                ("list[1].count", "out_of_range"),
+                ("high", "out_of_range"),
+            ]
+            .map(|(path, code)| (path.to_owned(), code))
+        );
+    }
+
+    #[test]
+    fn an_array_in_the_place_of_an_object_is_refused() {
+        assert_eq!(faults::<Inner>("[1,true]"), [(String::new(), "wrong_type")]);
+    }
+
+    #[test]
+    fn the_places_of_faults_far_within_are_told_up_to_a_bound_of_their_bytes() {
+        let way = format!("\"{}\":", "\u{1f600}".repeat(NAME_SHOWN_MAX));
+        let leaves = vec!["1e20"; 5_000].join(",");
+        let depth = NESTING_MAX - 2;
+        let text = format!(
+            "{{{}[{leaves}]{}",
+            vec![way.as_str(); depth].join("{"),
+            "}".repeat(depth)
+        );
+        let told = faults::<AnyObject>(&text);
+        let bytes: usize = told.iter().map(|(path, _)| path.len()).sum();
+        assert!(!told.is_empty());
+        assert!(bytes < PLACES_BYTES_MAX + 20_000, "{bytes}");
+    }
+
+    #[test]
+    fn a_body_of_nothing_but_faults_is_answered_with_a_bounded_list() {
+        let members: Vec<_> = (0..5_000).map(|n| format!("\"m{n}\":0")).collect();
+        let text = format!("{{{}}}", members.join(","));
+        assert_eq!(faults::<Inner>(&text).len(), FAULTS_MAX);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod straight_tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::base::json::{AnyObject, AtLeast, AtMost, FaultCode, Json, NonEmpty, Nullable};
+    use crate::base::text::Ident;
+    use crate::base::time::Date;
+
+    crate::json_object! {
+        /// A field of each sort.
+        pub(super) struct Sample {
+            /// A bounded number.
+            pub number: AtLeast<1> = "number",
+            /// One that may be absent.
+            pub note: Option<Ident> = "note",
+            /// One that may be null.
+            pub day: Nullable<Date> = "day",
+            /// Items.
+            pub items: NonEmpty<Ident> = "items",
+            /// At most two.
+            pub few: Option<AtMost<bool, 2>> = "few",
+            /// Names of the sender's choice.
+            pub map: Option<BTreeMap<Box<str>, i64>> = "map",
+            /// Anything.
+            pub free: Option<AnyObject> = "free",
+            /// Another of its kind.
+            pub inner: Option<Vec<Inner>> = "inner",
+        }
+        rules no_note_without_day(SampleFields)
+    }
+
+    crate::json_object! {
+        /// What is inside.
+        pub(super) struct Inner {
+            /// A flag.
+            pub flag: bool = "flag",
+        }
+    }
+
+    fn no_note_without_day(at: &mut Reader, fields: &SampleFields<'_>) {
+        if matches!(
+            (fields.note, fields.day),
+            (Some(Some(_)), Some(Nullable(None)))
+        ) {
+            at.fault_at::<()>("note", FaultCode::NotAllowed);
+        }
+    }
+
+    fn by_tree(text: &[u8]) -> Option<(Sample, usize)> {
+        let (json, values) = Json::parse_counted(text).ok()?;
+        let mut at = Reader::new(Instant::default());
+        let read = Sample::read(&json, &mut at);
+        read.filter(|_| at.is_clean()).map(|read| (read, values))
+    }
+
+    const GOOD: &str = r#"{"number":7,"day":"2026-11-22","items":["a","b"],"few":[true],
+        "map":{"x":1},"free":{"any":[1.5,{}]},"inner":[{"flag":false},{"flag":true}]}"#;
+
+    #[test]
+    fn what_has_no_fault_is_read_without_a_tree_and_counted_alike() {
+        for text in [
+            GOOD,
+            r#"{"day":null,"number":1,"items":["a"]}"#,
+            r#"{"day":null,"number":1,"items":["a"],"note":null,"inner":null,"map":{}}"#,
+            r#" {"items":["\u0061\n"],"number":9223372036854775807,"day":"2026-01-01","note":"n"} "#,
+        ] {
+            let straight = read_straight::<Sample>(text.as_bytes(), Instant::default());
+            assert!(straight.is_some(), "{text}");
+            assert_eq!(straight, by_tree(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_has_a_fault_is_left_to_the_tree() {
+        for (from, to) in [
+            ("7", "0"),
+            ("7", "7.0"),
+            ("7", "1e400"),
+            ("\"number\":7,", ""),
+            ("\"number\":7", "\"number\":7,\"number\":7"),
+            ("\"number\":7", "\"number\":7,\"other\":7"),
+            ("\"2026-11-22\"", "null,\"note\":\"n\""),
+            ("[\"a\",\"b\"]", "[]"),
+            ("[\"a\",\"b\"]", "[\"\"]"),
+            ("[true]", "[true,true,true]"),
+            ("{\"x\":1}", "{\"x\":1,\"x\":1}"),
+            ("false}", "0}"),
+            ("[{\"flag\":false}", "[null"),
+            ("true}]}", "true}]} 1"),
+            ("true}]}", "true}],}"),
+        ] {
+            assert!(GOOD.contains(from), "{from}");
+            let text = GOOD.replacen(from, to, 1);
+            let straight = read_straight::<Sample>(text.as_bytes(), Instant::default());
+            assert_eq!(straight, None, "{text}");
+            assert_eq!(by_tree(text.as_bytes()), None, "{text}");
+        }
+        assert!(read_straight::<Sample>(b"\"\xff\"", Instant::default()).is_none());
+        assert!(read_straight::<Sample>(b"[1]", Instant::default()).is_none());
+    }
+
+    #[test]
+    fn depth_and_number_of_values_have_the_same_bounds() {
+        let nested = |depth: usize| {
+            let free = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+            GOOD.replacen("[1.5,{}]", &free, 1)
+        };
+        // The body and the free object are two levels of the whole.
+        for depth in [NESTING_MAX - 3, NESTING_MAX - 2, NESTING_MAX - 1] {
+            let text = nested(depth);
+            let straight = read_straight::<Sample>(text.as_bytes(), Instant::default());
+            assert_eq!(straight, by_tree(text.as_bytes()));
+            assert_eq!(straight.is_some(), depth <= NESTING_MAX - 2);
+        }
+        let many = |items: usize| {
+            let list = vec!["\"i\""; items].join(",");
+            format!(r#"{{"day":null,"number":1,"items":[{list}]}}"#)
+        };
+        for (items, read) in [(VALUES_MAX - 4, true), (VALUES_MAX - 3, false)] {
+            let text = many(items);
+            let straight = read_straight::<Sample>(text.as_bytes(), Instant::default());
+            assert_eq!(straight.is_some(), read);
+            assert_eq!(straight, by_tree(text.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Until when the writer's lease is held.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// How long the servers keep what was not renewed.
+pub const TTL: Duration = Duration::from_secs(8);
+/// How much sooner than that the holder takes it for lost: clocks differ in speed, and the
+/// servers' answer took its time.
+pub(super) const MARGIN: Duration = Duration::from_secs(2);
+
+/// Until when the lease is held, as far as is known.
+#[derive(Debug, Default)]
+pub struct Holding {
+    until: Mutex<Option<Instant>>,
+    renewed: Mutex<Option<Instant>>,
+}
+
+impl Holding {
+    /// Whether it is held for certain.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.until
+            .lock()
+            .is_some_and(|until| Instant::now() < until)
+    }
+
+    /// How long ago it was renewed; `None` when it never was.
+    #[must_use]
+    pub fn age(&self) -> Option<Duration> {
+        self.renewed.lock().map(|renewed| renewed.elapsed())
+    }
+
+    /// It was made or changed by what was sent then.
+    pub(super) fn renewed(&self, sent: Instant) {
+        *self.until.lock() = Some(sent + TTL.saturating_sub(MARGIN));
+        *self.renewed.lock() = Some(sent);
+    }
+
+    pub(super) fn lost(&self) {
+        *self.until.lock() = None;
+    }
+}
