@@ -16,17 +16,18 @@ use super::descriptors::room_for_connections;
 use super::duration::a_second_or_more;
 use super::ending::end_the_process;
 use super::exit::Failure;
-use super::journal::{JournalArgs, Node, Running};
+use super::journal::{JournalArgs, Node};
 use super::keys::{KeyArgs, KeysFrom};
 use super::listening::{cannot_listen, listen};
 use super::logging::{LogArgs, Logs, settle};
 use super::manager;
-use super::nats::{NatsArgs, Running as Published};
+use super::nats::NatsArgs;
 use super::open::{Opening, open, tell_of_recovery};
 use super::output::new_directory;
 use super::receivers::ReceiverArgs;
 use super::settings::SettingsArgs;
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
+use super::stopping::stopped;
 use super::traces::TraceArgs;
 use super::trust::TrustArgs;
 use super::webhooks::WebhookArgs;
@@ -449,26 +450,6 @@ impl ServeArgs {
         let tls = Tls::read(cert.clone(), key.clone()).map_err(Failure::from_error)?;
         Ok(Some(Arc::new(tls)))
     }
-}
-
-/// Ends what goes on beside the server: all is durable then, and another node may write.
-fn stopped(
-    engine: &Engine,
-    published: Option<Published>,
-    node: Option<Running>,
-) -> Result<(), Failure> {
-    engine.end_feed();
-    if let Some(published) = published {
-        published.wait();
-    }
-    engine
-        .shut_down()
-        .map_err(|error| Failure::of_log(&error))?;
-    if let Some(node) = node {
-        node.give_up();
-    }
-    tracing::info!("stopped");
-    Ok(())
 }
 
 /// Tells the service manager, and whoever reads standard output, where it listens from now on.
