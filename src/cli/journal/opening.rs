@@ -40,7 +40,7 @@ pub struct JournalArgs {
     journal_node: Option<String>,
     /// Where clients reach this node, as standbys tell them of the writer; by default what it listens
     /// on.
-    #[arg(long, value_name = "URL", requires = "journal")]
+    #[arg(long, value_name = "URL", requires = "journal", value_parser = address)]
     journal_address: Option<String>,
     /// Follows the journal: answers reads, each with the position that it rests on, refuses commands,
     /// and takes over when nobody writes any more.
@@ -182,6 +182,17 @@ fn messages_within(connection: &Connection) -> Result<usize, Failure> {
         )));
     }
     Ok(message - FORM_BYTES)
+}
+
+/// An address that clients may be told.
+fn address(text: &str) -> Result<String, String> {
+    let uri: hyper::Uri = text
+        .parse()
+        .map_err(|error| format!("it is no URL: {error}"))?;
+    match (uri.scheme_str(), uri.host()) {
+        (Some("http" | "https"), Some(_)) => Ok(text.to_owned()),
+        _ => Err("it has to begin with https:// or http://, and name a host".to_owned()),
+    }
 }
 
 /// The name of this machine.
