@@ -65,7 +65,7 @@ fn values(setting: &Known, world: &World) -> [String; 3] {
             "*=https://b.example/",
             "*=https://c.example/",
         ],
-        "directory-url" => [
+        "directory-url" | "journal-address" => [
             "https://a.example/",
             "https://b.example/",
             "https://c.example/",
@@ -101,9 +101,12 @@ fn companions(name: &str) -> &'static [(&'static str, &'static str)] {
         "tls-key" => &[("tls-cert", "cert.pem")],
         "receiver-secret" => &[("receiver", "*=https://a.example/")],
         "nats-credentials" => &[("nats", "nats://a.example")],
-        "journal-name" | "journal-credentials" | "journal-replicas" | "journal-node" => {
-            &[("journal", "nats://a.example")]
-        }
+        "journal-name"
+        | "journal-credentials"
+        | "journal-replicas"
+        | "journal-node"
+        | "journal-address"
+        | "standby" => &[("journal", "nats://a.example")],
         "demo" => &[],
         "demo-public" | "demo-over-existing" => &[("demo", "true")],
         _ => &[],

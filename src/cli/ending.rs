@@ -31,7 +31,8 @@ pub(super) fn end_the_process_of(link: Arc<Link>) -> OnFatal {
     })
 }
 
-fn end(error: &str, code: i32) {
+/// Ends the process, for this reason and with this code, once the last answers are out.
+pub(super) fn end(error: &str, code: i32) {
     let spawned = std::thread::Builder::new().spawn(move || {
         std::thread::sleep(LAST_WORDS);
         std::process::exit(code);

@@ -36,6 +36,7 @@ mod settings_file;
 pub mod shell;
 mod signals;
 pub mod signing;
+mod stopping;
 mod table;
 pub mod tell;
 pub mod token;

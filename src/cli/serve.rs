@@ -16,7 +16,7 @@ use super::descriptors::room_for_connections;
 use super::duration::a_second_or_more;
 use super::ending::end_the_process;
 use super::exit::Failure;
-use super::journal::JournalArgs;
+use super::journal::{JournalArgs, Node};
 use super::keys::{KeyArgs, KeysFrom};
 use super::listening::{cannot_listen, listen};
 use super::logging::{LogArgs, Logs, settle};
@@ -27,6 +27,7 @@ use super::output::new_directory;
 use super::receivers::ReceiverArgs;
 use super::settings::SettingsArgs;
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
+use super::stopping::stopped;
 use super::traces::TraceArgs;
 use super::trust::TrustArgs;
 use super::webhooks::WebhookArgs;
@@ -42,7 +43,6 @@ use crate::http::token::TokenVerifier;
 use crate::http::traces::Tracer;
 use crate::http::upkeep::Upkeep;
 use crate::http::webhooks::managing::WebhookFront;
-use crate::stream::link::Link;
 
 /// Arguments of `carebook serve`.
 #[derive(Args)]
@@ -221,7 +221,7 @@ impl ServeArgs {
         manager::status("waiting for the keys of tokens");
         let (verifier, age) = self.keys.verifier(keys_from, demo.as_ref())?;
         manager::status("reading the log");
-        let (engine, _link) = self.engine(&data, nats.is_some(), &trusted)?;
+        let (engine, node) = self.engine(&data, nats.is_some(), &trusted)?;
         if demo.is_some() {
             load_samples(&engine).map_err(Failure::other)?;
         }
@@ -253,17 +253,11 @@ impl ServeArgs {
         let published = nats.map(|to| to.publish(&engine, &traces)).transpose()?;
         drop(starting);
         let base = format!("{scheme}://{address}");
+        let terms = self.journal.terms(&base);
+        let running = node.map(|node| node.start(&engine, terms)).transpose()?;
         announce(&engine, told, &base, inside, demo.as_ref())?;
         server.run(listener, stop).map_err(Failure::from_error)?;
-        engine.end_feed();
-        if let Some(published) = published {
-            published.wait();
-        }
-        engine
-            .shut_down()
-            .map_err(|error| Failure::of_log(&error))?;
-        tracing::info!("stopped");
-        Ok(())
+        stopped(&engine, published, running)
     }
 
     /// Judges all that can be judged without starting, and prints it.
@@ -288,11 +282,11 @@ impl ServeArgs {
         data: &Path,
         publishes: bool,
         trusted: &ClientConfig,
-    ) -> Result<(Arc<Engine>, Option<Arc<Link>>), Failure> {
-        let (engine, report, link) = match self.journal.place.is_given() {
+    ) -> Result<(Arc<Engine>, Option<Node>), Failure> {
+        let (engine, report, node) = match self.journal.place.is_given() {
             true => {
-                let (engine, report, link) = self.journal.open(data, self.opening(), trusted)?;
-                (engine, report, Some(link))
+                let (engine, report, node) = self.journal.open(data, self.opening(), trusted)?;
+                (engine, report, Some(node))
             }
             false => {
                 let (engine, report) = open(data, self.opening(), end_the_process())?;
@@ -306,7 +300,7 @@ impl ServeArgs {
             engine.begin_to_publish();
         }
         engine.start_checkpointer().map_err(Failure::from_error)?;
-        Ok((engine, link))
+        Ok((engine, node))
     }
 
     /// Rejects a demonstration, whose tokens are printed, on an address that other machines reach,

@@ -62,6 +62,14 @@ impl WebhookArgs {
             engine.allow_plain_webhooks();
         }
         let file = webhook_key::place(self.webhook_key.as_deref(), data);
+        if engine.is_standby() && !file.exists() {
+            // One of its own would sign otherwise than its writer's, from the takeover on.
+            return Err(Failure::other(format!(
+                "there is no key of webhooks at {}: put a copy of the writer's there, or name it with \
+                 --webhook-key",
+                file.display()
+            )));
+        }
         let key = webhook_key::open(&file, engine.webhook_subscriptions());
         let key = Arc::new(key.map_err(Failure::other)?);
         let judge = Judge::Webhooks {

@@ -142,6 +142,14 @@ impl Engine {
         self.shared.lag()
     }
 
+    /// Waits until everything that was applied is durable here. Blocks.
+    ///
+    /// # Errors
+    /// [`NotApplied::Ended`].
+    pub fn until_applied_is_durable(&self) -> Result<(), NotApplied> {
+        self.shared.until_all_durable().map(drop)
+    }
+
     /// The engine becomes the writer: what was applied is made durable, and from then on it takes
     /// commands, sends what waits to be sent, and forgets what is old. Nothing is applied any more.
     /// Blocks until then. To be called when all that was committed is applied, and nobody else can
@@ -155,13 +163,7 @@ impl Engine {
         if !shared.role.is_standby() {
             return Err(NotApplied::NotFollowing);
         }
-        shared.journal.wake();
-        let last = shared.journal.appended();
-        while shared.journal.durable() < last {
-            shared.unless_ending()?;
-            std::thread::sleep(QUEUED);
-        }
-        shared.unless_ending()?;
+        let last = shared.until_all_durable()?;
         shared.warn_if_ahead();
         shared.role.write_after(shared.ids.last_outbox_number());
         tracing::info!(position = last, "this is the writer from here on");
@@ -195,6 +197,18 @@ impl Engine {
 }
 
 impl Shared {
+    /// Waits until everything that was appended is durable; the last position.
+    fn until_all_durable(&self) -> Result<u64, NotApplied> {
+        self.journal.wake();
+        let last = self.journal.appended();
+        while self.journal.durable() < last {
+            self.unless_ending()?;
+            std::thread::sleep(QUEUED);
+        }
+        self.unless_ending()?;
+        Ok(last)
+    }
+
     fn unless_ending(&self) -> Result<(), NotApplied> {
         match self.is_ending() {
             true => Err(NotApplied::Ended),

@@ -4,6 +4,8 @@ mod fenced;
 mod full;
 mod killed;
 mod refused;
+mod standby;
+mod taken_over;
 mod written;
 
 use std::net::TcpListener;

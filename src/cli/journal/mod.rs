@@ -3,11 +3,14 @@
 mod args;
 mod create;
 mod fence;
+mod following;
 mod opening;
 mod reading;
 mod status;
 mod verify;
 
+pub use following::Node;
+pub(super) use following::Running;
 pub use opening::JournalArgs;
 
 use clap::{Args, Subcommand};

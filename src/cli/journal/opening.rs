@@ -13,13 +13,16 @@ use super::super::open::{Opening, Replaying, unusable};
 use super::args::PlaceArgs;
 use crate::engine::clock::SystemClock;
 use crate::engine::right::Right;
+use crate::engine::role::Role;
 use crate::engine::{Engine, Limits};
-use crate::stream::cache;
+use crate::stream::cache::{self, Opened};
 use crate::stream::connection::{Connection, StreamInfo};
 use crate::stream::error::StreamError;
+use crate::stream::lease::Terms;
 use crate::stream::link::Link;
 use crate::stream::log::StreamLog;
 use crate::stream::message::{FORM_BYTES, MESSAGE_BYTES_MAX, RECORD_FORM_BYTES};
+use crate::stream::reader::Reader;
 use crate::stream::settings::weaker;
 
 /// The directory is synced after so many bytes: what it loses is filled up from the stream.
@@ -35,19 +38,66 @@ pub struct JournalArgs {
     /// The name of this node, for people; by default that of the machine.
     #[arg(long, value_name = "NAME", requires = "journal")]
     journal_node: Option<String>,
+    /// Where clients reach this node, as standbys tell them of the writer; by default what it listens
+    /// on.
+    #[arg(long, value_name = "URL", requires = "journal", value_parser = address)]
+    journal_address: Option<String>,
+    /// Follows the journal: answers reads, each with the position that it rests on, refuses commands,
+    /// and takes over when nobody writes any more.
+    #[arg(long, requires = "journal", conflicts_with = "demo")]
+    pub(super) standby: bool,
+}
+
+/// A directory that is a copy of the journal, as of a moment ago.
+pub(super) struct Begun {
+    pub(super) opened: Opened,
+    /// What is recovered of it; not told yet that it was all.
+    pub(super) filling: Replaying,
+    pub(super) link: Arc<Link>,
+    opening: Opening,
 }
 
 impl JournalArgs {
+    /// What the lease says of this node, which listens there.
+    pub(in super::super) fn terms(&self, base: &str) -> Terms {
+        Terms {
+            address: self
+                .journal_address
+                .clone()
+                .unwrap_or_else(|| base.to_owned()),
+            relies: false,
+            replicas: usize::try_from(self.place.journal_replicas).unwrap_or(1),
+        }
+    }
+
     /// Opens the directory as the copy of the journal, and makes this process the one that writes.
     ///
     /// # Errors
     /// When the journal cannot be used, does not belong to the directory, or is another's.
-    pub(in super::super) fn open(
+    pub(super) fn write(
         &self,
         data: &Path,
         opening: Opening,
         trusted: &ClientConfig,
     ) -> Result<(Engine, Report, Arc<Link>), Failure> {
+        let mut begun = self.begin(data, opening, trusted)?;
+        let link = Arc::clone(&begun.link);
+        cache::begin_to_write(&mut begun.opened, &link, &mut begun.filling)
+            .map_err(|error| Failure::of_log(&error))?;
+        let epoch = link.figures().counted().epoch;
+        tracing::info!(epoch, node = link.node(), "this process writes the journal");
+        let (engine, report, _) = begun.start(Role::Writer)?;
+        engine.answer_by(Arc::clone(&link) as Arc<dyn Right>);
+        Ok((engine, report, link))
+    }
+
+    /// Opens the directory as the copy of the journal, and fills it up.
+    pub(super) fn begin(
+        &self,
+        data: &Path,
+        opening: Opening,
+        trusted: &ClientConfig,
+    ) -> Result<Begun, Failure> {
         let connection = self.place.connect(trusted)?;
         checked(&connection, self.place.journal_replicas)?;
         let message = messages_within(&connection)?;
@@ -65,34 +115,48 @@ impl JournalArgs {
             sync_bytes: Some(SYNC_BYTES),
             ..Options::default()
         };
-        let mut opened = cache::open(storage, options, &connection, &mut filling)
+        let opened = cache::open(storage, options, &connection, &mut filling)
             .map_err(|error| Failure::of_log(&error))?;
         let node = self.journal_node.clone().unwrap_or_else(machine);
         let link = Link::new(connection, &node, uuid::Uuid::new_v4().into_bytes());
-        cache::begin_to_write(&mut opened, &link, &mut filling)
-            .map_err(|error| Failure::of_log(&error))?;
-        let epoch = link.figures().counted().epoch;
-        tracing::info!(epoch, node, "this process writes the journal");
+        let limits = Limits {
+            record_bytes_max: message - RECORD_FORM_BYTES,
+            ..opening.limits
+        };
+        Ok(Begun {
+            opened,
+            filling,
+            link,
+            opening: Opening { limits, ..opening },
+        })
+    }
+}
+
+impl Begun {
+    /// The engine on it, in this role, what was found, and the reader that goes on.
+    pub(super) fn start(self, role: Role) -> Result<(Engine, Report, Reader), Failure> {
+        let Self {
+            opened,
+            filling,
+            link,
+            opening,
+        } = self;
         let directory = opened.log.into_parts();
         let log = StreamLog {
             directory: directory.map_err(|error| Failure::of_log(&error))?,
             link: Arc::clone(&link),
         };
-        let limits = Limits {
-            record_bytes_max: message - RECORD_FORM_BYTES,
-            ..opening.limits
-        };
-        let engine = Engine::start(
+        let engine = Engine::start_as(
+            role,
             log,
             filling.finish(),
             opening.lanes,
-            limits,
+            opening.limits,
             Arc::new(SystemClock::default()),
-            end_the_process_of(Arc::clone(&link)),
+            end_the_process_of(link),
         );
         let engine = engine.map_err(|error| Failure::of_log(&error))?;
-        engine.answer_by(Arc::clone(&link) as Arc<dyn Right>);
-        Ok((engine, opened.report, link))
+        Ok((engine, opened.report, opened.reader))
     }
 }
 
@@ -118,6 +182,17 @@ fn messages_within(connection: &Connection) -> Result<usize, Failure> {
         )));
     }
     Ok(message - FORM_BYTES)
+}
+
+/// An address that clients may be told.
+fn address(text: &str) -> Result<String, String> {
+    let uri: hyper::Uri = text
+        .parse()
+        .map_err(|error| format!("it is no URL: {error}"))?;
+    match (uri.scheme_str(), uri.host()) {
+        (Some("http" | "https"), Some(_)) => Ok(text.to_owned()),
+        _ => Err("it has to begin with https:// or http://, and name a host".to_owned()),
+    }
 }
 
 /// The name of this machine.

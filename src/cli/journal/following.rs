@@ -1,0 +1,359 @@
+//! A node at work: one that writes holds the lease; one that follows reads the journal, has its engine
+//! apply what another node has written, and takes that one's place when the lease is free.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SendError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio_rustls::rustls::ClientConfig;
+use wal::{Report, Visitor as _};
+
+use super::super::ending::end;
+use super::super::exit::Failure;
+use super::super::open::Opening;
+use super::JournalArgs;
+use crate::engine::Engine;
+use crate::engine::right::Right;
+use crate::engine::role::Role;
+use crate::engine::standby::NotApplied;
+use crate::stream::error::StreamError;
+use crate::stream::lease::{Lease, Terms};
+use crate::stream::link::Link;
+use crate::stream::reader::{Reader, tail_at};
+
+/// How long the next message is waited for before something else is looked at.
+const TURN: Duration = Duration::from_millis(100);
+/// How often the journal is asked for its end.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long a takeover may take before another node shall try.
+const TAKEOVER_WITHIN: Duration = Duration::from_secs(30);
+
+/// What brings an engine that follows what was written.
+pub struct Follower {
+    reader: Reader,
+    link: Arc<Link>,
+    log_id: [u8; 16],
+    looked: Option<Instant>,
+}
+
+/// Why a node does not follow any further.
+enum Stop {
+    /// The service ends.
+    Ended,
+    Journal(StreamError),
+    Engine(NotApplied),
+}
+
+impl Stop {
+    /// Ends the process, with the exit code of this reason.
+    fn end(&self) {
+        match self {
+            Self::Ended => {}
+            Self::Journal(error) if error.is_fenced() => end(&error.to_string(), 5),
+            Self::Journal(error) if error.is_damage() => end(&error.to_string(), 3),
+            Self::Journal(error) => end(&error.to_string(), 1),
+            Self::Engine(NotApplied::Unfit(error)) if error.is_of_other_version() => {
+                end(&error.to_string(), 5);
+            }
+            Self::Engine(error) => end(&format!("the journal cannot be followed: {error}"), 3),
+        }
+    }
+}
+
+impl From<StreamError> for Stop {
+    fn from(error: StreamError) -> Self {
+        Self::Journal(error)
+    }
+}
+
+impl From<NotApplied> for Stop {
+    fn from(error: NotApplied) -> Self {
+        match error {
+            NotApplied::Ended => Self::Ended,
+            error => Self::Engine(error),
+        }
+    }
+}
+
+/// What a node does beside its engine.
+pub enum Node {
+    /// It writes.
+    Writer(Arc<Link>),
+    /// It follows.
+    Standby(Box<Follower>),
+}
+
+/// A node at work.
+pub(in super::super) struct Running {
+    link: Arc<Link>,
+    lease: Arc<Mutex<Option<Lease>>>,
+}
+
+impl Running {
+    /// Lets another node take over at once. To be called when nothing more is answered or written.
+    pub(in super::super) fn give_up(self) {
+        if let Some(lease) = self.lease.lock().take() {
+            lease.give_up(self.link.connection());
+        }
+    }
+}
+
+impl Node {
+    /// The node's hold on the journal.
+    #[must_use]
+    pub fn link(&self) -> &Arc<Link> {
+        match self {
+            Self::Writer(link) => link,
+            Self::Standby(follower) => &follower.link,
+        }
+    }
+
+    /// Begins to do it. A writer whose place was taken from another one that may still answer waits
+    /// until that cannot be any more.
+    ///
+    /// # Errors
+    /// When the lease cannot be taken, or a thread not be started.
+    pub(in super::super) fn start(
+        self,
+        engine: &Arc<Engine>,
+        terms: Terms,
+    ) -> Result<Running, Failure> {
+        let running = Running {
+            link: Arc::clone(self.link()),
+            lease: Arc::default(),
+        };
+        match self {
+            Self::Writer(link) => {
+                let seized = Lease::seize(&link, &terms);
+                let (lease, until) = seized.map_err(|error| Failure::of_journal(&error))?;
+                *running.lease.lock() = Some(lease);
+                if let Some(until) = until {
+                    thread::sleep(until.saturating_duration_since(Instant::now()));
+                }
+            }
+            Self::Standby(follower) => {
+                follower.start(engine, terms, &running.lease)?;
+            }
+        }
+        Ok(running)
+    }
+}
+
+impl JournalArgs {
+    /// Opens the directory as the copy of the journal, for an engine that writes it or follows.
+    ///
+    /// # Errors
+    /// When the journal cannot be used, does not belong to the directory, or is another's.
+    pub(in super::super) fn open(
+        &self,
+        data: &Path,
+        opening: Opening,
+        trusted: &ClientConfig,
+    ) -> Result<(Engine, Report, Node), Failure> {
+        match self.standby {
+            true => {
+                let (engine, report, follower) = self.follow(data, opening, trusted)?;
+                Ok((engine, report, Node::Standby(Box::new(follower))))
+            }
+            false => {
+                let (engine, report, link) = self.write(data, opening, trusted)?;
+                Ok((engine, report, Node::Writer(link)))
+            }
+        }
+    }
+
+    fn follow(
+        &self,
+        data: &Path,
+        opening: Opening,
+        trusted: &ClientConfig,
+    ) -> Result<(Engine, Report, Follower), Failure> {
+        let mut begun = self.begin(data, opening, trusted)?;
+        let position = begun.opened.log.last_position();
+        let all = begun.filling.end();
+        all.map_err(|source| Failure::of_log(&wal::Error::Visitor { position, source }))?;
+        let (link, log_id) = (Arc::clone(&begun.link), begun.opened.log_id);
+        tracing::info!(
+            position,
+            node = link.node(),
+            "this process follows the journal"
+        );
+        let (engine, report, reader) = begun.start(Role::Standby)?;
+        let follower = Follower {
+            reader,
+            link,
+            log_id,
+            looked: None,
+        };
+        Ok((engine, report, follower))
+    }
+}
+
+impl Follower {
+    /// Follows, on a thread of its own, until the service ends, or it has become the writer.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    fn start(
+        self: Box<Self>,
+        engine: &Arc<Engine>,
+        terms: Terms,
+        lease: &Arc<Mutex<Option<Lease>>>,
+    ) -> Result<(), Failure> {
+        let (sender, taken) = channel();
+        let candidate = Candidate {
+            engine: Arc::clone(engine),
+            link: Arc::clone(&self.link),
+            terms,
+            taken: sender,
+        };
+        let named = |name: &str| thread::Builder::new().name(name.to_owned());
+        let spawned = named("candidate").spawn(move || candidate.run());
+        spawned.map_err(Failure::from_error)?;
+        let (engine, lease) = (Arc::clone(engine), Arc::clone(lease));
+        let spawned = named("following").spawn(move || {
+            if let Err(stop) = self.run(&engine, &taken, &lease) {
+                stop.end();
+            }
+        });
+        spawned.map(drop).map_err(Failure::from_error)
+    }
+
+    fn run(
+        mut self,
+        engine: &Engine,
+        taken: &Receiver<Lease>,
+        lease: &Mutex<Option<Lease>>,
+    ) -> Result<(), Stop> {
+        while !engine.feed().has_ended() {
+            if let Ok(taken) = taken.try_recv() {
+                *lease.lock() = Some(taken);
+                return self.take_over(engine);
+            }
+            self.look(engine)?;
+            self.take_next(engine, TURN)?;
+        }
+        Ok(())
+    }
+
+    /// Becomes the writer: applies everything up to the journal's end, and begins the next epoch
+    /// there.
+    fn take_over(&mut self, engine: &Engine) -> Result<(), Stop> {
+        let began = Instant::now();
+        let connection = Arc::clone(self.link.connection());
+        while began.elapsed() < TAKEOVER_WITHIN && !engine.feed().has_ended() {
+            let Ok(info) = connection.block(connection.info()) else {
+                thread::sleep(TURN);
+                continue;
+            };
+            while self.reader.tail().sequence < info.last && began.elapsed() < TAKEOVER_WITHIN {
+                self.take_next(engine, TURN)?;
+            }
+            // What came from the journal must be in the directory before it is this node that
+            // writes: from then on what is appended here goes to the journal.
+            engine.until_applied_is_durable()?;
+            let fence = self.link.fence(self.reader.tail(), self.log_id);
+            if connection.block(fence)? {
+                engine.answer_by(Arc::clone(&self.link) as Arc<dyn Right>);
+                engine.promote()?;
+                let epoch = self.link.figures().counted().epoch;
+                tracing::info!(
+                    epoch,
+                    node = self.link.node(),
+                    "this process writes the journal"
+                );
+                return Ok(());
+            }
+        }
+        Err(Stop::Journal(StreamError::Unreachable {
+            what: "the end of the journal is not reached in time".to_owned(),
+        }))
+    }
+
+    /// Applies what the next message has, if one comes in this time; whether one came.
+    fn take_next(&mut self, engine: &Engine, within: Duration) -> Result<bool, Stop> {
+        let Some(received) = self.reader.next(within)? else {
+            return Ok(false);
+        };
+        if let Some(records) = received.records() {
+            engine.apply(received.first, records.iter())?;
+        }
+        if received.pending == 0 {
+            engine.heard(self.reader.tail().next - 1);
+        }
+        Ok(true)
+    }
+
+    /// Asks for the journal's end now and then, so that it is known how much is missing here. While
+    /// nobody answers, that grows old.
+    fn look(&mut self, engine: &Engine) -> Result<(), Stop> {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+            return Ok(());
+        }
+        let connection = Arc::clone(self.link.connection());
+        self.looked = Some(Instant::now());
+        let Ok(info) = connection.block(connection.info()) else {
+            return Ok(());
+        };
+        let tail = self.reader.tail();
+        let last = match info.last > tail.sequence {
+            false => tail.next - 1,
+            true => match tail_at(&connection, info.last) {
+                Ok(end) => end.next - 1,
+                Err(_) => return Ok(()),
+            },
+        };
+        engine.heard(last);
+        Ok(())
+    }
+}
+
+/// Waits for the writer's lease.
+struct Candidate {
+    engine: Arc<Engine>,
+    link: Arc<Link>,
+    terms: Terms,
+    taken: Sender<Lease>,
+}
+
+impl Candidate {
+    /// Until the lease is taken, or the service ends. One that is behind leaves it to others.
+    fn run(self) {
+        let mut was_refused = false;
+        while !self.engine.feed().has_ended() {
+            self.tell_of_writer();
+            let is_behind = self.engine.lag().is_none_or(|lag| lag.is_behind());
+            if is_behind {
+                thread::sleep(TURN);
+                continue;
+            }
+            match Lease::take_within(&self.link, &self.terms, LOOK) {
+                Ok(Some(lease)) => {
+                    // A service that ends meanwhile leaves it to others.
+                    if let Err(SendError(lease)) = self.taken.send(lease) {
+                        lease.give_up(self.link.connection());
+                    }
+                    return;
+                }
+                Ok(None) => was_refused = false,
+                Err(error) => {
+                    if !was_refused {
+                        tracing::warn!(%error, "the writer's lease cannot be asked for");
+                    }
+                    was_refused = true;
+                    thread::sleep(LOOK);
+                }
+            }
+        }
+    }
+
+    /// Has the engine know where the writer is, for clients.
+    fn tell_of_writer(&self) {
+        let holder = Lease::holder(self.link.connection()).ok().flatten();
+        self.engine
+            .writer_is_at(holder.as_ref().map(|holder| holder.address.as_str()));
+    }
+}

@@ -1,0 +1,26 @@
+//! How a server ends that was told to stop.
+
+use super::exit::Failure;
+use super::journal::Running;
+use super::nats::Running as Published;
+use crate::engine::Engine;
+
+/// Ends what goes on beside the server: all is durable then, and another node may write.
+pub(super) fn stopped(
+    engine: &Engine,
+    published: Option<Published>,
+    node: Option<Running>,
+) -> Result<(), Failure> {
+    engine.end_feed();
+    if let Some(published) = published {
+        published.wait();
+    }
+    engine
+        .shut_down()
+        .map_err(|error| Failure::of_log(&error))?;
+    if let Some(node) = node {
+        node.give_up();
+    }
+    tracing::info!("stopped");
+    Ok(())
+}

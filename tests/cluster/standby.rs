@@ -1,0 +1,198 @@
+//! Nodes that follow: what they answer while another one writes, and who takes over from whom.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::{Cluster, ROOMY, ask, ask_for, until};
+use crate::support::{Answer, Client, Server, World};
+
+/// A node that follows, on a directory of its own; the key of webhooks is the writer's.
+pub(super) fn standby(cluster: &Cluster, world: &World, data: &Path) -> Server {
+    let mut command = cluster.command(world, data);
+    command.arg("--standby");
+    command
+        .arg("--webhook-key")
+        .arg(world.data().join("webhook.key"));
+    let server = Server::spawn(command);
+    until("it has what was committed", || is_ready(&server));
+    server
+}
+
+pub(super) fn is_ready(server: &Server) -> bool {
+    server.client().request("GET", "/readyz", &[], b"").status == 200
+}
+
+pub(super) fn is_writer(server: &Server) -> bool {
+    server.metric("carebook_role{role=\"writer\"}") == 1.0
+}
+
+/// The statements that there are at a position or later.
+fn statements(world: &World, client: &mut Client, position: u64) -> Answer {
+    let bearer = format!("Bearer {}", world.headquarters());
+    let position = position.to_string();
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Carebook-Min-Position", position.as_str()),
+    ];
+    client.request("GET", "/settlement-statements?limit=500", &headers, b"")
+}
+
+pub(super) fn durable(server: &Server) -> u64 {
+    // A position is a whole number, and far below 2^53.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let durable = server.metric("carebook_durable_position") as u64;
+    durable
+}
+
+/// The standby shows what its writer shows, and as many as were asked for.
+#[track_caller]
+fn assert_follows(world: &World, writer: &Server, standby: &Server, count: usize) {
+    let position = durable(writer);
+    let theirs = statements(world, &mut writer.client(), position);
+    let own = statements(world, &mut standby.client(), position);
+    assert_eq!((theirs.status, own.status), (200, 200), "{own:?}");
+    assert_eq!(own.json(), theirs.json());
+    assert!(own.position() >= Some(position), "{own:?}");
+    assert_eq!(own.json()["items"].as_array().unwrap().len(), count);
+}
+
+#[test]
+fn a_standby_shows_what_its_writer_has_answered_and_takes_no_command() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let writer = cluster.serve(&world);
+    ask_for(&world, &writer, 0..5);
+    let following = standby(&cluster, &world, &world.path("second"));
+    assert_follows(&world, &writer, &following, 5);
+    ask_for(&world, &writer, 5..20);
+    assert_follows(&world, &writer, &following, 20);
+    assert_eq!(following.metric("carebook_role{role=\"standby\"}"), 1.0);
+    assert_eq!(following.metric("carebook_standby_lag_positions"), 0.0);
+    assert_eq!(ask(&world, &mut following.client(), 20), Some(503));
+    // It is killed, misses something, and comes back.
+    following.kill();
+    ask_for(&world, &writer, 20..40);
+    let following = standby(&cluster, &world, &world.path("second"));
+    assert_follows(&world, &writer, &following, 40);
+    assert_eq!(following.stop(), Some(0));
+    assert_eq!(writer.stop(), Some(0));
+    cluster.verify(&world.path("second"));
+    cluster.verify(&world.data());
+}
+
+#[test]
+fn a_standby_without_its_writer_s_key_of_webhooks_does_not_start() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let writer = cluster.serve(&world);
+    ask_for(&world, &writer, 0..1);
+    let mut command = cluster.command(&world, &world.path("second"));
+    let output = command.arg("--standby").output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("put a copy of the writer's there"),
+        "{errors}"
+    );
+    assert_eq!(writer.stop(), Some(0));
+}
+
+/// Asks until the server does it; how long that took.
+fn until_taken(world: &World, server: &Server, number: usize) -> Duration {
+    let began = Instant::now();
+    until("the next one writes", || {
+        ask(world, &mut server.client(), number) == Some(201)
+    });
+    began.elapsed()
+}
+
+#[test]
+fn a_standby_takes_over_from_a_writer_that_is_killed_and_is_handed_over_to_by_one_that_ends() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let first = cluster.serve(&world);
+    ask_for(&world, &first, 0..5);
+    let second = standby(&cluster, &world, &world.path("second"));
+    let third = standby(&cluster, &world, &world.path("third"));
+    until("it knows where its writer is", || {
+        let answer = refused(&world, &second);
+        answer.header("carebook-writer") == Some(&*format!("http://{}", first.address))
+    });
+    ask_for(&world, &first, 5..10);
+    let killed = Instant::now();
+    first.kill();
+    // Whoever it is: the other one follows.
+    until("one of them writes", || {
+        is_writer(&second) || is_writer(&third)
+    });
+    let (writer, following) = match is_writer(&second) {
+        true => (second, third),
+        false => (third, second),
+    };
+    until_taken(&world, &writer, 10);
+    println!("from the kill to the first answer: {:?}", killed.elapsed());
+    ask_for(&world, &writer, 11..20);
+    assert_follows(&world, &writer, &following, 20);
+    assert!(!is_writer(&following));
+    let told = Instant::now();
+    writer.signal("TERM");
+    until_taken(&world, &following, 20);
+    println!(
+        "from SIGTERM to the first answer of the next: {:?}",
+        told.elapsed()
+    );
+    assert_eq!(writer.stop(), Some(0));
+    // The first one comes back, and follows.
+    let first = standby(&cluster, &world, &world.path("data"));
+    assert_follows(&world, &following, &first, 21);
+    assert_eq!(first.stop(), Some(0));
+    assert_eq!(following.stop(), Some(0));
+    for name in ["data", "second", "third"] {
+        cluster.verify(&world.path(name));
+    }
+}
+
+#[test]
+fn a_standby_that_finds_nobody_writing_writes() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    std::fs::create_dir(world.data()).unwrap();
+    std::fs::set_permissions(world.data(), Permissions::from_mode(0o700)).unwrap();
+    let key = world.data().join("webhook.key");
+    std::fs::write(&key, "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n").unwrap();
+    std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    let first = standby(&cluster, &world, &world.data());
+    until("it writes", || is_writer(&first));
+    ask_for(&world, &first, 0..3);
+    assert_eq!(first.stop(), Some(0));
+    cluster.verify(&world.data());
+}
+
+/// A command that the node does not take.
+fn refused(world: &World, server: &Server) -> Answer {
+    let body = world
+        .deposit_request("code-refused", "key-refused")
+        .to_string();
+    let bearer = format!("Bearer {}", world.headquarters());
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+    ];
+    let path = "/settlement-deposit-requests";
+    let answer = server
+        .client()
+        .request("POST", path, &headers, body.as_bytes());
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert_eq!(answer.json()["code"], "not_the_writer");
+    answer
+}
