@@ -8,9 +8,11 @@ use crate::stream::link::Link;
 
 /// What is told of the journal.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct JournalFigures {
-    counted: Counted,
-    lease_age: Option<Duration>,
+pub struct JournalFigures {
+    /// What was counted.
+    pub counted: Counted,
+    /// How long ago the lease was renewed; `None` where this process never had it.
+    pub lease_age: Option<Duration>,
 }
 
 impl JournalFigures {

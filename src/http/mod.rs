@@ -22,7 +22,7 @@ pub mod forgeries;
 pub mod frames;
 pub mod framing;
 mod history;
-mod journal_metrics;
+pub mod journal_metrics;
 pub mod list_query;
 pub mod lists;
 pub mod metrics;

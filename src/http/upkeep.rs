@@ -80,7 +80,7 @@ pub struct UpkeepFigures {
     /// What became of spans.
     pub traces: Option<TraceFigures>,
     /// The journal that several machines share.
-    journal: Option<JournalFigures>,
+    pub journal: Option<JournalFigures>,
 }
 
 impl Upkeep {

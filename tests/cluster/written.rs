@@ -33,6 +33,40 @@ fn what_is_acknowledged_is_in_the_stream_and_in_the_directory_the_same() {
 }
 
 #[test]
+fn a_read_rests_on_an_append_that_came_later_or_on_the_lease_as_it_was_told() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let path = "/settlement-statements?limit=5";
+    for (reads, appends) in [("append", true), ("lease", false)] {
+        let mut command = cluster.command(&world, &world.data());
+        command.args(["--journal-reads", reads]);
+        let server = crate::support::Server::spawn(command);
+        let barriers = || server.metric("carebook_journal_barriers_total");
+        let before = barriers();
+        let bearer = format!("Bearer {}", world.headquarters());
+        for _ in 0..5 {
+            let headers = [("Authorization", bearer.as_str())];
+            let answer = server.client().request("GET", path, &headers, b"");
+            assert_eq!(answer.status, 200, "{answer:?}");
+        }
+        let appended = barriers() - before;
+        match appends {
+            true => assert!(
+                appended >= 5.0,
+                "{appended} for 5 reads, one after the other"
+            ),
+            false => assert_eq!(appended, 0.0),
+        }
+        assert!(server.metric("carebook_journal_lease_age_seconds") < 60.0);
+        assert_eq!(server.metric("carebook_journal_fences_total"), 1.0);
+        assert_eq!(server.metric("carebook_journal_appends_in_flight"), 0.0);
+        assert_eq!(server.stop(), Some(0));
+    }
+}
+
+#[test]
 fn an_empty_directory_and_one_that_is_behind_are_filled_up_from_the_stream() {
     let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
         return;
