@@ -1,5 +1,6 @@
 //! What is acknowledged is in the stream, and in the directory, and goes on in another one.
 
+use carebook::http::figures_page::{Described, described, descriptions};
 use serde_json::json;
 
 use super::{Cluster, ROOMY, ask, ask_for};
@@ -59,6 +60,18 @@ fn a_read_rests_on_an_append_that_came_later_or_on_the_lease_as_it_was_told() {
             ),
             false => assert_eq!(appended, 0.0),
         }
+        let page = server.client().request("GET", "/metrics", &[], b"");
+        let of_journal = |metrics: Vec<Described>| {
+            let metrics = metrics
+                .into_iter()
+                .filter(|metric| metric.name.starts_with("carebook_journal_"));
+            let metrics = metrics.map(|metric| (metric.name, metric.kind, metric.says));
+            metrics.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of_journal(descriptions(page.text())),
+            of_journal(described())
+        );
         assert!(server.metric("carebook_journal_lease_age_seconds") < 60.0);
         assert_eq!(server.metric("carebook_journal_fences_total"), 1.0);
         assert_eq!(server.metric("carebook_journal_appends_in_flight"), 0.0);
