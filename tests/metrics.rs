@@ -89,7 +89,9 @@ fn every_metric_is_described_as_the_running_server_has_it() {
     let has: Vec<Described> = descriptions(page.text());
     let names: BTreeSet<_> = has.iter().map(|metric| &metric.name).collect();
     assert_eq!(names.len(), has.len(), "each is described once");
-    let all = described();
+    // Those of a journal are compared with a server that has one, in `cluster::written`.
+    let mut all = described();
+    all.retain(|metric| !metric.name.starts_with("carebook_journal_"));
     let mut seen = all.iter();
     for metric in &has {
         // One without a subscription has no labels.

@@ -76,6 +76,7 @@ fn values(setting: &Known, world: &World) -> [String; 3] {
             "https://c.example",
         ],
         "journal" => ["nats://a.example", "nats://b,c", "tls://c.example,d:4333"],
+        "journal-reads" => ["lease", "append", "lease"],
         "journal-name" | "journal-node" => ["a", "b", "c"],
         "journal-replicas" => ["1", "2", "4"],
         "nats" => ["nats://a.example", "nats://b.example", "nats://c.example"],
@@ -106,6 +107,7 @@ fn companions(name: &str) -> &'static [(&'static str, &'static str)] {
         "console-client-id" => &[("issuer", "https://a.example")],
         "console-resource" => &[("console-client-id", "a"), ("issuer", "https://a.example")],
         "journal-name"
+        | "journal-reads"
         | "journal-credentials"
         | "journal-replicas"
         | "journal-node"

@@ -229,7 +229,10 @@ impl ServeArgs {
         let (webhooks, told_to_stop, stop) =
             self.webhooks
                 .start(&engine, &data, trusted, traces.tracer.clone())?;
-        let upkeep = self.upkeep(tls.as_ref(), &logs, traces.tracer.as_ref())?;
+        let upkeep = Upkeep {
+            journal: node.as_ref().map(|node| Arc::clone(node.link())),
+            ..self.upkeep(tls.as_ref(), &logs, traces.tracer.as_ref())?
+        };
         let consoles = self.consoles(demo.as_ref())?;
         let (service, internal, inside) =
             self.services(&engine, &verifier, (&webhooks, &upkeep, &consoles))?;
@@ -445,6 +448,7 @@ impl ServeArgs {
             access_log: logs.access.clone(),
             log_lost: Some(logs.lost.clone()),
             tracer: tracer.cloned(),
+            journal: None,
         })
     }
 

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::connections::ConnectionCounts;
+use super::journal_metrics::JournalFigures;
 use super::metrics::{FrontFigures, Metrics};
 use super::outbox;
 use super::process::ProcessFigures;
@@ -92,6 +93,10 @@ pub fn described() -> Vec<Described> {
             access_lost: Some(0),
             log_lost: 0,
             traces: Some(TraceFigures::default()),
+            journal: Some(JournalFigures {
+                lease_age: Some(Duration::ZERO),
+                ..JournalFigures::default()
+            }),
         },
         process: ProcessFigures::default(),
         now: Instant::default(),

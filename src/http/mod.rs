@@ -25,6 +25,7 @@ pub mod forgeries;
 pub mod frames;
 pub mod framing;
 mod history;
+pub mod journal_metrics;
 pub mod list_query;
 pub mod lists;
 pub mod metrics;

@@ -6,10 +6,12 @@ use parking_lot::Mutex;
 use tracing_appender::non_blocking::ErrorCounter;
 
 use super::access_log::AccessLog;
+use super::journal_metrics::JournalFigures;
 use super::metrics_page::{Page, age};
 use super::tls::{CertificateFigures, Tls};
 use super::traces::{TraceFigures, Tracer};
 use crate::base::time::Instant;
+use crate::stream::link::Link;
 
 /// What the metrics are told of by others; nothing where it is not there.
 #[derive(Clone, Default)]
@@ -22,6 +24,8 @@ pub struct Upkeep {
     pub access_log: Option<Arc<AccessLog>>,
     /// What traces.
     pub tracer: Option<Arc<Tracer>>,
+    /// The hold on a journal that several machines share.
+    pub journal: Option<Arc<Link>>,
     /// What counts lines of the other log that were lost.
     pub log_lost: Option<ErrorCounter>,
 }
@@ -75,6 +79,8 @@ pub struct UpkeepFigures {
     pub log_lost: usize,
     /// What became of spans.
     pub traces: Option<TraceFigures>,
+    /// The journal that several machines share.
+    pub journal: Option<JournalFigures>,
 }
 
 impl Upkeep {
@@ -84,6 +90,7 @@ impl Upkeep {
         UpkeepFigures {
             certificate: self.tls.as_ref().map(|tls| tls.figures()),
             backups: self.backups.as_ref().map(|backups| backups.figures()),
+            journal: self.journal.as_deref().map(JournalFigures::of),
             traces: self.tracer.as_ref().map(|tracer| tracer.counts().figures()),
             log_lost: self
                 .log_lost
@@ -119,6 +126,9 @@ impl UpkeepFigures {
         );
         if let Some(traces) = self.traces {
             traces.put(page);
+        }
+        if let Some(journal) = self.journal {
+            journal.put(page);
         }
         if let Some(lost) = self.access_lost {
             page.one(

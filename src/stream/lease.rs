@@ -188,6 +188,7 @@ impl Lease {
     fn kept(link: &Arc<Link>, terms: &Terms, store: Store, revision: u64, sent: Instant) -> Self {
         let holding = Arc::new(Holding::default());
         holding.renewed(sent);
+        link.has_lease(Arc::clone(&holding), terms.relies);
         let (stop, stopped) = watch::channel(false);
         let (revisions, current) = watch::channel(revision);
         let keeping = Keeping {

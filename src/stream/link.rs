@@ -53,7 +53,9 @@ pub struct Link {
     /// When a barrier has to have begun at the earliest, for those that wait for one.
     wanted: Mutex<Option<Instant>>,
     barrier: Notify,
-    lease: OnceLock<Arc<Holding>>,
+    lease: Mutex<Option<Arc<Holding>>>,
+    /// Whether answers rest on the lease while it holds, and not on appends.
+    relies: AtomicBool,
     ended: OnceLock<StreamError>,
     /// Wakes the journal's thread, so that it asks for the end.
     wake_up: OnceLock<WakeUp>,
@@ -82,7 +84,8 @@ impl Link {
             confirmed: watch::Sender::new(Confirmed::default()),
             wanted: Mutex::new(None),
             barrier: Notify::new(),
-            lease: OnceLock::new(),
+            lease: Mutex::new(None),
+            relies: AtomicBool::new(false),
             ended: OnceLock::new(),
             wake_up: OnceLock::new(),
             trouble: Mutex::new(None),
@@ -133,10 +136,17 @@ impl Link {
         self.ended.get()
     }
 
-    /// From here on answers rest on this lease while it holds, and not on appends.
-    pub fn rely_on(&self, lease: Arc<Holding>) {
-        // The first one stays.
-        let _ = self.lease.set(lease);
+    /// This process has the lease; where it `relies` on it, answers rest on it while it holds, and
+    /// not on appends.
+    pub(super) fn has_lease(&self, lease: Arc<Holding>, relies: bool) {
+        *self.lease.lock() = Some(lease);
+        self.relies.store(relies, Ordering::Release);
+    }
+
+    /// How long ago the lease was renewed; `None` when this process never had it.
+    #[must_use]
+    pub fn lease_age(&self) -> Option<Duration> {
+        self.lease.lock().as_ref()?.age()
     }
 
     /// Begins the next epoch after everything that was read; `false` when something was appended
@@ -315,7 +325,13 @@ impl Link {
     /// newest state: once an append that began no sooner than `came` is acknowledged, or while its
     /// lease holds.
     async fn confirm_since(&self, came: Instant) -> bool {
-        if self.lease.get().is_some_and(|lease| lease.holds()) {
+        if self.relies.load(Ordering::Acquire)
+            && self
+                .lease
+                .lock()
+                .as_ref()
+                .is_some_and(|lease| lease.holds())
+        {
             return self.ended.get().is_none();
         }
         let is_after = |confirmed: &Confirmed| {

@@ -1,5 +1,6 @@
 //! What is acknowledged is in the stream, and in the directory, and goes on in another one.
 
+use carebook::http::figures_page::{Described, described, descriptions};
 use serde_json::json;
 
 use super::{Cluster, ROOMY, ask, ask_for};
@@ -30,6 +31,52 @@ fn what_is_acknowledged_is_in_the_stream_and_in_the_directory_the_same() {
     let told = cluster.verify(&world.data());
     let figures = (&told["records"], &told["fences"], &told["epoch"]);
     assert_eq!(figures, (&json!(30), &json!(3), &json!(3)));
+}
+
+#[test]
+fn a_read_rests_on_an_append_that_came_later_or_on_the_lease_as_it_was_told() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let path = "/settlement-statements?limit=5";
+    for (reads, appends) in [("append", true), ("lease", false)] {
+        let mut command = cluster.command(&world, &world.data());
+        command.args(["--journal-reads", reads]);
+        let server = crate::support::Server::spawn(command);
+        let barriers = || server.metric("carebook_journal_barriers_total");
+        let before = barriers();
+        let bearer = format!("Bearer {}", world.headquarters());
+        for _ in 0..5 {
+            let headers = [("Authorization", bearer.as_str())];
+            let answer = server.client().request("GET", path, &headers, b"");
+            assert_eq!(answer.status, 200, "{answer:?}");
+        }
+        let appended = barriers() - before;
+        match appends {
+            true => assert!(
+                appended >= 5.0,
+                "{appended} for 5 reads, one after the other"
+            ),
+            false => assert_eq!(appended, 0.0),
+        }
+        let page = server.client().request("GET", "/metrics", &[], b"");
+        let of_journal = |metrics: Vec<Described>| {
+            let metrics = metrics
+                .into_iter()
+                .filter(|metric| metric.name.starts_with("carebook_journal_"));
+            let metrics = metrics.map(|metric| (metric.name, metric.kind, metric.says));
+            metrics.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of_journal(descriptions(page.text())),
+            of_journal(described())
+        );
+        assert!(server.metric("carebook_journal_lease_age_seconds") < 60.0);
+        assert_eq!(server.metric("carebook_journal_fences_total"), 1.0);
+        assert_eq!(server.metric("carebook_journal_appends_in_flight"), 0.0);
+        assert_eq!(server.stop(), Some(0));
+    }
 }
 
 #[test]

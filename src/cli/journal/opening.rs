@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tokio_rustls::rustls::ClientConfig;
 use wal::{Options, Report};
 
@@ -30,11 +30,30 @@ const SYNC_BYTES: u64 = 8 << 20;
 /// No record fits into fewer bytes.
 const MESSAGE_BYTES_MIN: usize = 64 << 10;
 
+/// What an answer rests on that says how something is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Reads {
+    /// An append that began after the request came: no clock is part of it.
+    #[default]
+    Append,
+    /// The writer's lease, while it holds: nothing is appended, and clocks have to run alike.
+    Lease,
+}
+
 /// The journal of a service.
 #[derive(Args)]
 pub struct JournalArgs {
     #[command(flatten)]
     pub(in super::super) place: PlaceArgs,
+    /// What reads and rejections rest on, while this process writes.
+    #[arg(
+        long,
+        value_name = "WHAT",
+        requires = "journal",
+        value_enum,
+        default_value = "append"
+    )]
+    journal_reads: Reads,
     /// The name of this node, for people; by default that of the machine.
     #[arg(long, value_name = "NAME", requires = "journal")]
     journal_node: Option<String>,
@@ -65,7 +84,7 @@ impl JournalArgs {
                 .journal_address
                 .clone()
                 .unwrap_or_else(|| base.to_owned()),
-            relies: false,
+            relies: self.journal_reads == Reads::Lease,
             replicas: usize::try_from(self.place.journal_replicas).unwrap_or(1),
         }
     }

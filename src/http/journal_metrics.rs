@@ -1,0 +1,91 @@
+//! The metrics of a journal that several machines share.
+
+use std::time::Duration;
+
+use super::metrics_page::Page;
+use crate::stream::figures::Counted;
+use crate::stream::link::Link;
+
+/// What is told of the journal.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JournalFigures {
+    /// What was counted.
+    pub counted: Counted,
+    /// How long ago the lease was renewed; `None` where this process never had it.
+    pub lease_age: Option<Duration>,
+}
+
+impl JournalFigures {
+    /// As they are now.
+    pub(super) fn of(link: &Link) -> Self {
+        Self {
+            counted: link.figures().counted(),
+            lease_age: link.lease_age(),
+        }
+    }
+
+    /// Puts them on the page.
+    pub(super) fn put(&self, page: &mut Page) {
+        let counted = &self.counted;
+        for (name, kind, help, value) in [
+            (
+                "carebook_journal_epoch",
+                "gauge",
+                "The epoch in which this process writes the journal; 0 when it never did.",
+                counted.epoch,
+            ),
+            (
+                "carebook_journal_fences_total",
+                "counter",
+                "Epochs that this process has begun.",
+                counted.fences,
+            ),
+            (
+                "carebook_journal_appends_total",
+                "counter",
+                "Messages that this process has begun to append.",
+                counted.appends,
+            ),
+            (
+                "carebook_journal_appends_in_flight",
+                "gauge",
+                "Messages of which it is not known yet whether they are in the journal.",
+                counted.in_flight,
+            ),
+            (
+                "carebook_journal_retries_total",
+                "counter",
+                "Attempts to append without an answer, or without room, after which the same was sent again.",
+                counted.retries,
+            ),
+            (
+                "carebook_journal_barriers_total",
+                "counter",
+                "Messages that were appended only to show that this process writes still.",
+                counted.barriers,
+            ),
+            (
+                "carebook_journal_stream_bytes",
+                "gauge",
+                "Bytes of the journal's stream, as its servers told last.",
+                counted.bytes,
+            ),
+            (
+                "carebook_journal_stream_bytes_max",
+                "gauge",
+                "The most bytes that the journal's stream may have.",
+                counted.bytes_max,
+            ),
+        ] {
+            page.one(name, kind, help, value);
+        }
+        if let Some(age) = self.lease_age {
+            page.one(
+                "carebook_journal_lease_age_seconds",
+                "gauge",
+                "The time since the writer's lease was last renewed by this process.",
+                age.as_secs_f64(),
+            );
+        }
+    }
+}
