@@ -2,7 +2,7 @@
 // a list for each array. What the schema says of bounds the browser checks; the service has the last word.
 
 import { html, useId, useState } from '../lib/html.js'
-import { blank, isOptional, present, typesOf } from '../lib/document.js'
+import { blank, fieldsOf, isOptional, present, typesOf } from '../lib/document.js'
 import { field, t, word } from '../lib/words.js'
 
 /** @typedef {import('../lib/document.js').Schema} Schema */
@@ -38,7 +38,7 @@ function Group({ whole, one, value, change, name, path, faults, may }) {
   return html`<fieldset class="group">
     <legend><span title=${name}>${named(name)}</span>${may ? html` <label class="inline small"><input type="checkbox" checked=${isThere} onChange=${(/** @type {any} */ event) => change(event.target.checked ? blank(whole, { ...one }) ?? {} : null)} /> ${t('form.given')}</label>` : ''}</legend>
     ${one.description ? html`<p class="muted small">${one.description}</p>` : ''}
-    ${isThere ? Object.entries(one.properties).map(([member, schema]) => html`<${Field} key=${member} whole=${whole} schema=${schema} value=${value[member]} name=${member}
+    ${isThere ? fieldsOf(one).map(([member, schema]) => html`<${Field} key=${member} whole=${whole} schema=${schema} value=${value[member]} name=${member}
       path=${path ? `${path}.${member}` : member} required=${required.has(member)} faults=${faults}
       change=${(/** @type {any} */ next) => { const all = { ...value }; if (next === undefined) delete all[member]; else all[member] = next; change(all) }} />`) : ''}
   </fieldset>`

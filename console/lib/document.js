@@ -87,6 +87,18 @@ export async function operations() {
   return { operations: found.sort((a, b) => a.number - b.number), whole }
 }
 
+/**
+ * The fields of an object: those that are required in the order of their declaration, then the others.
+ * @param {Schema} schema
+ * @returns {[string, Schema][]}
+ */
+export function fieldsOf(schema) {
+  const fields = schema.properties ?? {}
+  const required = (schema.required ?? []).filter((name) => name in fields)
+  const others = Object.keys(fields).filter((name) => !required.includes(name))
+  return [...required, ...others].map((name) => [name, fields[name]])
+}
+
 /** What a value of this schema begins as: what is required, empty. @param {any} whole @param {Schema} schema @returns {any} */
 export function blank(whole, schema) {
   const one = resolved(whole, schema)
@@ -95,7 +107,7 @@ export function blank(whole, schema) {
   if (isOptional(whole, one)) return null
   if (types.includes('object') && one.properties) {
     const required = new Set(one.required ?? [])
-    return Object.fromEntries(Object.entries(one.properties).filter(([name]) => required.has(name)).map(([name, member]) => [name, blank(whole, member)]))
+    return Object.fromEntries(fieldsOf(one).filter(([name]) => required.has(name)).map(([name, member]) => [name, blank(whole, member)]))
   }
   if (types.includes('array')) return one.minItems ? [blank(whole, one.items ?? {})] : []
   return undefined

@@ -3,7 +3,7 @@
 import { html, useEffect, useMemo, useState } from '../lib/html.js'
 import { call, filled, freshKey } from '../lib/api.js'
 import { differences } from '../lib/differences.js'
-import { blank, operations, resolved } from '../lib/document.js'
+import { blank, fieldsOf, operations, resolved } from '../lib/document.js'
 import { ANSWERED, kindNamed, now, pathOf } from '../lib/kinds.js'
 import { problemOf, useLoad } from '../lib/load.js'
 import { link, linkToResource } from '../lib/router.js'
@@ -126,7 +126,7 @@ function OneCommand({ operation, whole }) {
         <header class="panel-head"><h2>${t('commands.form')}</h2>${operation.example ? html`<button type="button" onClick=${fillIn}>${t('commands.example')}</button>` : ''}</header>
         ${operation.parameters.map((parameter) => html`<${Field} key=${parameter.name} whole=${whole} schema=${parameter.schema ?? { type: 'string' }} value=${path[parameter.name]} name=${parameter.name} path=${`${parameter.in}.${parameter.name}`} faults=${faults}
           change=${(/** @type {any} */ value) => setPath({ ...path, [parameter.name]: value ?? '' })} />`)}
-        ${operation.body?.properties ? Object.entries(operation.body.properties).map(([name, schema]) => html`<${Field} key=${name} whole=${whole} schema=${schema} value=${body?.[name]} name=${name} path=${name} faults=${faults}
+        ${operation.body?.properties ? fieldsOf(operation.body).map(([name, schema]) => html`<${Field} key=${name} whole=${whole} schema=${schema} value=${body?.[name]} name=${name} path=${name} faults=${faults}
           required=${operation.body?.required?.includes(name) ?? false}
           change=${(/** @type {any} */ value) => setBody((/** @type {any} */ old) => { const all = { ...old }; if (value === undefined) delete all[name]; else all[name] = value; return all })} />`) : ''}
         ${operation.hasKey ? html`<p class="muted small">Idempotency-Key <code>${key}</code></p>` : ''}

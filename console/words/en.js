@@ -92,7 +92,7 @@ export const en = {
   'ledger.account': 'Account',
   'ledger.amount': 'Amount',
   'ledger.sum': 'Total',
-  'ledger.even': 'Both sides come to the same.',
+  'ledger.even': 'Debits equal credits.',
   'ledger.uneven': 'The sides differ!',
   'ledger.none': 'The charge of this reservation is not final yet.',
   'team.title': 'Care team',
