@@ -77,6 +77,17 @@ def with_known(value):
     return new
 
 
+# The header of a position that is waited for, for seconds.
+WAITED = "Carebook-Min-Position"
+
+
+def seldom_wait(case):
+    """Most cases that name a position name one that there is."""
+    named = str((case.headers or {}).get(WAITED, ""))
+    if named.isdecimal() and int(named) > 1 and chance.random() < 0.995:
+        case.headers[WAITED] = str(chance.randint(0, 1))
+
+
 found: dict[tuple, int] = {}
 cases = 0
 
@@ -117,6 +128,7 @@ def sent_by_each(session):
     def run(case):
         global cases
         cases += 1
+        seldom_wait(case)
         if case.meta is not None and case.meta.generation.mode == GenerationMode.POSITIVE:
             if case.path_parameters:
                 for name in case.path_parameters:

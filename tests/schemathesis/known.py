@@ -105,7 +105,11 @@ def is_known(case, failure, answer):
     if answer.status_code == 431 and head_of(answer.request) > 16 * 1024 and not answer.content:
         # A query of that length is refused before anybody looks for its operation: the document's description says so.
         return True
-    if type(failure).__name__ != "RejectedPositiveData":
+    kind = type(failure).__name__
+    if answer.status_code == 503 and kind in ("ServerError", "AcceptedNegativeData", "RejectedPositiveData"):
+        # A position that nothing has reached: the one 503 of a service that is well.
+        return answer.json().get("code") == "position_not_reached"
+    if kind != "RejectedPositiveData":
         return False
     problem = answer.json()
     if problem["code"] != "request_invalid":

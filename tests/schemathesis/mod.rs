@@ -88,7 +88,9 @@ fn a_document_that_says_something_else_is_found() {
     *answer = json!({"type": "object", "required": ["somethingElse"]});
     let path = "/settlement-statements";
     let mut other_request = of_one(path);
-    other_request["components"]["parameters"]["limit"]["schema"]["maximum"] = json!(100_000);
+    let limit = &mut other_request["components"]["parameters"]["limit"];
+    limit["required"] = json!(true);
+    limit["schema"] = json!({"type": "integer", "minimum": 10_000, "maximum": 100_000});
     let mut other_status = of_one(path);
     let statuses = &mut other_status["paths"][path]["get"]["responses"];
     statuses.as_object_mut().unwrap().remove("400");
