@@ -67,6 +67,12 @@ fn a_charge_is_finalized_whole_without_a_token_and_those_concerned_read_it() {
     for reader in &readers {
         assert_reads(&mut client, reader, &read, &position, &expected);
     }
+    let ledger = format!("{read}/ledger");
+    let lines = client.get(&ledger, &stage.headquarters()).json();
+    assert_eq!(lines["lines"].as_array().unwrap().len(), 6, "{lines}");
+    for reader in &readers {
+        assert_reads(&mut client, reader, &ledger, &position, &lines);
+    }
     let elsewhere = Actor {
         branch_profile_ids: vec!["elsewhere".into()],
         ..stage.actor(ActorKind::BranchManager)
@@ -82,6 +88,7 @@ fn a_charge_is_finalized_whole_without_a_token_and_those_concerned_read_it() {
         stage.family_member(),
     ] {
         assert_unreadable(&mut client, &stranger, &read);
+        assert_unreadable(&mut client, &stranger, &ledger);
     }
     // Though finalizing needs no token, reading does.
     assert_eq!(client.request("GET", &read, &[], b"").status, 401);
