@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::ledger::{Account, Side};
 use super::lifecycle::FinancialLifecycle;
-use super::read_lifecycle::may_read_of;
+use super::read_lifecycle::readable;
 use crate::base::text::{BookingId, BranchProfileId, Ident};
 use crate::base::time::{Date, Instant};
 use crate::base::won::Won;
@@ -91,17 +91,9 @@ impl<'a> ChargeLedgerBody<'a> {
 /// # Errors
 /// `not_found` when no charge of the booking was finalized, or it is not for the actor to see.
 pub fn read_ledger(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
-    let id = request.param("reservationBookingId");
-    let lifecycle = request.view.get::<FinancialLifecycle>(&[id]);
-    let may_read = may_read_of(request, id);
-    match lifecycle {
-        Some(lifecycle) if may_read => Representation::at_position(
-            request.view,
-            lifecycle.key(),
-            &ChargeLedgerBody::new(&lifecycle),
-        ),
-        _ => Err(Rejection::not_found()),
-    }
+    let lifecycle = readable(request)?;
+    let body = ChargeLedgerBody::new(&lifecycle);
+    Representation::at_position(request.view, lifecycle.key(), &body)
 }
 
 #[cfg(test)]

@@ -15,21 +15,26 @@ use crate::domain::resource::Resource;
 /// # Errors
 /// `not_found` when no charge of the booking was finalized, or it is not for the actor to see.
 pub fn read_lifecycle(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
+    let lifecycle = readable(request)?;
+    let body = FinancialLifecycleBody::new(&lifecycle);
+    Representation::at_position(request.view, lifecycle.key(), &body)
+}
+
+/// The lifecycle of the booking that the path names, for an actor who may read what its charge came to.
+///
+/// # Errors
+/// As [`read_lifecycle`].
+pub(super) fn readable(request: &ReadRequest<'_>) -> Result<FinancialLifecycle, Rejection> {
     let id = request.param("reservationBookingId");
     let lifecycle = request.view.get::<FinancialLifecycle>(&[id]);
     let may_read = may_read_of(request, id);
-    match lifecycle {
-        Some(lifecycle) if may_read => Representation::at_position(
-            request.view,
-            lifecycle.key(),
-            &FinancialLifecycleBody::new(&lifecycle),
-        ),
-        _ => Err(Rejection::not_found()),
-    }
+    lifecycle
+        .filter(|_| may_read)
+        .ok_or_else(Rejection::not_found)
 }
 
 /// Whether the actor may read what the charge of this booking came to.
-pub(super) fn may_read_of(request: &ReadRequest<'_>, booking_id: &str) -> bool {
+fn may_read_of(request: &ReadRequest<'_>, booking_id: &str) -> bool {
     let actor = request.actor;
     request.admits(|| {
         let booking = request
