@@ -66,12 +66,7 @@ impl<V: Visitor> Compared<'_, V> {
         };
         let before = self.before(self.last)?;
         let sequence = before.sequence + 1;
-        let found = self.connection.block(self.connection.message(sequence))?;
-        let missing = StreamError::Gap {
-            missing: sequence,
-            sequence: sequence + 1,
-        };
-        let bytes = found.ok_or(missing)?;
+        let bytes = self.connection.message_within(sequence)?;
         let message = Message::read(&bytes).map_err(|malformed| StreamError::Broken {
             sequence,
             what: malformed.to_string(),

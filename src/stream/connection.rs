@@ -366,6 +366,17 @@ impl Connection {
         Ok(found.map(|(_, bytes)| bytes))
     }
 
+    /// The bytes of the message that has to be at a sequence, since one comes after it. Blocks.
+    ///
+    /// # Errors
+    /// [`StreamError::Gap`] when there is none; those of [`Connection::message`].
+    pub fn message_within(&self, sequence: u64) -> Result<Bytes, StreamError> {
+        self.block(self.message(sequence))?.ok_or(StreamError::Gap {
+            missing: sequence,
+            sequence: sequence + 1,
+        })
+    }
+
     /// The message of a stream that is asked for so, as the stream's leader has it: its sequence
     /// and its bytes; `None` when there is none.
     pub(super) async fn stored(

@@ -19,12 +19,7 @@ fn message_at(
     connection: &Connection,
     sequence: u64,
 ) -> Result<(Tail, Option<String>), StreamError> {
-    let found = connection.block(connection.message(sequence))?;
-    let missing = StreamError::Gap {
-        missing: sequence,
-        sequence: sequence + 1,
-    };
-    let bytes = found.ok_or(missing)?;
+    let bytes = connection.message_within(sequence)?;
     let message = Message::read(&bytes).map_err(|malformed| StreamError::Broken {
         sequence,
         what: malformed.to_string(),
