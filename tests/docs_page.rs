@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{World, or_skip, program};
+use crate::support::{World, assert_digests, or_skip, program};
 use crate::walk::demonstration;
 
 /// How long the browser may be silent.
@@ -257,14 +257,5 @@ fn what_is_kept_of_others_is_as_they_published_it() {
         .collect();
     let names: Vec<_> = listed.iter().map(|(_, name)| (*name).to_owned()).collect();
     assert_eq!(names, files);
-    for (sum, name) in listed {
-        let content = std::fs::read(folder.join(name)).unwrap();
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &content);
-        let digest: String = digest
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        assert_eq!(digest, sum, "{name}");
-    }
+    assert_digests(&folder, &listed);
 }

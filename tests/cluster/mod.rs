@@ -19,23 +19,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::support::{self, Client, Server, World, or_skip, program};
-
-/// How long anything may take that is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits until `done`; fails when that takes too long.
-#[track_caller]
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(
-            began.elapsed() < PATIENCE,
-            "{what}: not within {PATIENCE:?}"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
+use crate::support::{self, Client, PATIENCE, Server, World, or_skip, program, until};
 
 /// A server of the stream.
 struct Node {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use carebook::journal::personal::HIDDEN;
 
-use crate::support::{files, or_skip};
+use crate::support::{assert_digests, files, or_skip};
 
 /// The folder of the console.
 fn folder() -> PathBuf {
@@ -136,16 +136,7 @@ fn what_is_kept_of_others_has_the_digests_that_are_listed() {
         .map(|(_, name)| format!("vendor/{name}"))
         .collect();
     assert_eq!(names, kept);
-    for (sum, name) in listed {
-        let content = std::fs::read(vendor.join(name)).unwrap();
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &content);
-        let digest: String = digest
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        assert_eq!(digest, sum, "{name}");
-    }
+    assert_digests(&vendor, &listed);
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn all() -> Vec<Asked> {
 }
 
 /// Somebody who may do whatever a workflow may.
-fn workflow(subject: &str) -> Actor {
+pub fn workflow(subject: &str) -> Actor {
     let permissions = [
         "facts:write",
         "facts:read",

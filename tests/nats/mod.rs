@@ -17,26 +17,10 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::events::{all, reader};
-use crate::support::{Client, Server, World, or_skip, program};
+use crate::support::{Client, PATIENCE, Server, World, or_skip, program, until};
 
 /// The name of the stream that the tests make.
 const STREAM: &str = "CAREBOOK";
-/// How long anything may take that is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits until `done`; fails when that takes too long.
-#[track_caller]
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(
-            began.elapsed() < PATIENCE,
-            "{what}: not within {PATIENCE:?}"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// A NATS server with `JetStream`, on a port and with a directory that it keeps over restarts;
 /// killed when dropped.
 pub struct Nats {

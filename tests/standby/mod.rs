@@ -18,6 +18,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use wal::storage::sim::SimDisk;
 
+use crate::every_answer::workflow;
 use crate::support::inside::{Inside, Wanted};
 use crate::support::{Answer, World, actor};
 
@@ -67,21 +68,6 @@ fn feed(inside: &Inside, records: &[Vec<u8>]) {
     }
 }
 
-/// Somebody who may read and manage everything that is not of a person.
-fn workflow() -> Actor {
-    let permissions = [
-        "facts:write",
-        "facts:read",
-        "events:read",
-        "webhooks:manage",
-        "outbox:manage",
-    ];
-    Actor {
-        permissions: permissions.map(Into::into).into(),
-        ..actor(ActorKind::SystemWorkflow, "workflow-1")
-    }
-}
-
 async fn get(inside: &Inside, token: &str, path: &str, min_position: Option<&str>) -> Answer {
     let bearer = format!("Bearer {token}");
     let mut headers = vec![("Authorization", bearer.as_str())];
@@ -106,7 +92,10 @@ fn readers(world: &World) -> [String; 2] {
         permissions: vec!["branch:create".into()],
         ..actor(ActorKind::HeadquartersAdministrator, "hq-1")
     };
-    [world.token(&headquarters), world.token(&workflow())]
+    [
+        world.token(&headquarters),
+        world.token(&workflow("workflow-1")),
+    ]
 }
 
 /// Each of [`READS`] by somebody who may read it.
@@ -125,7 +114,7 @@ fn a_standby_refuses_every_command_and_names_its_writer_to_who_has_a_token() {
     let world = World::new();
     let inside = follower(&world);
     let digest = inside.engine().digest();
-    let token = world.token(&workflow());
+    let token = world.token(&workflow("workflow-1"));
     on_lane(inside.engine(), async {
         for is_known in [false, true] {
             let writer = "https://10.0.0.7:8080";

@@ -17,7 +17,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::cli::signing::{Claims, SigningAlgorithm, SigningKey};
@@ -555,6 +555,33 @@ pub fn seed() -> u64 {
     });
     println!("SEED={seed}");
     seed
+}
+
+/// The files of a folder have the digests that are listed, each before its name (SHA-256, as
+/// `sha256sum` writes it).
+pub fn assert_digests(folder: &Path, listed: &[(&str, &str)]) {
+    for (sum, name) in listed {
+        let content = std::fs::read(folder.join(name)).unwrap();
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &content);
+        let digest = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+        assert_eq!(digest.collect::<String>(), *sum, "{name}");
+    }
+}
+
+/// How long anything may take that is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until `done`; fails when that takes too long.
+#[track_caller]
+pub fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{what}: not within {PATIENCE:?}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A program beside carebook that a test needs: in the path, or where Debian has servers.
