@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hyper::Method;
 use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 
@@ -27,10 +26,11 @@ impl Service {
         if !answer.headers().contains_key(POSITION) || self.engine.may_answer(came).await {
             return answer;
         }
-        let is_read = matches!(head.method, Method::GET | Method::HEAD);
-        let result = match is_read {
-            true => CommandResult::Unavailable,
-            false => CommandResult::OutcomeUnknown,
+        let found = self.routes.find(head.uri.path());
+        let may_commit = found.is_some_and(|found| found.place.may_commit(&head.method));
+        let result = match may_commit {
+            true => CommandResult::OutcomeUnknown,
+            false => CommandResult::Unavailable,
         };
         self.instead(head.uri.path(), result)
     }

@@ -8,8 +8,8 @@ use hyper::Method;
 use super::docs_page::DocsFile;
 use super::response::Problems;
 use crate::catalogue::{
-    self, LISTS, ListRow, MANAGEMENT, MANAGEMENT_READS, OPERATIONS, ProblemShape, READS, ReadRow,
-    Row,
+    self, KeySource, LISTS, ListRow, MANAGEMENT, MANAGEMENT_READS, OPERATIONS, ProblemShape, READS,
+    ReadRow, Row,
 };
 
 /// What is at a path.
@@ -377,6 +377,16 @@ impl Place {
                 .map_or(ProblemShape::Full, |(_, row)| row.problem),
             ..Problems::PLAIN
         })
+    }
+
+    /// Whether a request with this method may commit something: a read does not, nor an operation
+    /// without an idempotency key.
+    #[must_use]
+    pub fn may_commit(&self, method: &Method) -> bool {
+        let is_read = matches!(*method, Method::GET | Method::HEAD);
+        let mut operations = self.operations.iter();
+        let own = operations.find(|(known, ..)| known == method);
+        !is_read && own.is_none_or(|(.., row)| row.key != KeySource::None)
     }
 }
 

@@ -46,7 +46,7 @@ const REQUEST_ID_MAX: usize = 128;
 pub struct Service {
     pub(super) engine: Arc<Engine>,
     pub(super) verifier: Arc<TokenVerifier>,
-    routes: Routes,
+    pub(super) routes: Routes,
     pub(super) metrics: Arc<Metrics>,
     /// The actor of operations without a token.
     nobody: Arc<Actor>,

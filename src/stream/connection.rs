@@ -288,6 +288,9 @@ impl Connection {
         let answer: Value = serde_json::from_slice(&answer)
             .map_err(|error| Unanswered::Silent(format!("an answer is no JSON: {error}")))?;
         match &answer["error"] {
+            Value::Null if has_no_leader(&answer["cluster"]) => Err(Unanswered::Silent(
+                "the stream has no leader: no majority of its servers is there".to_owned(),
+            )),
             Value::Null => Ok(answer),
             error => Err(Unanswered::of(error)),
         }
@@ -321,8 +324,24 @@ impl Connection {
     /// # Errors
     /// When there is none, or no answer.
     pub async fn info(&self) -> Result<StreamInfo, StreamError> {
-        let subject = format!("STREAM.INFO.{}", self.names.stream);
-        let info = self.api(&subject, &json!({})).await;
+        let info = self.api(&self.info_subject(), &json!({})).await;
+        self.told(info)
+    }
+
+    /// As [`Connection::info`], asked once.
+    ///
+    /// # Errors
+    /// When there is none, or no answer.
+    pub async fn info_now(&self) -> Result<StreamInfo, StreamError> {
+        let info = self.api_once(&self.info_subject(), &json!({})).await;
+        self.told(info)
+    }
+
+    fn info_subject(&self) -> String {
+        format!("STREAM.INFO.{}", self.names.stream)
+    }
+
+    fn told(&self, info: Result<Value, Unanswered>) -> Result<StreamInfo, StreamError> {
         let info = info.map_err(|error| self.failed("tell of the stream", error))?;
         let (config, state, cluster) = (&info["config"], &info["state"], &info["cluster"]);
         let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or(0);
@@ -401,4 +420,13 @@ impl Connection {
                 what: error.to_string(),
             })
     }
+}
+
+/// Whether a server has answered of a stream that has copies, but nobody who leads it: it cannot
+/// know what is in the stream by now.
+fn has_no_leader(cluster: &Value) -> bool {
+    let has_copies = cluster["replicas"]
+        .as_array()
+        .is_some_and(|copies| !copies.is_empty());
+    has_copies && cluster["leader"].as_str().unwrap_or_default().is_empty()
 }

@@ -355,7 +355,7 @@ impl Link {
 
     async fn look(&self) -> Result<(), StreamError> {
         let before = self.room.load(Ordering::Relaxed);
-        let info = self.connection.info().await?;
+        let info = self.connection.info_now().await?;
         let room = info.bytes_max.saturating_sub(info.bytes);
         // What was appended while the servers answered is counted again at the next look.
         let _ = self

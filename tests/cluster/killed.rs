@@ -1,5 +1,6 @@
 //! Writers and the stream's servers are killed under load, in turn: nothing that was acknowledged
-//! is lost, and nothing is done twice.
+//! is lost, nothing is done twice, and all that anybody was told is one history in the order of real
+//! time.
 //!
 //! `CLUSTER_ROUNDS=300 cargo test --release --test main cluster::killed -- --nocapture` is the full
 //! size.
@@ -10,12 +11,92 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
+use super::nodes::{Nodes, is_ready};
 use super::{Cluster, PATIENCE, ROOMY, until};
-use crate::durability::load::{Town, memories};
-use crate::support::{Server, seed};
+use crate::durability::chronicle::Compared;
+use crate::durability::crowd::{Crowd, Place};
+use crate::support::seed;
 
 /// Rounds of the suite's share.
-const ROUNDS: u64 = 3;
+const ROUNDS: u64 = 4;
+/// So many rounds are one history, with a journal and clients of its own.
+const ROUNDS_OF_A_HISTORY: u64 = 12;
+
+/// What is killed in a round.
+const KILLED: [&str; 4] = [
+    "the writer",
+    "one of the stream's servers, and the writer",
+    "all of them, and the writer",
+    "nobody: the writer stands still while another one takes over",
+];
+
+/// Starts a writer, on the first of these directories if nobody has it.
+fn start(cluster: &Cluster, crowd: &Crowd, nodes: &mut Nodes<'_>, first: usize) -> usize {
+    let mut started = None;
+    until("a writer starts", || {
+        let free: Vec<_> = [first, 1 - first]
+            .into_iter()
+            .filter(|node| nodes.servers[*node].is_none())
+            .collect();
+        started = free
+            .into_iter()
+            .find(|node| nodes.start(cluster, crowd, *node, false).is_ok());
+        started.is_some()
+    });
+    let node = started.unwrap();
+    let server = nodes.servers[node].as_ref().unwrap();
+    until("it is ready", || is_ready(server));
+    node
+}
+
+/// One round: the node that writes after it.
+fn round(
+    cluster: &mut Cluster,
+    crowd: &Crowd,
+    nodes: &mut Nodes<'_>,
+    writer: usize,
+    what: usize,
+    random: &mut StdRng,
+) -> usize {
+    let next = random.random_range(0..2);
+    let within = |random: &mut StdRng, most: u64| {
+        std::thread::sleep(Duration::from_millis(random.random_range(0..most)));
+    };
+    crowd.at_work_at(nodes.places, random.random(), || {
+        std::thread::sleep(Duration::from_millis(100));
+        within(random, 500);
+        match what {
+            0 => nodes.taken(writer).kill(),
+            1 => {
+                let server = random.random_range(0..3);
+                cluster.kill(server);
+                within(random, 1_500);
+                cluster.start(server);
+                within(random, 600);
+                nodes.taken(writer).kill();
+            }
+            2 => {
+                (0..3).for_each(|server| cluster.kill(server));
+                within(random, 1_000);
+                (0..3).for_each(|server| cluster.start(server));
+                nodes.taken(writer).kill();
+            }
+            _ => nodes.servers[writer].as_ref().unwrap().signal("STOP"),
+        }
+        let now = start(cluster, crowd, nodes, next);
+        if what == 3 {
+            // The new one answers before the one before may say anything.
+            within(random, 300);
+            let server = nodes.servers[writer].as_ref().unwrap();
+            server.signal("CONT");
+            // It is asked for whatever it is good for until it ends.
+            let server = nodes.servers[writer].take().unwrap();
+            assert_eq!(server.ended_within(PATIENCE), Some(5));
+            nodes.places[writer].lock().unwrap().take();
+        }
+        now
+    })
+}
 
 #[test]
 fn nothing_acknowledged_is_lost_or_done_twice_whoever_is_killed() {
@@ -23,108 +104,41 @@ fn nothing_acknowledged_is_lost_or_done_twice_whoever_is_killed() {
     let Some(mut cluster) = Cluster::with_journal(3, ROOMY) else {
         return;
     };
-    let seed = seed();
-    let mut random = StdRng::seed_from_u64(seed);
-    let town = Town::new();
-    // While the journal is not reached 503 is an answer, too.
-    town.failing.store(true, Ordering::SeqCst);
-    let directories = [town.world.data(), town.world.path("second")];
-    let mut memories = memories(seed);
-    let mut running = Some(cluster.serve(&town.world));
-    town.settle(running.as_ref().unwrap());
-    let started = Instant::now();
-    let mut kills = [0; 4];
-    for round in 0..rounds {
-        let mut before = running.take();
-        let address = before.as_ref().unwrap().address.clone();
-        // In the last round the first directory is the one that is compared.
-        let is_last = round + 1 == rounds;
-        let next = if is_last {
-            0
-        } else {
-            random.random_range(0..2)
-        };
-        let what = if is_last { 0 } else { round % 4 };
-        std::thread::scope(|scope| {
-            for memory in &mut memories {
-                let (town, address) = (&town, &address);
-                scope.spawn(move || town.work(address, memory, round));
-            }
-            std::thread::sleep(Duration::from_millis(random.random_range(100..600)));
-            match what {
-                // The writer.
-                0 => before.take().unwrap().kill(),
-                // One of the stream's servers, which comes back; the writer goes on.
-                1 => {
-                    let node = random.random_range(0..3);
-                    cluster.kill(node);
-                    std::thread::sleep(Duration::from_millis(random.random_range(0..1_500)));
-                    cluster.start(node);
-                    std::thread::sleep(Duration::from_millis(300));
-                    before.take().unwrap().kill();
-                }
-                // All of them.
-                2 => {
-                    (0..3).for_each(|node| cluster.kill(node));
-                    std::thread::sleep(Duration::from_millis(random.random_range(0..1_000)));
-                    (0..3).for_each(|node| cluster.start(node));
-                    before.take().unwrap().kill();
-                }
-                // The writer stands still while another one takes over.
-                _ => before.as_ref().unwrap().signal("STOP"),
-            }
-            kills[usize::try_from(what).unwrap()] += 1;
-            let stood_still = before.as_ref().map(Server::id);
-            // Where the one before has the directory, it is the other one's turn.
-            let held = stood_still.map(|_| 1 - next);
-            let data = &directories[held.unwrap_or(next)];
-            running = Some(start(&cluster, &town, data, &directories));
-            if let Some(before) = before.take() {
-                before.signal("CONT");
-                assert_eq!(before.ended_within(PATIENCE), Some(5));
-            }
-        });
-        town.hold_to(running.as_ref().unwrap(), &mut memories, is_last);
-        town.content();
-    }
-    running.unwrap().kill();
-    let server = cluster.serve(&town.world);
-    assert_eq!(server.stop(), Some(0));
-    town.compare_with_log();
-    cluster.verify(&town.world.data());
-    println!(
-        "{rounds} rounds in {:?}: {} writers killed, {} with one of the stream's servers, {} with \
-         all of them, {} stopped and continued: {}; 0 losses, 0 doubles",
-        started.elapsed(),
-        kills[0],
-        kills[1],
-        kills[2],
-        kills[3],
-        town.figures
-    );
-    assert!(town.figures.acknowledged.load(Ordering::Relaxed) > 0);
-}
-
-/// A writer on this directory, or on the other one while somebody has it; it answers.
-fn start(
-    cluster: &Cluster,
-    town: &Town,
-    data: &std::path::Path,
-    all: &[std::path::PathBuf; 2],
-) -> Server {
-    let mut started = None;
-    until("a writer starts", || {
-        for data in std::iter::once(data).chain(all.iter().map(std::path::PathBuf::as_path)) {
-            if let Ok(server) = Server::try_spawn(cluster.command(&town.world, data)) {
-                started = Some(server);
-                return true;
-            }
+    let mut random = StdRng::seed_from_u64(seed());
+    let began = Instant::now();
+    let (mut kills, mut compared, mut done) = ([0; 4], Compared::default(), 0);
+    while done < rounds {
+        if done > 0 {
+            cluster.renew();
         }
-        false
-    });
-    let server = started.unwrap();
-    until("it answers", || {
-        server.client().request("GET", "/readyz", &[], b"").status == 200
-    });
-    server
+        let mut crowd = Crowd::new(random.random());
+        // While the journal is not reached 503 is an answer, too.
+        crowd.troubled.store(true, Ordering::SeqCst);
+        let places = [Place::default(), Place::default()];
+        let mut nodes = Nodes::new(&places);
+        let mut writer = start(&cluster, &crowd, &mut nodes, 0);
+        for number in done..rounds.min(done + ROUNDS_OF_A_HISTORY) {
+            let what = usize::try_from(number % 4).unwrap();
+            let (nodes, random) = (&mut nodes, &mut random);
+            writer = round(&mut cluster, &crowd, nodes, writer, what, random);
+            kills[what] += 1;
+            let server = nodes.servers[writer].as_ref().unwrap();
+            crowd.hold_to(server, random.random());
+            crowd.look_around(server, random.random());
+            crowd.content();
+        }
+        compared += nodes.end(&cluster, &mut crowd);
+        done = rounds.min(done + ROUNDS_OF_A_HISTORY);
+        println!("{done} rounds after {:?}: {compared}", began.elapsed());
+    }
+    let kills = kills.iter().zip(KILLED);
+    let kills: Vec<_> = kills
+        .map(|(times, what)| format!("{times} × {what}"))
+        .collect();
+    println!(
+        "{rounds} rounds in {:?}: {}; {compared}; 0 losses, 0 doubles",
+        began.elapsed(),
+        kills.join(", ")
+    );
+    assert!(compared.commits > 0);
 }

@@ -1,11 +1,15 @@
 //! The journal on a replicated stream, with real servers: one, or three that are a cluster.
 
+mod cut;
 mod fenced;
 mod full;
 mod killed;
+mod nodes;
 mod refused;
+mod runbook;
 mod standby;
 mod taken_over;
+mod wires;
 mod written;
 
 use std::net::TcpListener;
@@ -19,11 +23,15 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use self::wires::Wires;
 use crate::support::{self, Client, PATIENCE, Server, World, or_skip, program, until};
 
 /// A server of the stream.
 struct Node {
-    port: u16,
+    /// Where clients find it.
+    address: String,
+    /// The machine that it runs on, where it is not this one.
+    machine: Option<usize>,
     config: PathBuf,
     child: Option<Child>,
 }
@@ -34,6 +42,8 @@ pub struct Cluster {
     program: PathBuf,
     _directory: TempDir,
     nodes: Vec<Node>,
+    /// The machines that it runs on, where it is not this one.
+    wires: Option<Wires>,
     runtime: Runtime,
 }
 
@@ -41,43 +51,54 @@ impl Cluster {
     /// So many servers that run; `None`, and that is said, where there is no such program and this
     /// is not the gate.
     pub fn started(count: usize) -> Option<Self> {
-        let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
-        let found = named.or_else(|| program("nats-server"));
-        let program = or_skip(found, "nats-server (NATS_SERVER, or in the path)")?;
-        let directory = tempfile::tempdir().unwrap();
         // Ports that were free a moment ago, outside of what is given out by itself.
         let mut held = Vec::new();
         while held.len() < 2 * count {
             let port = rand::random_range(10_000..32_000);
             held.extend(TcpListener::bind(("127.0.0.1", port)).ok());
         }
-        let ports: Vec<u16> = held
-            .iter()
-            .map(|held| held.local_addr().unwrap().port())
-            .collect();
+        let addresses = held.iter().map(|held| held.local_addr().unwrap());
+        let addresses: Vec<_> = addresses.map(|address| address.to_string()).collect();
         drop(held);
-        let routes: Vec<_> = ports[count..]
+        let (own, routes) = addresses.split_at(count);
+        Self::started_at(own, routes, None)
+    }
+
+    /// Three servers, each on a machine of its own, the first of these.
+    pub fn on(wires: Wires) -> Option<Self> {
+        let at = |port: u16| {
+            let machines = 0..3;
+            let all = machines.map(move |machine| format!("{}:{port}", Wires::address(machine)));
+            all.collect::<Vec<_>>()
+        };
+        Self::started_at(&at(4222), &at(6222), Some(wires))
+    }
+
+    fn started_at(own: &[String], routes: &[String], wires: Option<Wires>) -> Option<Self> {
+        let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
+        let found = named.or_else(|| program("nats-server"));
+        let program = or_skip(found, "nats-server (NATS_SERVER, or in the path)")?;
+        let directory = tempfile::tempdir().unwrap();
+        let urls: Vec<_> = routes
             .iter()
-            .map(|port| format!("nats://127.0.0.1:{port}"))
+            .map(|route| format!("nats://{route}"))
             .collect();
-        let nodes = (0..count).map(|number| {
+        let nodes = own.iter().zip(routes).enumerate();
+        let nodes = nodes.map(|(number, (address, route))| {
             let store = directory.path().join(format!("store-{number}"));
-            let cluster = match count {
+            let cluster = match own.len() {
                 1 => String::new(),
-                _ => format!(
-                    "cluster {{ name: tests, listen: \"127.0.0.1:{}\", routes: {routes:?} }}",
-                    ports[count + number]
-                ),
+                _ => format!("cluster {{ name: tests, listen: {route:?}, routes: {urls:?} }}"),
             };
             let text = format!(
-                "server_name: node-{number}\nlisten: \"127.0.0.1:{}\"\n\
-                 jetstream {{ store_dir: {store:?}, sync_interval: always }}\n{cluster}\n",
-                ports[number]
+                "server_name: node-{number}\nlisten: {address:?}\n\
+                 jetstream {{ store_dir: {store:?}, sync_interval: always }}\n{cluster}\n"
             );
             let config = directory.path().join(format!("node-{number}.conf"));
             std::fs::write(&config, text).unwrap();
             Node {
-                port: ports[number],
+                address: address.clone(),
+                machine: wires.as_ref().map(|_| number),
                 config,
                 child: None,
             }
@@ -86,12 +107,13 @@ impl Cluster {
             program,
             nodes: nodes.collect(),
             _directory: directory,
+            wires,
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
                 .unwrap(),
         };
-        for number in 0..count {
+        for number in 0..cluster.nodes.len() {
             cluster.start(number);
         }
         cluster.with(async |context| {
@@ -114,7 +136,11 @@ impl Cluster {
         let node = &mut self.nodes[number];
         assert!(node.child.is_none());
         let log = node.config.with_extension("log");
-        let child = Command::new(&self.program)
+        let mut command = match (&self.wires, node.machine) {
+            (Some(wires), Some(machine)) => wires.command(machine, &self.program),
+            _ => Command::new(&self.program),
+        };
+        let child = command
             .arg("-c")
             .arg(&node.config)
             .arg("-l")
@@ -133,16 +159,12 @@ impl Cluster {
     }
 
     fn url(&self) -> String {
-        let servers: Vec<_> = self
-            .nodes
-            .iter()
-            .map(|node| format!("127.0.0.1:{}", node.port))
-            .collect();
-        format!("nats://{}", servers.join(","))
+        let servers = self.nodes.iter().map(|node| node.address.as_str());
+        format!("nats://{}", servers.collect::<Vec<_>>().join(","))
     }
 
     fn addresses(&self) -> Vec<async_nats::ServerAddr> {
-        let address = |node: &Node| format!("nats://127.0.0.1:{}", node.port).parse();
+        let address = |node: &Node| format!("nats://{}", node.address).parse();
         self.nodes
             .iter()
             .map(|node| address(node).unwrap())
@@ -171,10 +193,30 @@ impl Cluster {
 
     /// The command of a server on this directory.
     pub fn command(&self, world: &World, data: &Path) -> Command {
-        let mut command = support::carebook();
+        self.command_of(support::carebook(), world, data, "127.0.0.1:0")
+    }
+
+    /// As [`Cluster::command`], on a machine of the wires, at this port.
+    fn command_on(&self, machine: usize, port: u16, world: &World, data: &Path) -> Command {
+        let wires = self.wires.as_ref().unwrap();
+        let command = wires.command(machine, Path::new(support::carebook().get_program()));
+        let listen = format!("{}:{port}", Wires::address(machine));
+        let mut command = self.command_of(command, world, data, &listen);
+        // The metrics are looked at from the middle.
+        command.arg("--internal-public");
+        command
+    }
+
+    fn command_of(
+        &self,
+        mut command: Command,
+        world: &World,
+        data: &Path,
+        listen: &str,
+    ) -> Command {
         command.arg("serve").arg("--data").arg(data);
         command.arg("--jwks").arg(world.path("jwks.json"));
-        command.args(["--listen", "127.0.0.1:0"]);
+        command.args(["--listen", listen]);
         command.args(["--issuer", support::ISSUER, "--audience", support::AUDIENCE]);
         command.args(self.arguments());
         command
@@ -236,6 +278,22 @@ impl Cluster {
         })
     }
 
+    /// The journal is made anew, and nobody has its lease.
+    fn renew(&self) {
+        self.with(async |context| {
+            let names = [STREAM, BUCKET];
+            for name in names {
+                match context.delete_stream(name).await {
+                    Err(error) if !error.to_string().contains("10059") => return Err(error.into()),
+                    _ => {}
+                }
+            }
+            Ok(())
+        });
+        let (code, _, errors) = self.journal("create", &["--max-bytes", &ROOMY.to_string()]);
+        assert_eq!(code, Some(0), "{errors}");
+    }
+
     /// The stream is made anew, with these messages.
     fn replace(&self, messages: &[Bytes]) {
         self.with(async |context| {
@@ -293,6 +351,8 @@ impl Drop for Cluster {
 
 /// The journal's stream and its subject.
 const STREAM: &str = "CAREBOOK_tests";
+/// The stream of its lease.
+const BUCKET: &str = "KV_CAREBOOK_LEASE_tests";
 const SUBJECT: &str = "carebook.journal.tests";
 /// Room enough.
 const ROOMY: u64 = 1 << 30;

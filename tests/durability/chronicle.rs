@@ -60,6 +60,56 @@ pub struct Told {
     pub ended: Moment,
     /// `None` when the connection broke before the answer.
     pub answer: Option<Answer>,
+    /// The process that answered.
+    pub by: u32,
+    /// Whether that one follows another one: then it may be behind, but does not go back.
+    pub follows: bool,
+}
+
+impl Told {
+    /// Whether it changes nothing.
+    pub fn is_read(&self) -> bool {
+        !matches!(self.command.op, FACTS | 1..=21)
+    }
+
+    /// The position that it rests on, of an answer that says something of the state.
+    fn rests_on(&self) -> Option<u64> {
+        let answer = self.answer.as_ref()?;
+        answer.position().filter(|_| answer.status != 503)
+    }
+}
+
+/// Since when each of several processes is the one that writes, as far as clients can tell: since
+/// the end of its first answer to a command that rests on what it holds.
+fn writing_since(told: &[Told]) -> BTreeMap<u32, Duration> {
+    let mut since: BTreeMap<u32, Duration> = BTreeMap::new();
+    let commands = told.iter().filter(|told| !told.is_read());
+    for told in commands.filter(|told| told.rests_on().is_some()) {
+        let first = since.entry(told.by).or_insert(told.ended.since);
+        *first = told.ended.since.min(*first);
+    }
+    since
+}
+
+/// Marks the reads of processes that follow, which are all that were asked before it had answered a
+/// command; and complains of what was asked of one that wrote after another one had answered in its
+/// place, and was answered all the same.
+pub fn tell_apart(told: &mut [Told]) -> Vec<String> {
+    let since = writing_since(told);
+    let mut complaints = Vec::new();
+    for told in told {
+        let Some(own) = since.get(&told.by) else {
+            told.follows = told.is_read();
+            continue;
+        };
+        told.follows = told.is_read() && told.sent.since < *own;
+        let later = since.values().filter(|other| *other > own);
+        let replaced = later.min().is_some_and(|other| told.sent.since > *other);
+        if replaced && !told.follows && told.rests_on().is_some() {
+            complaints.push(format!("it was replaced before that was asked: {told:#?}"));
+        }
+    }
+    complaints
 }
 
 /// The records of a log, those that were removed from it since among them.
@@ -100,6 +150,8 @@ pub struct Compared {
     pub replays: u64,
     pub refusals: u64,
     pub reads: u64,
+    /// Of these, of processes that follow.
+    pub followed: u64,
     pub facts: u64,
     pub compactions: u64,
     pub with_snapshot: u64,
@@ -114,6 +166,7 @@ impl std::ops::AddAssign for Compared {
         self.replays += other.replays;
         self.refusals += other.refusals;
         self.reads += other.reads;
+        self.followed += other.followed;
         self.facts += other.facts;
         self.compactions += other.compactions;
         self.with_snapshot += other.with_snapshot;
@@ -126,8 +179,8 @@ impl std::fmt::Display for Compared {
         write!(
             f,
             "{} records, {} of them decided again; answers compared with the state at their \
-             position: {} commits, {} replays, {} refusals, {} reads, {} batches of facts; found \
-             between runs: {} times a snapshot, {} times half of one, {} times a log that had \
+             position: {} commits, {} replays, {} refusals, {} reads ({} of them of processes that \
+             follow), {} batches of facts; found between runs: {} times a snapshot, {} times half of one, {} times a log that had \
              become shorter",
             self.records,
             self.decided_again,
@@ -135,6 +188,7 @@ impl std::fmt::Display for Compared {
             self.replays,
             self.refusals,
             self.reads,
+            self.followed,
             self.facts,
             self.with_snapshot,
             self.in_a_snapshot,
@@ -213,25 +267,31 @@ impl Chronicle {
     }
 }
 
-/// For each of `told` the highest position of an answer that was there before it began.
+/// For each of `told` the highest position of an answer that was there before it began: of all who
+/// write, or of the same one that follows.
 fn real_time_floors(told: &[Told]) -> Vec<u64> {
-    let mut ended: Vec<(Duration, u64)> = told
-        .iter()
-        .filter_map(|told| {
-            let position = told.answer.as_ref()?.position()?;
-            Some((told.ended.since, position))
-        })
-        .collect();
-    ended.sort_unstable();
-    let mut highest = 0;
-    for (_, position) in &mut ended {
-        highest = highest.max(*position);
-        *position = highest;
+    let group = |told: &Told| told.follows.then_some(told.by);
+    let mut ended: BTreeMap<_, Vec<(Duration, u64)>> = BTreeMap::new();
+    for told in told {
+        let position = told.answer.as_ref().and_then(Answer::position);
+        if let Some(position) = position {
+            let all = ended.entry(group(told)).or_default();
+            all.push((told.ended.since, position));
+        }
+    }
+    for all in ended.values_mut() {
+        all.sort_unstable();
+        let mut highest = 0;
+        for (_, position) in all {
+            highest = highest.max(*position);
+            *position = highest;
+        }
     }
     told.iter()
         .map(|told| {
-            let before = ended.partition_point(|(since, _)| *since < told.sent.since);
-            before.checked_sub(1).map_or(0, |last| ended[last].1)
+            let all = ended.get(&group(told)).map_or(&[][..], Vec::as_slice);
+            let before = all.partition_point(|(since, _)| *since < told.sent.since);
+            before.checked_sub(1).map_or(0, |last| all[last].1)
         })
         .collect()
 }
@@ -483,7 +543,8 @@ impl<'a> Checking<'a> {
 
     fn sort_in(&mut self, told: &'a Told, floor: u64) {
         if let Some(answer) = &told.answer {
-            match answer.position() {
+            // One that says when to come again says nothing of what it holds.
+            match answer.position().filter(|_| answer.status != 503) {
                 Some(position) => {
                     if position < floor {
                         let why = format!("position {position}, after {floor} had been told");
@@ -919,6 +980,7 @@ impl<'a> Checking<'a> {
             return Ok(());
         }
         self.compared.reads += 1;
+        self.compared.followed += u64::from(told.follows);
         let command = &told.command;
         let asked: Vec<_> = command.path.split('/').collect();
         let row = READS.iter().find(|row| {

@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +16,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 
-use super::chronicle::{Chronicle, Compared, Moment, Told};
+use super::chronicle::{Chronicle, Compared, Moment, Told, tell_apart};
 use crate::model::expected;
 use crate::model::state::{KeyHeld, Model, millis, replay_of};
 use crate::model::world::{self, ACTORS, Command, FACTS};
@@ -27,6 +28,14 @@ pub const CLIENTS: usize = 8;
 const EARLIER: usize = 15;
 /// Reads of what came last, and of anything.
 const READS: usize = 40;
+
+/// How long a client waits between two requests to one of several processes.
+const PACE: Duration = Duration::from_millis(5);
+/// So many reads are sent to one that does not write before it is asked for something else.
+const READS_OF_FOLLOWER: u32 = 20;
+
+/// Where a process is, as long as one is there: its address, and which one it is.
+pub type Place = Mutex<Option<(String, u32)>>;
 
 /// What makes commands: one for all clients.
 struct Maker {
@@ -49,6 +58,8 @@ pub struct Crowd {
     told: Mutex<Vec<Told>>,
     pub chronicle: Chronicle,
     started: Instant,
+    /// The highest position that anybody was told.
+    highest: AtomicU64,
     /// Whether trouble is expected: then a 503 says what it says.
     pub troubled: AtomicBool,
     /// How much of `told` was compared after a restart.
@@ -88,6 +99,7 @@ impl Crowd {
             told: Mutex::default(),
             chronicle: Chronicle::default(),
             started: Instant::now(),
+            highest: AtomicU64::new(0),
             troubled: AtomicBool::new(false),
             held: 0,
             unknown_committed: 0,
@@ -169,7 +181,19 @@ impl Crowd {
 
     /// Sends a command and keeps what it was answered with.
     pub fn send(&self, client: &mut Client, command: &Arc<Command>) -> std::io::Result<Answer> {
-        let headers = self.headers(command);
+        self.send_with(client, command, None)
+    }
+
+    /// As [`Crowd::send`], not before this position is there.
+    fn send_with(
+        &self,
+        client: &mut Client,
+        command: &Arc<Command>,
+        min_position: Option<u64>,
+    ) -> std::io::Result<Answer> {
+        let mut headers = self.headers(command);
+        let header = min_position.map(|least| ("Carebook-Min-Position", least.to_string()));
+        headers.extend(header);
         let headers: Vec<_> = headers
             .iter()
             .map(|(name, value)| (*name, value.as_str()))
@@ -179,6 +203,13 @@ impl Crowd {
         let answer = client.try_request(command.method, &command.path, &headers, body.as_bytes());
         let ended = self.now();
         let mut kept = answer.as_ref().ok().cloned();
+        let position = kept.as_ref().and_then(Answer::position);
+        self.highest
+            .fetch_max(position.unwrap_or(0), Ordering::SeqCst);
+        let is_told = kept.as_ref().is_some_and(|answer| answer.status < 429);
+        if is_told && position < min_position {
+            self.complain(format!("{position:?} is before {min_position:?}: {kept:?}"));
+        }
         if let Some(answer) = &kept {
             match answer.status {
                 // It says of itself that nobody knows, and is as good as no answer.
@@ -188,6 +219,7 @@ impl Crowd {
                     }
                 }
                 200..=299 | 400..=409 | 422 => {}
+                429 if self.troubled.load(Ordering::SeqCst) && min_position.is_some() => {}
                 _ => self.complain(format!("{answer:?} to {command:?}")),
             }
         }
@@ -196,6 +228,8 @@ impl Crowd {
             sent,
             ended,
             answer: kept,
+            by: client.process,
+            follows: false,
         });
         answer
     }
@@ -274,6 +308,8 @@ impl Crowd {
                         sent,
                         ended: sent,
                         answer: None,
+                        by: 0,
+                        follows: false,
                     });
                 }
             }
@@ -291,14 +327,81 @@ impl Crowd {
         }
     }
 
+    /// One client's work with the processes at one of several places, whoever that is and whatever
+    /// becomes of it, until it is told to stop. One that does not write is asked for reads for a
+    /// while.
+    fn work_at(&self, place: &Place, seed: u64, stop: &AtomicBool) {
+        let mut random = StdRng::seed_from_u64(seed);
+        while !stop.load(Ordering::Relaxed) {
+            // Who is refused, or finds nobody, tries again soon, not at once.
+            std::thread::sleep(PACE);
+            let there = place.lock().unwrap().clone();
+            let Some((address, process)) = there else {
+                continue;
+            };
+            let Ok(mut client) = Client::try_connect(&address) else {
+                continue;
+            };
+            client.process = process;
+            let mut reads = 0_u32;
+            while !stop.load(Ordering::Relaxed) {
+                let read = (reads > 0).then(|| self.a_read(&mut random)).flatten();
+                reads = reads.saturating_sub(1);
+                let least = read.as_ref().filter(|_| random.random_ratio(1, 4));
+                let least = least.map(|_| self.highest.load(Ordering::SeqCst));
+                let command = read.unwrap_or_else(|| self.next());
+                let Ok(answer) = self.send_with(&mut client, &command, least) else {
+                    break;
+                };
+                if answer.status == 503 && answer.json()["code"] == "not_the_writer" {
+                    reads = READS_OF_FOLLOWER;
+                }
+                let is_new = answer.header("idempotent-replayed").is_none();
+                if answer.status != 503 && is_new {
+                    self.note(&command, &answer);
+                }
+                std::thread::sleep(PACE);
+            }
+        }
+    }
+
+    /// A read of something that stands, as far as anybody was told.
+    fn a_read(&self, random: &mut StdRng) -> Option<Arc<Command>> {
+        let mut reads = self.maker().model.reads();
+        let place = (!reads.is_empty()).then(|| random.random_range(0..reads.len()));
+        place.map(|place| Arc::new(reads.swap_remove(place)))
+    }
+
     /// All clients at once, on a server, while `meanwhile` goes on; they stop when it is over.
     pub fn at_work<T>(&self, address: &str, seed: u64, meanwhile: impl FnOnce() -> T) -> T {
+        let work = |_: u64, seed: u64, stop: &AtomicBool| self.work(address, seed, stop);
+        Self::all_at_work(seed, work, meanwhile)
+    }
+
+    /// As [`Crowd::at_work`], half of the clients at each of these places.
+    pub fn at_work_at<T>(
+        &self,
+        places: &[Place; 2],
+        seed: u64,
+        meanwhile: impl FnOnce() -> T,
+    ) -> T {
+        let work = |number: u64, seed: u64, stop: &AtomicBool| {
+            self.work_at(&places[usize::from(number % 2 == 1)], seed, stop);
+        };
+        Self::all_at_work(seed, work, meanwhile)
+    }
+
+    fn all_at_work<T>(
+        seed: u64,
+        work: impl Fn(u64, u64, &AtomicBool) + Sync,
+        meanwhile: impl FnOnce() -> T,
+    ) -> T {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for number in 0..CLIENTS as u64 {
-                let stop = &stop;
+                let (stop, work) = (&stop, &work);
                 let seed = seed.wrapping_mul(1_000).wrapping_add(number);
-                scope.spawn(move || self.work(address, seed, stop));
+                scope.spawn(move || work(number, seed, stop));
             }
             // Also when it panics, so that the scope ends.
             let over = std::panic::catch_unwind(AssertUnwindSafe(meanwhile));
@@ -414,12 +517,32 @@ impl Crowd {
     /// Holds everything that was told to the whole log, which nobody has open, and a start to it.
     #[track_caller]
     pub fn hold_to_log(&mut self) -> Compared {
-        self.content();
         let data = self.world.data();
-        self.chronicle.read(&data);
+        self.hold_to_log_in(&data)
+    }
+
+    /// As [`Crowd::hold_to_log`], where several processes have answered, the log being in this
+    /// directory: those that follow another one may be behind, and of two that write the one before
+    /// says nothing more.
+    #[track_caller]
+    pub fn hold_to_log_of_several(&mut self, data: &Path) -> Compared {
+        let complaints = tell_apart(&mut self.told.lock().unwrap());
+        assert!(
+            complaints.is_empty(),
+            "{} answers, the first of them: {}",
+            complaints.len(),
+            complaints[..complaints.len().min(3)].join("\n\n")
+        );
+        self.hold_to_log_in(data)
+    }
+
+    #[track_caller]
+    fn hold_to_log_in(&mut self, data: &Path) -> Compared {
+        self.content();
+        self.chronicle.read(data);
         let told = self.told.lock().unwrap();
         let (compared, digest) = self.chronicle.hold(&told);
-        self.chronicle.same_tables(&data, digest);
+        self.chronicle.same_tables(data, digest);
         let data = data.to_str().unwrap();
         let (code, out, error) = support::run(&["verify", "--data", data, "--json"]);
         assert_eq!(code, Some(0), "{out} {error}");

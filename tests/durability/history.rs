@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::chronicle::{Chronicle, Compared, Told};
+use super::chronicle::{Chronicle, Compared, Told, tell_apart};
 use super::crowd::Crowd;
 use super::{SNAPSHOT_OFTEN, share};
 use crate::support::{Answer, Server, seed};
@@ -145,5 +145,48 @@ fn a_history_that_is_not_true_is_told_from_one_that_is() {
         // As if the last answer had been there before everything else.
         let last = told.last_mut().unwrap();
         (last.sent.since, last.ended.since) = (Duration::ZERO, Duration::ZERO);
-    });
+    }); // One process answers until a moment, and another one from then on.
+    let mut told = crowd.told();
+    let middle = told[told.len() / 2].sent.since;
+    for told in &mut told {
+        told.by = if told.sent.since < middle { 1 } else { 2 };
+    }
+    assert_eq!(tell_apart(&mut told), Vec::<String>::new());
+    let said = |told: &Told| {
+        told.answer
+            .as_ref()
+            .is_some_and(|answer| answer.status < 429)
+    };
+    let last = told.iter().rposition(|told| !told.is_read() && said(told));
+    told[last.unwrap()].by = 1;
+    assert_eq!(
+        tell_apart(&mut told).len(),
+        1,
+        "nobody noticed who answers too late"
+    );
+    // One that follows may be behind, but does not go back.
+    let followed = |goes_back: bool| {
+        move |_: &mut Chronicle, told: &mut Vec<Told>| {
+            let is_read = |told: &Told| told.is_read() && told.answer.is_some();
+            let position = |told: &Told| told.answer.as_ref().unwrap().position();
+            let first = told.iter().position(is_read).unwrap();
+            let last = told.iter().rposition(is_read).unwrap();
+            assert!(position(&told[first]) < position(&told[last]));
+            let late = told[last].ended.since;
+            for (place, since) in [(first, late * 3), (last, late * 2)] {
+                let told = &mut told[place];
+                (told.by, told.follows) = (3, true);
+                if goes_back || place == first {
+                    (told.sent.since, told.ended.since) = (since, since);
+                }
+            }
+            if !goes_back {
+                told[last].by = 4;
+            }
+        }
+    };
+    is_refused(&crowd, "one that goes back", followed(true));
+    let mut told = crowd.told();
+    followed(false)(&mut Chronicle::default(), &mut told);
+    crowd.chronicle.hold(&told);
 }

@@ -20,8 +20,8 @@
 
 mod batches;
 mod bounds;
-mod chronicle;
-mod crowd;
+pub mod chronicle;
+pub mod crowd;
 mod damage;
 mod disconnect;
 mod disk_full;

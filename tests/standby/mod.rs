@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use carebook::base::actor::{Actor, ActorKind};
-use carebook::catalogue::{MANAGEMENT, OPERATIONS};
+use carebook::base::text::MemberId;
+use carebook::catalogue::{KeySource, MANAGEMENT, OPERATIONS};
 use carebook::cli::demo::load_samples;
 use carebook::cli::runtime::on_lane;
 use carebook::engine::min_position::WAITING_MAX;
@@ -380,6 +381,33 @@ fn a_writer_that_may_have_been_replaced_answers_nothing_that_depends_on_what_it_
             assert_eq!(answer.json()["code"], "outcome_unknown");
             assert_eq!(answer.position(), None);
         }
+        // What commits nothing in any case is not in doubt.
+        let without_key = OPERATIONS.iter().filter(|row| row.key == KeySource::None);
+        let mut decided = 0;
+        for row in without_key.filter(|row| row.bearer) {
+            let example = examples::example(row);
+            let mut values = example.path.iter().map(String::as_str);
+            let path = row.path.split('/').map(|part| match part.starts_with('{') {
+                true => values.next().unwrap(),
+                false => part,
+            });
+            let path = path.collect::<Vec<_>>().join("/");
+            let payer = Actor {
+                member_id: Some(MemberId::from_trusted("member-1".to_owned())),
+                ..actor(ActorKind::Mother, "mother-1")
+            };
+            let bearer = format!("Bearer {}", world.token(&payer));
+            let headers = [
+                ("Authorization", bearer.as_str()),
+                ("Content-Type", "application/json"),
+            ];
+            let body = Full::new(Bytes::from(example.body.to_string()));
+            let answer = inside.send("POST", &path, &headers, body).await;
+            assert_eq!(answer.status, 503, "{}: {answer:?}", row.name);
+            assert_eq!(answer.json()["code"], "service_unavailable", "{}", row.name);
+            decided += 1;
+        }
+        assert!(decided > 0);
         // What rests on nothing goes out.
         let no_token = inside
             .send("GET", "/organization", &[], Full::<Bytes>::default())

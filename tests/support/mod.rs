@@ -227,7 +227,9 @@ impl Server {
     }
 
     pub fn client(&self) -> Client {
-        Client::connect(&self.address)
+        let mut client = Client::connect(&self.address);
+        client.process = self.id();
+        client
     }
 
     /// The value of a series of `/metrics`, by its name with its labels.
@@ -315,6 +317,8 @@ pub fn serve_arguments<'a>(command: &'a mut Command, world: &World) -> &'a mut C
 /// One connection that is kept alive.
 pub struct Client {
     stream: BufReader<TcpStream>,
+    /// The process at the other end, where that matters to somebody.
+    pub process: u32,
 }
 
 /// An answer.
@@ -408,6 +412,7 @@ impl Client {
         stream.set_read_timeout(Some(Duration::from_secs(30)))?;
         Ok(Self {
             stream: BufReader::new(stream),
+            process: 0,
         })
     }
 

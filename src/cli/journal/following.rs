@@ -295,7 +295,7 @@ impl Follower {
         }
         let connection = Arc::clone(self.link.connection());
         self.looked = Some(Instant::now());
-        let Ok(info) = connection.block(connection.info()) else {
+        let Ok(info) = connection.block(connection.info_now()) else {
             return Ok(());
         };
         let tail = self.reader.tail();

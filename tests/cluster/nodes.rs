@@ -1,0 +1,174 @@
+//! Two nodes of one service under load: who they are just now, what their clients were told, and
+//! that all of it is what one history says.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::Cluster;
+use crate::durability::chronicle::Compared;
+use crate::durability::crowd::{Crowd, Place};
+use crate::support::{Answer, Client, Server};
+
+/// How long a service may take until it is well again.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// Where nodes on machines of their own listen: each process at another port.
+const FIRST_PORT: u16 = 20_000;
+
+/// The nodes of a service, each on a directory of its own. The servers of the journal are the first
+/// three machines where there are any; the nodes are the next two.
+pub struct Nodes<'a> {
+    pub servers: [Option<Server>; 2],
+    /// Where clients look for them.
+    pub places: &'a [Place; 2],
+    port: u16,
+    /// How often a process that wrote was replaced, or did not know what became of a commit.
+    pub fenced: u64,
+    pub unknown: u64,
+}
+
+/// Asked for something; `None` when nobody answers.
+fn asked(server: &Server, path: &str) -> Option<Answer> {
+    let mut client = Client::try_connect(&server.address).ok()?;
+    client.try_request("GET", path, &[], b"").ok()
+}
+
+pub fn is_ready(server: &Server) -> bool {
+    asked(server, "/readyz").is_some_and(|answer| answer.status == 200)
+}
+
+pub fn is_writer(server: &Server) -> bool {
+    let page = asked(server, "/metrics");
+    page.is_some_and(|page| page.metric("carebook_role{role=\"writer\"}") == 1.0)
+}
+
+impl<'a> Nodes<'a> {
+    pub fn new(places: &'a [Place; 2]) -> Self {
+        Self {
+            servers: [None, None],
+            places,
+            port: FIRST_PORT,
+            fenced: 0,
+            unknown: 0,
+        }
+    }
+
+    /// The directory of a node: the first one's is the world's.
+    pub fn directory(crowd: &Crowd, node: usize) -> PathBuf {
+        match node {
+            0 => crowd.world.data(),
+            _ => crowd.world.path("second"),
+        }
+    }
+
+    /// Starts a node, as one that follows or as one that writes; its exit code when it does not
+    /// start.
+    pub fn start(
+        &mut self,
+        cluster: &Cluster,
+        crowd: &Crowd,
+        node: usize,
+        follows: bool,
+    ) -> Result<(), Option<i32>> {
+        let data = Self::directory(crowd, node);
+        let mut command = match cluster.wires {
+            None => cluster.command(&crowd.world, &data),
+            Some(_) => {
+                self.port += 1;
+                cluster.command_on(3 + node, self.port, &crowd.world, &data)
+            }
+        };
+        if follows {
+            command.arg("--standby").arg("--webhook-key");
+            command.arg(crowd.world.data().join("webhook.key"));
+        }
+        let server = Server::try_spawn(command)?;
+        *self.places[node].lock().unwrap() = Some((server.address.clone(), server.id()));
+        self.servers[node] = Some(server);
+        Ok(())
+    }
+
+    /// The node is taken from where clients look for it.
+    pub fn taken(&mut self, node: usize) -> Server {
+        self.places[node].lock().unwrap().take();
+        self.servers[node].take().unwrap()
+    }
+
+    /// The one that writes, once there is one.
+    pub fn writer(&self) -> usize {
+        let mut found = None;
+        super::until("one of the nodes writes", || {
+            let servers = self.servers.iter();
+            found = servers
+                .map(|server| server.as_ref().is_some_and(is_writer))
+                .position(|writes| writes);
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
+    /// What has ended is started again, as one that follows.
+    fn mend(&mut self, cluster: &Cluster, crowd: &Crowd) {
+        for node in 0..2 {
+            let ended = match &mut self.servers[node] {
+                Some(server) => server.has_ended(),
+                None => Some(None),
+            };
+            match ended {
+                None => continue,
+                Some(Some(5)) => self.fenced += 1,
+                Some(Some(1)) => self.unknown += 1,
+                Some(None) => {}
+                Some(code) => panic!("node {node} ended with {code:?}"),
+            }
+            if self.servers[node].is_some() {
+                self.taken(node);
+            }
+            // Where it is not answered yet it ends, and is started once more.
+            match self.start(cluster, crowd, node, true) {
+                Ok(()) | Err(Some(1)) => {}
+                Err(code) => panic!("node {node} does not start: {code:?}"),
+            }
+        }
+    }
+
+    /// Waits until one node writes and the other one follows it, and both are ready.
+    #[track_caller]
+    pub fn until_well(&mut self, cluster: &Cluster, crowd: &Crowd) {
+        let began = Instant::now();
+        loop {
+            self.mend(cluster, crowd);
+            let [one, two] = self.servers.each_ref().map(|server| {
+                let server = server.as_ref().filter(|server| is_ready(server));
+                server.map(is_writer)
+            });
+            if matches!(
+                (one, two),
+                (Some(true), Some(false)) | (Some(false), Some(true))
+            ) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "not well: {one:?}, {two:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Ends the service, first the node that follows; all that clients were told is held to the log
+    /// of the one that wrote, and both directories to the journal.
+    #[track_caller]
+    pub fn end(mut self, cluster: &Cluster, crowd: &mut Crowd) -> Compared {
+        let writer = self.writer();
+        for node in [1 - writer, writer] {
+            if self.servers[node].is_some() {
+                assert_eq!(self.taken(node).stop(), Some(0));
+            }
+        }
+        let compared = crowd.hold_to_log_of_several(&Self::directory(crowd, writer));
+        for node in 0..2 {
+            let data = Self::directory(crowd, node);
+            if data.exists() {
+                cluster.verify(&data);
+            }
+        }
+        compared
+    }
+}
