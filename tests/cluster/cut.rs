@@ -167,12 +167,11 @@ fn history(cluster: &Cluster, rounds: std::ops::Range<u64>, random: &mut StdRng,
             cut_and_heal(cluster, &nodes, &mut links, &stay, 1 - writer, random);
             nodes.until_well(cluster, &crowd);
         });
-        let now = nodes.writer();
+        let now = nodes.hold(&mut crowd, random.random(), |nodes, crowd| {
+            nodes.until_well(cluster, crowd);
+            nodes.writer()
+        });
         came.takeovers += u64::from(now != writer);
-        let server = nodes.servers[now].as_ref().unwrap();
-        crowd.hold_to(server, random.random());
-        crowd.look_around(server, random.random());
-        crowd.content();
         println!("round {round}, {kind:?}: {:?}", before.elapsed());
     }
     came.fenced += nodes.fenced;

@@ -1,6 +1,7 @@
 //! Two nodes of one service under load: who they are just now, what their clients were told, and
 //! that all of it is what one history says.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,8 @@ use crate::support::{Answer, Client, Server};
 
 /// How long a service may take until it is well again.
 const PATIENCE: Duration = Duration::from_secs(180);
+/// So many lines of a node's log are shown where a round has failed.
+const LAST_LINES: usize = 30;
 /// Where nodes on machines of their own listen: each process at another port.
 const FIRST_PORT: u16 = 20_000;
 
@@ -21,6 +24,7 @@ pub struct Nodes<'a> {
     /// Where clients look for them.
     pub places: &'a [Place; 2],
     port: u16,
+    logs: [Option<PathBuf>; 2],
     /// How often a process that wrote was replaced, or did not know what became of a commit.
     pub fenced: u64,
     pub unknown: u64,
@@ -47,6 +51,7 @@ impl<'a> Nodes<'a> {
             servers: [None, None],
             places,
             port: FIRST_PORT,
+            logs: [None, None],
             fenced: 0,
             unknown: 0,
         }
@@ -81,7 +86,11 @@ impl<'a> Nodes<'a> {
             command.arg("--standby").arg("--webhook-key");
             command.arg(crowd.world.data().join("webhook.key"));
         }
-        let server = Server::try_spawn(command)?;
+        let log = crowd.world.path(&format!("node-{node}.log"));
+        let file = File::options().create(true).append(true).open(&log);
+        command.stderr(file.unwrap());
+        self.logs[node] = Some(log);
+        let server = Server::try_spawn_logging(command)?;
         *self.places[node].lock().unwrap() = Some((server.address.clone(), server.id()));
         self.servers[node] = Some(server);
         Ok(())
@@ -152,10 +161,35 @@ impl<'a> Nodes<'a> {
         }
     }
 
+    /// Holds the node that writes to all that was told, once more where it is replaced meanwhile:
+    /// after trouble with the lease the other node may take it first. `again` waits until a node
+    /// writes, and says which one.
+    #[track_caller]
+    pub fn hold(
+        &mut self,
+        crowd: &mut Crowd,
+        seed: u64,
+        mut again: impl FnMut(&mut Self, &Crowd) -> usize,
+    ) -> usize {
+        let began = Instant::now();
+        loop {
+            let writer = again(self, crowd);
+            let server = self.servers[writer].as_ref().unwrap();
+            let held = crowd.try_hold_to(server, seed);
+            let held = held.and_then(|()| crowd.try_look_around(server, seed));
+            crowd.content();
+            match held {
+                Ok(_) => return writer,
+                Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Ends the service, first the node that follows; all that clients were told is held to the log
     /// of the one that wrote, and both directories to the journal.
     #[track_caller]
-    pub fn end(mut self, cluster: &Cluster, crowd: &mut Crowd) -> Compared {
+    pub fn end(&mut self, cluster: &Cluster, crowd: &mut Crowd) -> Compared {
         let writer = self.writer();
         for node in [1 - writer, writer] {
             if self.servers[node].is_some() {
@@ -170,5 +204,22 @@ impl<'a> Nodes<'a> {
             }
         }
         compared
+    }
+}
+
+impl Drop for Nodes<'_> {
+    /// What the nodes have logged last tells why a round has failed.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        for log in self.logs.iter().flatten() {
+            let said = std::fs::read_to_string(log).unwrap_or_default();
+            let from = said.lines().count().saturating_sub(LAST_LINES);
+            println!("{}:", log.display());
+            said.lines()
+                .skip(from)
+                .for_each(|line| println!("  {line}"));
+        }
     }
 }

@@ -416,8 +416,14 @@ impl Crowd {
     /// Holds a server that was started again to all that was told since the last time: what was
     /// acknowledged replays, what had no answer is found out. Nothing else is going on.
     pub fn hold_to(&mut self, server: &Server, seed: u64) {
+        let held = self.try_hold_to(server, seed);
+        held.unwrap();
+    }
+
+    /// As [`Crowd::hold_to`]; an error when the server ends, or takes nothing, before that is done.
+    pub fn try_hold_to(&mut self, server: &Server, seed: u64) -> std::io::Result<()> {
         let mut random = StdRng::seed_from_u64(seed);
-        let mut client = server.client();
+        let mut client = server.try_client()?;
         let told: Vec<Told> = self.told.lock().unwrap().clone();
         let (earlier, new) = told.split_at(self.held);
         let mut unknown = HashMap::new();
@@ -430,7 +436,7 @@ impl Crowd {
         let mut unknown: Vec<_> = unknown.into_iter().collect();
         unknown.sort_by(|(one, _), (other, _)| one.cmp(other));
         for (_, command) in unknown {
-            let answer = self.send(&mut client, command).unwrap();
+            let answer = self.send_for_good(&mut client, command)?;
             let found = answer.header("idempotent-replayed").is_some();
             *(match found {
                 true => &mut self.unknown_committed,
@@ -439,19 +445,33 @@ impl Crowd {
             self.note(command, &answer);
         }
         for told in new.iter().filter(|told| is_kept(told)) {
-            self.replay(&mut client, told);
+            self.replay(&mut client, told)?;
         }
         let kept: Vec<_> = earlier.iter().filter(|told| is_kept(told)).collect();
         for _ in 0..EARLIER.min(kept.len()) {
-            self.replay(&mut client, kept[random.random_range(0..kept.len())]);
+            self.replay(&mut client, kept[random.random_range(0..kept.len())])?;
         }
         self.held = self.told.lock().unwrap().len();
+        Ok(())
+    }
+
+    /// As [`Crowd::send`]; an error when it is not taken just now.
+    fn send_for_good(
+        &self,
+        client: &mut Client,
+        command: &Arc<Command>,
+    ) -> std::io::Result<Answer> {
+        let answer = self.send(client, command)?;
+        match answer.status {
+            503 => Err(std::io::Error::other(format!("{answer:?}"))),
+            _ => Ok(answer),
+        }
     }
 
     /// Sent again, an acknowledged command has its first answer.
-    fn replay(&self, client: &mut Client, told: &Told) {
+    fn replay(&self, client: &mut Client, told: &Told) -> std::io::Result<()> {
         let first = told.answer.as_ref().unwrap();
-        let again = self.send(client, &told.command).unwrap();
+        let again = self.send_for_good(client, &told.command)?;
         let expected = replay_of(
             told.command.op,
             &KeyHeld {
@@ -474,21 +494,32 @@ impl Crowd {
         if !same && !may_not {
             self.complain(format!("{told:#?}, and now {again:?}"));
         }
+        Ok(())
     }
 
     /// Reads what came last, and some of everything.
     pub fn look_around(&self, server: &Server, seed: u64) -> Vec<(Arc<Command>, Answer)> {
+        self.try_look_around(server, seed).unwrap()
+    }
+
+    /// As [`Crowd::look_around`]; an error when the server ends, or takes nothing, before that is
+    /// done.
+    pub fn try_look_around(
+        &self,
+        server: &Server,
+        seed: u64,
+    ) -> std::io::Result<Vec<(Arc<Command>, Answer)>> {
         let mut random = StdRng::seed_from_u64(seed);
         let mut reads = self.maker().model.reads();
-        let mut client = server.client();
+        let mut client = server.try_client()?;
         let mut found = Vec::new();
         for _ in 0..READS.min(reads.len()) {
             let place = random.random_range(0..reads.len());
             let read = Arc::new(reads.swap_remove(place));
-            let answer = self.send(&mut client, &read).unwrap();
+            let answer = self.send_for_good(&mut client, &read)?;
             found.push((read, answer));
         }
-        found
+        Ok(found)
     }
 
     /// What was read before reads the same.

@@ -197,6 +197,13 @@ impl Server {
         server
     }
 
+    /// As [`Server::try_spawn`], with standard error where the command has it.
+    pub fn try_spawn_logging(command: Command) -> Result<Self, Option<i32>> {
+        let (server, mut out) = Self::try_spawn_telling(command)?;
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        Ok(server)
+    }
+
     fn try_spawn_telling(
         mut command: Command,
     ) -> Result<(Self, BufReader<ChildStdout>), Option<i32>> {
@@ -227,9 +234,14 @@ impl Server {
     }
 
     pub fn client(&self) -> Client {
-        let mut client = Client::connect(&self.address);
+        self.try_client().unwrap()
+    }
+
+    /// As [`Server::client`]; an error when nobody listens.
+    pub fn try_client(&self) -> std::io::Result<Client> {
+        let mut client = Client::try_connect(&self.address)?;
         client.process = self.id();
-        client
+        Ok(client)
     }
 
     /// The value of a series of `/metrics`, by its name with its labels.
