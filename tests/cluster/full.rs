@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Cluster, ask_saying, until};
-use crate::support::World;
+use crate::support::{Server, World};
 
 /// What the stream may have at first.
 const LITTLE: u64 = 1 << 20;
@@ -51,16 +51,47 @@ fn a_command_whose_record_fits_no_message_is_at_fault_itself() {
     };
     let world = World::new();
     let server = cluster.serve(&world);
-    // A fact takes what is sent into its record: all but a little of 1 MiB does not fit.
-    let members: Vec<String> = (0..30_000)
-        .map(|number| format!("member-with-a-long-name-{number:012}"))
-        .collect();
-    let facts = json!({"motherMemberId": "member-1", "memberIds": members});
-    let fact = json!({"kind": "family-account", "id": "account-1", "revision": 1, "facts": facts});
-    let text = fact.to_string();
-    assert!(text.len() > 1_000_000, "{}", text.len());
-    let answer = server.client().put_lines(&world.workflow(), &text);
-    assert!(matches!(answer.status, 200 | 400 | 413 | 422), "{answer:?}");
+    // Its record has the evidence twice: in the event, and in the answer.
+    let export = |number: usize, keys: usize| {
+        let evidence = (0..keys).map(|key| format!("{key:0500}"));
+        json!({
+            "requestCode": format!("request-{number}"),
+            "scope": {
+                "collection": "settlement_lines",
+                "settlementPeriodStart": "2026-10-01",
+                "settlementPeriodEnd": "2026-10-31",
+                "branchProfileId": "branch-1",
+                "externalRecipientCode": null,
+                "sourceDatasetRevision": 1,
+                "sourceEvidenceKeys": evidence.collect::<Vec<_>>(),
+            },
+            "actorKind": "headquarters_administrator",
+            "actorProfileId": "hq-1",
+            "idempotencyKey": format!("export-{number}"),
+        })
+    };
+    let ask = |server: &Server, world: &World, number, keys| {
+        let body = export(number, keys);
+        assert!(
+            body.to_string().len() < 1 << 20,
+            "the body itself is in order"
+        );
+        let path = "/settlement-data-room-export-requests";
+        server.client().post(path, &world.headquarters(), &body)
+    };
+    let refused = ask(&server, &world, 1, 1_100);
+    assert_eq!(refused.status, 400, "{refused:.300?}");
+    assert_eq!(refused.json()["code"], "request_invalid");
+    let faults = vec![(String::new(), "too_long".to_owned())];
+    assert_eq!(refused.faults(), faults);
+    // Nothing of it stays: not its code, and not its key; and a little less is taken.
+    let taken = ask(&server, &world, 1, 900);
+    assert_eq!(taken.status, 201, "{taken:.300?}");
     super::ask_for(&world, &server, 0..2);
     assert_eq!(server.stop(), Some(0));
+    assert_eq!(cluster.verify(&world.data())["records"], 3);
+    // It is the journal's bound: a file takes it.
+    let file = World::new();
+    let alone = Server::start(&file);
+    assert_eq!(ask(&alone, &file, 1, 1_100).status, 201);
 }

@@ -317,25 +317,47 @@ impl Cluster {
         });
     }
 
+    /// The stream's settings.
+    fn config(&self) -> Value {
+        self.with(async |context| {
+            let info = asked(&context, &format!("STREAM.INFO.{STREAM}"), &json!({})).await?;
+            Ok(info["config"].clone())
+        })
+    }
+
+    /// The stream is made anew, empty, with these settings.
+    fn make(&self, config: &Value) {
+        self.with(async |context| {
+            context.delete_stream(STREAM).await?;
+            asked(&context, &format!("STREAM.CREATE.{STREAM}"), config).await?;
+            Ok(())
+        });
+    }
+
     /// Changes the stream's settings.
     fn change(&self, settings: &Value) {
+        let mut config = self.config();
+        for (name, value) in settings.as_object().unwrap() {
+            config[name] = value.clone();
+        }
         self.with(async |context| {
-            let client = context.client();
-            let subject = format!("$JS.API.STREAM.INFO.{STREAM}");
-            let info = client.request(subject, "".into()).await?;
-            let info: Value = serde_json::from_slice(&info.payload)?;
-            let mut config = info["config"].clone();
-            for (name, value) in settings.as_object().unwrap() {
-                config[name] = value.clone();
-            }
-            let subject = format!("$JS.API.STREAM.UPDATE.{STREAM}");
-            let answer = client.request(subject, config.to_string().into()).await?;
-            let answer: Value = serde_json::from_slice(&answer.payload)?;
-            match &answer["error"] {
-                Value::Null => Ok(()),
-                error => Err(error.to_string().into()),
-            }
+            asked(&context, &format!("STREAM.UPDATE.{STREAM}"), &config).await?;
+            Ok(())
         });
+    }
+}
+
+/// What the servers' interface answers.
+async fn asked(context: &Context, what: &str, body: &Value) -> Result<Value, async_nats::Error> {
+    let subject = format!("$JS.API.{what}");
+    let answer = context
+        .client()
+        .request(subject, body.to_string().into())
+        .await?;
+    let answer: Value = serde_json::from_slice(&answer.payload)?;
+    match &answer["error"] {
+        Value::Null => Ok(answer),
+        error => Err(error.to_string().into()),
     }
 }
 

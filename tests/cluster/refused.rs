@@ -161,6 +161,49 @@ fn a_gap_an_altered_message_and_a_broken_chain_are_refused_by_their_place() {
 }
 
 #[test]
+fn settings_that_a_stream_was_made_with_are_refused_by_their_names() {
+    let Some((cluster, world)) = stopped() else {
+        return;
+    };
+    let files = content(&world.data());
+    let right = cluster.config();
+    for (name, weak) in [
+        ("storage", json!("memory")),
+        ("retention", json!("interest")),
+        ("deny_delete", json!(false)),
+        ("allow_rollup_hdrs", json!(true)),
+        ("allow_msg_ttl", json!(true)),
+        ("no_ack", json!(true)),
+        ("max_msgs_per_subject", json!(1_000)),
+        ("sources", json!([{"name": "another"}])),
+        ("republish", json!({"src": "carebook.>", "dest": "told.>"})),
+    ] {
+        let mut config = right.clone();
+        config[name] = weak;
+        cluster.make(&config);
+        let (ended, said) = start_refused(&cluster, &world, &world.data());
+        assert_eq!(ended, Some(1), "{name}: {said}");
+        assert!(said.contains(name), "{name}: {said}");
+        assert!(said.contains("could lose what is acknowledged"), "{said}");
+        let (code, out, said) = cluster.journal("status", &["--json"]);
+        assert_eq!(code, Some(1), "{name}: {said}");
+        assert!(
+            out.contains(name) || said.contains(name),
+            "{name}: {out}{said}"
+        );
+    }
+    // Every start writes its name into the lock.
+    let without_lock = |files: Vec<(std::path::PathBuf, Vec<u8>)>| -> Vec<_> {
+        let is_lock = |path: &std::path::Path| path.ends_with("lock") || path.ends_with("LOCK");
+        files
+            .into_iter()
+            .filter(|(path, _)| !is_lock(path))
+            .collect()
+    };
+    assert!(without_lock(content(&world.data())) == without_lock(files));
+}
+
+#[test]
 fn weaker_settings_are_refused_by_their_names() {
     let Some((cluster, world)) = stopped() else {
         return;

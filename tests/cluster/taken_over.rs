@@ -67,7 +67,7 @@ fn round(
     let before = Duration::from_millis(random.random_range(100..600));
     let after = Duration::from_millis(random.random_range(50..300));
     let places = nodes.places;
-    let took = crowd.at_work_at(places, random.random(), || {
+    crowd.at_work_at(places, random.random(), || {
         std::thread::sleep(before);
         let began = Instant::now();
         let server = nodes.servers[writer].take().unwrap();
@@ -85,8 +85,7 @@ fn round(
         places[writer].lock().unwrap().take();
         nodes.until_well(cluster, crowd);
         took
-    });
-    took
+    })
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use carebook::http::figures_page::{Described, described, descriptions};
 use serde_json::json;
 
-use super::{Cluster, ROOMY, ask, ask_for};
+use super::{Cluster, ROOMY, ask, ask_for, until};
 use crate::support::World;
 
 #[test]
@@ -44,21 +44,22 @@ fn a_read_rests_on_an_append_that_came_later_or_on_the_lease_as_it_was_told() {
         let mut command = cluster.command(&world, &world.data());
         command.args(["--journal-reads", reads]);
         let server = crate::support::Server::spawn(command);
-        let barriers = || server.metric("carebook_journal_barriers_total");
-        let before = barriers();
         let bearer = format!("Bearer {}", world.headquarters());
-        for _ in 0..5 {
-            let headers = [("Authorization", bearer.as_str())];
-            let answer = server.client().request("GET", path, &headers, b"");
-            assert_eq!(answer.status, 200, "{answer:?}");
-        }
-        let appended = barriers() - before;
+        // How many barriers five reads cost, one after the other.
+        let cost = || {
+            let barriers = || server.metric("carebook_journal_barriers_total");
+            let before = barriers();
+            for _ in 0..5 {
+                let headers = [("Authorization", bearer.as_str())];
+                let answer = server.client().request("GET", path, &headers, b"");
+                assert_eq!(answer.status, 200, "{answer:?}");
+            }
+            barriers() - before
+        };
         match appends {
-            true => assert!(
-                appended >= 5.0,
-                "{appended} for 5 reads, one after the other"
-            ),
-            false => assert_eq!(appended, 0.0),
+            true => assert!(cost() >= 5.0),
+            // A lease that is not renewed in time, on a busy machine, is not relied on.
+            false => until("reads rest on the lease", || cost() == 0.0),
         }
         let page = server.client().request("GET", "/metrics", &[], b"");
         let of_journal = |metrics: Vec<Described>| {

@@ -21,7 +21,7 @@ use wal::storage::sim::SimDisk;
 
 use crate::every_answer::workflow;
 use crate::support::inside::{Inside, Wanted};
-use crate::support::{Answer, World, actor};
+use crate::support::{Answer, PATIENCE, World, actor, until};
 
 /// What a service in this process has committed, from the beginning.
 fn records(disk: &SimDisk) -> Vec<Vec<u8>> {
@@ -64,9 +64,9 @@ fn feed(inside: &Inside, records: &[Vec<u8>]) {
         .apply(first, records.iter().map(Vec::as_slice))
         .unwrap();
     engine.heard(engine.appended());
-    while engine.durable() < engine.appended() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("what was applied is durable", || {
+        engine.durable() == engine.appended()
+    });
 }
 
 async fn get(inside: &Inside, token: &str, path: &str, min_position: Option<&str>) -> Answer {
@@ -196,8 +196,12 @@ fn a_standby_s_reads_name_their_position_and_wait_for_one_that_comes() {
         }
         let waiting = read_all(&inside, &world, Some(&last));
         let comes = async {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            assert_eq!(inside.engine().figures().min_position.0, 1);
+            let waits = async {
+                while inside.engine().figures().min_position.0 == 0 {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, waits).await.unwrap();
             std::thread::spawn(move || feed(&feeding, &fed));
         };
         let (waited, ()) = tokio::join!(waiting, comes);
