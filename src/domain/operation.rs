@@ -16,7 +16,7 @@ use super::resource::{IndexKey, ReadView, Resource};
 use crate::base::actor::Actor;
 use crate::base::codec::Blob;
 use crate::base::digest::{Digest, Fingerprint};
-use crate::base::json::{FromJson, Json, Reader, Shape};
+use crate::base::json::{FromJson, Json, Reader, Shape, write_json};
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 
@@ -363,7 +363,7 @@ impl<R: Resource> Commit<R> {
 #[must_use]
 pub fn to_json(body: &impl Serialize) -> Vec<u8> {
     in_scratch(|text| {
-        serde_json::to_writer(&mut *text, body).expect("an answer has a JSON form");
+        write_json(body, text).expect("an answer has a JSON form");
         // An answer is kept for replays: in as many bytes as it has, and no more.
         text.as_slice().to_vec()
     })
@@ -406,7 +406,7 @@ pub fn fingerprint(operation: &str, command: &impl Serialize) -> Fingerprint {
     in_scratch(|text| {
         text.extend_from_slice(operation.as_bytes());
         text.push(b'\n');
-        serde_json::to_writer(&mut *text, command).expect("a command has a JSON form");
+        write_json(command, text).expect("a command has a JSON form");
         Fingerprint::of(text)
     })
 }

@@ -17,6 +17,7 @@ mod reader;
 mod schema;
 mod shape;
 mod value;
+mod writer;
 
 pub use canonical::{AnyObject, canonical_text};
 pub use differences::{Difference, differences};
@@ -27,3 +28,4 @@ pub use reader::{FAULTS_MAX, Reader};
 pub use schema::{Side, nullable};
 pub use shape::{Field, Personal, Presence, Shape};
 pub use value::{Json, Malformed, NESTING_MAX, VALUES_MAX};
+pub use writer::write_json;
