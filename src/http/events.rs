@@ -11,6 +11,7 @@ use hyper::{Response, StatusCode};
 use tokio::time::{Instant, timeout};
 
 use super::answer_body::AnswerBody;
+use super::min_position::come_to;
 use super::query::Query;
 use super::response::{Answer, Problems, at_position, json};
 use super::token::TokenVerifier;
@@ -71,6 +72,9 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
         verifier,
         actor,
     } = reader;
+    if let Err(answer) = come_to(engine, headers, problems).await {
+        return *answer;
+    }
     if let Err(reply) = engine.may_act(&actor).await {
         return problems.reply(reply, Success::Ok);
     }

@@ -8,7 +8,6 @@ use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 
 use super::caller::Caller;
-use super::min_position::come_to;
 use super::response::{Answer, POSITION, Problems};
 use super::service::Service;
 use crate::base::actor::Actor;
@@ -33,17 +32,6 @@ impl Service {
             false => CommandResult::Unavailable,
         };
         self.instead(head.uri.path(), result)
-    }
-
-    /// Who asks for what is there, once this service has come to the position that is asked for.
-    pub(super) async fn actor_at(
-        &self,
-        caller: &Caller,
-        headers: &HeaderMap,
-    ) -> Result<Arc<Actor>, Box<Answer>> {
-        let actor = self.actor(caller, headers, Problems::PLAIN).await?;
-        come_to(&self.engine, headers, Problems::PLAIN).await?;
-        Ok(actor)
     }
 
     /// Who sends facts, where they are taken.

@@ -11,6 +11,7 @@ use super::list_query::ListQuery;
 use super::response::{Answer, Problems, at_position};
 use crate::base::actor::Actor;
 use crate::catalogue::{ListRow, Success};
+use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
 use crate::engine::admission::{Admission, Permit};
 use crate::engine::lists::ListRequest;
@@ -37,29 +38,29 @@ impl AsRef<[u8]> for Charged {
     }
 }
 
+/// What is asked for of a list.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn query(row: &'static ListRow, actor: &Actor, uri: &Uri) -> Result<ListQuery, Rejection> {
+    let names: Vec<_> = row.filters().map(|(_, name)| name).collect();
+    let is_place = |after: &str| after.parse::<Born>().is_ok();
+    ListQuery::read(uri.query(), row.path, &actor.subject, &[], &names, is_place)
+}
+
 /// The page of a list that is asked for.
 pub async fn page(
     engine: &Engine,
     row: &'static ListRow,
     actor: &Actor,
     pages: &Arc<Admission>,
-    uri: &Uri,
+    query: &ListQuery,
     headers: &HeaderMap,
 ) -> Answer {
     let problems = Problems::PLAIN;
-    let (filters, names): (Vec<_>, Vec<_>) = row.filters().unzip();
-    let is_place = |after: &str| after.parse::<Born>().is_ok();
-    let query = ListQuery::read(uri.query(), row.path, &actor.subject, &[], &names, is_place);
-    let query = match query {
-        Ok(query) => query,
-        Err(rejection) => return problems.rejected(&rejection),
-    };
     let given = query.filters.iter().filter_map(|(name, value)| {
-        let (filter, _) = filters
-            .iter()
-            .zip(&names)
-            .find(|(_, known)| *known == name)?;
-        Some((*filter, value.clone()))
+        let (filter, _) = row.filters().find(|(_, known)| known == name)?;
+        Some((filter, value.clone()))
     });
     let request = ListRequest {
         row,

@@ -5,9 +5,11 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hyper::StatusCode;
+use hyper::header::HeaderMap;
 use serde::Serialize;
 
 use super::metrics_page::Page;
+use super::min_position::come_to;
 use super::query::Query;
 use super::response::{Answer, Problems, at_position, json};
 use crate::base::actor::Actor;
@@ -35,12 +37,20 @@ struct PageBody<'a> {
 }
 
 /// Answers a request of the actor's.
-pub async fn list(engine: &Engine, actor: &Actor, query: Option<&str>) -> Answer {
+pub async fn list(
+    engine: &Engine,
+    actor: &Actor,
+    query: Option<&str>,
+    headers: &HeaderMap,
+) -> Answer {
     let problems = Problems::PLAIN;
     let (asked, after) = match wanted(query, &actor.subject) {
         Ok(wanted) => wanted,
         Err(rejection) => return problems.rejected(&rejection),
     };
+    if let Err(answer) = come_to(engine, headers, problems).await {
+        return *answer;
+    }
     if let Err(reply) = engine.may_act(actor).await {
         return problems.reply(reply, Success::Ok);
     }

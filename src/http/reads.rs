@@ -18,7 +18,8 @@ use crate::catalogue::{ListRow, ReadRow, Success};
 use crate::domain::rejection::Rejection;
 
 impl Service {
-    /// Who asks for what can be read alone, with nothing to be carried out.
+    /// Who asks for what can be read alone, with nothing to be carried out. What is wrong with the
+    /// request is told before a position is waited for.
     async fn reader(
         &self,
         caller: &Caller,
@@ -28,10 +29,7 @@ impl Service {
     ) -> Result<Arc<Actor>, Box<Answer>> {
         let actor = self.actor(caller, headers, problems).await?;
         match DryRun::of(query) {
-            DryRun::No => {
-                come_to(&self.engine, headers, problems).await?;
-                Ok(actor)
-            }
+            DryRun::No => Ok(actor),
             DryRun::Yes | DryRun::Unreadable => Err(Box::new(problems.rejected(&no_dry_run()))),
         }
     }
@@ -44,14 +42,19 @@ impl Service {
         uri: &Uri,
         headers: &HeaderMap,
     ) -> Answer {
-        let actor = self.reader(caller, headers, uri.query(), Problems::PLAIN);
-        match actor.await {
-            Ok(actor) => {
-                let pages = &self.pages;
-                lists::page(&self.engine, row, &actor, pages, uri, headers).await
-            }
-            Err(answer) => *answer,
+        let problems = Problems::PLAIN;
+        let actor = match self.reader(caller, headers, uri.query(), problems).await {
+            Ok(actor) => actor,
+            Err(answer) => return *answer,
+        };
+        let query = match lists::query(row, &actor, uri) {
+            Ok(query) => query,
+            Err(rejection) => return problems.rejected(&rejection),
+        };
+        if let Err(answer) = come_to(&self.engine, headers, problems).await {
+            return *answer;
         }
+        lists::page(&self.engine, row, &actor, &self.pages, &query, headers).await
     }
 
     /// The answer to a read, of what is or what was.
@@ -68,36 +71,27 @@ impl Service {
             Ok(actor) => actor,
             Err(answer) => return *answer,
         };
-        let past = self.earlier_body(row, &actor, parameters, query, headers);
-        if let Some(answer) = past.await {
-            return answer;
+        let asked = row.trail.map(|trail| {
+            let asked = history::asked_of_read(query)?;
+            Ok(asked.map(|asked| (trail, asked)))
+        });
+        let asked = match asked.transpose() {
+            Ok(asked) => asked.flatten(),
+            Err(rejection) => return problems.rejected(&rejection),
+        };
+        if let Err(answer) = come_to(&self.engine, headers, problems).await {
+            return *answer;
+        }
+        if let Some((trail, asked)) = asked {
+            let found = self
+                .engine
+                .past(row, trail, &actor, parameters, asked)
+                .await;
+            return history::answer(problems, found, None, headers);
         }
         match self.engine.read(row.read, &actor, parameters).await {
             Ok((found, position)) => at_position(found_answer(found, headers), position),
             Err(reply) => problems.reply(reply, Success::Ok),
-        }
-    }
-
-    /// The answer to a read that asks for an earlier body.
-    async fn earlier_body(
-        &self,
-        row: &'static ReadRow,
-        actor: &Arc<Actor>,
-        parameters: &Parameters<'_>,
-        query: Option<&str>,
-        headers: &HeaderMap,
-    ) -> Option<Answer> {
-        let trail = row.trail?;
-        let problems = Problems::of_read(row);
-        match history::asked_of_read(query) {
-            Ok(asked) => {
-                let found = self
-                    .engine
-                    .past(row, trail, actor, parameters, asked?)
-                    .await;
-                Some(history::answer(problems, found, None, headers))
-            }
-            Err(rejection) => Some(problems.rejected(&rejection)),
         }
     }
 
@@ -119,6 +113,9 @@ impl Service {
             Ok(asked) => asked,
             Err(rejection) => return problems.rejected(&rejection),
         };
+        if let Err(answer) = come_to(&self.engine, headers, problems).await {
+            return *answer;
+        }
         let Some(trail) = row.trail else {
             return problems.rejected(&Rejection::not_found());
         };

@@ -385,7 +385,7 @@ impl Service {
         query: Option<&str>,
         headers: &HeaderMap,
     ) -> Answer {
-        match self.actor_at(caller, headers).await {
+        match self.actor(caller, headers, Problems::PLAIN).await {
             Ok(actor) => {
                 let reader = Reader {
                     engine: &self.engine,

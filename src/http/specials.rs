@@ -111,11 +111,11 @@ impl Service {
         (parameters, uri): (&[(&str, &str)], &Uri),
         headers: &HeaderMap,
     ) -> Answer {
-        match self.actor_at(caller, headers).await {
+        match self.actor(caller, headers, Problems::PLAIN).await {
             Ok(actor) if special == Special::Outbox => {
-                outbox::list(&self.engine, &actor, uri.query()).await
+                outbox::list(&self.engine, &actor, uri.query(), headers).await
             }
-            Ok(actor) => list(&self.engine, &actor, special, parameters, uri).await,
+            Ok(actor) => list(&self.engine, &actor, special, parameters, uri, headers).await,
             Err(answer) => *answer,
         }
     }

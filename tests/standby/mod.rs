@@ -226,15 +226,21 @@ async fn asked_in_vain(inside: &Inside, world: &World) {
             assert_eq!(fault["fieldPath"], "header.Carebook-Min-Position", "{bad}");
         }
     }
-    let [headquarters, _] = readers(world);
+    let [headquarters, workflow] = readers(world);
+    // What is wrong with the rest of a request is told at once, and not after that position.
+    let never = Some("18446744073709551615");
+    for path in READS {
+        let query = match path {
+            "/organization" => "dryRun=true",
+            _ => "limit=0",
+        };
+        for token in [&headquarters, &workflow] {
+            let answer = get(inside, token, &format!("{path}?{query}"), never).await;
+            assert_eq!(answer.status, 400, "{path}: {answer:?}");
+        }
+    }
     let began = Instant::now();
-    let future = get(
-        inside,
-        &headquarters,
-        "/organization",
-        Some("18446744073709551615"),
-    )
-    .await;
+    let future = get(inside, &headquarters, "/organization", never).await;
     assert_eq!(future.status, 503, "{future:?}");
     assert_eq!(future.json()["code"], "position_not_reached");
     assert_eq!(future.position(), Some(inside.engine().durable()));

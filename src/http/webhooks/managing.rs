@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hyper::header::HeaderMap;
 use hyper::{StatusCode, Uri};
 
 use super::secret::{MasterKey, told};
@@ -14,6 +15,7 @@ use crate::engine::admission::Permit;
 use crate::engine::delivery::webhooks::{SubscriptionFigures, Webhooks};
 use crate::engine::{CommandRequest, CommandResult, Engine};
 use crate::http::list_query::{ListQuery, OwnParameter};
+use crate::http::min_position::come_to;
 use crate::http::request::ReadCommand;
 use crate::http::response::{Answer, Problems, at_position, json};
 use crate::http::route::Special;
@@ -105,6 +107,7 @@ pub async fn list(
     asked: Special,
     parameters: &[(&str, &str)],
     uri: &Uri,
+    headers: &HeaderMap,
 ) -> Answer {
     let problems = Problems::PLAIN;
     let (read, own): (Read, _) = match asked {
@@ -115,6 +118,9 @@ pub async fn list(
         Ok(query) => query,
         Err(rejection) => return problems.rejected(&rejection),
     };
+    if let Err(answer) = come_to(engine, headers, problems).await {
+        return *answer;
+    }
     let limit = query.limit.to_string();
     let mut parameters = parameters.to_vec();
     parameters.extend([
