@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use self::wires::Wires;
-use crate::support::{self, Client, PATIENCE, Server, World, or_skip, program, until};
+use crate::support::{self, Client, PATIENCE, Server, World, nats_server, until};
 
 /// A server of the stream.
 struct Node {
@@ -75,9 +75,7 @@ impl Cluster {
     }
 
     fn started_at(own: &[String], routes: &[String], wires: Option<Wires>) -> Option<Self> {
-        let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
-        let found = named.or_else(|| program("nats-server"));
-        let program = or_skip(found, "nats-server (NATS_SERVER, or in the path)")?;
+        let program = nats_server()?;
         let directory = tempfile::tempdir().unwrap();
         let urls: Vec<_> = routes
             .iter()

@@ -12,7 +12,7 @@ use std::process::Command;
 use carebook::base::actor::ActorKind;
 
 use crate::support::pages::{Block, blocks, read_by};
-use crate::support::{AUDIENCE, Client, ISSUER, World, or_skip, program, until};
+use crate::support::{AUDIENCE, Client, ISSUER, World, nats_server, until};
 
 /// How many seconds a block may take.
 const PATIENCE: &str = "120";
@@ -46,9 +46,7 @@ struct Stage {
 impl Stage {
     /// `None`, and that is said, where there is no program for the servers.
     fn new() -> Option<Self> {
-        let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
-        let found = named.or_else(|| program("nats-server"));
-        let server = or_skip(found, "nats-server (NATS_SERVER, or in the path)")?;
+        let server = nats_server()?;
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let machines = SERVERS.into_iter().chain(NODES);
         let addresses = machines

@@ -740,6 +740,8 @@ impl Town {
         } else {
             places.len() / 200 + 1
         };
+        // The first connection may have been idle for longer than a server keeps one.
+        let mut client = server.client();
         for (who, path) in places.iter().rev().step_by(step) {
             self.read(&mut client, who, path).unwrap();
         }

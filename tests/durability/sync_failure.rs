@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::load::{Town, memories};
-use crate::support::{Server, World, seed, serve_arguments};
+use crate::support::{Server, World, seed, serve_arguments, until};
 
 /// Whether strace is there and may trace.
 pub fn can_trace() -> bool {
@@ -31,11 +31,16 @@ pub fn can_trace() -> bool {
 
 /// The number of the thread that appends to the log and syncs it.
 fn journal_thread(server: &Server) -> String {
-    let threads = std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
-    let mut threads = threads.map(|thread| thread.unwrap());
-    let journal = threads.find(|thread| {
-        let name = std::fs::read_to_string(thread.path().join("comm"));
-        name.is_ok_and(|name| name.trim() == "wal-journal")
+    let mut journal = None;
+    // A thread takes its name itself, some time after it was started.
+    until("the log's thread has its name", || {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
+        let mut threads = threads.map(|thread| thread.unwrap());
+        journal = threads.find(|thread| {
+            let name = std::fs::read_to_string(thread.path().join("comm"));
+            name.is_ok_and(|name| name.trim() == "wal-journal")
+        });
+        journal.is_some()
     });
     journal.unwrap().file_name().into_string().unwrap()
 }

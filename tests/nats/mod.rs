@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::events::{all, reader};
-use crate::support::{Client, PATIENCE, Server, World, or_skip, program, until};
+use crate::support::{Client, PATIENCE, Server, World, nats_server, until};
 
 /// The name of the stream that the tests make.
 const STREAM: &str = "CAREBOOK";
@@ -40,9 +40,7 @@ impl Nats {
     /// One that is not started; `None`, and that is said, where there is no such program and this
     /// is not the gate.
     fn absent() -> Option<Self> {
-        let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
-        let found = named.or_else(|| program("nats-server"));
-        let program = or_skip(found, "nats-server (NATS_SERVER, or in the path)")?;
+        let program = nats_server()?;
         // A port that was free a moment ago, outside of what is given out by itself.
         let port = (0..1_000).find_map(|_| {
             let port = rand::random_range(10_000..32_000);

@@ -619,6 +619,26 @@ pub fn or_skip<T>(found: Option<T>, what: &str) -> Option<T> {
     found
 }
 
+/// A NATS server as the journal and published events need it: the program that `NATS_SERVER` names,
+/// or else the one in the path. Distributions have older ones, whose streams lack what is asked for.
+pub fn nats_server() -> Option<PathBuf> {
+    const SINCE: (u32, u32) = (2, 14);
+    let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
+    let found = named.or_else(|| program("nats-server")).filter(|program| {
+        let said = Command::new(program).arg("--version").output().unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        let version = said.trim().rsplit_once('v').map(|(_, version)| version);
+        let mut numbers = version
+            .into_iter()
+            .flat_map(|version| version.split('.'))
+            .map_while(|number| number.parse().ok());
+        numbers.next().zip(numbers.next()) >= Some(SINCE)
+    });
+    let (major, minor) = SINCE;
+    let what = format!("nats-server of {major}.{minor} or later (NATS_SERVER, or in the path)");
+    or_skip(found, &what)
+}
+
 /// Runs the program with these arguments; exit code, standard output, standard error.
 pub fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = carebook().args(arguments).output().unwrap();
