@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 use wal::Report;
 
 use super::exit::Failure;
+use super::journal::{self, PlaceArgs};
 use super::open::{Replaying, log_name};
 use super::output::{Output, existing, kind_name, operation_name};
+use super::trust::TrustArgs;
 use crate::base::digest::hex;
 use crate::journal::replay::Recovered;
 
@@ -20,9 +22,12 @@ use crate::journal::replay::Recovered;
 Examples:
   carebook verify --data /srv/carebook
   carebook verify --data /srv/carebook --json | jq .records
+  carebook verify --data /srv/carebook --journal nats://a:4222,b:4222,c:4222
 
 All snapshots are checked as well, byte by byte. `records` are those in the log;
 `keys`, `operations` and `outboxMessages` also count what only a snapshot still has.
+With --journal, each record in the directory is compared with the journal's, whose
+messages have to be whole and in order from there on.
 
 Exit codes:
   0  every byte is as it was written (a torn tail, which was not acknowledged, is reported)
@@ -35,6 +40,10 @@ pub struct VerifyArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    trust: TrustArgs,
     /// Prints JSON instead of a table.
     #[arg(long)]
     json: bool,
@@ -52,9 +61,14 @@ impl VerifyArgs {
             wal::Error::Held { .. } => Failure::Busy(error.to_string()),
             other => Failure::of_log(&other),
         })?;
+        let compared = match self.place.is_given() {
+            true => Some(journal::compare(&self.place, &self.trust, &self.data)?),
+            false => None,
+        };
         let verified = Verified {
             report,
             recovered: replaying.finish(),
+            compared,
         };
         let mut out = Output::new();
         if self.json {
@@ -67,6 +81,11 @@ impl VerifyArgs {
                     torn.file, torn.offset, torn.bytes
                 ))?;
             }
+            if let Some(compared) = verified.compared {
+                out.line(format_args!(
+                    "records compared with the journal, and the same there: {compared}"
+                ))?;
+            }
             out.line("every byte is as it was written")?;
         }
         out.flush()
@@ -77,6 +96,8 @@ impl VerifyArgs {
 struct Verified {
     report: Report,
     recovered: Recovered,
+    /// Records that were compared with the journal's, where there is one.
+    compared: Option<u64>,
 }
 
 impl Verified {
@@ -93,7 +114,9 @@ impl Verified {
     }
 
     fn json(&self) -> Value {
-        let Self { report, recovered } = self;
+        let Self {
+            report, recovered, ..
+        } = self;
         let counters = &recovered.counters;
         let snapshots: Vec<_> = report
             .snapshots
@@ -127,7 +150,7 @@ impl Verified {
             .iter()
             .map(|one| json!({"logId": hex(&one.log_id), "lastPosition": one.upto}))
             .collect();
-        json!({
+        let mut told = json!({
             "logId": log_name(report),
             "restoredFrom": ancestors,
             "starts": report.epoch,
@@ -145,11 +168,17 @@ impl Verified {
             "operations": operations,
             "resources": resources,
             "tornTails": torn,
-        })
+        });
+        if let Some(compared) = self.compared {
+            told["comparedRecords"] = json!(compared);
+        }
+        told
     }
 
     fn rows(&self) -> Vec<(String, String)> {
-        let Self { report, recovered } = self;
+        let Self {
+            report, recovered, ..
+        } = self;
         let counters = &recovered.counters;
         let mut rows = Vec::new();
         let mut row = |name: String, value: String| rows.push((name, value));

@@ -1,5 +1,7 @@
-//! One append: sent again, byte for byte, until it is known what became of it.
+//! One append: sent again, byte for byte, until it is known what became of it; and what one attempt
+//! has come to, for those that have several in flight.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
@@ -13,11 +15,11 @@ use super::error::StreamError;
 use super::message::{Content, Message};
 
 /// For how long it is tried to find out what became of an append.
-const KNOWN_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const KNOWN_WITHIN: Duration = Duration::from_secs(30);
 /// How long after an attempt without an answer the next one begins.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
 /// How long after a refusal for lack of room the next attempt begins.
-const PAUSE_WHEN_FULL: Duration = Duration::from_millis(500);
+pub(super) const PAUSE_WHEN_FULL: Duration = Duration::from_millis(500);
 
 /// The refusals of the servers that mean something here.
 mod code {
@@ -36,12 +38,23 @@ mod code {
 pub(super) enum Appended {
     /// It is in the stream, at the sequence after the expected one.
     Ours,
-    /// Another message is there: by this epoch and node, where that is known.
-    Other(Option<(u64, String)>),
+    /// Another message is there.
+    Other(Other),
+}
+
+/// A message that is in the place of one's own.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Other {
+    /// Its epoch, and the name of its node, where they are known.
+    pub(super) by: Option<(u64, String)>,
+    /// How many messages were in flight before it.
+    pub(super) ahead: u8,
+    /// Its log.
+    pub(super) log_id: Option<[u8; 16]>,
 }
 
 /// What one attempt has come to.
-enum Attempt {
+pub(super) enum Attempt {
     Acknowledged,
     /// Something is at the place, or was.
     Taken,
@@ -58,17 +71,18 @@ pub(super) trait Watched: Sync {
 }
 
 /// A message on its way into the stream.
-pub(super) struct Appending<'a> {
-    pub(super) connection: &'a Connection,
+#[derive(Clone)]
+pub(super) struct Appending {
+    pub(super) connection: Arc<Connection>,
     /// The sequence that the message expects to be the last one.
     pub(super) after: u64,
     /// By which the servers know it again.
-    pub(super) id: &'a str,
+    pub(super) id: String,
     pub(super) bytes: Bytes,
 }
 
-impl Appending<'_> {
-    /// Appends it.
+impl Appending {
+    /// Appends it, while nothing else is in flight.
     ///
     /// # Errors
     /// [`StreamError::Unknown`] when it is not known in time what became of it; when the servers
@@ -109,12 +123,16 @@ impl Appending<'_> {
         }
     }
 
-    async fn attempt(&self) -> Result<Attempt, StreamError> {
+    /// Sends it, and waits for the answer.
+    ///
+    /// # Errors
+    /// When the servers refuse it for what it is.
+    pub(super) async fn attempt(&self) -> Result<Attempt, StreamError> {
         let names = self.connection.names();
         let mut headers = HeaderMap::new();
         headers.insert(NATS_EXPECTED_STREAM, names.stream.as_str());
         headers.insert(NATS_EXPECTED_LAST_SEQUENCE, self.after.to_string());
-        headers.insert(NATS_MESSAGE_ID, self.id);
+        headers.insert(NATS_MESSAGE_ID, self.id.as_str());
         let asked = self
             .connection
             .ask_once(&names.subject, Some(headers), self.bytes.clone());
@@ -159,7 +177,10 @@ impl Appending<'_> {
     }
 
     /// What is where this message belongs; `None` when nothing is, as far as is shown.
-    async fn at_the_place(&self) -> Result<Option<Appended>, StreamError> {
+    ///
+    /// # Errors
+    /// When the servers refuse to show it.
+    pub(super) async fn at_the_place(&self) -> Result<Option<Appended>, StreamError> {
         let found = match self.connection.message(self.after + 1).await {
             Ok(found) => found,
             Err(StreamError::Unreachable { .. }) => None,
@@ -171,14 +192,18 @@ impl Appending<'_> {
         if found == self.bytes {
             return Ok(Some(Appended::Ours));
         }
-        let by = Message::read(&found).ok().map(|message| {
-            let name = match message.content {
-                Content::Fence(node) => node.name.to_owned(),
-                Content::Batch(_) | Content::Barrier => "a process that did not say who".to_owned(),
-            };
-            (message.epoch, name)
-        });
-        Ok(Some(Appended::Other(by)))
+        let Ok(message) = Message::read(&found) else {
+            return Ok(Some(Appended::Other(Other::default())));
+        };
+        let name = match message.content {
+            Content::Fence(node) => node.name.to_owned(),
+            Content::Batch(_) | Content::Barrier => "a process that did not say who".to_owned(),
+        };
+        Ok(Some(Appended::Other(Other {
+            by: Some((message.epoch, name)),
+            ahead: message.ahead,
+            log_id: Some(message.log_id),
+        })))
     }
 }
 

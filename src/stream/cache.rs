@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wal::storage::Storage;
-use wal::{BoxError, Error, Identity, Log, Options, Record, Report, SnapshotInfo, Visitor};
+use wal::{
+    Ancestor, BoxError, Error, Identity, Log, Options, Record, Report, SnapshotInfo, Visitor,
+};
 
 use super::chain::Tail;
 use super::connection::{Connection, StreamInfo};
@@ -15,6 +17,7 @@ use super::error::StreamError;
 use super::link::Link;
 use super::message::{Content, Message};
 use super::reader::{Reader, Received, before_position, tail_at};
+use super::settings::ancestors;
 
 /// How long a message is waited for that the servers say they have.
 const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
@@ -35,6 +38,8 @@ struct Compared<'a, V> {
     /// The stream's log; `None` where it has no message.
     log_id: Option<[u8; 16]>,
     own_id: [u8; 16],
+    /// The logs that the stream's goes on from.
+    ancestors: Vec<Ancestor>,
     last: u64,
     /// The record at the last position, where it was shown as one.
     last_record: Option<Vec<u8>>,
@@ -97,6 +102,15 @@ impl<V: Visitor> Visitor for Compared<'_, V> {
             self.refusal = Some(StreamError::Foreign {
                 expected: identity.log_id,
                 found,
+            });
+        } else if identity.ancestors != self.ancestors {
+            self.refusal = Some(StreamError::Refused {
+                what: format!(
+                    "the directory and the stream {} do not say the same of the backups that they go \
+                     on from: the stream's metadata were changed, or it is no import of this \
+                     directory. Nothing was changed",
+                    self.connection.names().stream
+                ),
             });
         }
         self.visitor.identity(identity);
@@ -185,18 +199,26 @@ pub fn open<V: Shown>(
                 .log_id
         }
     };
+    let ancestors = ancestors(&info.config).ok_or_else(|| {
+        let what = "what the stream's metadata say of backups that it goes on from cannot be read";
+        of_stream(StreamError::Refused {
+            what: what.to_owned(),
+        })
+    })?;
     let mut compared = Compared {
         visitor,
         connection,
         info: &info,
         log_id,
         own_id: [0; 16],
+        ancestors: ancestors.clone(),
         last: 0,
         last_record: None,
         refusal: None,
     };
     let options = Options {
         log_id,
+        ancestors,
         // The stream says which log a new directory is of.
         create: options.create && log_id.is_some(),
         ..options

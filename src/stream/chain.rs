@@ -1,7 +1,19 @@
 //! The chain of messages: what each has to be after the one before.
+//!
+//! A writer has up to four messages in flight, each of which the servers take only after a number
+//! of messages. When another process fences it meanwhile, the fence has the place of the first of
+//! them, which is refused then; but the next one has its number of messages before it again, and
+//! may be taken. It is *void*: of an older epoch than the fence before it. Nobody was told that it is
+//! committed, since that is told in order; everybody who reads passes over it, and the next message
+//! names the one before it as if it were not there.
+//!
+//! A message says how many of its writer were in flight before it, so only one of which the first
+//! of these may have been lost to a fence can be void; any other of an older epoch is damage. For the
+//! same reason a writer has no more than one message in flight until it is past the places that its
+//! predecessor's may still take.
 
 use super::error::StreamError;
-use super::message::{Content, Message, MessageDigest, Place};
+use super::message::{Content, IN_FLIGHT_MAX, Message, MessageDigest, Place};
 
 /// The end of what was read or appended so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,8 +26,22 @@ pub struct Tail {
     pub epoch: u64,
     /// The position of the next record.
     pub next: u64,
-    /// The digest of the last message.
+    /// The digest of the last message that is not void.
     pub digest: MessageDigest,
+    /// Where its epoch has begun at the latest.
+    pub fence: u64,
+}
+
+/// How many messages of another writer may follow a fence at the most.
+const VOID_MAX: u64 = IN_FLIGHT_MAX as u64 - 1;
+
+/// What a message is in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follows {
+    /// The next one.
+    Next,
+    /// Nothing: its writer was fenced before it came.
+    Void,
 }
 
 impl Tail {
@@ -28,10 +54,11 @@ impl Tail {
             epoch: 0,
             next: 1,
             digest: [0; 32],
+            fence: 0,
         }
     }
 
-    /// After this message, whatever came before it.
+    /// After this message, which is not void, whatever came before it.
     #[must_use]
     pub fn after(sequence: u64, message: &Message<'_>) -> Self {
         Self {
@@ -40,14 +67,27 @@ impl Tail {
             epoch: message.epoch,
             next: message.next(),
             digest: message.digest,
+            fence: sequence,
         }
+    }
+
+    /// Whether a message at the next place would be void, if its epoch is older.
+    #[must_use]
+    pub fn may_be_void(&self, ahead: u8) -> bool {
+        self.sequence < self.fence + u64::from(ahead)
+    }
+
+    /// Whether no message of another writer can come any more that this epoch has fenced.
+    #[must_use]
+    pub fn is_past_void(&self) -> bool {
+        self.sequence >= self.fence + VOID_MAX
     }
 
     /// Goes on to the next message.
     ///
     /// # Errors
     /// When it is not the next one, and what it is instead.
-    pub fn follow(&mut self, sequence: u64, message: &Message<'_>) -> Result<(), StreamError> {
+    pub fn follow(&mut self, sequence: u64, message: &Message<'_>) -> Result<Follows, StreamError> {
         let wrong = |what: String| StreamError::Broken { sequence, what };
         if sequence != self.sequence + 1 {
             let missing = self.sequence + 1;
@@ -62,6 +102,10 @@ impl Tail {
             });
         }
         let is_fence = matches!(message.content, Content::Fence(_));
+        if message.epoch < self.epoch && self.may_be_void(message.ahead) {
+            self.sequence = sequence;
+            return Ok(Follows::Void);
+        }
         if message.epoch < self.epoch {
             return Err(wrong(format!(
                 "it is of epoch {}, after one of epoch {}",
@@ -86,18 +130,27 @@ impl Tail {
                     .to_owned(),
             ));
         }
-        *self = Self::after(sequence, message);
-        Ok(())
+        let fence = match is_fence {
+            true => sequence,
+            false => self.fence,
+        };
+        *self = Self {
+            fence,
+            ..Self::after(sequence, message)
+        };
+        Ok(Follows::Next)
     }
 
-    /// Where the next message of an epoch stands in this log.
+    /// Where the next message of an epoch stands in this log, made when so many before it were not
+    /// acknowledged.
     #[must_use]
-    pub fn place(&self, log_id: [u8; 16], epoch: u64) -> Place {
+    pub fn place(&self, log_id: [u8; 16], epoch: u64, ahead: u8) -> Place {
         Place {
             log_id: self.log_id.unwrap_or(log_id),
             epoch,
             first: self.next,
             before: self.digest,
+            ahead,
         }
     }
 }
@@ -115,7 +168,7 @@ mod tests {
         Content::Fence(Node { token, name })
     }
 
-    fn follow(tail: &mut Tail, sequence: u64, bytes: &[u8]) -> Result<(), String> {
+    fn follow(tail: &mut Tail, sequence: u64, bytes: &[u8]) -> Result<Follows, String> {
         let message = Message::read(bytes).unwrap();
         tail.follow(sequence, &message)
             .map_err(|error| error.to_string())
@@ -132,7 +185,7 @@ mod tests {
         let mut tail = Tail::beginning();
         let contents = contents.into_iter().zip(1..);
         let messages = contents.map(|((epoch, content), sequence)| {
-            let (bytes, _) = tail.place(LOG, epoch).message(content);
+            let (bytes, _) = tail.place(LOG, epoch, 0).message(content);
             follow(&mut tail, sequence, &bytes).unwrap();
             (bytes.to_vec(), tail.clone())
         });
@@ -161,7 +214,7 @@ mod tests {
         let records = [1, 0, 0, 0, b'b', 0, 0, 0, 0];
         let mut other = messages[0].1.clone();
         let batch = Content::Batch(Records::of(&records, 2).unwrap());
-        let (bytes, _) = other.place(LOG, 1).message(batch);
+        let (bytes, _) = other.place(LOG, 1, 0).message(batch);
         follow(&mut other, 2, &bytes).unwrap();
         let replaced = follow(&mut other, 3, &messages[2].0).unwrap_err();
         assert!(replaced.contains("the chain is broken"), "{replaced}");
@@ -171,12 +224,12 @@ mod tests {
     fn an_epoch_begins_with_a_fence_and_ends_with_the_next_ones() {
         let after = some().pop().unwrap().1;
         let try_one = |epoch, content| {
-            let (bytes, _) = after.place(LOG, epoch).message(content);
+            let (bytes, _) = after.place(LOG, epoch, 0).message(content);
             follow(&mut after.clone(), 4, &bytes)
         };
-        assert_eq!(try_one(1, Content::Barrier), Ok(()));
-        assert_eq!(try_one(2, fence("b")), Ok(()));
-        assert_eq!(try_one(9, fence("b")), Ok(()));
+        assert_eq!(try_one(1, Content::Barrier), Ok(Follows::Next));
+        assert_eq!(try_one(2, fence("b")), Ok(Follows::Next));
+        assert_eq!(try_one(9, fence("b")), Ok(Follows::Next));
         for (epoch, content, why) in [
             (2, Content::Barrier, "without a fence"),
             (1, fence("b"), "within that epoch"),
@@ -189,8 +242,67 @@ mod tests {
             log_id: Some([8; 16]),
             ..after.clone()
         };
-        let (bytes, _) = other.place(LOG, 1).message(Content::Barrier);
+        let (bytes, _) = other.place(LOG, 1, 0).message(Content::Barrier);
         let foreign = follow(&mut after.clone(), 4, &bytes).unwrap_err();
         assert!(foreign.contains("another service"), "{foreign}");
+    }
+
+    #[test]
+    fn what_a_fenced_writer_had_in_flight_is_passed_over_and_nothing_else_is() {
+        let before = some().pop().unwrap().1;
+        let message = |tail: &Tail, epoch, ahead, content: Content<'_>| {
+            tail.place(LOG, epoch, ahead).message(content).0
+        };
+        // Of four in flight at 4 to 7 the fence of another one gets the first place.
+        let mut flying = Vec::new();
+        let mut end = before.clone();
+        for ahead in 0..4 {
+            let bytes = message(&end, 1, ahead, Content::Barrier);
+            follow(&mut end, 4 + u64::from(ahead), &bytes).unwrap();
+            flying.push(bytes);
+        }
+        let mut fenced = before.clone();
+        let begins = message(&before, 2, 0, fence("b"));
+        follow(&mut fenced, 4, &begins).unwrap();
+        let own = message(&fenced, 2, 0, Content::Barrier);
+        // Each subset of the others, in their own places.
+        for taken in 0..8_u8 {
+            let mut tail = fenced.clone();
+            for place in 5..8 {
+                assert!(!tail.is_past_void());
+                match taken >> (place - 5) & 1 {
+                    1 => {
+                        let void = follow(
+                            &mut tail,
+                            place,
+                            &flying[usize::try_from(place - 4).unwrap()],
+                        );
+                        assert_eq!(void, Ok(Follows::Void), "{taken}: {place}");
+                    }
+                    _ => {
+                        let bytes = message(&tail, 2, 0, Content::Barrier);
+                        assert_eq!(follow(&mut tail, place, &bytes), Ok(Follows::Next));
+                    }
+                }
+                assert_eq!((tail.epoch, tail.next), (2, before.next));
+            }
+            assert!(tail.is_past_void());
+        }
+        // One that says that nothing was in flight before it, or less than is since the fence.
+        for (place, ahead) in [(5, 0), (6, 1), (7, 2), (8, 3)] {
+            let mut tail = fenced.clone();
+            tail.sequence = place - 1;
+            let bytes = message(&before, 1, ahead, Content::Barrier);
+            let refused = follow(&mut tail, place, &bytes).unwrap_err();
+            assert!(refused.contains("after one of epoch 2"), "{refused}");
+        }
+        // What comes after a void one names the one before that.
+        let mut tail = fenced.clone();
+        follow(&mut tail, 5, &flying[1]).unwrap();
+        assert_eq!(follow(&mut tail, 6, &own), Ok(Follows::Next));
+        let onto_void = message(&end, 2, 0, Content::Barrier);
+        let mut tail = fenced;
+        follow(&mut tail, 5, &flying[1]).unwrap();
+        assert!(follow(&mut tail, 6, &onto_void).is_err());
     }
 }

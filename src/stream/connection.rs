@@ -375,6 +375,18 @@ impl Connection {
             .map_err(|error| self.failed("make the stream", error))
     }
 
+    /// Gives the stream these settings.
+    ///
+    /// # Errors
+    /// When it does not take them.
+    pub async fn update(&self, config: &Value) -> Result<(), StreamError> {
+        let subject = format!("STREAM.UPDATE.{}", self.names.stream);
+        let changed = self.api(&subject, config).await;
+        changed
+            .map(drop)
+            .map_err(|error| self.failed("change the stream's settings", error))
+    }
+
     /// The bytes of the message at a sequence; `None` when there is none.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! What is counted of a journal, for the metrics.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What is counted of a journal.
@@ -8,7 +9,7 @@ pub struct Figures {
     epoch: AtomicU64,
     fences: AtomicU64,
     appends: AtomicU64,
-    in_flight: AtomicU64,
+    in_flight: Arc<AtomicU64>,
     retries: AtomicU64,
     barriers: AtomicU64,
     bytes: AtomicU64,
@@ -37,9 +38,9 @@ pub struct Counted {
 }
 
 /// An append in flight, until it is dropped.
-pub(super) struct InFlight<'a>(&'a AtomicU64);
+pub(super) struct InFlight(Arc<AtomicU64>);
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -51,10 +52,10 @@ impl Figures {
         self.fences.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn begins_append(&self) -> InFlight<'_> {
+    pub(super) fn begins_append(&self) -> InFlight {
         self.appends.fetch_add(1, Ordering::Relaxed);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight(&self.in_flight)
+        InFlight(Arc::clone(&self.in_flight))
     }
 
     pub(super) fn tries_again(&self) {

@@ -1,44 +1,32 @@
 //! The process's hold on the journal: whether it writes, what it has appended, and what it is told
 //! of trouble.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
-use tokio::time::sleep;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::{sleep, timeout};
 use wal::WakeUp;
 
-use super::append::{Appended, Appending, Watched};
+use super::append::{Appended, Watched};
 use super::chain::Tail;
+use super::confirmations::Confirmations;
 use super::connection::Connection;
 use super::error::StreamError;
 use super::figures::Figures;
+use super::flight::{Flying, Told, fly};
 use super::holding::Holding;
-use super::message::{Content, Message, MessageDigest, NODE_BYTES_MAX, Node};
+use super::message::{Content, IN_FLIGHT_MAX, NODE_BYTES_MAX, Node};
+use super::pen::{Made, Pen};
+use super::sparing::Sparing;
 use crate::engine::right::{Confirming, Right};
 
 /// How often the stream's room is asked for, and who wrote last.
 const LOOK: Duration = Duration::from_secs(1);
 /// Free room of the stream below which commands are refused: what is decided still finds room.
 const RESERVE_BYTES: u64 = 96 << 20;
-
-/// What a writer goes on from.
-struct Pen {
-    tail: Tail,
-    log_id: [u8; 16],
-    epoch: u64,
-}
-
-/// What is known of this process's right to write.
-#[derive(Clone, Copy, Debug, Default)]
-struct Confirmed {
-    /// When the last append that is acknowledged began.
-    began: Option<Instant>,
-    /// Nothing more will be.
-    ended: bool,
-}
 
 /// The process's hold on the journal.
 pub struct Link {
@@ -47,17 +35,18 @@ pub struct Link {
     token: [u8; 16],
     node: String,
     /// `None` while another process writes, or nobody does.
-    pen: tokio::sync::Mutex<Option<Pen>>,
+    pen: Mutex<Option<Pen>>,
+    /// Takes what is made, in order.
+    flight: UnboundedSender<Flying>,
+    /// How many messages may be in flight at the most.
+    in_flight_max: AtomicUsize,
     writes: AtomicBool,
-    confirmed: watch::Sender<Confirmed>,
-    /// When a barrier has to have begun at the earliest, for those that wait for one.
-    wanted: Mutex<Option<Instant>>,
-    barrier: Notify,
+    confirmations: Confirmations,
     lease: Mutex<Option<Arc<Holding>>>,
     /// Whether answers rest on the lease while it holds, and not on appends.
     relies: AtomicBool,
     ended: OnceLock<StreamError>,
-    /// Wakes the journal's thread, so that it asks for the end.
+    /// Wakes the journal's thread, so that it asks for what is acknowledged, and for the end.
     wake_up: OnceLock<WakeUp>,
     /// Why nothing is taken just now.
     trouble: Mutex<Option<Arc<str>>>,
@@ -75,15 +64,16 @@ impl Link {
     pub fn new(connection: Arc<Connection>, node: &str, token: [u8; 16]) -> Arc<Self> {
         let mut node = node.to_owned();
         node.truncate(node.floor_char_boundary(NODE_BYTES_MAX));
+        let (flight, coming) = unbounded_channel();
         let link = Arc::new(Self {
             connection,
             token,
             node,
-            pen: tokio::sync::Mutex::new(None),
+            pen: Mutex::new(None),
+            flight,
+            in_flight_max: AtomicUsize::new(IN_FLIGHT_MAX.into()),
             writes: AtomicBool::new(false),
-            confirmed: watch::Sender::new(Confirmed::default()),
-            wanted: Mutex::new(None),
-            barrier: Notify::new(),
+            confirmations: Confirmations::default(),
             lease: Mutex::new(None),
             relies: AtomicBool::new(false),
             ended: OnceLock::new(),
@@ -95,6 +85,7 @@ impl Link {
             figures: Figures::default(),
         });
         let handle = link.connection.handle();
+        handle.spawn(fly(Arc::downgrade(&link), coming));
         handle.spawn(barriers(Arc::downgrade(&link)));
         handle.spawn(looks(Arc::downgrade(&link)));
         link
@@ -104,6 +95,12 @@ impl Link {
     #[must_use]
     pub fn connection(&self) -> &Arc<Connection> {
         &self.connection
+    }
+
+    /// So many messages may be in flight at the most, between 1 and [`IN_FLIGHT_MAX`].
+    pub fn allow_in_flight(&self, count: usize) {
+        let count = count.clamp(1, IN_FLIGHT_MAX.into());
+        self.in_flight_max.store(count, Ordering::Relaxed);
     }
 
     /// The name of this node.
@@ -156,7 +153,6 @@ impl Link {
     /// # Errors
     /// When it is not known in time whether it has begun, or the servers refuse it.
     pub async fn fence(&self, tail: &Tail, log_id: [u8; 16]) -> Result<bool, StreamError> {
-        let mut pen = self.pen.lock().await;
         if let Some(ended) = self.ended.get() {
             return Err(ended.clone());
         }
@@ -165,108 +161,144 @@ impl Link {
             token: self.token,
             name: &self.node,
         };
-        let mut begins = Pen {
+        let mut pen = Pen {
             tail: tail.clone(),
             log_id,
             epoch,
+            made: 0,
+            connection: Arc::clone(&self.connection),
+            token: self.token,
         };
         let began = Instant::now();
-        if let Appended::Other(_) = self.append_by(&mut begins, Content::Fence(node)).await? {
-            return Ok(false);
+        let appending = pen.make(Content::Fence(node), 0)?;
+        let _counted = self.figures.begins_append();
+        match appending.run(self).await? {
+            Appended::Ours => self.took(appending.bytes.len()),
+            Appended::Other(_) => return Ok(false),
         }
-        *pen = Some(begins);
+        pen.begins();
+        *self.pen.lock() = Some(pen);
         self.figures.begins(epoch);
         self.writes.store(true, Ordering::Release);
-        self.acknowledged(began);
+        self.confirmations.begins(began);
         Ok(true)
     }
 
-    /// Appends, and goes on once that is acknowledged.
+    /// Appends, and goes on once that and all before it is acknowledged.
     ///
     /// # Errors
     /// The end of this process's hold: whether it was appended is told by the error.
     pub async fn append(&self, content: Content<'_>) -> Result<(), StreamError> {
-        self.append_unless(content, || false).await
+        let made = self.begin_in_turn(content).await?.number;
+        self.until_known(made).await
     }
 
-    /// As [`Link::append`], unless it is needless when its turn has come.
-    async fn append_unless(
-        &self,
-        content: Content<'_>,
-        is_needless: impl Fn() -> bool,
-    ) -> Result<(), StreamError> {
-        let mut pen = self.pen.lock().await;
+    /// Begins to append, once no more are in flight than may be.
+    ///
+    /// # Errors
+    /// The end of this process's hold.
+    pub(crate) async fn begin_in_turn(&self, content: Content<'_>) -> Result<Made, StreamError> {
+        let mut changes = self.confirmations.changes();
+        loop {
+            changes.borrow_and_update();
+            if let Some(made) = self.begin(content)? {
+                return Ok(made);
+            }
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// Begins to append; `None` while as many are in flight as may be.
+    ///
+    /// # Errors
+    /// The end of this process's hold.
+    fn begin(&self, content: Content<'_>) -> Result<Option<Made>, StreamError> {
+        let mut pen = self.pen.lock();
         if let Some(ended) = self.ended.get() {
             return Err(ended.clone());
         }
         let Some(pen) = pen.as_mut() else {
             return Err(StreamError::Stopped);
         };
-        if is_needless() {
-            return Ok(());
-        }
-        let began = Instant::now();
-        let appended = match self.append_by(pen, content).await {
-            Ok(Appended::Ours) => Ok(()),
-            Ok(Appended::Other(by)) => Err(StreamError::Fenced { by }),
-            Err(error) => Err(error),
+        let Some(ahead) = self.ahead(pen) else {
+            return Ok(None);
         };
-        match appended {
-            Ok(()) => {
-                self.acknowledged(began);
-                Ok(())
-            }
-            Err(error) => {
-                self.end(error.clone());
-                Err(error)
-            }
-        }
-    }
-
-    async fn append_by(
-        &self,
-        pen: &mut Pen,
-        content: Content<'_>,
-    ) -> Result<Appended, StreamError> {
-        let (bytes, digest) = pen.tail.place(pen.log_id, pen.epoch).message(content);
-        let message = Message::read(&bytes).map_err(|_| StreamError::Refused {
-            what: format!("a message of {} bytes is too large", bytes.len()),
-        })?;
-        let tail = Tail::after(pen.tail.sequence + 1, &message);
-        debug_assert_eq!(tail.digest, digest);
-        let length = bytes.len() as u64;
-        let id = self.id(pen.epoch, pen.tail.next, &digest);
-        let appending = Appending {
-            connection: &self.connection,
-            after: pen.tail.sequence,
-            id: &id,
-            bytes: bytes.clone(),
+        let appending = pen.make(content, ahead)?;
+        let made = Made {
+            number: pen.made,
+            bytes: appending.bytes.clone(),
         };
-        let _counted = self.figures.begins_append();
-        let appended = appending.run(self).await?;
-        if appended == Appended::Ours {
-            pen.tail = tail;
-            let _ = self
-                .room
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| {
-                    (room != u64::MAX).then(|| room.saturating_sub(length))
-                });
-            self.trouble.lock().take();
-        }
-        Ok(appended)
-    }
-
-    /// By which the servers know a message again: no other process has it, and no other message.
-    fn id(&self, epoch: u64, first: u64, digest: &MessageDigest) -> String {
-        let token = crate::base::digest::hex(&self.token[..8]);
-        let digest = crate::base::digest::hex(&digest[..8]);
-        format!("{epoch}:{first}:{token}:{digest}")
-    }
-
-    fn acknowledged(&self, began: Instant) {
-        self.confirmed.send_modify(|confirmed| {
-            confirmed.began = Some(began);
+        let sent = self.flight.send(Flying {
+            appending,
+            epoch: pen.epoch,
+            log_id: pen.log_id,
+            began: Instant::now(),
+            _counted: self.figures.begins_append(),
         });
+        // Nothing is taken once something has failed, which is told in a moment.
+        sent.map(|()| Some(made)).map_err(|_| StreamError::Stopped)
+    }
+
+    /// The position of the next record, while this process writes.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn next_position(&self) -> Result<u64, StreamError> {
+        let pen = self.pen.lock();
+        pen.as_ref()
+            .map(|pen| pen.tail.next)
+            .ok_or(StreamError::Stopped)
+    }
+
+    /// Waits until everything that was begun is acknowledged.
+    ///
+    /// # Errors
+    /// The end of this process's hold.
+    pub async fn until_acknowledged(&self) -> Result<(), StreamError> {
+        let made = self.pen.lock().as_ref().map_or(0, |pen| pen.made);
+        self.until_known(made).await
+    }
+
+    async fn until_known(&self, made: u64) -> Result<(), StreamError> {
+        self.confirmations.until(made).await;
+        match self.ended.get() {
+            Some(ended) if self.acknowledged() < made => Err(ended.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    fn ahead(&self, pen: &Pen) -> Option<u8> {
+        let in_flight_max = self.in_flight_max.load(Ordering::Relaxed);
+        pen.ahead(self.acknowledged(), in_flight_max)
+    }
+
+    /// How many of the messages that were made are acknowledged, with all before them.
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.confirmations.count()
+    }
+
+    /// Whether another message may be made before those in flight are acknowledged.
+    pub(super) fn may_begin(&self) -> bool {
+        let pen = self.pen.lock();
+        pen.as_ref().is_none_or(|pen| self.ahead(pen).is_some())
+    }
+
+    /// Whether messages are in flight.
+    pub(super) fn is_flying(&self) -> bool {
+        let pen = self.pen.lock();
+        pen.as_ref()
+            .is_some_and(|pen| pen.made > self.acknowledged())
+    }
+
+    /// The stream has so many bytes more.
+    fn took(&self, bytes: usize) {
+        let bytes = bytes as u64;
+        let _ = self
+            .room
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| {
+                (room != u64::MAX).then(|| room.saturating_sub(bytes))
+            });
+        self.trouble.lock().take();
     }
 
     /// This process does not write any more.
@@ -274,8 +306,11 @@ impl Link {
         if self.ended.set(error).is_err() {
             return;
         }
-        self.confirmed
-            .send_modify(|confirmed| confirmed.ended = true);
+        self.confirmations.end();
+        self.wake();
+    }
+
+    fn wake(&self) {
         if let Some(wake_up) = self.wake_up.get() {
             wake_up();
         }
@@ -321,38 +356,6 @@ impl Link {
         })
     }
 
-    /// Whether this process still is the one that writes, so that what it answers rests on the
-    /// newest state: once an append that began no sooner than `came` is acknowledged, or while its
-    /// lease holds.
-    async fn confirm_since(&self, came: Instant) -> bool {
-        if self.relies.load(Ordering::Acquire)
-            && self
-                .lease
-                .lock()
-                .as_ref()
-                .is_some_and(|lease| lease.holds())
-        {
-            return self.ended.get().is_none();
-        }
-        let is_after = |confirmed: &Confirmed| {
-            confirmed.ended || confirmed.began.is_some_and(|began| began >= came)
-        };
-        let mut confirmed = self.confirmed.subscribe();
-        let known = *confirmed.borrow();
-        if is_after(&known) {
-            return !known.ended;
-        }
-        {
-            let mut wanted = self.wanted.lock();
-            *wanted = Some(wanted.map_or(came, |wanted| wanted.max(came)));
-        }
-        self.barrier.notify_one();
-        match confirmed.wait_for(is_after).await {
-            Ok(confirmed) => !confirmed.ended,
-            Err(_) => false,
-        }
-    }
-
     async fn look(&self) -> Result<(), StreamError> {
         let before = self.room.load(Ordering::Relaxed);
         let info = self.connection.info_now().await?;
@@ -364,20 +367,39 @@ impl Link {
         let reserve = RESERVE_BYTES.min(info.bytes_max / 4);
         self.reserve.store(reserve, Ordering::Relaxed);
         self.figures.stream_has(info.bytes, info.bytes_max);
-        let Ok(pen) = self.pen.try_lock() else {
+        let last = self.pen.lock().as_ref().map(|pen| pen.tail.sequence);
+        if self.is_flying() {
             return Ok(());
-        };
+        }
         self.trouble.lock().take();
-        let Some(tail) = pen.as_ref().map(|pen| &pen.tail) else {
-            return Ok(());
-        };
-        if info.last <= tail.sequence {
+        if last.is_none_or(|last| info.last <= last) {
             return Ok(());
         }
         // Somebody else has written: that is found out by the next append, which need not come.
-        drop(pen);
         let _ = self.append(Content::Barrier).await;
         Ok(())
+    }
+
+    /// Whether this process still is the one that writes, so that what it answers rests on the
+    /// newest state: once an append that began no sooner than `came` is acknowledged, or while its
+    /// lease holds.
+    async fn confirm_since(&self, came: Instant) -> bool {
+        let holds = || {
+            self.lease
+                .lock()
+                .as_ref()
+                .is_some_and(|lease| lease.holds())
+        };
+        if self.relies.load(Ordering::Acquire) && holds() {
+            return self.ended.get().is_none();
+        }
+        self.confirmations.confirm_since(came).await
+    }
+}
+
+impl Right for Link {
+    fn confirm(&self, came: Instant) -> Confirming<'_> {
+        Box::pin(self.confirm_since(came))
     }
 }
 
@@ -389,31 +411,71 @@ impl Watched for Link {
     }
 }
 
-/// Appends a barrier whenever somebody waits for one and no append has come in time.
-async fn barriers(link: Weak<Link>) {
-    loop {
-        let Some(strong) = link.upgrade() else {
+impl Watched for Weak<Link> {
+    fn tries_again(&self, why: &str, is_full: bool) -> bool {
+        self.upgrade()
+            .is_some_and(|link| link.tries_again(why, is_full))
+    }
+}
+
+impl Told for Weak<Link> {
+    fn acknowledged(&self, flying: Flying) {
+        let Some(link) = self.upgrade() else {
             return;
         };
-        let wanted = *strong.wanted.lock();
-        let is_needless = || {
-            let began = strong.confirmed.borrow().began;
-            wanted.is_none_or(|wanted| began.is_some_and(|began| began >= wanted))
+        link.took(flying.appending.bytes.len());
+        link.confirmations.acknowledged(flying.began);
+        drop(flying);
+        link.wake();
+    }
+
+    fn is_put_off(&self) {
+        if let Some(link) = self.upgrade()
+            && let Some(pen) = link.pen.lock().as_mut()
+        {
+            pen.tail.sequence += 1;
+        }
+    }
+
+    fn has_failed(&self, error: StreamError) {
+        if let Some(link) = self.upgrade() {
+            link.end(error);
+        }
+    }
+}
+
+/// Appends a barrier whenever somebody waits for one, nothing is in flight, and no append has come
+/// in time.
+async fn barriers(link: Weak<Link>) {
+    let mut sparing = Sparing::new(Instant::now());
+    loop {
+        let Some(link) = link.upgrade() else {
+            return;
         };
-        if !is_needless() && strong.ended.get().is_none() {
-            let appended = strong.append_unless(Content::Barrier, is_needless).await;
-            match appended {
-                Ok(()) => strong.figures.barrier(),
-                // Nobody writes here yet.
-                Err(_) => sleep(Duration::from_millis(10)).await,
-            }
+        if link.ended.get().is_some() {
+            return;
+        }
+        if !link.confirmations.is_wanted() {
+            // The link may be dropped while nobody asks.
+            link.confirmations.until_asked(LOOK).await;
             continue;
         }
-        if strong.ended.get().is_some() {
-            return;
+        let mut changes = link.confirmations.changes();
+        if link.is_flying() {
+            // It may be what is waited for.
+            let _ = timeout(LOOK, changes.changed()).await;
+            continue;
         }
-        // The link may be dropped while nobody asks.
-        let _ = tokio::time::timeout(LOOK, strong.barrier.notified()).await;
+        if let Some(wait) = sparing.take(Instant::now()) {
+            // A batch may come sooner.
+            let _ = timeout(wait, changes.changed()).await;
+            continue;
+        }
+        match link.append(Content::Barrier).await {
+            Ok(()) => link.figures.barrier(),
+            // Nobody writes here yet.
+            Err(_) => sleep(Duration::from_millis(10)).await,
+        }
     }
 }
 
@@ -432,11 +494,5 @@ async fn looks(link: Weak<Link>) {
             }
         }
         sleep(LOOK).await;
-    }
-}
-
-impl Right for Link {
-    fn confirm(&self, came: Instant) -> Confirming<'_> {
-        Box::pin(self.confirm_since(came))
     }
 }

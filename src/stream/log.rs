@@ -1,8 +1,10 @@
 //! The journal as a log that an appender stands on: the stream first, then the directory.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use bytes::Bytes;
 use wal::storage::Storage;
 use wal::{
     Appender, Batch, BatchWriter, BoxError, Compacted, Error, Events, Keep, Lack, Medium, OnRange,
@@ -11,7 +13,7 @@ use wal::{
 
 use super::error::StreamError;
 use super::link::Link;
-use super::message::{Content, Records};
+use super::message::{Content, DIGEST_BYTES, HEAD_BYTES, Records};
 
 /// A log whose batches are in the stream before they are in the directory.
 ///
@@ -34,6 +36,7 @@ impl OpenLog for StreamLog {
         let writer = Writer {
             directory: directory.writer,
             link,
+            begun: VecDeque::new(),
         };
         let parts = Parts {
             medium: Arc::new(medium),
@@ -56,6 +59,18 @@ fn ended(error: &StreamError) -> Error {
 struct Writer {
     directory: Box<dyn BatchWriter>,
     link: Arc<Link>,
+    /// Batches that are on their way into the stream, the oldest first: into the directory they come
+    /// when that is acknowledged.
+    begun: VecDeque<Begun>,
+}
+
+/// A batch on its way into the stream.
+struct Begun {
+    /// The number of its message.
+    number: u64,
+    /// The message.
+    bytes: Bytes,
+    count: usize,
 }
 
 impl BatchWriter for Writer {
@@ -68,19 +83,56 @@ impl BatchWriter for Writer {
     }
 
     fn commit(&mut self, batch: Batch<'_>) -> Result<u64, Error> {
-        if self.link.writes() {
-            let count = u32::try_from(batch.count()).ok();
-            let records = count.and_then(|count| Records::of(batch.bytes(), count));
-            let records = records.ok_or_else(|| Error::Stopped {
-                reason: "a batch is none".into(),
-            })?;
-            let appended = self.link.append(Content::Batch(records));
-            let appended = self.link.connection().block(appended);
-            appended.map_err(|error| ended(&error))?;
-        } else if let Some(error) = self.link.ended() {
-            return Err(ended(error));
-        }
         self.directory.commit(batch)
+    }
+
+    fn begin(&mut self, batch: Batch<'_>) -> Result<Option<u64>, Error> {
+        if !self.link.writes() {
+            if let Some(error) = self.link.ended() {
+                return Err(ended(error));
+            }
+            return self.commit(batch).map(Some);
+        }
+        let none = || Error::Stopped {
+            reason: "a batch is none".into(),
+        };
+        let count = u32::try_from(batch.count()).ok();
+        let records = count.and_then(|count| Records::of(batch.bytes(), count));
+        let made = self.link.connection().block(
+            self.link
+                .begin_in_turn(Content::Batch(records.ok_or_else(none)?)),
+        );
+        let made = made.map_err(|error| ended(&error))?;
+        self.begun.push_back(Begun {
+            number: made.number,
+            bytes: made.bytes,
+            count: batch.count(),
+        });
+        Ok(None)
+    }
+
+    fn may_begin(&self) -> bool {
+        self.link.may_begin()
+    }
+
+    fn has_settled(&self) -> bool {
+        let oldest = self.begun.front();
+        oldest.is_some_and(|oldest| oldest.number <= self.link.acknowledged())
+    }
+
+    fn settle(&mut self) -> Result<Option<u64>, Error> {
+        if !self.has_settled() {
+            return Ok(None);
+        }
+        let Some(begun) = self.begun.pop_front() else {
+            return Ok(None);
+        };
+        let content = &begun.bytes[HEAD_BYTES..begun.bytes.len() - DIGEST_BYTES];
+        let batch = Batch::of(content, begun.count).ok_or_else(|| Error::Stopped {
+            reason: "a batch is none".into(),
+        })?;
+        self.directory.make_room(batch)?;
+        self.directory.commit(batch).map(Some)
     }
 
     fn is_unsealed(&self) -> bool {

@@ -1,11 +1,11 @@
-//! The form of a message of the stream, version 1. Numbers are little endian.
+//! The form of a message of the stream, version 1 or 2. Numbers are little endian.
 //!
 //! | at | bytes | what |
 //! |---|---|---|
 //! | 0 | 4 | `CBKJ` |
-//! | 4 | 2 | version: 1 |
+//! | 4 | 2 | version: 1, or 2 where byte 7 is not zero |
 //! | 6 | 1 | kind: 1 batch, 2 fence, 3 barrier |
-//! | 7 | 1 | zero |
+//! | 7 | 1 | how many messages of its writer before it were not acknowledged yet when it was made, 0 to 3 |
 //! | 8 | 16 | the log's id |
 //! | 24 | 8 | epoch |
 //! | 32 | 8 | position of the first record, or of the next one where there is none |
@@ -35,7 +35,12 @@ pub const RECORD_FORM_BYTES: usize = 4;
 pub const NODE_BYTES_MAX: usize = 128;
 
 const MAGIC: [u8; 4] = *b"CBKJ";
+/// The version of a message that was made when all before it were acknowledged.
 const VERSION: u16 = 1;
+/// That of one that was not.
+const VERSION_AHEAD: u16 = 2;
+/// The most messages of a writer that are not acknowledged yet.
+pub const IN_FLIGHT_MAX: u8 = 4;
 pub(super) const HEAD_BYTES: usize = 80;
 pub(super) const DIGEST_BYTES: usize = 32;
 const TOKEN_BYTES: usize = 16;
@@ -114,6 +119,8 @@ pub struct Message<'a> {
     pub first: u64,
     /// The digest of the message before it.
     pub before: MessageDigest,
+    /// How many messages of its writer before it were not acknowledged yet when it was made.
+    pub ahead: u8,
     /// What it is for.
     pub content: Content<'a>,
     /// Its own digest.
@@ -139,7 +146,8 @@ impl fmt::Display for Malformed {
             Self::Foreign => f.write_str("it is no message of a journal of carebook"),
             Self::Version(version) => write!(
                 f,
-                "it has version {version}, this release reads version {VERSION}; use a newer release"
+                "it has version {version}, this release reads versions {VERSION} and {VERSION_AHEAD}; use a \
+                 newer release"
             ),
             Self::Form => f.write_str("its form is broken"),
             Self::Digest => f.write_str("its bytes are not those that were written"),
@@ -162,7 +170,7 @@ impl<'a> Message<'a> {
             return Err(Malformed::Foreign);
         }
         let version = u16::from_le_bytes(array(bytes, 4)?);
-        if version != VERSION {
+        if version != VERSION && version != VERSION_AHEAD {
             return Err(Malformed::Version(version));
         }
         let content_bytes = u32::from_le_bytes(array(bytes, 44)?);
@@ -187,7 +195,8 @@ impl<'a> Message<'a> {
             (3, 0) if content.is_empty() => Content::Barrier,
             _ => return Err(Malformed::Form),
         };
-        if bytes[7] != 0 {
+        let ahead = bytes[7];
+        if ahead >= IN_FLIGHT_MAX || (ahead > 0) != (version == VERSION_AHEAD) {
             return Err(Malformed::Form);
         }
         Ok(Self {
@@ -195,6 +204,7 @@ impl<'a> Message<'a> {
             epoch: u64::from_le_bytes(array(bytes, 24)?),
             first: u64::from_le_bytes(array(bytes, 32)?),
             before: array(bytes, 48)?,
+            ahead,
             content,
             digest,
         })
@@ -221,6 +231,8 @@ pub struct Place {
     pub first: u64,
     /// The digest of the message before it.
     pub before: MessageDigest,
+    /// How many messages of its writer before it are not acknowledged yet.
+    pub ahead: u8,
 }
 
 impl Place {
@@ -239,9 +251,12 @@ impl Place {
         let mut bytes = BytesMut::with_capacity(FORM_BYTES + length);
         let length = u32::try_from(length).expect("a message is at most 1 MiB");
         bytes.put_slice(&MAGIC);
-        bytes.put_u16_le(VERSION);
+        bytes.put_u16_le(match self.ahead {
+            0 => VERSION,
+            _ => VERSION_AHEAD,
+        });
         bytes.put_u8(kind);
-        bytes.put_u8(0);
+        bytes.put_u8(self.ahead);
         bytes.put_slice(&self.log_id);
         bytes.put_u64_le(self.epoch);
         bytes.put_u64_le(self.first);
@@ -270,6 +285,7 @@ mod tests {
             epoch: random.random(),
             first: random.random_range(0..u64::MAX / 2),
             before: random.random(),
+            ahead: random.random_range(0..IN_FLIGHT_MAX),
         }
     }
 
@@ -307,6 +323,7 @@ mod tests {
                 assert_eq!(read.content, content);
                 assert_eq!((read.log_id, read.epoch), (place.log_id, place.epoch));
                 assert_eq!((read.before, read.digest), (place.before, digest));
+                assert_eq!(read.ahead, place.ahead);
                 let has = matches!(content, Content::Batch(_));
                 assert_eq!(
                     read.next(),
@@ -360,7 +377,15 @@ mod tests {
         }
         assert_eq!(Message::read(b""), Err(Malformed::Foreign));
         let mut newer = whole.to_vec();
-        newer[4] = 2;
-        assert_eq!(Message::read(&newer), Err(Malformed::Version(2)));
+        newer[4] = 3;
+        assert_eq!(Message::read(&newer), Err(Malformed::Version(3)));
+        for (version, ahead) in [(1, 1), (1, 3), (2, 0), (2, 4), (2, 255)] {
+            let mut forged = whole[..whole.len() - DIGEST_BYTES].to_vec();
+            (forged[4], forged[7]) = (version, ahead);
+            let digest = *blake3::hash(&forged).as_bytes();
+            forged.extend(digest);
+            let read = Message::read(&forged);
+            assert_eq!(read, Err(Malformed::Form), "version {version}, {ahead}");
+        }
     }
 }

@@ -3,8 +3,10 @@
 //!
 //! `message` says what a message is, `chain` what has to come after what; `settings` what the
 //! stream has to be set to. `connection` asks the servers; `append` appends one message, again
-//! until it is known what became of it; `link` is the process's hold on the stream: it fences the
-//! writer before, appends, shows that it still is the writer, and ends when it is not. `reader`
+//! until it is known what became of it, and `flight` several, each of which expects the one before
+//! it; `link` is the process's hold on the stream: it fences the writer before, appends, and ends
+//! when it is not the writer any more; `pen` makes its messages, and `confirmations` knows which of them
+//! show that it still is the writer. `reader`
 //! reads messages in order; `cache` compares the directory with the stream and fills up what it
 //! lacks; `log` puts stream and directory together as a log that an engine stands on; `lease` says
 //! when a standby takes over. Nothing here knows what a record means.
@@ -12,13 +14,17 @@
 mod append;
 pub mod cache;
 pub mod chain;
+mod confirmations;
 pub mod connection;
 pub mod error;
 pub mod figures;
+mod flight;
 pub mod holding;
 pub mod lease;
 pub mod link;
 pub mod log;
 pub mod message;
+mod pen;
 pub mod reader;
 pub mod settings;
+mod sparing;

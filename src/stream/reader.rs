@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::chain::Tail;
+use super::chain::{Follows, Tail};
 use super::connection::Connection;
 use super::error::StreamError;
 use super::message::{Content, DIGEST_BYTES, HEAD_BYTES, Message, Records};
@@ -34,6 +34,8 @@ pub struct Received {
     pub pending: u64,
     /// The name of the node that begins its epoch with it.
     pub fence: Option<String>,
+    /// Whether it is passed over: its writer was fenced before it came. It has no records then.
+    pub is_void: bool,
     count: u32,
     content: Bytes,
 }
@@ -91,11 +93,11 @@ impl Reader {
             sequence,
             what: malformed.to_string(),
         })?;
-        self.tail.follow(sequence, &message)?;
+        let is_void = self.tail.follow(sequence, &message)? == Follows::Void;
         let (count, fence) = match message.content {
-            Content::Batch(records) => (records.count(), None),
-            Content::Fence(node) => (0, Some(node.name.to_owned())),
-            Content::Barrier => (0, None),
+            Content::Batch(records) if !is_void => (records.count(), None),
+            Content::Fence(node) if !is_void => (0, Some(node.name.to_owned())),
+            _ => (0, None),
         };
         Ok(Some(Received {
             sequence,
@@ -103,6 +105,7 @@ impl Reader {
             first: message.first,
             pending,
             fence,
+            is_void,
             count,
             content: payload.slice(HEAD_BYTES..payload.len() - DIGEST_BYTES),
         }))
@@ -194,20 +197,40 @@ pub fn before_position(
     }
 }
 
-/// The end of what is read up to a message, by itself.
+/// The end of what is read up to a message, without what comes before it.
 ///
 /// # Errors
 /// When it is missing or is none, or the servers do not answer.
 pub fn tail_at(connection: &Connection, sequence: u64) -> Result<Tail, StreamError> {
-    let found = connection.block(connection.message(sequence))?;
     let missing = StreamError::Gap {
         missing: sequence,
         sequence: sequence + 1,
     };
-    let payload = found.ok_or(missing)?;
+    let (mut tail, ahead) = alone(connection, sequence)?.ok_or(missing)?;
+    // One that was made while others were in flight may be void.
+    let lowest = sequence.saturating_sub(ahead.into()).max(1);
+    for before in (lowest..sequence).rev() {
+        let Some((other, _)) = alone(connection, before)? else {
+            break;
+        };
+        if other.epoch > tail.epoch {
+            tail = tail_at(connection, before)?;
+            tail.sequence = sequence;
+            break;
+        }
+    }
+    Ok(tail)
+}
+
+/// The end after one message as if it were not void, and how many were in flight before it; `None`
+/// when there is none at this sequence.
+fn alone(connection: &Connection, sequence: u64) -> Result<Option<(Tail, u8)>, StreamError> {
+    let Some(payload) = connection.block(connection.message(sequence))? else {
+        return Ok(None);
+    };
     let message = Message::read(&payload).map_err(|malformed| StreamError::Broken {
         sequence,
         what: malformed.to_string(),
     })?;
-    Ok(Tail::after(sequence, &message))
+    Ok(Some((Tail::after(sequence, &message), message.ahead)))
 }

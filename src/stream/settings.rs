@@ -1,6 +1,9 @@
 //! What the stream's settings have to be, and what each weaker one would lose.
 
 use serde_json::{Value, json};
+use wal::Ancestor;
+
+use crate::base::digest::hex;
 
 /// How the messages of a journal are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +65,57 @@ pub fn wanted(names: &Names, replicas: u64, bytes_max: u64) -> Value {
         "allow_rollup_hdrs": false,
         "description": "The journal of carebook: not to be edited",
     })
+}
+
+/// The mark of a stream into which a directory is being imported.
+const IMPORT: &str = "carebook-import";
+
+/// These settings, with the mark that an import has not ended.
+#[must_use]
+pub fn importing(config: &Value) -> Value {
+    let mut marked = config.clone();
+    marked["metadata"][IMPORT] = json!("unfinished");
+    marked
+}
+
+/// Where a stream says which logs its own goes on from.
+const ANCESTORS: &str = "carebook-restored-from";
+
+/// These settings, of a stream whose log goes on from these.
+#[must_use]
+pub fn going_on_from(config: &Value, ancestors: &[Ancestor]) -> Value {
+    let mut config = config.clone();
+    if !ancestors.is_empty() {
+        let each = ancestors
+            .iter()
+            .map(|one| format!("{}:{}", hex(&one.log_id), one.upto));
+        config["metadata"][ANCESTORS] = json!(each.collect::<Vec<_>>().join(","));
+    }
+    config
+}
+
+/// The logs that the stream's goes on from, the oldest first; `None` when what it says of them cannot
+/// be read.
+#[must_use]
+pub fn ancestors(config: &Value) -> Option<Vec<Ancestor>> {
+    let Some(text) = config["metadata"][ANCESTORS].as_str() else {
+        return Some(Vec::new());
+    };
+    let each = text.split(',').map(|one| {
+        let (id, upto) = one.split_once(':')?;
+        let id = (id.len() == 32).then(|| u128::from_str_radix(id, 16).ok())??;
+        Some(Ancestor {
+            log_id: id.to_be_bytes(),
+            upto: upto.parse().ok()?,
+        })
+    });
+    each.collect()
+}
+
+/// Whether an import has not ended.
+#[must_use]
+pub fn is_importing(config: &Value) -> bool {
+    !config["metadata"][IMPORT].is_null()
 }
 
 /// Each setting that could lose what is acknowledged, or answer with what is old.
@@ -174,6 +228,23 @@ mod tests {
                 matches!(faults.as_slice(), [fault] if fault.contains(name)),
                 "{name}: {faults:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_stream_says_which_logs_its_own_goes_on_from() {
+        let plain = json!({"name": "x"});
+        assert_eq!(ancestors(&plain), Some(Vec::new()));
+        assert_eq!(going_on_from(&plain, &[]), plain);
+        let each = [(1, 9), (0xfe, u64::MAX)].map(|(id, upto)| Ancestor {
+            log_id: [id; 16],
+            upto,
+        });
+        let config = importing(&going_on_from(&plain, &each));
+        assert_eq!(ancestors(&config), Some(each.to_vec()));
+        for bad in ["", "a", "a:1", &format!("{}:", "0".repeat(32)), "x,y"] {
+            let config = json!({"metadata": {ANCESTORS: bad}});
+            assert_eq!(ancestors(&config), None, "{bad}");
         }
     }
 

@@ -2,9 +2,12 @@
 
 mod cut;
 mod fenced;
+mod flight;
 mod full;
+mod imported;
 mod killed;
 mod nodes;
+mod proxy;
 mod refused;
 mod runbook;
 mod standby;
@@ -34,6 +37,14 @@ struct Node {
     machine: Option<usize>,
     config: PathBuf,
     child: Option<Child>,
+}
+
+impl Node {
+    /// Where it listens.
+    fn port(&self) -> u16 {
+        let (_, port) = self.address.rsplit_once(':').unwrap();
+        port.parse().unwrap()
+    }
 }
 
 /// Servers with `JetStream`, with ports and directories that they keep over restarts; killed when

@@ -197,6 +197,18 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
+    /// So many records in these bytes, as [`Batch::bytes`] gives them; `None` when they are not that.
+    #[must_use]
+    pub fn of(bytes: &'a [u8], count: usize) -> Option<Self> {
+        let mut rest = bytes;
+        for _ in 0..count {
+            let (length, behind) = rest.split_first_chunk::<RECORD_OVERHEAD>()?;
+            let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+            rest = behind.get(length..)?;
+        }
+        (count > 0 && rest.is_empty()).then_some(Self { bytes, count })
+    }
+
     /// How many records there are, at least one.
     #[must_use]
     pub fn count(self) -> usize {

@@ -114,7 +114,7 @@ pub use segment::Compacted;
 pub use snapshot::{SnapshotTarget, SnapshotWriter};
 pub use space::{Lack, Space};
 pub use verify::verify;
-pub use visitor::{OnRange, Record, SnapshotInfo, Visitor};
+pub use visitor::{Discard, OnRange, Record, SnapshotInfo, Visitor};
 
 use storage::Storage;
 

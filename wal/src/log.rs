@@ -383,7 +383,10 @@ fn create(storage: &dyn Storage, options: &Options) -> Result<Manifest, Error> {
             .random_id()
             .map_err(Error::io("find a random name for", storage.describe("")))?,
     };
-    let manifest = Manifest::new(id);
+    let manifest = Manifest {
+        ancestors: options.ancestors.clone(),
+        ..Manifest::new(id)
+    };
     manifest.store(storage)?;
     Ok(manifest)
 }

@@ -37,6 +37,38 @@ pub trait BatchWriter: Send {
     /// The medium has ended, and the batch may be found or not.
     fn commit(&mut self, batch: Batch<'_>) -> Result<u64, Error>;
 
+    /// Begins to append a batch, which is found whole or not at all, and not without those before
+    /// it; returns its last position where it is durable already. Where it is not, that is told
+    /// later by [`BatchWriter::settle`], in the order in which batches were begun.
+    ///
+    /// A medium that makes one batch durable before it takes the next needs no own implementation.
+    ///
+    /// # Errors
+    /// The medium has ended, and the batch may be found or not.
+    fn begin(&mut self, batch: Batch<'_>) -> Result<Option<u64>, Error> {
+        self.commit(batch).map(Some)
+    }
+
+    /// Whether another batch may be begun before those are durable that were. When that changes the
+    /// journal thread is woken.
+    fn may_begin(&self) -> bool {
+        true
+    }
+
+    /// Whether [`BatchWriter::settle`] has something to tell. When that changes the journal thread is
+    /// woken.
+    fn has_settled(&self) -> bool {
+        false
+    }
+
+    /// The last position of the oldest batch that was begun, where it has become durable.
+    ///
+    /// # Errors
+    /// The medium has ended.
+    fn settle(&mut self) -> Result<Option<u64>, Error> {
+        Ok(None)
+    }
+
     /// Whether nothing on the medium itself proves yet that the last batch is durable.
     fn is_unsealed(&self) -> bool;
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::manifest::Ancestor;
+
 /// How a log is kept.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -23,6 +25,8 @@ pub struct Options {
     /// The id of a log that is made; a random one where there is none. For a log whose records
     /// somebody else keeps under that id.
     pub log_id: Option<[u8; 16]>,
+    /// The logs that a log that is made goes on from, the oldest first.
+    pub ancestors: Vec<Ancestor>,
     /// For a log whose records somebody else keeps, who gives them again when they are lost here:
     /// batches count as durable when they are written, and are synced after so many bytes, when
     /// nothing was appended for a while, and before anything rests on them. Without, each batch is
@@ -42,6 +46,7 @@ impl Default for Options {
             seal_after: Duration::from_millis(50),
             create: true,
             log_id: None,
+            ancestors: Vec::new(),
             sync_bytes: None,
         }
     }

@@ -101,7 +101,7 @@ pub trait Visitor {
 }
 
 /// Reads only to check: everything shown is discarded.
-pub(crate) struct Discard;
+pub struct Discard;
 
 impl Visitor for Discard {
     fn record(&mut self, _: Record<'_>) -> Result<(), BoxError> {

@@ -1,5 +1,6 @@
 //! `carebook journal create`: the stream of a new journal.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -8,6 +9,7 @@ use serde_json::json;
 use super::super::exit::Failure;
 use super::super::output::Output;
 use super::args::Common;
+use super::import::import;
 use super::opening::checked;
 use crate::stream::chain::Tail;
 use crate::stream::connection::Connection;
@@ -20,14 +22,22 @@ use crate::stream::settings::wanted;
 Examples:
   carebook journal create --journal nats://a:4222,b:4222,c:4222 --journal-name main
   carebook journal create --journal nats://127.0.0.1:4222 --journal-name trial --journal-replicas 1
+  carebook journal create --journal nats://a:4222,b:4222,c:4222 --from /srv/carebook
 
 The stream is called CAREBOOK_NAME, and its first message gives the log its id. A stream that is
 there with these settings is left as it is.
 
+With --from, all records of that directory, of a server that does not run, are brought into the stream,
+which has to be empty, and are compared with it in the end. Until then nobody starts on the stream;
+interrupted, the same command goes on where it was.
+
 Exit codes:
-  0  the stream is there, with the settings that it has to have
-  1  the servers are not reached, or refuse it, or the stream has other settings: they are named
-  2  the arguments are wrong")]
+  0  the stream is there, with the settings that it has to have, and has all records of --from
+  1  the servers are not reached, or refuse it, or the stream has other settings: they are named; or
+     the directory cannot be imported
+  2  the arguments are wrong
+  3  the directory is damaged, or the stream is that of another service
+  4  a running server holds the directory")]
 pub(super) struct CreateArgs {
     #[command(flatten)]
     common: Common,
@@ -36,6 +46,9 @@ pub(super) struct CreateArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 30,
         value_parser = clap::value_parser!(u64).range(1 << 20..=1 << 50))]
     max_bytes: u64,
+    /// A data directory whose records are brought into the stream.
+    #[arg(long, value_name = "DIR")]
+    from: Option<PathBuf>,
 }
 
 impl CreateArgs {
@@ -44,8 +57,14 @@ impl CreateArgs {
         let connection = place.connect(&trust.config()?)?;
         let names = connection.names();
         let config = wanted(names, place.journal_replicas, self.max_bytes);
-        let made = connection.block(connection.create(&config));
-        made.map_err(|error| Failure::of_journal(&error))?;
+        let imported = match &self.from {
+            Some(data) => Some(import(&connection, &config, data)?),
+            None => {
+                let made = connection.block(connection.create(&config));
+                made.map_err(|error| Failure::of_journal(&error))?;
+                None
+            }
+        };
         let info = checked(&connection, place.journal_replicas)?;
         if info.last == 0 {
             begin(&connection)?;
@@ -59,16 +78,19 @@ impl CreateArgs {
                 "replicas": replicas,
                 "bytesMax": info.bytes_max,
                 "messages": info.messages,
+                "importedRecords": imported,
             });
             out.line(format_args!("{told:#}"))?;
         } else {
-            out.pairs([
+            let mut rows = vec![
                 ("stream".to_owned(), names.stream.clone()),
                 ("subject".to_owned(), names.subject.clone()),
                 ("copies".to_owned(), replicas.to_string()),
                 ("bytes at most".to_owned(), info.bytes_max.to_string()),
                 ("messages".to_owned(), info.messages.to_string()),
-            ])?;
+            ];
+            rows.extend(imported.map(|count| ("records imported".to_owned(), count.to_string())));
+            out.pairs(rows)?;
         }
         out.flush()
     }

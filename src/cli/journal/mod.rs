@@ -4,18 +4,23 @@ mod args;
 mod create;
 mod fence;
 mod following;
+mod import;
 mod opening;
 mod reading;
 mod status;
 mod verify;
 
+pub(super) use args::PlaceArgs;
 pub use following::Node;
 pub(super) use following::Running;
 pub use opening::JournalArgs;
 
+use std::path::Path;
+
 use clap::{Args, Subcommand};
 
 use super::exit::Failure;
+use super::trust::TrustArgs;
 
 /// Arguments of `carebook journal`.
 #[derive(Args)]
@@ -40,6 +45,16 @@ enum JournalCommand {
     Fence(fence::FenceArgs),
     /// Reads the whole stream and checks every message and the chain.
     Verify(verify::VerifyArgs),
+}
+
+/// Compares the records of a directory with the journal's; how many there are.
+///
+/// # Errors
+/// When the servers are not reached, or the two are not the same as far as the directory goes.
+pub(super) fn compare(place: &PlaceArgs, trust: &TrustArgs, data: &Path) -> Result<u64, Failure> {
+    let connection = place.connect(&trust.config()?)?;
+    opening::checked(&connection, place.journal_replicas)?;
+    verify::compare(&connection, data)
 }
 
 impl JournalCommandArgs {

@@ -21,9 +21,9 @@ use crate::stream::error::StreamError;
 use crate::stream::lease::Terms;
 use crate::stream::link::Link;
 use crate::stream::log::StreamLog;
-use crate::stream::message::{FORM_BYTES, MESSAGE_BYTES_MAX, RECORD_FORM_BYTES};
+use crate::stream::message::{FORM_BYTES, IN_FLIGHT_MAX, MESSAGE_BYTES_MAX, RECORD_FORM_BYTES};
 use crate::stream::reader::Reader;
-use crate::stream::settings::weaker;
+use crate::stream::settings::{is_importing, weaker};
 
 /// The directory is synced after so many bytes: what it loses is filled up from the stream.
 const SYNC_BYTES: u64 = 8 << 20;
@@ -54,6 +54,10 @@ pub struct JournalArgs {
         default_value = "append"
     )]
     journal_reads: Reads,
+    /// How many batches may be on their way to the journal at once, 1 to 4.
+    #[arg(long, value_name = "N", requires = "journal", default_value_t = IN_FLIGHT_MAX,
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(IN_FLIGHT_MAX)))]
+    journal_in_flight: u8,
     /// The name of this node, for people; by default that of the machine.
     #[arg(long, value_name = "NAME", requires = "journal")]
     journal_node: Option<String>,
@@ -138,6 +142,7 @@ impl JournalArgs {
             .map_err(|error| Failure::of_log(&error))?;
         let node = self.journal_node.clone().unwrap_or_else(machine);
         let link = Link::new(connection, &node, uuid::Uuid::new_v4().into_bytes());
+        link.allow_in_flight(self.journal_in_flight.into());
         let limits = Limits {
             record_bytes_max: message - RECORD_FORM_BYTES,
             ..opening.limits
@@ -188,11 +193,18 @@ pub(super) fn checked(connection: &Connection, replicas: u64) -> Result<StreamIn
         let stream = connection.names().stream.clone();
         return Err(Failure::of_journal(&StreamError::Weak { stream, faults }));
     }
+    if is_importing(&info.config) {
+        return Err(Failure::other(format!(
+            "an import into the stream {} has not ended: begin it again with `carebook journal create \
+             --from DIR`, which goes on where it was",
+            connection.names().stream
+        )));
+    }
     Ok(info)
 }
 
 /// The most bytes of records that a message may have.
-fn messages_within(connection: &Connection) -> Result<usize, Failure> {
+pub(super) fn messages_within(connection: &Connection) -> Result<usize, Failure> {
     let message = connection.payload_max().min(MESSAGE_BYTES_MAX);
     if message < MESSAGE_BYTES_MIN {
         return Err(Failure::other(format!(

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
-use wal::{BoxError, Identity, Record, SnapshotInfo, Visitor};
+use wal::{BoxError, Record, SnapshotInfo, Visitor};
 
 use super::super::exit::Failure;
 use super::super::open::count_bar;
@@ -51,6 +51,7 @@ struct Counts {
     records: u64,
     fences: u64,
     barriers: u64,
+    void: u64,
 }
 
 impl VerifyArgs {
@@ -71,6 +72,7 @@ impl VerifyArgs {
         while let Some(received) = stream.next()? {
             counts.messages += 1;
             match (received.records(), &received.fence) {
+                _ if received.is_void => counts.void += 1,
                 (Some(records), _) => counts.records += u64::from(records.count()),
                 (None, Some(_)) => counts.fences += 1,
                 (None, None) => counts.barriers += 1,
@@ -94,6 +96,7 @@ impl VerifyArgs {
                 "records": counts.records,
                 "fences": counts.fences,
                 "barriers": counts.barriers,
+                "void": counts.void,
                 "lastPosition": tail.next - 1,
                 "chain": hex(&tail.digest),
                 "comparedRecords": compared,
@@ -107,6 +110,7 @@ impl VerifyArgs {
                 ("records".to_owned(), counts.records.to_string()),
                 ("fences".to_owned(), counts.fences.to_string()),
                 ("barriers".to_owned(), counts.barriers.to_string()),
+                ("void".to_owned(), counts.void.to_string()),
                 ("last position".to_owned(), (tail.next - 1).to_string()),
                 ("chain".to_owned(), hex(&tail.digest)),
             ];
@@ -159,8 +163,12 @@ impl Messages {
 /// # Errors
 /// When the directory is damaged or held, is another log's, has more than the stream, or another
 /// record.
-fn compare(connection: &Arc<Connection>, data: &Path) -> Result<u64, Failure> {
-    let storage = existing(data)?;
+pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<u64, Failure> {
+    let of_log = |error| match error {
+        wal::Error::Held { .. } => Failure::Busy(error.to_string()),
+        other => Failure::of_log(&other),
+    };
+    let found = wal::verify(existing(data)?, &mut wal::Discard).map_err(of_log)?;
     let info = connection.block(connection.info());
     let info = info.map_err(|error| Failure::of_journal(&error))?;
     let mut comparing = Comparing {
@@ -169,14 +177,12 @@ fn compare(connection: &Arc<Connection>, data: &Path) -> Result<u64, Failure> {
         last: info.last,
         stream: None,
         ahead: VecDeque::new(),
-        own_id: [0; 16],
+        own_id: found.log_id,
         count: 0,
     };
-    let report = wal::verify(storage, &mut comparing).map_err(|error| match error {
-        wal::Error::Held { .. } => Failure::Busy(error.to_string()),
-        other => Failure::of_log(&other),
-    });
-    report.map(|_| comparing.count)
+    // Those, too, that a snapshot covers.
+    wal::records(existing(data)?.as_ref(), &mut comparing).map_err(of_log)?;
+    Ok(comparing.count)
 }
 
 /// Compares each record with the stream's.
@@ -234,10 +240,6 @@ impl Comparing<'_> {
 }
 
 impl Visitor for Comparing<'_> {
-    fn identity(&mut self, identity: &Identity) {
-        self.own_id = identity.log_id;
-    }
-
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
         let position = record.position;
         if self.of_stream(position)? != record.payload {

@@ -1,5 +1,6 @@
 //! The handle by which any number of threads append to a journal.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
@@ -86,6 +87,7 @@ impl Appender {
             seal_after: options.seal_after,
             batch_began: Instant::now(),
             batch_records: 0,
+            begun: VecDeque::new(),
         };
         let waiting = Arc::downgrade(&shared);
         // Held as an appender from here on, so that what was started is stopped again when the

@@ -1,5 +1,6 @@
 //! The journal thread.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,8 +16,17 @@ use crate::medium::{BatchWriter, Medium};
 
 enum Task {
     Write,
+    /// Something that was begun has become durable.
+    Settle,
     Seal,
     Stop,
+}
+
+/// A batch that was begun and is not durable yet.
+pub(super) struct Begun {
+    at: Instant,
+    records: usize,
+    bytes: usize,
 }
 
 /// What the journal thread works with.
@@ -30,6 +40,8 @@ pub(super) struct Journal {
     /// When the last records were taken, and how many they were.
     pub(super) batch_began: Instant,
     pub(super) batch_records: usize,
+    /// The oldest first.
+    pub(super) begun: VecDeque<Begun>,
 }
 
 impl Journal {
@@ -64,6 +76,7 @@ impl Journal {
                     // One huge batch must not keep its memory for good.
                     records.clear(self.batch_bytes_max);
                 }
+                Task::Settle => self.settle(events)?,
                 Task::Seal => self.writer.seal()?,
                 Task::Stop => return self.writer.seal(),
             }
@@ -73,17 +86,26 @@ impl Journal {
     /// Waits for something to do; takes all records that are queued.
     fn wait(&mut self, records: &mut Batched, events: &dyn Events) -> Result<Task, Error> {
         let shared = Arc::clone(&self.shared);
-        let (enough, apart) = gathered(events.in_flight());
+        // Whoever waits for what was begun appends nothing else meanwhile.
+        let begun: usize = self.begun.iter().map(|begun| begun.records).sum();
+        let in_flight = events.in_flight();
+        let (enough, apart) = gathered(in_flight.saturating_sub(begun).max(in_flight.min(1)));
         let mut queue = shared.queue.lock();
-        let seal_at = self
-            .writer
-            .is_unsealed()
+        let seal_at = (self.begun.is_empty() && self.writer.is_unsealed())
             .then(|| Instant::now() + self.seal_after);
         // Whoever is alone is not kept waiting.
         let mut gather_until = (self.batch_records >= FEW).then(|| self.batch_began + apart);
         loop {
+            if self.writer.has_settled() {
+                return Ok(Task::Settle);
+            }
             if let Some(failure) = self.writer.failure() {
                 return Err(failure);
+            }
+            if !self.writer.may_begin() {
+                queue.wake_at = None;
+                shared.work.wait(&mut queue);
+                continue;
             }
             let stopping = shared.stopping.load(Ordering::SeqCst);
             if let Some(until) = gather_until
@@ -103,7 +125,7 @@ impl Journal {
                 self.batch_records = records.count();
                 return Ok(Task::Write);
             }
-            if stopping {
+            if stopping && self.begun.is_empty() {
                 return Ok(Task::Stop);
             }
             queue.wake_at = Some(1);
@@ -123,10 +145,52 @@ impl Journal {
 
     fn write(&mut self, records: &mut Batched, events: &mut dyn Events) -> Result<(), Error> {
         for batch in records.batches(self.batch_bytes_max) {
+            self.until_it_may_begin(events)?;
             self.writer.make_room(batch)?;
-            let started = Instant::now();
-            let last = self.writer.commit(batch)?;
-            self.shared.note_durable(batch, started.elapsed(), last);
+            let at = Instant::now();
+            match self.writer.begin(batch)? {
+                Some(last) => {
+                    let bytes = batch.payload_bytes();
+                    self.shared.note_durable(bytes, at.elapsed(), last);
+                    events.durable(last);
+                }
+                None => self.begun.push_back(Begun {
+                    at,
+                    records: batch.count(),
+                    bytes: batch.payload_bytes(),
+                }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until another batch may be begun, and tells meanwhile of those that have become durable.
+    fn until_it_may_begin(&mut self, events: &mut dyn Events) -> Result<(), Error> {
+        while !self.writer.may_begin() {
+            let shared = Arc::clone(&self.shared);
+            let mut queue = shared.queue.lock();
+            while !self.writer.has_settled() && !self.writer.may_begin() {
+                if let Some(failure) = self.writer.failure() {
+                    return Err(failure);
+                }
+                shared.work.wait(&mut queue);
+            }
+            drop(queue);
+            self.settle(events)?;
+        }
+        Ok(())
+    }
+
+    /// Tells of all that was begun and has become durable.
+    fn settle(&mut self, events: &mut dyn Events) -> Result<(), Error> {
+        while let Some(last) = self.writer.settle()? {
+            let Some(begun) = self.begun.pop_front() else {
+                return Err(Error::Stopped {
+                    reason: "a batch has become durable that was not begun".into(),
+                });
+            };
+            self.shared
+                .note_durable(begun.bytes, begun.at.elapsed(), last);
             events.durable(last);
         }
         Ok(())

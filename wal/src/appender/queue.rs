@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::batched::{Batch, Batched, Spare};
+use crate::batched::{Batched, Spare};
 use crate::format::{RECORD_BYTES_MAX, to_u64};
 
 /// The upper bounds by which batches are counted, of the time that they took.
@@ -129,14 +129,13 @@ impl Shared {
         }
     }
 
-    /// Counts a batch that is durable up to `last`.
-    pub(super) fn note_durable(&self, batch: Batch<'_>, took: Duration, last: u64) {
+    /// Counts a batch of so many bytes of records that is durable up to `last`.
+    pub(super) fn note_durable(&self, bytes: usize, took: Duration, last: u64) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.batch_nanos.fetch_add(nanos, Ordering::Relaxed);
         self.batches.fetch_add(1, Ordering::Relaxed);
         let bucket = BATCH_BOUNDS.partition_point(|bound| *bound < took);
         self.batches_by_time[bucket].fetch_add(1, Ordering::Relaxed);
-        let bytes = batch.payload_bytes();
         self.log_bytes.fetch_add(to_u64(bytes), Ordering::Relaxed);
         self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.durable.store(last, Ordering::Release);

@@ -1,0 +1,259 @@
+//! `carebook journal create --from DIR`: a log that was kept in a directory alone, brought into a new
+//! stream.
+//!
+//! The stream is marked until all of it is there and was compared: meanwhile nobody starts on it, so an
+//! import that was interrupted is never taken for a service's whole history. Begun again, it goes on
+//! where it was.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+use wal::{BoxError, Record, Report, SnapshotInfo, Visitor};
+
+use super::super::exit::Failure;
+use super::super::open::count_bar;
+use super::super::output::existing;
+use super::opening::messages_within;
+use super::verify::compare;
+use crate::stream::connection::{Connection, StreamInfo};
+use crate::stream::error::StreamError;
+use crate::stream::link::Link;
+use crate::stream::message::{Content, RECORD_FORM_BYTES, Records};
+use crate::stream::reader::tail_at;
+use crate::stream::settings::{going_on_from, importing, is_importing};
+
+/// The name of whoever begins an epoch here.
+const NODE: &str = "carebook journal create --from";
+
+fn of_journal(error: StreamError) -> Failure {
+    Failure::of_journal(&error)
+}
+
+fn of_log(error: &wal::Error) -> Failure {
+    match error {
+        wal::Error::Held { .. } => Failure::Busy(error.to_string()),
+        wal::Error::Visitor { source, .. } => match source.downcast_ref::<StreamError>() {
+            Some(error) => Failure::of_journal(error),
+            None => Failure::of_log(error),
+        },
+        other => Failure::of_log(other),
+    }
+}
+
+/// Brings all records of a directory into the stream, which has these settings; how many there are.
+///
+/// # Errors
+/// When the directory is held, damaged, or has what a stream cannot have; when the stream has
+/// something else; when the servers are not reached.
+pub(super) fn import(
+    connection: &Arc<Connection>,
+    config: &Value,
+    data: &Path,
+) -> Result<u64, Failure> {
+    let report = judged(connection, data)?;
+    let config = &going_on_from(config, &report.ancestors);
+    let marked = importing(config);
+    let made = connection.block(connection.create(&marked));
+    let info = connection.block(connection.info());
+    let mut info = info.map_err(|error| of_journal(made.err().unwrap_or(error)))?;
+    if !is_importing(&info.config) {
+        // It was there before.
+        if info.last > 0 {
+            return Err(not_empty(connection));
+        }
+        let marked = importing(&going_on_from(&info.config, &report.ancestors));
+        let marked = connection.block(connection.update(&marked));
+        marked.map_err(of_journal)?;
+        info = connection.block(connection.info()).map_err(of_journal)?;
+    }
+    let link = fenced(connection, &info, &report)?;
+    append(connection, &link, data, &report)?;
+    let count = compare(connection, data)?;
+    let info = connection.block(connection.info()).map_err(of_journal)?;
+    let end = tail_at(connection, info.last).map_err(of_journal)?;
+    let is_all = count == report.last_position && end.next == report.last_position + 1;
+    if !is_all || end.epoch != link.figures().counted().epoch {
+        return Err(Failure::other(format!(
+            "the directory or the stream was changed meanwhile: {count} records were compared, the \
+             directory had {} and the stream ends at position {}; see that nobody else uses them, and \
+             import again",
+            report.last_position,
+            end.next - 1
+        )));
+    }
+    let unmarked = connection.block(connection.update(config));
+    unmarked.map_err(of_journal)?;
+    Ok(count)
+}
+
+fn not_empty(connection: &Connection) -> Failure {
+    Failure::other(format!(
+        "the stream {} is not empty, and no import into it was interrupted: name another journal",
+        connection.names().stream
+    ))
+}
+
+/// The directory, when a stream can have all of it.
+fn judged(connection: &Connection, data: &Path) -> Result<Report, Failure> {
+    let mut longest = Longest::default();
+    let report = wal::verify(existing(data)?, &mut longest).map_err(|error| of_log(&error))?;
+    if report.first_position > 1 {
+        return Err(Failure::other(format!(
+            "the log in {} begins at position {}: what came before is in its snapshots alone, and a \
+             stream has to have every record from the first on. Bring back what was archived with \
+             `carebook restore --archive`, and import that",
+            data.display(),
+            report.first_position
+        )));
+    }
+    // What the newest snapshot covers was not shown.
+    wal::records(existing(data)?.as_ref(), &mut longest).map_err(|error| of_log(&error))?;
+    let most = messages_within(connection)? - RECORD_FORM_BYTES;
+    if longest.bytes > most {
+        return Err(Failure::other(format!(
+            "the record at position {} has {} bytes, and a message of the stream at most {most}: raise \
+             max_payload of the servers as far as 1 MiB; beyond that it cannot be imported",
+            longest.position, longest.bytes
+        )));
+    }
+    Ok(report)
+}
+
+/// Begins an epoch at the end of what the stream has, which is the directory's, or nothing.
+fn fenced(
+    connection: &Arc<Connection>,
+    info: &StreamInfo,
+    report: &Report,
+) -> Result<Arc<Link>, Failure> {
+    let tail = match info.last {
+        0 => crate::stream::chain::Tail::beginning(),
+        last => tail_at(connection, last).map_err(of_journal)?,
+    };
+    if let Some(found) = tail.log_id.filter(|id| *id != report.log_id) {
+        let expected = report.log_id;
+        return Err(of_journal(StreamError::Foreign { expected, found }));
+    }
+    let link = Link::new(
+        Arc::clone(connection),
+        NODE,
+        uuid::Uuid::new_v4().into_bytes(),
+    );
+    let begun = connection.block(link.fence(&tail, report.log_id));
+    match begun.map_err(of_journal)? {
+        true => Ok(link),
+        false => Err(Failure::other(
+            "somebody else imports into this stream just now".to_owned(),
+        )),
+    }
+}
+
+/// Appends what the stream does not have yet.
+fn append(
+    connection: &Connection,
+    link: &Link,
+    data: &Path,
+    report: &Report,
+) -> Result<(), Failure> {
+    let bar = count_bar("importing");
+    bar.set_length(report.last_position);
+    let mut appending = Appending {
+        connection,
+        link,
+        bytes_max: messages_within(connection)?,
+        next: link.next_position().map_err(of_journal)?,
+        bytes: Vec::new(),
+        count: 0,
+        bar: &bar,
+    };
+    wal::records(existing(data)?.as_ref(), &mut appending).map_err(|error| of_log(&error))?;
+    appending.flush().map_err(of_journal)?;
+    bar.finish_and_clear();
+    connection
+        .block(link.until_acknowledged())
+        .map_err(of_journal)
+}
+
+/// Gathers records into messages.
+struct Appending<'a> {
+    connection: &'a Connection,
+    link: &'a Link,
+    bytes_max: usize,
+    /// The position that the stream needs next.
+    next: u64,
+    bytes: Vec<u8>,
+    count: u32,
+    bar: &'a indicatif::ProgressBar,
+}
+
+impl Appending<'_> {
+    fn flush(&mut self) -> Result<(), StreamError> {
+        let Some(records) = Records::of(&self.bytes, self.count) else {
+            return Ok(());
+        };
+        let begun = self.link.begin_in_turn(Content::Batch(records));
+        self.connection.block(begun)?;
+        self.bytes.clear();
+        self.count = 0;
+        self.bar.set_position(self.next - 1);
+        Ok(())
+    }
+}
+
+impl Visitor for Appending<'_> {
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        if record.position < self.next {
+            return Ok(());
+        }
+        let needed = RECORD_FORM_BYTES + record.payload.len();
+        if self.bytes.len() + needed > self.bytes_max {
+            self.flush()?;
+        }
+        let length = u32::try_from(record.payload.len())?;
+        self.bytes.extend(length.to_le_bytes());
+        self.bytes.extend_from_slice(record.payload);
+        self.count += 1;
+        self.next = record.position + 1;
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn kept(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+/// The longest record.
+#[derive(Default)]
+struct Longest {
+    position: u64,
+    bytes: usize,
+}
+
+impl Visitor for Longest {
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        if record.payload.len() > self.bytes {
+            (self.position, self.bytes) = (record.position, record.payload.len());
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn kept(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
+        Ok(())
+    }
+}

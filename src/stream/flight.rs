@@ -1,0 +1,221 @@
+//! Several appends in flight, each of which expects the one before it.
+//!
+//! They are sent in order, and acknowledged in order: what comes after one of which nobody knows is
+//! not told, whatever the servers say of it. When one fails, all behind it fail; when nobody knows
+//! what became of one, it is sent again with all behind it, in order and byte for byte.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::append::{
+    Appended, Appending, Attempt, KNOWN_WITHIN, Other, PAUSE, PAUSE_WHEN_FULL, Watched,
+};
+use super::error::StreamError;
+use super::figures::InFlight;
+
+/// A message in flight.
+pub(super) struct Flying {
+    pub(super) appending: Appending,
+    /// The epoch and the log of its writer.
+    pub(super) epoch: u64,
+    pub(super) log_id: [u8; 16],
+    /// When it was made.
+    pub(super) began: Instant,
+    /// Counts it.
+    pub(super) _counted: InFlight,
+}
+
+impl Flying {
+    /// Whether what has its place is void, so that this one comes after it.
+    fn is_behind(&self, other: &Other) -> bool {
+        other.log_id == Some(self.log_id)
+            && other.ahead > 0
+            && other
+                .by
+                .as_ref()
+                .is_some_and(|(epoch, _)| *epoch < self.epoch)
+    }
+}
+
+/// Whom a flight tells.
+pub(super) trait Told: Watched {
+    /// The oldest message in flight is in the stream, and all before it.
+    fn acknowledged(&self, flying: Flying);
+    /// The oldest message in flight, and the only one, comes one place later.
+    fn is_put_off(&self);
+    /// Nothing more is.
+    fn has_failed(&self, error: StreamError);
+}
+
+/// What one attempt has come to: its number, and the answer.
+type Answered = (u64, Result<Attempt, StreamError>);
+
+/// The messages in flight.
+struct Flight<T> {
+    told: T,
+    /// The oldest first.
+    flying: VecDeque<(u64, Flying)>,
+    /// Attempts whose answer is not there yet.
+    attempts: JoinSet<Answered>,
+    /// Answers of those that are not the oldest.
+    early: Vec<Answered>,
+    /// The number of the next attempt.
+    next: u64,
+    /// Until when it has to be known what became of the oldest.
+    until: Instant,
+    /// Whether an earlier attempt may still be on its way.
+    is_unknown: bool,
+}
+
+/// Sends what comes, in order, for as long as something may come.
+pub(super) async fn fly<T: Told>(told: T, mut coming: UnboundedReceiver<Flying>) {
+    let mut flight = Flight {
+        told,
+        flying: VecDeque::new(),
+        attempts: JoinSet::new(),
+        early: Vec::new(),
+        next: 0,
+        until: Instant::now(),
+        is_unknown: false,
+    };
+    loop {
+        let went = tokio::select! {
+            biased;
+            Some(answered) = flight.attempts.join_next() => match answered {
+                Ok(answered) => flight.hear(answered).await,
+                // Nothing ends an attempt but the flight itself.
+                Err(error) => Err(StreamError::Unknown { what: error.to_string() }),
+            },
+            flying = coming.recv() => match flying {
+                Some(flying) => {
+                    flight.take(flying);
+                    Ok(())
+                }
+                None => return,
+            },
+        };
+        if let Err(error) = went {
+            flight.told.has_failed(error);
+            return;
+        }
+    }
+}
+
+impl<T: Told> Flight<T> {
+    fn take(&mut self, flying: Flying) {
+        if self.flying.is_empty() {
+            self.begins_to_wait();
+        }
+        self.flying.push_back((0, flying));
+        self.send(self.flying.len() - 1);
+    }
+
+    /// Nothing is known of the oldest from here on.
+    fn begins_to_wait(&mut self) {
+        self.until = Instant::now() + KNOWN_WITHIN;
+        self.is_unknown = false;
+    }
+
+    fn send(&mut self, at: usize) {
+        let number = self.next;
+        self.next += 1;
+        let (its, flying) = &mut self.flying[at];
+        *its = number;
+        let appending = flying.appending.clone();
+        self.attempts
+            .spawn(async move { (number, appending.attempt().await) });
+    }
+
+    /// Sends all of them again. Answers to what was sent before count no more.
+    fn send_all(&mut self) {
+        self.attempts = JoinSet::new();
+        self.early.clear();
+        for at in 0..self.flying.len() {
+            self.send(at);
+        }
+    }
+
+    async fn hear(&mut self, answered: Answered) -> Result<(), StreamError> {
+        self.early.push(answered);
+        // The oldest first, as long as its answer is there.
+        while let Some((number, _)) = self.flying.front() {
+            let its = self.early.iter().position(|(of, _)| of == number);
+            let attempt = match its {
+                Some(at) => self.early.swap_remove(at).1?,
+                // What comes after it is answered first: its own answer is lost, or it is.
+                None if !self.early.is_empty() => Attempt::Taken,
+                None => return Ok(()),
+            };
+            self.judge(attempt).await?;
+        }
+        self.early.clear();
+        Ok(())
+    }
+
+    /// Goes on after what an attempt of the oldest has come to.
+    async fn judge(&mut self, attempt: Attempt) -> Result<(), StreamError> {
+        let why = match attempt {
+            Attempt::Acknowledged => {
+                self.is_acknowledged();
+                return Ok(());
+            }
+            Attempt::Taken => match self.oldest().at_the_place().await? {
+                Some(Appended::Ours) => {
+                    self.is_acknowledged();
+                    return Ok(());
+                }
+                Some(Appended::Other(other)) => return self.comes_after(other),
+                // An attempt of ours is being replicated, or the server is behind, or one was lost.
+                None => "the stream does not show yet what came after".to_owned(),
+            },
+            Attempt::Full(why) if !self.is_unknown => {
+                if !self.told.tries_again(&why, true) {
+                    return Err(StreamError::Refused {
+                        what: format!("the journal is full, and took nothing: {why}"),
+                    });
+                }
+                self.begins_to_wait();
+                sleep(PAUSE_WHEN_FULL).await;
+                self.send_all();
+                return Ok(());
+            }
+            Attempt::Full(why) | Attempt::Unknown(why) => why,
+        };
+        self.is_unknown = true;
+        self.told.tries_again(&why, false);
+        if Instant::now() >= self.until {
+            let what = format!("no answer for {} s, {why}", KNOWN_WITHIN.as_secs());
+            return Err(StreamError::Unknown { what });
+        }
+        sleep(PAUSE).await;
+        self.send_all();
+        Ok(())
+    }
+
+    fn oldest(&self) -> &Appending {
+        &self.flying[0].1.appending
+    }
+
+    fn is_acknowledged(&mut self) {
+        if let Some((_, flying)) = self.flying.pop_front() {
+            self.told.acknowledged(flying);
+        }
+        self.begins_to_wait();
+    }
+
+    /// Something else is at the place of the oldest.
+    fn comes_after(&mut self, other: Other) -> Result<(), StreamError> {
+        if self.flying.len() > 1 || !self.flying[0].1.is_behind(&other) {
+            return Err(StreamError::Fenced { by: other.by });
+        }
+        self.flying[0].1.appending.after += 1;
+        self.told.is_put_off();
+        self.begins_to_wait();
+        self.send_all();
+        Ok(())
+    }
+}

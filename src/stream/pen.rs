@@ -1,0 +1,93 @@
+//! What a writer goes on from: makes one message after the other.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::append::Appending;
+use super::chain::Tail;
+use super::connection::Connection;
+use super::error::StreamError;
+use super::message::{Content, Message, MessageDigest};
+
+/// A message that was made.
+pub(crate) struct Made {
+    /// How many were made with it.
+    pub(super) number: u64,
+    pub(super) bytes: Bytes,
+}
+
+/// What a writer goes on from.
+pub(super) struct Pen {
+    /// The end of what was made.
+    pub(super) tail: Tail,
+    pub(super) log_id: [u8; 16],
+    pub(super) epoch: u64,
+    /// How many messages of the epoch were made after the fence.
+    pub(super) made: u64,
+    pub(super) connection: Arc<Connection>,
+    /// Random bytes of this process.
+    pub(super) token: [u8; 16],
+}
+
+impl Pen {
+    /// Its fence is there, where what was made ends.
+    pub(super) fn begins(&mut self) {
+        self.tail.fence = self.tail.sequence;
+        self.made = 0;
+    }
+
+    /// How many messages are in flight before the next one, when so many are acknowledged; `None`
+    /// while it may not be made, because as many as may be are.
+    pub(super) fn ahead(&self, acknowledged: u64, in_flight_max: usize) -> Option<u8> {
+        let in_flight = self.made - acknowledged;
+        // The places that a writer before may still take are taken one after the other.
+        let oldest = Tail {
+            sequence: self.tail.sequence - in_flight,
+            ..self.tail.clone()
+        };
+        let may = match oldest.is_past_void() {
+            true => in_flight_max,
+            false => 1,
+        };
+        let ahead = u8::try_from(in_flight).ok()?;
+        (usize::from(ahead) < may).then_some(ahead)
+    }
+
+    /// The next message; what comes after it goes on from there.
+    ///
+    /// # Errors
+    /// When it is too large.
+    pub(super) fn make(
+        &mut self,
+        content: Content<'_>,
+        ahead: u8,
+    ) -> Result<Appending, StreamError> {
+        let place = self.tail.place(self.log_id, self.epoch, ahead);
+        let (bytes, digest) = place.message(content);
+        let message = Message::read(&bytes).map_err(|_| StreamError::Refused {
+            what: format!("a message of {} bytes is too large", bytes.len()),
+        })?;
+        let tail = Tail {
+            fence: self.tail.fence,
+            ..Tail::after(self.tail.sequence + 1, &message)
+        };
+        debug_assert_eq!(tail.digest, digest);
+        let appending = Appending {
+            connection: Arc::clone(&self.connection),
+            after: self.tail.sequence,
+            id: self.id(&digest),
+            bytes: bytes.clone(),
+        };
+        self.tail = tail;
+        self.made += 1;
+        Ok(appending)
+    }
+
+    /// By which the servers know a message again: no other process has it, and no other message.
+    fn id(&self, digest: &MessageDigest) -> String {
+        let token = crate::base::digest::hex(&self.token[..8]);
+        let digest = crate::base::digest::hex(&digest[..8]);
+        format!("{}:{}:{token}:{digest}", self.epoch, self.tail.next)
+    }
+}

@@ -1,0 +1,58 @@
+//! How often a message is appended that has no records: each stays in the stream.
+
+use std::time::{Duration, Instant};
+
+/// One in so much time, in the long run.
+const EACH: Duration = Duration::from_millis(10);
+/// So many may come at once, or one after the other, before they are held to that.
+const AT_ONCE: u32 = 1_000;
+
+/// The time at which the next one would be due if they all came evenly.
+pub(super) struct Sparing(Instant);
+
+impl Sparing {
+    /// None has come yet.
+    pub(super) fn new(now: Instant) -> Self {
+        Self(now)
+    }
+
+    /// How long the next one has to wait; none where it may come now, and is counted.
+    pub(super) fn take(&mut self, now: Instant) -> Option<Duration> {
+        let ahead = self.0.saturating_duration_since(now);
+        let may = EACH * AT_ONCE;
+        if ahead >= may {
+            return Some(ahead - may + EACH);
+        }
+        self.0 = self.0.max(now) + EACH;
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_come_at_once_and_then_a_hundred_a_second() {
+        let began = Instant::now();
+        let mut sparing = Sparing::new(began);
+        let mut now = began;
+        let mut taken = 0_u32;
+        while now < began + Duration::from_secs(60) {
+            match sparing.take(now) {
+                None => taken += 1,
+                Some(wait) => {
+                    assert!(wait <= 2 * EACH, "{wait:?}");
+                    now += wait;
+                }
+            }
+        }
+        assert!((6_900..=7_100).contains(&taken), "{taken}");
+        // After ten seconds without any the next thousand may come at once.
+        now += EACH * AT_ONCE;
+        for _ in 0..AT_ONCE {
+            assert_eq!(sparing.take(now), None);
+        }
+        assert!(sparing.take(now).is_some());
+    }
+}

@@ -1,0 +1,181 @@
+//! A directory that was kept without a journal is brought into a new stream: all of it, once, or
+//! nobody starts on it.
+
+use std::time::Duration;
+
+use super::proxy::{Fate, From, Proxy};
+use super::{Cluster, ROOMY, ask, ask_for, content, start_refused};
+use crate::support::{Server, World, run};
+
+/// A directory of a service without a journal, with the answers to so many commands.
+fn kept_alone(world: &World, count: usize) {
+    let server = Server::start(world);
+    ask_for(world, &server, 0..count);
+    assert_eq!(server.stop(), Some(0));
+}
+
+fn import(cluster: &Cluster, world: &World) -> (Option<i32>, serde_json::Value, String) {
+    let data = world.data();
+    let bytes = ROOMY.to_string();
+    let from = [
+        "--json",
+        "--max-bytes",
+        &bytes,
+        "--from",
+        data.to_str().unwrap(),
+    ];
+    let (code, out, errors) = cluster.journal("create", &from);
+    (code, serde_json::from_str(&out).unwrap_or_default(), errors)
+}
+
+#[test]
+fn a_directory_is_imported_whole_and_served_from_any_node_as_before() {
+    let Some(cluster) = Cluster::started(1) else {
+        return;
+    };
+    let world = World::new();
+    kept_alone(&world, 12);
+    // While somebody has it, it is left alone.
+    let server = Server::start(&world);
+    let (code, _, said) = import(&cluster, &world);
+    assert_eq!(code, Some(4), "{said}");
+    assert_eq!(server.stop(), Some(0));
+    let before = content(&world.data());
+    let (code, told, said) = import(&cluster, &world);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(told["importedRecords"], 12, "{told}");
+    assert_eq!(cluster.verify(&world.data())["comparedRecords"], 12);
+    let is_data = |(path, _): &&(std::path::PathBuf, Vec<u8>)| {
+        !path.to_str().unwrap().to_lowercase().ends_with("lock")
+    };
+    let after = content(&world.data());
+    assert!(
+        before
+            .iter()
+            .filter(is_data)
+            .eq(after.iter().filter(is_data))
+    );
+    // From a node with nothing, and from the directory itself: repeated commands are known.
+    for data in [world.path("second"), world.data()] {
+        let server = Server::spawn(cluster.command(&world, &data));
+        ask_for(&world, &server, 0..14);
+        assert_eq!(server.stop(), Some(0));
+    }
+    assert_eq!(cluster.verify(&world.data())["records"], 14);
+    // Once more, and another directory: the stream is not empty.
+    let other = World::new();
+    kept_alone(&other, 3);
+    for world in [&world, &other] {
+        let (code, _, said) = import(&cluster, world);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("is not empty"), "{said}");
+    }
+    // `verify` of the directory compares it, too, and finds one that is not the stream's.
+    let verify = |world: &World| {
+        let data = world.data();
+        let own = cluster.arguments();
+        let mut all = vec!["verify", "--json", "--data", data.to_str().unwrap()];
+        all.extend(own.iter().map(String::as_str));
+        run(&all)
+    };
+    let (code, out, said) = verify(&world);
+    assert_eq!(code, Some(0), "{said}");
+    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(told["comparedRecords"], 14, "{told}");
+    let (code, _, said) = verify(&other);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("another service"), "{said}");
+}
+
+#[test]
+fn an_import_that_was_interrupted_is_refused_to_everybody_and_goes_on_when_begun_again() {
+    let Some(cluster) = Cluster::started(1) else {
+        return;
+    };
+    let world = World::new();
+    kept_alone(&world, 40);
+    let own = cluster.nodes[0].port();
+    // Cut off after the fence, and once more after the records, whose acknowledgement is lost.
+    for passing in [1, 2] {
+        let mut seen = 0;
+        let proxy = Proxy::to(own, move |from| {
+            seen += usize::from(from == From::Writer);
+            match (from, seen > passing || (from == From::Server && seen == 2)) {
+                (_, true) => Fate::IsLost,
+                (_, false) => Fate::Passes,
+            }
+        });
+        let mut command = crate::support::carebook();
+        command.args(["journal", "create", "--max-bytes", &ROOMY.to_string()]);
+        command.arg("--from").arg(world.data());
+        for argument in cluster.arguments() {
+            command.arg(argument.replace(&format!(":{own}"), &format!(":{}", proxy.port)));
+        }
+        let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(1_500));
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "it waits for an answer"
+        );
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // Neither a node that has everything nor one that has nothing starts on it.
+        for data in [world.data(), world.path("empty")] {
+            let (code, said) = start_refused(&cluster, &world, &data);
+            assert_eq!(code, Some(1), "{said}");
+            assert!(said.contains("has not ended"), "{said}");
+        }
+        // Nor is another directory imported behind it.
+        let other = World::new();
+        kept_alone(&other, 2);
+        let (code, _, said) = import(&cluster, &other);
+        assert_eq!(code, Some(3), "{said}");
+        assert!(said.contains("another service"), "{said}");
+    }
+    let (code, told, said) = import(&cluster, &world);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(told["importedRecords"], 40, "{told}");
+    let server = Server::spawn(cluster.command(&world, &world.path("empty")));
+    for number in 0..41 {
+        assert_eq!(ask(&world, &mut server.client(), number), Some(201));
+    }
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(cluster.verify(&world.path("empty"))["records"], 41);
+}
+
+#[test]
+fn a_directory_that_was_restored_is_imported_with_the_logs_that_it_goes_on_from() {
+    let Some(cluster) = Cluster::started(1) else {
+        return;
+    };
+    let world = World::new();
+    kept_alone(&world, 9);
+    let restored = World::new();
+    let (from, to) = (world.data(), restored.data());
+    let arguments = ["restore", "--from", from.to_str().unwrap(), "--data"];
+    let (code, _, said) = run(&[&arguments[..], &[to.to_str().unwrap()]].concat());
+    assert_eq!(code, Some(0), "{said}");
+    let (code, told, said) = import(&cluster, &restored);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(told["importedRecords"], 9, "{told}");
+    let lineage = |data: &std::path::Path| {
+        let (code, out, said) = run(&["verify", "--json", "--data", data.to_str().unwrap()]);
+        assert_eq!(code, Some(0), "{said}");
+        let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(told["restoredFrom"].as_array().unwrap().len(), 1, "{told}");
+        (told["logId"].clone(), told["restoredFrom"].clone())
+    };
+    // A node with nothing has the same ones, and so the same identifiers.
+    let empty = world.path("empty");
+    let server = Server::spawn(cluster.command(&world, &empty));
+    ask_for(&world, &server, 9..11);
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(lineage(&empty), lineage(&to));
+    // Where the stream forgets them neither is served.
+    cluster.change(&serde_json::json!({"metadata": {}}));
+    for data in [&empty, &to] {
+        let (code, said) = start_refused(&cluster, &world, data);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("do not say the same"), "{said}");
+    }
+}
