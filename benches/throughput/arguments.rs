@@ -25,6 +25,7 @@ Examples (after `cargo bench --bench throughput --`):
   --peers postgres,redis,limit
   overload --seconds 10
   idle --idle-connections 10000
+  journal --runs 5 --commands 30000
   lists --statements 1000000
   observed --runs 9 --commands 50000
   memory --statements 1000000
@@ -93,6 +94,10 @@ pub(crate) enum Scenario {
         #[arg(long, default_value_t = 100_000)]
         window: usize,
     },
+    /// What a journal on three NATS servers costs (`nats-server` in the path, or `NATS_SERVER`): the
+    /// first workload at a server whose log is files, and at servers whose log is a stream, with one,
+    /// two and four appends in flight, in turn.
+    Journal,
     /// What traces and an access log cost: requests for a deposit at a server with a collector, at
     /// one with an access log, and at one with neither, in turn.
     Observed {

@@ -28,6 +28,7 @@ mod events;
 mod html;
 mod http;
 mod idle;
+mod journal;
 mod kinds;
 #[allow(clippy::unwrap_used)]
 mod limit;
@@ -175,6 +176,7 @@ fn carry_out(scenario: &Scenario, common: &Common) -> Result<(&'static str, Valu
             };
             ("webhooks", webhooks::measure(common, sizes)?)
         }
+        Scenario::Journal => ("journal", journal::measure(common)?),
         Scenario::Observed { one_in } => ("observed", observed::measure(common, *one_in)?),
         Scenario::Memory { statements } => ("memory", memory::measure(common, *statements)?),
         Scenario::Snapshot { statements } => ("snapshot", snapshot::measure(common, *statements)?),
