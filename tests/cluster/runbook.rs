@@ -2,7 +2,8 @@
 //! the machines that are named before it, with three servers and two nodes to which it has happened.
 //!
 //! A machine is a directory and an address of the loopback. `<!-- on: a b -->` names machines, or
-//! `the-writer`, `the-standby`, `the-lost`, `the-other`; `<!-- meanwhile: … -->` what happens before
+//! `the-writer`, `the-standby`, `the-lost`, `the-other`, `the-furthest`; `<!--
+//! meanwhile: … -->` what happens before
 //! ([`Stage::happens`]). After each block stands its exit code, and words that it prints.
 
 use std::collections::BTreeMap;
@@ -12,19 +13,20 @@ use std::process::Command;
 use carebook::base::actor::ActorKind;
 
 use crate::support::pages::{Block, blocks, read_by};
-use crate::support::{AUDIENCE, Client, ISSUER, World, nats_server, until};
+use crate::support::{AUDIENCE, Client, ISSUER, World, nats_server, run, until};
 
 /// How many seconds a block may take.
 const PATIENCE: &str = "120";
 const SERVERS: [&str; 3] = ["a", "b", "c"];
 const NODES: [&str; 2] = ["one", "two"];
 /// What the page has: so none is left out unseen.
-const SECTIONS: [&str; 6] = [
+const SECTIONS: [&str; 7] = [
     "Set up",
     "One server is lost",
     "A server is replaced",
     "Two servers are lost",
     "A node is lost",
+    "All servers are lost",
     "Upgrade",
 ];
 
@@ -109,6 +111,18 @@ impl Stage {
         (writer, other.unwrap())
     }
 
+    /// The node whose directory has the last position.
+    fn furthest(&self) -> &'static str {
+        let last = |node: &&str| {
+            let data = self.path(node).join("data");
+            let (code, told, said) = run(&["verify", "--json", "--data", data.to_str().unwrap()]);
+            assert_eq!(code, Some(0), "{said}");
+            let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+            told["lastPosition"].as_u64().unwrap()
+        };
+        NODES.into_iter().max_by_key(last).unwrap()
+    }
+
     /// The machines that a block is for.
     fn machines(&self, named: &str) -> Vec<&'static str> {
         let all = || SERVERS.into_iter().chain(NODES);
@@ -117,6 +131,7 @@ impl Stage {
             "the-standby" => self.writer().1,
             "the-lost" => self.lost.unwrap().0,
             "the-other" => self.lost.unwrap().1,
+            "the-furthest" => self.furthest(),
             name => all().find(|known| *known == name).expect(name),
         };
         named.split(' ').map(one).collect()
