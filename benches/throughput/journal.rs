@@ -26,6 +26,8 @@ const SERVERS: usize = 3;
 const APPENDS: u64 = 500;
 /// The name of the server whose log is files.
 const FILE_LOG: &str = "fileLog";
+/// The most bytes of a stream, which the servers set aside for each.
+const STREAM_BYTES: i64 = 2 << 30;
 /// The stream of these appends.
 const BARE: &str = "BENCH_BARE";
 
@@ -104,7 +106,8 @@ impl Cluster {
         let begun = Instant::now();
         loop {
             let made = Command::new(env!("CARGO_BIN_EXE_carebook"))
-                .args(["journal", "create"])
+                .args(["journal", "create", "--max-bytes"])
+                .arg(STREAM_BYTES.to_string())
                 .args(arguments)
                 .output()
                 .map_err(|error| error.to_string())?;
@@ -142,7 +145,7 @@ impl Bare {
                 subjects: vec!["bench.bare".to_owned()],
                 num_replicas: SERVERS,
                 discard: stream::DiscardPolicy::New,
-                max_bytes: 8 << 30,
+                max_bytes: STREAM_BYTES,
                 ..stream::Config::default()
             };
             let made = context.create_stream(config).await;
