@@ -27,6 +27,7 @@ Examples (after `cargo bench --bench throughput --`):
   idle --idle-connections 10000
   journal --runs 5 --commands 30000
   lists --statements 1000000
+  console --statements 1000000 --consoles 10
   observed --runs 9 --commands 50000
   memory --statements 1000000
   snapshot --seconds 30
@@ -80,6 +81,26 @@ pub(crate) enum Scenario {
         /// Statements of the server with many.
         #[arg(long, default_value_t = 1_000_000)]
         statements: usize,
+    },
+    /// The console: in a browser, its first page and a long list; and what open consoles cost EP9 at
+    /// half of capacity.
+    Console {
+        /// Statements of the list that is scrolled through; 0 leaves the browser out.
+        #[arg(long, default_value_t = 1_000_000)]
+        statements: usize,
+        /// Consoles that are open beside EP9; 0 leaves that out.
+        #[arg(long, default_value_t = 10)]
+        consoles: usize,
+        /// What `npm ci` has filled from tests/console/tools.
+        #[arg(long, env = "CONSOLE_TOOLS", value_name = "DIR")]
+        tools: Option<PathBuf>,
+        /// The browser.
+        #[arg(long, default_value = "/usr/bin/chromium", value_name = "FILE")]
+        chromium: PathBuf,
+        /// The consoles are pages of that browser, which takes the processors' time from the
+        /// service; without it they are clients that send what pages send.
+        #[arg(long)]
+        in_a_browser: bool,
     },
     /// Brings events to receivers: how fast to one, how soon to many and what that costs commands,
     /// and what hostile receivers cost a good one.

@@ -56,6 +56,14 @@ impl Connection {
         }
     }
 
+    /// The position of the log that the answer which came last tells.
+    pub(crate) fn position(&self, answer: &Answer) -> Option<u64> {
+        let head = std::str::from_utf8(&self.buffer[..answer.body.start]).ok()?;
+        let lines = head.lines();
+        let mut told = lines.filter_map(|line| line.strip_prefix("carebook-position: "));
+        told.next()?.parse().ok()
+    }
+
     /// The body of the answer that came last.
     pub(crate) fn body(&self, answer: &Answer) -> &[u8] {
         &self.buffer[answer.body.clone()]

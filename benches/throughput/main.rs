@@ -23,6 +23,7 @@
 mod arguments;
 mod check;
 mod commands;
+mod console;
 mod driver;
 mod events;
 mod html;
@@ -162,6 +163,22 @@ fn carry_out(scenario: &Scenario, common: &Common) -> Result<(&'static str, Valu
                 stalled: *stalled,
             };
             ("events", events::measure(common, sizes)?)
+        }
+        Scenario::Console {
+            statements,
+            consoles,
+            tools,
+            chromium,
+            in_a_browser,
+        } => {
+            let sizes = console::Sizes {
+                statements: *statements,
+                consoles: *consoles,
+                tools: tools.clone(),
+                chromium: chromium.clone(),
+                in_a_browser: *in_a_browser,
+            };
+            ("console", console::measure(common, &sizes)?)
         }
         Scenario::Lists { statements } => ("lists", lists::measure(common, *statements)?),
         Scenario::Webhooks {

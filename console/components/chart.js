@@ -5,6 +5,18 @@ import { html, useEffect, useRef } from '../lib/html.js'
 
 /** @typedef {{key: string, label: string, tone: 'one' | 'two'}} Line */
 
+/** 1, 2, 5, 10, … from this power of ten on. @param {number} from */
+const decimal = (from) => Array.from({ length: 36 }, (_, index) => [1, 2, 5][index % 3] * 10 ** (from + Math.floor(index / 3)))
+
+/** What an axis of this unit goes by. */
+export const STEPS = {
+  /** Things: halves of them are not there. */
+  counts: decimal(0),
+  seconds: decimal(-5),
+  /** 1, 2, 4, … KiB: of 1024, as they are shown. */
+  bytes: Array.from({ length: 32 }, (_, index) => 1024 * 2 ** index),
+}
+
 /** @param {string} name */
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()
 
@@ -14,8 +26,9 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
  * @param {any[]} props.points
  * @param {Line[]} props.lines
  * @param {(value: number) => string} props.show
+ * @param {number[]} props.steps by which the axis may go, in ascending order: each is shown as it is
  */
-export function Chart({ title, points, lines, show }) {
+export function Chart({ title, points, lines, show, steps }) {
   const box = useRef(/** @type {HTMLDivElement | null} */ (null))
   const plot = useRef(/** @type {any} */ (null))
   const look = document.documentElement.dataset.look
@@ -30,10 +43,10 @@ export function Chart({ title, points, lines, show }) {
       padding: [6, 4, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { setScale: false } },
-      scales: { x: { time: true }, y: { range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => [Math.min(0, low), high > 0 ? high * 1.15 : 1] } },
+      scales: { x: { time: true }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ high) => [0, Math.max(steps[0], (high ?? 0) * 1.15)] } },
       axes: [
         { ...axis, size: 22, space: 70, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => new Intl.DateTimeFormat('en-GB', { timeZone: 'Asia/Seoul', hour: '2-digit', minute: '2-digit', second: '2-digit' }).format(one * 1000)) },
-        { ...axis, size: 58, space: 34, values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map(show) },
+        { ...axis, size: 58, space: 34, incrs: steps, values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map((value) => (value === 0 ? '0' : show(value))) },
       ],
       series: [{}, ...lines.map((line) => ({ label: line.label, stroke: colour(`--chart-${line.tone}`), width: 1.6, spanGaps: true, points: { show: false } }))],
     }

@@ -13,10 +13,11 @@ export function Ledger({ ledger }) {
   const [debits, credits] = [of('debit'), of('credit')]
   const share = (/** @type {string} */ account) =>
     account === 'caregiver' ? ledger.caregiverShareBasisPoints : account === 'headquarters' ? ledger.headquartersShareBasisPoints : null
+  const rows = Math.max(debits.length, credits.length)
   const side = (/** @type {string} */ name, /** @type {Line[]} */ lines) => html`<table class="ledger">
     <caption>${t(`ledger.${name}`)}</caption>
     <thead class="hidden"><tr><th scope="col">${t('ledger.account')}</th><th scope="col">${t('ledger.amount')}</th></tr></thead>
-    <tbody>${lines.map((line) => html`<tr key=${line.account}><th scope="row">${word(line.account)}${share(line.account) !== null ? html` <span class="muted small">${(share(line.account) ?? 0) / 100}%</span>` : ''}</th><td class="end"><${Won} krw=${line.amountKrw} /></td></tr>`)}</tbody>
+    <tbody>${lines.map((line) => html`<tr key=${line.account}><th scope="row">${word(line.account)}${share(line.account) !== null ? html` <span class="muted small">${(share(line.account) ?? 0) / 100}%</span>` : ''}</th><td class="end"><${Won} krw=${line.amountKrw} /></td></tr>`)}${Array.from({ length: rows - lines.length }, (_, index) => html`<tr key=${index} class="blank" aria-hidden="true"><td colspan="2"> </td></tr>`)}</tbody>
     <tfoot><tr><th scope="row">${t('ledger.sum')}</th><td class="end"><${Won} krw=${sum(lines)} /></td></tr></tfoot>
   </table>`
   const isEven = sum(debits) === sum(credits)

@@ -1,7 +1,8 @@
-// A list of the API, of any length: pages are asked for as one scrolls, and of what was asked for only
-// the rows in sight are in the page.
+// A list of the API, of any length: pages are asked for as one scrolls. Of what was asked for, the pages
+// around what is in sight are kept, and only the rows in sight are elements; a page that was let go is
+// asked for again when one comes back to it.
 
-import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from '../lib/html.js'
+import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../lib/html.js'
 import { get } from '../lib/api.js'
 import { anyOf, onEvents } from '../lib/events.js'
 import { problemOf } from '../lib/load.js'
@@ -10,9 +11,48 @@ import { t } from '../lib/words.js'
 import { Empty, Loading, Problem } from './states.js'
 
 const PAGE = 100
+/** Pages that are kept. A browser draws no element of more than some 33 million pixels, so a list of a million rows is never one. */
+const PAGES = 20
 /** Rows that are made beyond those in sight, on each side. */
 const BESIDE = 8
 const NARROW = matchMedia('(max-width: 760px)')
+
+/**
+ * The pages that are kept.
+ * @typedef {object} Held
+ * @property {(string | undefined)[]} cursors of every page up to the last that is kept, by its number
+ * @property {number} first the number of the first that is kept
+ * @property {number} base the number of its first row
+ * @property {any[][]} pages
+ * @property {string | null | undefined} next the cursor of the page after the last; null where there is none, undefined before an answer
+ * @property {number} moved rows by which what was kept before has moved down
+ */
+
+/** @type {Held} */
+const NOTHING = { cursors: [], first: 0, base: 0, pages: [], next: undefined, moved: 0 }
+
+/** With the first page alone. @param {any} page @returns {Held} */
+const begun = (page) => ({ cursors: [undefined], first: 0, base: 0, pages: [page.items], next: page.next, moved: 0 })
+
+/** With the page after those that are kept. @param {Held} held @param {any} page @returns {Held} */
+function after(held, page) {
+  const cursors = [...held.cursors.slice(0, held.first + held.pages.length), held.next ?? undefined]
+  const pages = [...held.pages, page.items]
+  const leaves = pages.length > PAGES ? pages.shift() ?? [] : null
+  return { cursors, pages, next: page.next, first: held.first + (leaves ? 1 : 0), base: held.base + (leaves?.length ?? 0), moved: -(leaves?.length ?? 0) }
+}
+
+/** With the page before those that are kept. @param {Held} held @param {any} page @returns {Held} */
+function before(held, page) {
+  const first = held.first - 1
+  const pages = [page.items, ...held.pages]
+  const next = pages.length > PAGES ? held.cursors[first + pages.length - 1] : held.next
+  if (pages.length > PAGES) pages.pop()
+  return { cursors: held.cursors, pages, next, first, base: first === 0 ? 0 : held.base - page.items.length, moved: page.items.length }
+}
+
+/** What is in sight of the rows, and how wide their scrollbar is. @param {HTMLElement} box */
+const seen = (box) => ({ top: box.scrollTop, height: box.clientHeight, gutter: box.offsetWidth - box.clientWidth })
 
 /** @typedef {{key: string, label: string, grow?: number, end?: boolean, show: (item: any) => any}} Column */
 
@@ -25,20 +65,28 @@ const NARROW = matchMedia('(max-width: 760px)')
  * @param {string} props.label
  * @param {any} [props.empty]
  * @param {(subject: string, type: string) => boolean} [props.concerns] events of what it lists
+ * @param {number} [props.turn] asked for again when it changes
  */
-export function Listing({ path, query = {}, columns, idOf, label, empty, concerns }) {
-  const [items, setItems] = useState(/** @type {any[]} */ ([]))
-  const [next, setNext] = useState(/** @type {string | null | undefined} */ (undefined))
+export function Listing({ path, query = {}, columns, idOf, label, empty, concerns, turn = 0 }) {
+  const [held, setHeld] = useState(NOTHING)
   const [problem, setProblem] = useState(/** @type {any} */ (null))
   const [news, setNews] = useState(0)
   const [narrow, setNarrow] = useState(NARROW.matches)
-  const [view, setView] = useState({ top: 0, height: 600 })
+  const [view, setView] = useState({ top: 0, height: 600, gutter: 0 })
   const box = useRef(/** @type {HTMLDivElement | null} */ (null))
   const asking = useRef(/** @type {AbortController | null} */ (null))
   const key = JSON.stringify([path, query])
   const rowHeight = narrow ? 76 : 37
+  const { next, base } = held
+  const items = useMemo(() => held.pages.flat(), [held])
+  // What `held` is from the next time on that this is drawn.
+  const kept = useRef(held)
+  const hold = (/** @type {Held} */ held) => {
+    kept.current = held
+    setHeld(held)
+  }
 
-  const ask = useCallback((/** @type {string | undefined} */ cursor) => {
+  const ask = useCallback((/** @type {string | undefined} */ cursor, /** @type {(held: Held, page: any) => Held} */ join) => {
     asking.current?.abort()
     const abort = new AbortController()
     asking.current = abort
@@ -48,9 +96,10 @@ export function Listing({ path, query = {}, columns, idOf, label, empty, concern
         if (abort.signal.aborted) return
         asking.current = null
         setProblem(null)
-        setItems((old) => (cursor ? [...old, ...page.items] : page.items))
-        setNext(page.next)
-        requestAnimationFrame(() => performance.measure('carebook.page', { start: began, end: performance.now() }))
+        hold(join(kept.current, page))
+        // One that stands: a browser keeps them all, for as long as the page is open.
+        performance.clearMeasures('carebook.page')
+        requestAnimationFrame(() => setTimeout(() => performance.measure('carebook.page', { start: began, end: performance.now() })))
       },
       (error) => {
         if (abort.signal.aborted) return
@@ -59,13 +108,16 @@ export function Listing({ path, query = {}, columns, idOf, label, empty, concern
       },
     )
   }, [key])
-
-  useEffect(() => {
-    setItems([])
-    setNext(undefined)
+  const begin = useCallback(() => {
     setNews(0)
     if (box.current) box.current.scrollTop = 0
-    ask(undefined)
+    ask(undefined, (_, page) => begun(page))
+  }, [ask])
+
+  useEffect(() => {
+    hold(NOTHING)
+    setProblem(null)
+    begin()
     return () => asking.current?.abort()
   }, [key])
 
@@ -76,11 +128,17 @@ export function Listing({ path, query = {}, columns, idOf, label, empty, concern
   }, [])
 
   useEffect(() => {
+    if (turn) begin()
+  }, [turn])
+
+  const isFirst = useRef(true)
+  isFirst.current = held.first === 0
+  useEffect(() => {
     if (!concerns) return
     return onEvents((events) => {
       if (!anyOf(events, concerns)) return
       const ours = events.filter((event) => concerns(event.subject, event.type))
-      if ((box.current?.scrollTop ?? 0) < 40) ask(undefined)
+      if ((box.current?.scrollTop ?? 0) < 40 && isFirst.current) begin()
       else setNews((news) => news + Math.max(1, ours.length))
     })
   }, [key])
@@ -88,34 +146,51 @@ export function Listing({ path, query = {}, columns, idOf, label, empty, concern
   useLayoutEffect(() => {
     const element = box.current
     if (!element) return
-    const look = () => setView({ top: element.scrollTop, height: element.clientHeight })
+    const look = () => setView(seen(element))
     look()
     element.addEventListener('scroll', look, { passive: true })
     const observer = new ResizeObserver(look)
     observer.observe(element)
+    if (element.firstElementChild) observer.observe(element.firstElementChild)
     return () => {
       element.removeEventListener('scroll', look)
       observer.disconnect()
     }
   }, [])
 
+  // What is in sight stays where it is, when a page before it comes or goes.
+  useLayoutEffect(() => {
+    const element = box.current
+    if (!element || held.moved === 0) return
+    element.scrollTop += held.moved * rowHeight
+    setView(seen(element))
+  }, [held])
+
   const first = Math.max(0, Math.floor(view.top / rowHeight) - BESIDE)
   const last = Math.min(items.length, Math.ceil((view.top + view.height) / rowHeight) + BESIDE)
   useEffect(() => {
-    if (next && last >= items.length - BESIDE * 2 && !asking.current && !problem) ask(next)
-  }, [last, next, items.length, problem])
+    // This may run after a page has come, and before it is drawn: it is not asked for once more.
+    if (asking.current || problem || next === undefined || kept.current !== held) return
+    if (next && last >= items.length - BESIDE * 2) ask(next, after)
+    else if (held.first > 0 && first <= BESIDE * 2) ask(held.cursors[held.first - 1], before)
+  }, [first, last, held, problem])
 
-  /** The arrows go from row to row. @param {KeyboardEvent} event */
+  /** The arrows go from row to row, Home to the first of all. @param {KeyboardEvent} event */
   const move = (event) => {
+    if (event.key === 'Home' && held.first > 0) {
+      event.preventDefault()
+      begin()
+    }
     const by = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0
     const row = /** @type {HTMLElement | null} */ (document.activeElement)?.closest('[data-row]')
     if (!by || !row) return
     event.preventDefault()
     const index = Number(row.getAttribute('data-row')) + by
+    const at = index - base
     const element = box.current
     const target = () => /** @type {HTMLElement | null | undefined} */ (element?.querySelector(`[data-row="${index}"] a, [data-row="${index}"] button`))
-    if (element && index >= 0 && index < items.length) {
-      const top = index * rowHeight
+    if (element && at >= 0 && at < items.length) {
+      const top = at * rowHeight
       if (top < element.scrollTop) element.scrollTop = top
       if (top + rowHeight > element.scrollTop + element.clientHeight) element.scrollTop = top + rowHeight - element.clientHeight
       target()?.focus({ preventScroll: true })
@@ -125,16 +200,16 @@ export function Listing({ path, query = {}, columns, idOf, label, empty, concern
   const isOut = next === null
   const grow = columns.map((column) => `minmax(0, ${column.grow ?? 1}fr)`).join(' ')
   return html`<div class="listing">
-    ${news ? html`<button type="button" class="news" onClick=${() => { if (box.current) box.current.scrollTop = 0; setNews(0); ask(undefined) }}>${t('list.news', { n: number(news) })}</button>` : ''}
-    ${problem ? html`<${Problem} problem=${problem} again=${() => ask(items.length ? next ?? undefined : undefined)} />` : ''}
-    <div class="rows" role="table" aria-label=${label} aria-rowcount=${isOut ? items.length + 1 : -1} aria-busy=${next === undefined}>
-      <div class="row head" role="row" style=${{ gridTemplateColumns: grow }}>
+    ${news ? html`<button type="button" class="news" onClick=${begin}>${t('list.news', { n: number(news) })}</button>` : ''}
+    ${problem ? html`<${Problem} problem=${problem} again=${() => (items.length && next ? ask(next, after) : begin())} />` : ''}
+    <div class="rows" role="table" aria-label=${label} aria-rowcount=${isOut ? base + items.length + 1 : -1} aria-busy=${next === undefined}>
+      <div class="row head" role="row" style=${{ gridTemplateColumns: grow, paddingRight: `${14 + view.gutter}px` }}>
         ${columns.map((column) => html`<div key=${column.key} role="columnheader" class=${column.end ? 'end' : ''}>${column.label}</div>`)}
       </div>
       <div class="window" ref=${box} role="rowgroup" tabindex="0" aria-label=${label} onKeyDown=${move}>
         <div class="tall" role="presentation" style=${{ height: `${items.length * rowHeight}px` }}>
           ${items.slice(first, last).map((item, offset) => html`
-            <div key=${idOf(item)} class="row" role="row" data-row=${first + offset} aria-rowindex=${first + offset + 2}
+            <div key=${idOf(item)} class="row" role="row" data-row=${base + first + offset} aria-rowindex=${base + first + offset + 2}
               style=${{ transform: `translateY(${(first + offset) * rowHeight}px)`, height: `${rowHeight}px`, gridTemplateColumns: narrow ? undefined : grow }}>
               ${columns.map((column) => html`<div key=${column.key} role="cell" class=${column.end ? 'end' : ''} data-label=${column.label}>${column.show(item)}</div>`)}
             </div>`)}
@@ -143,6 +218,6 @@ export function Listing({ path, query = {}, columns, idOf, label, empty, concern
         ${next === undefined && !problem ? html`<div role="row"><div role="cell"><${Loading} /></div></div>` : ''}
       </div>
     </div>
-    <p class="foot muted small" aria-live="polite">${next === undefined ? '' : t(isOut ? 'list.all' : 'list.some', { n: number(items.length) })}</p>
+    <p class="foot muted small" aria-live="polite">${next === undefined ? '' : t(isOut ? 'list.all' : 'list.some', { n: number(base + items.length) })}</p>
   </div>`
 }

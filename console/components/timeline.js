@@ -1,6 +1,6 @@
 // A history: each revision with who, when, by which operation, and its differences side by side.
 
-import { html, useCallback, useEffect, useState } from '../lib/html.js'
+import { html, useCallback, useEffect, useRef, useState } from '../lib/html.js'
 import { get } from '../lib/api.js'
 import { anyOf, onEvents } from '../lib/events.js'
 import { problemOf } from '../lib/load.js'
@@ -15,18 +15,27 @@ export function Timeline({ path, subject, stoodAt }) {
   const [next, setNext] = useState(/** @type {string | null} */ (null))
   const [isComplete, setComplete] = useState(true)
   const [problem, setProblem] = useState(/** @type {any} */ (null))
+  const asking = useRef(/** @type {AbortController | null} */ (null))
   const ask = useCallback((/** @type {string | undefined} */ cursor) => {
-    get(`${path}/history`, { limit: 20, cursor }).then(
+    asking.current?.abort()
+    const abort = new AbortController()
+    asking.current = abort
+    get(`${path}/history`, { limit: 20, cursor }, abort.signal).then(
       (page) => {
+        if (abort.signal.aborted) return
         setProblem(null)
         setRevisions((old) => (cursor && old ? [...old, ...page.revisions] : page.revisions))
         setNext(page.next)
         setComplete(page.complete)
       },
-      (error) => setProblem(problemOf(error)),
+      (error) => !abort.signal.aborted && setProblem(problemOf(error)),
     )
   }, [path])
-  useEffect(() => ask(undefined), [path])
+  useEffect(() => {
+    setRevisions(null)
+    ask(undefined)
+    return () => asking.current?.abort()
+  }, [path])
   useEffect(() => onEvents((events) => {
     if (anyOf(events, (told) => told === subject)) ask(undefined)
   }), [path, subject])

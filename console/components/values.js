@@ -2,6 +2,7 @@
 
 import { html, useState } from '../lib/html.js'
 import { short, time, utc, won, number } from '../lib/format.js'
+import { linkToResource } from '../lib/router.js'
 import { areShown, isPersonal } from '../lib/personal.js'
 import { t, word } from '../lib/words.js'
 import { Icon } from './icon.js'
@@ -19,7 +20,7 @@ export function Status({ value }) {
 
 /** @param {{at: string | number | null | undefined}} props */
 export function Time({ at }) {
-  if (at === null || at === undefined || at === '') return html`<span class="muted">–</span>`
+  if (at === null || at === undefined || Number.isNaN(new Date(at || NaN).getTime())) return html`<span class="muted">–</span>`
   return html`<time class="time" dateTime=${new Date(at).toISOString()} title=${utc(at)}>${time(at)}</time>`
 }
 
@@ -38,11 +39,29 @@ export function Id({ id, href, whole }) {
     : html`<span class="id" title=${id}>${text}</span>`
 }
 
+/** A resource by the last part of its path; the whole is in the title. @param {{path: string}} props */
+export function Subject({ path }) {
+  const last = path.split('/').pop() ?? path
+  let id = last
+  try {
+    id = decodeURIComponent(last)
+  } catch {
+    // It is shown as it is.
+  }
+  return html`<a class="id" href=${linkToResource(path)} title=${path}>${short(id)}</a>`
+}
+
 /** @param {{text: string, label?: string}} props */
 export function Copy({ text, label }) {
   const [done, setDone] = useState(false)
+  // Pages that came without TLS from another machine have no clipboard.
+  if (!navigator.clipboard) return ''
   const copy = async () => {
-    await navigator.clipboard.writeText(text)
+    try {
+      await navigator.clipboard.writeText(text)
+    } catch {
+      return
+    }
     setDone(true)
     setTimeout(() => setDone(false), 1500)
   }

@@ -1,5 +1,6 @@
 // Requests to the service's API, as who has signed in.
 
+import { heard } from './clock.js'
 import { actor, signOut } from './session.js'
 
 /**
@@ -68,6 +69,7 @@ export async function send(method, path, asked = {}) {
     if (asked.signal?.aborted) throw error
     throw new Refused({ status: 0, code: 'unreachable' })
   }
+  heard(answer.headers.get('date'))
   if (answer.status === 401 && token && token === actor.value?.token) signOut('signIn.ended')
   return answer
 }
@@ -102,5 +104,5 @@ export function filled(template, values) {
   return template.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(values[name] ?? ''))
 }
 
-/** A fresh idempotency key. */
-export const freshKey = () => crypto.randomUUID()
+/** A fresh idempotency key. Pages that came without TLS from another machine have no `randomUUID`. */
+export const freshKey = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('')

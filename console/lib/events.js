@@ -28,6 +28,8 @@ let isDue = false
 
 /** What stands for more changes than are told. */
 const MUCH = '*'
+/** @type {Told} */
+const MANY = { id: '', type: '', subject: MUCH, time: '', data: {} }
 /** Events of a second, beyond which they are not told one by one. */
 const MUCH_A_SECOND = 200
 /** How long the stream pauses then, in milliseconds. */
@@ -35,6 +37,8 @@ const PAUSE = 2_000
 /** Several that come at once are told at once, and not more often than once in so many milliseconds. */
 const TOLD_EVERY = 1_000
 let toldAt = 0
+/** The service says something every 15 seconds; a stream that says nothing for so long, in milliseconds, is none. */
+const SILENCE = 45_000
 
 /** @param {Told} event */
 function tell(event) {
@@ -69,6 +73,14 @@ function read(block) {
   return { id, event: data ? /** @type {Told} */ (JSON.parse(data)) : null }
 }
 
+/** What is promised, if it comes within so many milliseconds. @template T @param {Promise<T>} promised @param {number} most @returns {Promise<T>} */
+function within(promised, most) {
+  return new Promise((done, refuse) => {
+    const timer = setTimeout(() => refuse(new Error('silence')), most)
+    promised.then(done, refuse).finally(() => clearTimeout(timer))
+  })
+}
+
 /** @param {AbortSignal} signal */
 async function follow(signal) {
   /** @type {string | undefined} */
@@ -76,14 +88,21 @@ async function follow(signal) {
   let pause = 500
   while (!signal.aborted) {
     stream.value = 'waiting'
+    const attempt = new AbortController()
+    const end = () => attempt.abort()
+    signal.addEventListener('abort', end)
     try {
       last ??= await newest(signal)
-      const answer = await send('GET', '/events', { query: { after: last }, accept: 'text/event-stream', signal })
+      const answer = await send('GET', '/events', { query: { after: last }, accept: 'text/event-stream', signal: attempt.signal })
       if (answer.status === 403) {
         stream.value = 'refused'
         return
       }
-      if (answer.status === 410) last = undefined
+      if (answer.status === 410) {
+        // What came meanwhile is no longer told.
+        last = await newest(signal)
+        tell(MANY)
+      }
       if (answer.ok && answer.body) {
         stream.value = 'live'
         pause = 500
@@ -91,7 +110,7 @@ async function follow(signal) {
         let rest = ''
         let [second, count] = [performance.now(), 0]
         for (;;) {
-          const { done, value } = await reader.read()
+          const { done, value } = await within(reader.read(), SILENCE)
           if (done) break
           if (performance.now() - second > 1_000) [second, count] = [performance.now(), 0]
           const blocks = (rest + value).split('\n\n')
@@ -103,15 +122,19 @@ async function follow(signal) {
           }
           if (count >= MUCH_A_SECOND) {
             await reader.cancel()
-            tell({ id: '', type: '', subject: MUCH, time: '', data: {} })
             await new Promise((done) => setTimeout(done, PAUSE))
-            last = undefined
+            // What is asked for again then is as new as what is told from there on.
+            last = await newest(signal)
+            tell(MANY)
             break
           }
         }
       }
     } catch {
       // It is tried again.
+    } finally {
+      attempt.abort()
+      signal.removeEventListener('abort', end)
     }
     if (signal.aborted) return
     stream.value = 'waiting'
@@ -124,7 +147,10 @@ async function follow(signal) {
 async function newest(signal) {
   const answer = await send('GET', '/events', { query: { limit: 1 }, signal })
   const position = answer.headers.get('carebook-position')
-  return position ? `${position}-0` : '0-0'
+  if (answer.status === 403) return '0-0'
+  // Not from the beginning of the log, only because the service could not say where its end is.
+  if (!answer.ok || !position) throw new Error('no position')
+  return `${position}-0`
 }
 
 effect(() => {
@@ -134,7 +160,11 @@ effect(() => {
   }
   const abort = new AbortController()
   follow(abort.signal)
-  return () => abort.abort()
+  return () => {
+    abort.abort()
+    // What one actor may be told is not told to the next.
+    gathered = []
+  }
 })
 
 /** The newest events, for a feed. @param {AbortSignal} signal @param {number} count */

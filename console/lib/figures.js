@@ -1,8 +1,9 @@
 // The figures of the service, sampled while somebody looks, and what they say over time.
 
-import { signal } from './html.js'
+import { effect, signal } from './html.js'
 import { get } from './api.js'
 import { problemOf } from './load.js'
+import { actor } from './session.js'
 
 const EVERY = 2_000
 /** Ten minutes. */
@@ -25,6 +26,14 @@ const SAMPLES = 300
 export const latest = signal(/** @type {any} */ (null))
 export const points = signal(/** @type {Point[]} */ ([]))
 export const trouble = signal(/** @type {any} */ (null))
+
+// What one actor may read is not shown to the next.
+effect(() => {
+  void actor.value
+  latest.value = null
+  points.value = []
+  trouble.value = null
+})
 
 /** What the page itself asks for is no load of the service's. */
 const OWN = new Set(['console', 'read_events', 'metrics', 'healthz', 'readyz'])
@@ -90,18 +99,22 @@ function point(before, figures) {
 /** Samples until it is told to stop; not while the page is out of sight. */
 export function sample() {
   const abort = new AbortController()
+  let isAsking = false
   const look = async () => {
-    if (document.hidden) return
+    if (document.hidden || isAsking) return
+    isAsking = true
     try {
       const figures = await get('/console/figures', undefined, abort.signal)
       const before = latest.value
-      const isOther = before && before.startedAt !== figures.startedAt
+      // Another process, or a clock that was set back: lines do not go backwards.
+      const isOther = before && (before.startedAt !== figures.startedAt || Date.parse(before.at) >= Date.parse(figures.at))
       points.value = [...(isOther ? [] : points.value), point(isOther ? null : before, figures)].slice(-SAMPLES)
       latest.value = figures
       trouble.value = null
     } catch (error) {
       if (!abort.signal.aborted) trouble.value = problemOf(error)
     }
+    isAsking = false
   }
   look()
   const timer = setInterval(look, EVERY)

@@ -23,19 +23,22 @@ export function problemOf(error) {
  * @returns {Loaded<T>}
  */
 export function useLoad(ask, inputs, concerns) {
-  const [state, setState] = useState(/** @type {{value?: T, problem?: any, isLoading: boolean}} */ ({ isLoading: true }))
+  const of = JSON.stringify(inputs)
+  const [held, setState] = useState(/** @type {{of: string, value?: T, problem?: any, isLoading: boolean}} */ ({ of, isLoading: true }))
+  // What was there for other inputs is not this.
+  const state = held.of === of ? held : { of, isLoading: true, value: undefined, problem: undefined }
   const [turn, setTurn] = useState(0)
   const asking = useRef(ask)
   asking.current = ask
   useEffect(() => {
     const abort = new AbortController()
-    setState((old) => ({ ...old, isLoading: true }))
+    setState((old) => (old.of === of ? { ...old, isLoading: true } : { of, isLoading: true }))
     asking.current(abort.signal).then(
-      (value) => !abort.signal.aborted && setState({ value, isLoading: false }),
-      (error) => !abort.signal.aborted && setState((old) => ({ value: old.value, problem: problemOf(error), isLoading: false })),
+      (value) => !abort.signal.aborted && setState({ of, value, isLoading: false }),
+      (error) => !abort.signal.aborted && setState((old) => ({ of, value: old.of === of ? old.value : undefined, problem: problemOf(error), isLoading: false })),
     )
     return () => abort.abort()
-  }, [...inputs, turn])
+  }, [of, turn])
   const again = useCallback(() => setTurn((turn) => turn + 1), [])
   const concerning = useRef(concerns)
   concerning.current = concerns

@@ -2,6 +2,7 @@
 // URL, not in the page. Reloading the page signs out.
 
 import { signal } from './html.js'
+import { areShown } from './personal.js'
 import { look } from './router.js'
 
 /** @typedef {{kind: string, subject: string, token: string}} Actor */
@@ -44,6 +45,7 @@ export function signInWith(token) {
 
 /** @param {string} [why] a key of words */
 export function signOut(why = '') {
+  areShown.value = false
   actor.value = null
   actors.value = []
   reason.value = why

@@ -1,6 +1,6 @@
 // A form for each operation: filled in, tried, and only then sent.
 
-import { html, useEffect, useMemo, useState } from '../lib/html.js'
+import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js'
 import { call, filled, freshKey } from '../lib/api.js'
 import { differences } from '../lib/differences.js'
 import { blank, fieldsOf, operations, resolved } from '../lib/document.js'
@@ -82,8 +82,14 @@ function OneCommand({ operation, whole }) {
       key: operation.hasKey && !dryRun ? key : undefined,
     })
   }
+  // What an answer is to: one that comes after something was typed is to what stood there before.
+  const asked = useRef(0)
+  useEffect(() => {
+    asked.current += 1
+  }, [body, path, key, actor.value])
   /** @param {boolean} dryRun */
   const act = async (dryRun) => {
+    const turn = asked.current
     setBusy(true)
     setProblem(null)
     try {
@@ -91,7 +97,7 @@ function OneCommand({ operation, whole }) {
       if (dryRun) {
         const isReplay = answer.headers.get('idempotent-replayed') === 'true'
         const before = isReplay ? undefined : await stands(operation.id, answer.body)
-        setTried({ answer, before, isReplay })
+        if (turn === asked.current) setTried({ answer, before, isReplay })
       } else {
         setSent(answer)
         setTried(null)
@@ -140,8 +146,9 @@ function OneCommand({ operation, whole }) {
         ${problem ? html`<${Panel} title=${t('commands.wouldBeRefused')}><${Problem} problem=${problem} /><//>` : ''}
         ${tried ? html`<${Panel} title=${t('commands.would')} aside=${html`<span class="badge good">${tried.answer.status}</span>`}>
             ${tried.isReplay ? html`<p class="notice">${t('commands.wouldReplay')}</p>` : ''}
-            ${tried.before === undefined ? '' : html`<h3>${t(tried.before === null ? 'commands.wouldMake' : 'commands.wouldChange')}</h3><${Differences} changes=${differences(tried.before, tried.answer.body)} label=${t('commands.wouldChange')} />`}
-            <details open=${tried.before === undefined}><summary>${t('commands.answer')}</summary>${tried.answer.body ? html`<${Body} value=${tried.answer.body} />` : ''}</details><//>` : ''}
+            ${tried.before ? html`<h3>${t('commands.wouldChange')}</h3><${Differences} changes=${differences(tried.before, tried.answer.body)} label=${t('commands.wouldChange')} />` : ''}
+            ${tried.before === null ? html`<h3>${t('commands.wouldMake')}</h3>` : ''}
+            <details open=${!tried.before}><summary>${t('commands.answer')}</summary>${tried.answer.body ? html`<${Body} value=${tried.answer.body} />` : ''}</details><//>` : ''}
         ${sent ? html`<${Panel} title=${t('commands.sent')} aside=${html`<span class="badge good">${sent.status}</span>`}>
             <p class="actions">${about(operation.id, sent.body)} <button type="button" onClick=${again}>${t('commands.anew')}</button></p>
             ${sent.body ? html`<${Body} value=${sent.body} />` : ''}<//>` : ''}

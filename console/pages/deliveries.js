@@ -3,14 +3,14 @@
 import { html, useState } from '../lib/html.js'
 import { call, freshKey, get } from '../lib/api.js'
 import { useLoad, problemOf } from '../lib/load.js'
-import { link, linkToResource, refine } from '../lib/router.js'
+import { link, refine } from '../lib/router.js'
 import { number } from '../lib/format.js'
 import { t, word } from '../lib/words.js'
 import { Dialog } from '../components/dialog.js'
 import { Listing } from '../components/listing.js'
 import { PageHead, Panel } from '../components/panel.js'
 import { Problem, When } from '../components/states.js'
-import { Copy, Id, Status, Time } from '../components/values.js'
+import { Copy, Status, Subject, Time } from '../components/values.js'
 
 const STATES = ['waiting', 'dead', 'taken', 'skipped']
 
@@ -57,7 +57,7 @@ function Messages({ query }) {
   const columns = [
     { key: 'number', label: t('field.number'), grow: 0.6, show: (/** @type {any} */ one) => html`<a href=${link(['messages', String(one.number)])}>${t('message.number', { n: one.number })}</a>` },
     { key: 'topic', label: t('field.topic'), grow: 2.2, show: (/** @type {any} */ one) => html`<code title=${one.topic}>${one.topic}</code>` },
-    { key: 'resource', label: t('field.resource'), grow: 1.8, show: (/** @type {any} */ one) => html`<${Id} id=${one.resource} href=${linkToResource(one.resource)} />` },
+    { key: 'resource', label: t('field.resource'), grow: 1.8, show: (/** @type {any} */ one) => html`<${Subject} path=${one.resource} />` },
     { key: 'state', label: t('field.state'), grow: 0.8, show: (/** @type {any} */ one) => html`<${Status} value=${one.state} />` },
     { key: 'attempts', label: t('field.attempts'), end: true, grow: 0.5, show: (/** @type {any} */ one) => number(one.attempts) },
     { key: 'why', label: t('deliveries.why'), grow: 1.4, show: (/** @type {any} */ one) => html`<span title=${one.lastError ?? ''}>${why(one)}</span>` },

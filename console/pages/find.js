@@ -3,7 +3,7 @@
 import { html } from '../lib/html.js'
 import { get } from '../lib/api.js'
 import { KINDS, kindAt, pathOf } from '../lib/kinds.js'
-import { useLoad } from '../lib/load.js'
+import { problemOf, useLoad } from '../lib/load.js'
 import { link, linkToResource } from '../lib/router.js'
 import { t } from '../lib/words.js'
 import { PageHead, Panel } from '../components/panel.js'
@@ -14,6 +14,11 @@ import { Id, Scalar, Status, Time } from '../components/values.js'
 const BY = ['branchProfileId', 'reservationBookingId', 'paymentId', 'motherUserId']
 
 /** @typedef {{kind: import('../lib/kinds.js').Kind, path: string, body: any, by: string}} Found */
+
+/** What somebody may not list is not found, and hides nothing else. @param {any} error */
+function unlessForbidden(error) {
+  if (problemOf(error).status !== 403) throw error
+}
 
 /** @param {string} term @param {AbortSignal} signal */
 async function search(term, signal) {
@@ -28,7 +33,7 @@ async function search(term, signal) {
   }
   for (const kind of KINDS) {
     for (const by of BY.filter((name) => kind.filters.includes(name))) {
-      asked.push(get(`/${kind.path}`, { [by]: term, limit: 10 }, signal).then((page) => page.items.forEach((/** @type {any} */ body) => add(kind, body, by))))
+      asked.push(get(`/${kind.path}`, { [by]: term, limit: 10 }, signal).then((page) => page.items.forEach((/** @type {any} */ body) => add(kind, body, by)), unlessForbidden))
     }
   }
   /** @type {any} */

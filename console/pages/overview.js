@@ -2,13 +2,14 @@
 
 import { html, useEffect, useState } from '../lib/html.js'
 import { get } from '../lib/api.js'
+import { now } from '../lib/clock.js'
 import { areMany, onEvents, recent } from '../lib/events.js'
 import { latest, points, quantile, sample, trouble } from '../lib/figures.js'
 import { ago, bytes, duration, number } from '../lib/format.js'
 import { useLoad } from '../lib/load.js'
 import { link, linkToResource } from '../lib/router.js'
 import { t, word } from '../lib/words.js'
-import { Chart } from '../components/chart.js'
+import { Chart, STEPS } from '../components/chart.js'
 import { PageHead, Panel } from '../components/panel.js'
 import { Empty, Loading, Problem, When } from '../components/states.js'
 import { Id, Time } from '../components/values.js'
@@ -39,12 +40,12 @@ function Lines() {
   const all = points.value
   const seconds = (/** @type {number} */ value) => duration(value)
   return html`<div class="charts" role="group" aria-label=${t('overview.lines')}>
-    <${Chart} title=${t('chart.rate')} points=${all} show=${(/** @type {number} */ one) => `${number(one, one < 10 ? 1 : 0)}/s`} lines=${[{ key: 'rate', label: t('chart.answered'), tone: 'one' }, { key: 'refused', label: t('chart.refused'), tone: 'two' }]} />
-    <${Chart} title=${t('chart.latency')} points=${all} show=${seconds} lines=${[{ key: 'p50', label: 'p50', tone: 'one' }, { key: 'p99', label: 'p99', tone: 'two' }]} />
-    <${Chart} title=${t('chart.sync')} points=${all} show=${seconds} lines=${[{ key: 'sync', label: t('chart.mean'), tone: 'one' }]} />
-    <${Chart} title=${t('chart.queue')} points=${all} show=${(/** @type {number} */ one) => bytes(one)} lines=${[{ key: 'queued', label: t('chart.bytes'), tone: 'one' }]} />
-    <${Chart} title=${t('chart.memory')} points=${all} show=${(/** @type {number} */ one) => bytes(one)} lines=${[{ key: 'memory', label: t('chart.bytes'), tone: 'one' }]} />
-    <${Chart} title=${t('chart.connections')} points=${all} show=${(/** @type {number} */ one) => number(one, 1)} lines=${[{ key: 'connections', label: t('chart.connections'), tone: 'one' }, { key: 'inFlight', label: t('chart.inFlight'), tone: 'two' }]} />
+    <${Chart} title=${t('chart.rate')} steps=${STEPS.counts} points=${all} show=${(/** @type {number} */ one) => `${number(one, one < 10 ? 1 : 0)}/s`} lines=${[{ key: 'rate', label: t('chart.answered'), tone: 'one' }, { key: 'refused', label: t('chart.refused'), tone: 'two' }]} />
+    <${Chart} title=${t('chart.latency')} steps=${STEPS.seconds} points=${all} show=${seconds} lines=${[{ key: 'p50', label: 'p50', tone: 'one' }, { key: 'p99', label: 'p99', tone: 'two' }]} />
+    <${Chart} title=${t('chart.sync')} steps=${STEPS.seconds} points=${all} show=${seconds} lines=${[{ key: 'sync', label: t('chart.mean'), tone: 'one' }]} />
+    <${Chart} title=${t('chart.queue')} steps=${STEPS.bytes} points=${all} show=${(/** @type {number} */ one) => bytes(one)} lines=${[{ key: 'queued', label: t('chart.bytes'), tone: 'one' }]} />
+    <${Chart} title=${t('chart.memory')} steps=${STEPS.bytes} points=${all} show=${(/** @type {number} */ one) => bytes(one)} lines=${[{ key: 'memory', label: t('chart.bytes'), tone: 'one' }]} />
+    <${Chart} title=${t('chart.connections')} steps=${STEPS.counts} points=${all} show=${(/** @type {number} */ one) => number(one, 1)} lines=${[{ key: 'connections', label: t('chart.open'), tone: 'one' }, { key: 'inFlight', label: t('chart.inFlight'), tone: 'two' }]} />
   </div>`
 }
 
@@ -58,7 +59,7 @@ function Needs() {
     return { oldest: statements.items[0] ?? null, ready: dead }
   }, [], (subject) => /^(settlement-statements|outbox)/.test(subject))
   return html`<${Panel} title=${t('needs.title')}><${When} of=${waiting}>${(/** @type {any} */ { oldest, ready }) => html`<dl class="figures">
-    <div><dt><a href=${link(['statements'], { status: 'awaiting_branch_deposit' })}>${t('needs.oldestStatement')}</a></dt><dd>${oldest ? html`<span title=${oldest.createdAt}>${ago(oldest.createdAt, Date.now())}</span>` : t('value.nothing')}</dd></div>
+    <div><dt><a href=${link(['statements'], { status: 'awaiting_branch_deposit' })}>${t('needs.oldestStatement')}</a></dt><dd>${oldest ? html`<span title=${oldest.createdAt}>${ago(oldest.createdAt, now.value)}</span>` : t('value.nothing')}</dd></div>
     <div><dt><a href=${link(['deliveries'], { state: 'waiting' })}>${t('needs.messagesWaiting')}</a></dt><dd>${number((ready?.outbox?.waiting ?? 0) + (ready?.outbox?.withoutReceiver ?? 0))}</dd></div>
     <div><dt><a href=${link(['deliveries'], { state: 'dead' })}>${t('needs.messagesDead')}</a></dt><dd class=${ready?.outbox?.dead ? 'bad' : ''}>${number(ready?.outbox?.dead ?? 0)}</dd></div>
     <div><dt><a href=${link(['deliveries'], { tab: 'webhooks' })}>${t('needs.webhooksFailing')}</a></dt><dd class=${ready?.webhooks?.failing ? 'bad' : ''}>${number(ready?.webhooks?.failing ?? 0)}</dd></div>

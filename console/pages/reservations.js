@@ -61,7 +61,7 @@ function Reservation({ id }) {
   }, [id], concerns)
   return html`
     <${PageHead} title=${t('reservation.title')} lead=${html`<span class="id">${id}</span> <${Copy} text=${id} />`} />
-    <div class="columns two">
+    <div class="columns halves">
       <${Panel} title=${t('ledger.title')} aside=${html`<a href=${linkToResource(`reservation-financial-lifecycles/${encodeURIComponent(id)}`)}>${t('resource.history')}</a>`}>
         <${When} of=${ledger}>${(/** @type {any} */ charge) => charge
           ? html`<${Ledger} ledger=${charge} /><dl class="figures">

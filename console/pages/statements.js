@@ -1,6 +1,7 @@
 // Which statements there are: those that await a deposit first, since when, at which branch.
 
 import { html, useRef } from '../lib/html.js'
+import { now } from '../lib/clock.js'
 import { ago } from '../lib/format.js'
 import { linkToResource, refine } from '../lib/router.js'
 import { t, word } from '../lib/words.js'
@@ -21,7 +22,7 @@ export function Statements({ query }) {
     { key: 'branch', label: t('statements.branch'), grow: 1.2, show: (/** @type {any} */ one) => html`<${Id} id=${one.branchProfileId} />` },
     { key: 'status', label: t('field.status'), show: (/** @type {any} */ one) => html`<${Status} value=${one.status} />` },
     { key: 'since', label: t('statements.since'), grow: 1.5, show: (/** @type {any} */ one) => html`<${Time} at=${one.updatedAt} />` },
-    { key: 'for', label: t('statements.for'), show: (/** @type {any} */ one) => html`<span title=${one.updatedAt}>${ago(one.updatedAt, Date.now())}</span>` },
+    { key: 'for', label: t('statements.for'), show: (/** @type {any} */ one) => html`<span title=${one.updatedAt}>${ago(one.updatedAt, now.value)}</span>` },
     { key: 'period', label: t('statements.period'), grow: 1.5, show: (/** @type {any} */ one) => html`<span class="number">${one.settlementPeriodStart} – ${one.settlementPeriodEnd}</span>` },
     { key: 'by', label: t('field.requestedByActorProfileId'), grow: 1.2, show: (/** @type {any} */ one) => html`<${Id} id=${one.requestedByActorProfileId} />` },
   ]

@@ -1,18 +1,21 @@
 // One webhook: how it stands, what waits and what is dead, and what can be done about it.
 
-import { html, useRef } from '../lib/html.js'
+import { html, useEffect, useRef, useState } from '../lib/html.js'
 import { get } from '../lib/api.js'
 import { number } from '../lib/format.js'
 import { useLoad } from '../lib/load.js'
-import { link, linkToResource, refine } from '../lib/router.js'
+import { link, refine } from '../lib/router.js'
 import { t, word } from '../lib/words.js'
 import { Act } from '../components/act.js'
 import { Body } from '../components/body.js'
 import { Listing } from '../components/listing.js'
 import { PageHead, Panel } from '../components/panel.js'
 import { When } from '../components/states.js'
-import { Id, Status, Time } from '../components/values.js'
+import { Id, Status, Subject, Time } from '../components/values.js'
 import { Secret, why } from './deliveries.js'
+
+/** When it is asked what became of a retry, in milliseconds after it. */
+const RETRIED = [0, 1_000, 4_000, 16_000]
 
 /** @param {{rest: string[], query: URLSearchParams}} props */
 export function Subscription({ rest, query }) {
@@ -22,14 +25,25 @@ export function Subscription({ rest, query }) {
   // What is being deleted is not asked for again.
   const isGoing = useRef(false)
   const one = useLoad((signal) => get(path, {}, signal), [path], () => !isGoing.current)
+  const [turn, setTurn] = useState(0)
+  const timers = useRef(/** @type {ReturnType<typeof setTimeout>[]} */ ([]))
+  useEffect(() => () => timers.current.forEach(clearTimeout), [path])
+  // That a delivery has come off is no event: what became of it is asked for, a few times.
+  const lookAfter = () => {
+    timers.current.forEach(clearTimeout)
+    timers.current = RETRIED.map((after) => setTimeout(() => {
+      one.again()
+      setTurn((turn) => turn + 1)
+    }, after))
+  }
   const columns = [
     { key: 'event', label: t('field.eventId'), grow: 0.8, show: (/** @type {any} */ delivery) => html`<${Id} id=${delivery.eventId} />` },
-    { key: 'type', label: t('field.type'), grow: 2.2, show: (/** @type {any} */ delivery) => html`<code title=${delivery.type}>${delivery.type}</code>` },
-    { key: 'subject', label: t('field.subject'), grow: 1.6, show: (/** @type {any} */ delivery) => html`<${Id} id=${delivery.subject} href=${linkToResource(delivery.subject)} />` },
-    { key: 'attempts', label: t('field.attempts'), end: true, grow: 0.5, show: (/** @type {any} */ delivery) => number(delivery.attempts) },
-    { key: 'why', label: t('deliveries.why'), grow: 1.2, show: (/** @type {any} */ delivery) => html`<span title=${delivery.lastError ?? ''}>${why(delivery)}</span>` },
+    { key: 'type', label: t('field.type'), grow: 2.4, show: (/** @type {any} */ delivery) => html`<code title=${delivery.type}>${delivery.type.replace(/^carebook\./, '')}</code>` },
+    { key: 'subject', label: t('field.subject'), grow: 1.3, show: (/** @type {any} */ delivery) => html`<${Subject} path=${delivery.subject} />` },
+    { key: 'attempts', label: t('field.attempts'), end: true, grow: 0.6, show: (/** @type {any} */ delivery) => number(delivery.attempts) },
+    { key: 'why', label: t('deliveries.why'), grow: 1.7, show: (/** @type {any} */ delivery) => html`<span title=${delivery.lastError ?? ''}>${why(delivery)}</span>` },
     { key: 'next', label: t('field.nextAttemptAt'), grow: 1.3, show: (/** @type {any} */ delivery) => html`<${Time} at=${delivery.nextAttemptAt} />` },
-    { key: 'do', label: t('action.do'), grow: 1, show: (/** @type {any} */ delivery) => html`<${Act} label=${t('message.retry')} explains=${t('webhooks.retryExplains')} method="POST" path=${`${path}/deliveries/${encodeURIComponent(delivery.eventId)}/retries`} done=${() => { one.again() }} />` },
+    { key: 'do', label: t('action.do'), grow: 1, show: (/** @type {any} */ delivery) => html`<${Act} label=${t('message.retry')} explains=${t('webhooks.retryExplains')} method="POST" path=${`${path}/deliveries/${encodeURIComponent(delivery.eventId)}/retries`} done=${lookAfter} />` },
   ]
   return html`<${When} of=${one}>${(/** @type {any} */ body) => {
     const isPaused = body.status === 'paused' || body.status === 'gone'
@@ -46,7 +60,7 @@ export function Subscription({ rest, query }) {
       <${Panel} title=${t('resource.state')}><${Body} value=${body} /><//>
       <${Panel} title=${t('webhooks.deliveries')} aside=${html`<label class="inline"><span>${t('field.state')}</span> <select value=${state} onChange=${(/** @type {any} */ event) => refine({ state: event.target.value })}>
           ${['waiting', 'dead'].map((value) => html`<option key=${value} value=${value} selected=${value === state}>${word(value)}</option>`)}</select></label>`}>
-        <${Listing} path=${`${path}/deliveries`} query=${{ state }} columns=${columns} idOf=${(/** @type {any} */ delivery) => delivery.eventId} label=${t('webhooks.deliveries')} empty=${t('deliveries.none')} concerns=${() => !isGoing.current} />
+        <${Listing} path=${`${path}/deliveries`} query=${{ state }} columns=${columns} idOf=${(/** @type {any} */ delivery) => delivery.eventId} label=${t('webhooks.deliveries')} empty=${t('deliveries.none')} concerns=${() => !isGoing.current} turn=${turn} />
       <//>`
   }}<//>`
 }

@@ -7,6 +7,8 @@ import path from 'node:path'
 import fs from 'node:fs'
 import { pathToFileURL } from 'node:url'
 
+import { scrolledBack, scrolledThrough } from './lists.mjs'
+
 const [tools, chromium, base, code] = process.argv.slice(2)
 const modules = path.join(tools, 'node_modules')
 const { chromium: driver } = await import(pathToFileURL(path.join(modules, 'playwright-core/index.mjs')))
@@ -475,6 +477,18 @@ async function tasks(language, width) {
   await page.context().close()
 }
 
+/** Some requests for so long, so that there are lines to see. */
+async function busy(milliseconds) {
+  const until = Date.now() + milliseconds
+  const example = (await (await fetch(`${base}/openapi.json`)).json()).paths['/settlement-deposit-requests'].post.requestBody.content['application/json'].example
+  for (let number = 0; Date.now() < until; number += 1) {
+    const code = `BUSY-${until}-${number}`
+    const body = { ...example, branchProfileId: 'branch-busan-1', statementCode: number % 5 ? code : '', idempotencyKey: code }
+    await Promise.all([api('POST', '/settlement-deposit-requests', { body }), api('GET', '/settlement-statements?limit=5')])
+    await new Promise((done) => setTimeout(done, 40 + 60 * Math.abs(Math.sin(number / 9))))
+  }
+}
+
 /** Every page is for everybody, in both looks, and fits. */
 async function pages(language, width, look) {
   const page = await opened({ language, width, look })
@@ -492,7 +506,8 @@ async function pages(language, width, look) {
           await page.getByRole('button', { name: page.t('commands.try') }).click()
           await page.waitForSelector('.results .panel')
         }
-        if (name === 'overview') await page.waitForTimeout(9_000)
+        if (name === 'overview') await busy(9_000)
+        await page.evaluate(() => scrollTo(0, 0))
         await page.waitForTimeout(150)
         await page.screenshot({ path: path.join(pictures, `${name}-${language}-${width}-${look}.png`) })
       }
@@ -523,8 +538,76 @@ if (pictures) {
   await pages('en', 390, 'light')
   await pages('ko', 390, 'dark')
 }
-await step('a long list scrolls and filters, with the rows in sight alone in the page', async () => {
-  const most = Number(process.env.STATEMENTS ?? 350)
+await step('a resource that is not there shows nothing of the one before it, and who signs out leaves nothing', async () => {
+  const page = await opened({ language: 'ko', width: 1440 })
+  await signedIn(page)
+  await page.waitForSelector('.ready.good')
+  await go(page, `#/resource/settlement-statements/${statement.statementId}`)
+  await page.getByText(statement.statementCode).first().waitFor()
+  page.refusals += 1
+  await go(page, '#/resource/settlement-statements/not-there')
+  await page.waitForSelector('main .problem')
+  check(!(await page.locator('main').innerText()).includes(statement.statementCode), 'the one before is still shown')
+  await page.getByRole('button', { name: page.t('personal.show') }).click()
+  await page.waitForSelector('[aria-pressed="true"]')
+  await page.getByRole('button', { name: page.t('shell.signOut') }).click()
+  await page.waitForSelector('#token')
+  await page.fill('#token', token)
+  await page.keyboard.press('Enter')
+  await page.waitForSelector('main h1')
+  check((await page.locator('[aria-pressed="true"]').count()) === 0, 'values of persons are shown to who signs in next')
+  await page.context().close()
+})
+
+await step('a late answer changes nothing: neither of a trial nor of a page', async () => {
+  const page = await opened({ language: 'ko', width: 1440 })
+  await signedIn(page)
+  await go(page, '#/commands/request_deposit')
+  await page.getByRole('button', { name: page.t('commands.example') }).click()
+  let answer
+  const held = new Promise((done) => { answer = done })
+  let asked
+  const isAsked = new Promise((done) => { asked = done })
+  await page.route('**/settlement-deposit-requests?dryRun=true', async (route) => {
+    const response = await route.fetch()
+    asked()
+    await held
+    await route.fulfill({ response })
+  })
+  await page.locator('.command input').evaluateAll((inputs) => inputs.find((input) => input.value === 'statement-code-1').setAttribute('data-code', ''))
+  await page.locator('[data-code]').fill('late-1')
+  await page.getByRole('button', { name: page.t('commands.try') }).click()
+  await isAsked
+  await page.locator('[data-code]').fill('late-2')
+  answer()
+  await page.waitForFunction((text) => ![...document.querySelectorAll('button')].find((one) => one.textContent === text).disabled, page.t('commands.try'))
+  check(await page.getByRole('button', { name: page.t('commands.send'), exact: true }).isDisabled(), 'what was not tried can be sent')
+  await page.context().close()
+})
+
+await step('a clock that is an hour wrong, and a token that has ended', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await page.clock.install({ time: Date.now() + 3_600_000 })
+  await page.clock.resume()
+  await signedIn(page)
+  await go(page, '#/statements?branch=branch-clock-1&order=newest')
+  await page.getByText(page.t('statements.none')).waitFor()
+  const example = (await (await fetch(`${base}/openapi.json`)).json()).paths['/settlement-deposit-requests'].post.requestBody.content['application/json'].example
+  const sent = await api('POST', '/settlement-deposit-requests', { body: { ...example, branchProfileId: 'branch-clock-1', statementCode: 'CLOCK', idempotencyKey: 'clock' } })
+  check(sent.status === 201, JSON.stringify(sent.body))
+  await page.waitForSelector('[data-row="0"]')
+  const row = await page.locator('[data-row="0"]').innerText()
+  check(!/hour|minute|시간|분/.test(row), `it was made just now: ${row}`)
+  await page.route('**/settlement-statements?*', (route) => route.fulfill({ status: 401, contentType: 'application/json', body: '{"code":"unauthorized"}' }))
+  page.refusals += 1
+  await page.locator('.filters select').first().selectOption('all')
+  await page.getByText(page.t('signIn.ended')).waitFor()
+  check(!(await page.content()).includes('CLOCK'), 'what was shown is still there')
+  await page.context().close()
+})
+
+await step('a long list scrolls and filters: nothing is missing or twice, and the rows in sight alone are elements', async () => {
+  const most = 2_500
   const example = (await (await fetch(`${base}/openapi.json`)).json()).paths['/settlement-deposit-requests'].post.requestBody.content['application/json'].example
   const make = (number) => api('POST', '/settlement-deposit-requests', { body: { ...example, branchProfileId: 'branch-long-1', statementCode: `LONG-${number}`, idempotencyKey: `long-${number}` } })
   for (let from = 0; from < most; from += 50) await Promise.all(Array.from({ length: 50 }, (_, index) => make(from + index)))
@@ -532,20 +615,21 @@ await step('a long list scrolls and filters, with the rows in sight alone in the
   await signedIn(page)
   await go(page, '#/statements?branch=branch-long-1')
   await page.waitForSelector('[data-row="0"]')
-  const made = Math.ceil(most / 50) * 50
-  for (let seen = 0; seen < made - 1;) {
-    await page.evaluate(() => { const element = document.querySelector('.window'); element.scrollTop = element.scrollHeight })
-    await page.waitForFunction((seen) => Math.max(...[...document.querySelectorAll('[data-row]')].map((row) => Number(row.dataset.row))) > seen, seen)
-    seen = await page.evaluate(() => Math.max(...[...document.querySelectorAll('[data-row]')].map((row) => Number(row.dataset.row))))
-    check((await page.locator('[data-row]').count()) < 60, 'rows out of sight are in the page')
-  }
-  await page.locator('.foot', { hasText: page.t('list.all', { n: String(made) }) }).waitFor()
+  const { rows, missing, twice, elements, height } = await scrolledThrough(page)
+  check(rows === most && missing === 0 && twice === 0, `${rows} rows, ${missing} missing, ${twice} twice`)
+  check(elements < 60, `${elements} rows are elements`)
+  check(height < 2_200 * 37, `the list is ${height} pixels high: pages out of sight are kept`)
+  await page.locator('.foot', { hasText: page.t('list.all', { n: '2,500' }) }).waitFor()
+  const back = await scrolledBack(page, most)
+  check(back.seen === most && back.others === 0, `back up ${back.seen} rows, ${back.others} of them other ones`)
+  await scrolledThrough(page)
+  await page.locator('.window').focus()
+  await page.keyboard.press('Home')
+  await page.waitForSelector('[data-row="0"]')
   await page.locator('.filters select').first().selectOption('awaiting_confirmation')
   await page.getByText(page.t('statements.none')).waitFor()
   await page.locator('.filters select').first().selectOption('all')
   await page.waitForSelector('[data-row="0"]')
-  const took = await page.evaluate(() => performance.getEntriesByName('carebook.page').map((one) => Math.round(one.duration)))
-  console.log(`     from asking for a page to its rows: ${took.join(', ')} ms`)
   await calm(page, 'the long list')
   await page.context().close()
 })

@@ -27,6 +27,7 @@ pub(super) const FILES: &[(&str, &[u8])] = files![
     "icon.svg",
     "index.html",
     "lib/api.js",
+    "lib/clock.js",
     "lib/differences.js",
     "lib/document.js",
     "lib/events.js",

@@ -33,6 +33,8 @@ pub const PATH: &str = "/console";
 const PAGE: &str = "index.html";
 /// What stands for the folder of the modules in the page.
 const FOLDER: &str = "/console/files";
+/// What starts the modules in the page.
+const START: &str = "<script type=\"module\"";
 /// The digits of the digest in that folder's name.
 const DIGITS: usize = 16;
 
@@ -232,7 +234,9 @@ impl Site {
         let digest = &hasher.finalize().to_hex()[..DIGITS];
         let page = files::FILES.iter().find(|(path, _)| *path == PAGE);
         let page = page.map_or(String::new(), |(_, page)| {
-            String::from_utf8_lossy(page).replace(FOLDER, &format!("{FOLDER}/{digest}"))
+            let page = String::from_utf8_lossy(page);
+            let page = page.replace(START, &format!("{}{START}", preloads()));
+            page.replace(FOLDER, &format!("{FOLDER}/{digest}"))
         });
         let files = files::FILES.iter().filter(|(path, _)| *path != PAGE);
         let files = files.map(|(path, content)| {
@@ -244,6 +248,16 @@ impl Site {
             files: files.collect(),
         }
     }
+}
+
+/// A link for each module, so that a browser asks for all of them at once and not for each when the
+/// one that needs it has come.
+fn preloads() -> String {
+    let paths = files::FILES.iter().map(|(path, _)| path);
+    paths
+        .filter(|path| path.ends_with(".js"))
+        .map(|path| format!("<link rel=\"modulepreload\" href=\"{FOLDER}/{path}\">\n"))
+        .collect()
 }
 
 /// A file that is the same for as long as the program runs.
@@ -374,7 +388,15 @@ mod tests {
             assert!(file.is_some(), "{path}");
             named += 1;
         }
-        assert!(named >= 2, "{page}");
+        // Each of them, so that none is asked for late.
+        let modules = files::FILES
+            .iter()
+            .filter(|(path, _)| path.ends_with(".js"));
+        assert_eq!(
+            page.matches("rel=\"modulepreload\"").count(),
+            modules.count()
+        );
+        assert!(named >= 4, "{page}");
         let no_file = ConsolePart::File("files/0000000000000000/main.js");
         assert!(console.file(no_file, &HeaderMap::new()).is_none());
     }
