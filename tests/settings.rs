@@ -79,6 +79,7 @@ fn values(setting: &Known, world: &World) -> [String; 3] {
         "journal-reads" => ["lease", "append", "lease"],
         "journal-name" | "journal-node" => ["a", "b", "c"],
         "journal-replicas" => ["1", "2", "4"],
+        "journal-in-flight" => ["1", "2", "3"],
         "nats" => ["nats://a.example", "nats://b.example", "nats://c.example"],
         "webhooks-allow" => ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"],
         "otlp-endpoint" => ["http://a.example", "http://b.example", "http://c.example"],
@@ -110,6 +111,7 @@ fn companions(name: &str) -> &'static [(&'static str, &'static str)] {
         | "journal-reads"
         | "journal-credentials"
         | "journal-replicas"
+        | "journal-in-flight"
         | "journal-node"
         | "journal-address"
         | "standby" => &[("journal", "nats://a.example")],
