@@ -14,7 +14,7 @@ use crate::engine::{Engine, Limits, OnFatal};
 use crate::journal::births::{Ancestor, Lineage};
 use crate::journal::replay::{Recovered, Replay};
 use crate::journal::replay_error::ReplayError;
-use crate::stream::cache::Shown;
+use crate::stream::shown::Shown;
 
 /// Passes snapshots and records to a replay, and shows the progress.
 pub struct Replaying {

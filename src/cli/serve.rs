@@ -257,7 +257,9 @@ impl ServeArgs {
         drop(starting);
         let base = format!("{scheme}://{address}");
         let terms = self.journal.terms(&base);
-        let running = node.map(|node| node.start(&engine, terms)).transpose()?;
+        let running = node
+            .map(|node| node.start(&engine, terms, &data))
+            .transpose()?;
         announce(&engine, told, &base, (inside, &consoles), demo.as_ref())?;
         server.run(listener, stop).map_err(Failure::from_error)?;
         stopped(&engine, published, running)

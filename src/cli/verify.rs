@@ -83,7 +83,9 @@ impl VerifyArgs {
             }
             if let Some(compared) = verified.compared {
                 out.line(format_args!(
-                    "records compared with the journal, and the same there: {compared}"
+                    "records compared with the journal, and the same there: {}; not compared, since they were \
+                     purged there: {}",
+                    compared.records, compared.purged
                 ))?;
             }
             out.line("every byte is as it was written")?;
@@ -97,7 +99,7 @@ struct Verified {
     report: Report,
     recovered: Recovered,
     /// Records that were compared with the journal's, where there is one.
-    compared: Option<u64>,
+    compared: Option<journal::Compared>,
 }
 
 impl Verified {
@@ -170,7 +172,8 @@ impl Verified {
             "tornTails": torn,
         });
         if let Some(compared) = self.compared {
-            told["comparedRecords"] = json!(compared);
+            told["comparedRecords"] = json!(compared.records);
+            told["purgedRecords"] = json!(compared.purged);
         }
         told
     }

@@ -79,6 +79,7 @@ impl JournalFigures {
         ] {
             page.one(name, kind, help, value);
         }
+        self.put_snapshots(page);
         if let Some(age) = self.lease_age {
             page.one(
                 "carebook_journal_lease_age_seconds",
@@ -86,6 +87,32 @@ impl JournalFigures {
                 "The time since the writer's lease was last renewed by this process.",
                 age.as_secs_f64(),
             );
+        }
+    }
+
+    fn put_snapshots(&self, page: &mut Page) {
+        let counted = &self.counted;
+        for (name, kind, help, value) in [
+            (
+                "carebook_journal_snapshot_position",
+                "gauge",
+                "The last position of the newest snapshot that this process has put into the journal's object store, or found there; 0 before.",
+                counted.snapshot,
+            ),
+            (
+                "carebook_journal_snapshot_failures_total",
+                "counter",
+                "Attempts to put a snapshot into the journal's object store that came to nothing.",
+                counted.snapshot_failures,
+            ),
+            (
+                "carebook_journal_first_position",
+                "gauge",
+                "The first position that the journal's stream had when this process put its last snapshot; 0 before.",
+                counted.first,
+            ),
+        ] {
+            page.one(name, kind, help, value);
         }
     }
 }

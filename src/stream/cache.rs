@@ -11,30 +11,27 @@ use wal::{
     Ancestor, BoxError, Error, Identity, Log, Options, Record, Report, SnapshotInfo, Visitor,
 };
 
+use super::begun::begin_with_snapshot;
 use super::chain::Tail;
-use super::connection::{Connection, StreamInfo};
+use super::connection::Connection;
 use super::error::StreamError;
+use super::extent::Extent;
 use super::link::Link;
 use super::message::{Content, Message};
-use super::reader::{Reader, Received, before_position, tail_at};
+use super::reader::{Reader, Received};
 use super::settings::ancestors;
+use super::shown::Shown;
 
 /// How long a message is waited for that the servers say they have.
 const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
 /// How often the end is read again because somebody else appended meanwhile.
 const FENCES_MAX: usize = 20;
 
-/// Who is shown the records, and told when that was all.
-pub trait Shown: Visitor {
-    /// So many of so many messages of the stream were read.
-    fn filling_up(&mut self, done: u64, total: u64);
-}
-
 /// Whether what a directory holds is what the stream holds.
 struct Compared<'a, V> {
     visitor: &'a mut V,
     connection: &'a Connection,
-    info: &'a StreamInfo,
+    extent: &'a Extent,
     /// The stream's log; `None` where it has no message.
     log_id: Option<[u8; 16]>,
     own_id: [u8; 16],
@@ -52,11 +49,8 @@ impl<V: Visitor> Compared<'_, V> {
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone());
         }
-        let journal = match self.info.last {
-            0 => 0,
-            last => tail_at(self.connection, last)?.next - 1,
-        };
-        if self.info.last == 0 && self.last == 0 {
+        let journal = self.extent.end(self.connection)?.next - 1;
+        if self.extent.last == 0 && self.last == 0 {
             let stream = self.connection.names().stream.clone();
             return Err(StreamError::Empty { stream });
         }
@@ -65,6 +59,10 @@ impl<V: Visitor> Compared<'_, V> {
                 directory: self.last,
                 journal,
             });
+        }
+        let (end, first) = (self.last, self.extent.base.next);
+        if 0 < end && end < first {
+            return Err(StreamError::Purged { end, first });
         }
         let Some(record) = self.last_record.as_ref().filter(|_| self.last > 0) else {
             return Ok(());
@@ -91,7 +89,7 @@ impl<V: Visitor> Compared<'_, V> {
     }
 
     fn before(&self, position: u64) -> Result<Tail, StreamError> {
-        before_position(self.connection, position, self.info.first, self.info.last)
+        self.extent.before_position(self.connection, position)
     }
 }
 
@@ -170,6 +168,8 @@ pub struct Opened {
     pub log_id: [u8; 16],
     /// Reads what comes next.
     pub reader: Reader,
+    /// What the stream had.
+    pub extent: Extent,
 }
 
 fn refused(position: u64) -> impl Fn(BoxError) -> Error {
@@ -191,24 +191,25 @@ pub fn open<V: Shown>(
 ) -> Result<Opened, Error> {
     let of_stream = |error: StreamError| refused(0)(error.into());
     let info = connection.block(connection.info()).map_err(of_stream)?;
-    let log_id = match info.last {
-        0 => None,
-        _ => {
-            tail_at(connection, info.first.max(1))
-                .map_err(of_stream)?
-                .log_id
-        }
-    };
+    let extent = Extent::of(connection, &info).map_err(of_stream)?;
+    let log_id = extent.end(connection).map_err(of_stream)?.log_id;
     let ancestors = ancestors(&info.config).ok_or_else(|| {
         let what = "what the stream's metadata say of backups that it goes on from cannot be read";
         of_stream(StreamError::Refused {
             what: what.to_owned(),
         })
     })?;
+    if let Some(log_id) = log_id.filter(|_| options.create) {
+        let identity = Identity {
+            log_id,
+            ancestors: ancestors.clone(),
+        };
+        begin_with_snapshot(&storage, connection, &extent, &identity, visitor)?;
+    }
     let mut compared = Compared {
         visitor,
         connection,
-        info: &info,
+        extent: &extent,
         log_id,
         own_id: [0; 16],
         ancestors: ancestors.clone(),
@@ -233,7 +234,7 @@ pub fn open<V: Shown>(
     })?;
     let own_id = compared.own_id;
     let last = log.last_position();
-    let before = before_position(connection, last + 1, info.first, info.last);
+    let before = extent.before_position(connection, last + 1);
     let mut reader = Reader::after(connection, before.map_err(of_stream)?);
     fill_up(&mut log, &mut reader, info.last, visitor)?;
     Ok(Opened {
@@ -241,6 +242,7 @@ pub fn open<V: Shown>(
         report,
         log_id: own_id,
         reader,
+        extent,
     })
 }
 

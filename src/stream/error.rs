@@ -57,6 +57,20 @@ pub enum StreamError {
         /// The last position of the journal.
         journal: u64,
     },
+    /// What is listed beside the journal has more than the journal.
+    Lost {
+        /// The last position of a snapshot, or of what was purged.
+        snapshot: u64,
+        /// The last position of the journal.
+        journal: u64,
+    },
+    /// What would come next was purged.
+    Purged {
+        /// The last position that is there.
+        end: u64,
+        /// The first one that the journal has.
+        first: u64,
+    },
     /// The directory has another record than the journal.
     Differs {
         /// At this position.
@@ -91,6 +105,7 @@ impl StreamError {
                 | Self::Foreign { .. }
                 | Self::Broken { .. }
                 | Self::Ahead { .. }
+                | Self::Lost { .. }
                 | Self::Differs { .. }
         )
     }
@@ -103,6 +118,14 @@ impl StreamError {
 }
 
 const NOTHING_CHANGED: &str = "Nothing was changed";
+
+fn taken_over(by: Option<&(u64, String)>) -> String {
+    let by = by.map(|(epoch, node)| format!(": {node}, with epoch {epoch}"));
+    format!(
+        "another process has taken the journal over{}. What was acknowledged here is kept there",
+        by.unwrap_or_default()
+    )
+}
 
 impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -150,23 +173,25 @@ impl fmt::Display for StreamError {
                  the journal has lost what was acknowledged. {NOTHING_CHANGED}. Keep the directory: \
                  it has what is missing"
             ),
+            Self::Lost { snapshot, journal } => write!(
+                f,
+                "the list of the journal's snapshots has position {snapshot}, and the journal ends at \
+                 position {journal}: the journal has lost what was acknowledged. {NOTHING_CHANGED}. Keep \
+                 all directories: the one that ends last has most of what is missing"
+            ),
+            Self::Purged { end, first } => write!(
+                f,
+                "the directory ends at position {end}, and the journal begins at position {first}: what \
+                 came before was purged, since snapshots have it. {NOTHING_CHANGED}. Move the directory \
+                 away and start with an empty one, which begins with a snapshot"
+            ),
             Self::Differs { position } => write!(
                 f,
                 "the directory has another record at position {position} than the journal: one of \
                  them was replaced by an older copy that was written on. {NOTHING_CHANGED}. Keep \
                  both, and find out which one answered clients"
             ),
-            Self::Fenced {
-                by: Some((epoch, node)),
-            } => write!(
-                f,
-                "another process has taken the journal over: {node}, with epoch {epoch}. What was \
-                 acknowledged here is kept there"
-            ),
-            Self::Fenced { by: None } => f.write_str(
-                "another process has taken the journal over. What was acknowledged here is kept \
-                 there",
-            ),
+            Self::Fenced { by } => f.write_str(&taken_over(by.as_ref())),
             Self::Unknown { what } => write!(
                 f,
                 "nobody knows whether what was appended last is in the journal: {what}. The next \

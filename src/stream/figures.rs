@@ -14,6 +14,9 @@ pub struct Figures {
     barriers: AtomicU64,
     bytes: AtomicU64,
     bytes_max: AtomicU64,
+    snapshot: AtomicU64,
+    snapshot_failures: AtomicU64,
+    first: AtomicU64,
 }
 
 /// The same at one time.
@@ -35,6 +38,13 @@ pub struct Counted {
     pub bytes: u64,
     /// The most that they may be.
     pub bytes_max: u64,
+    /// Up to which position the newest snapshot covers that this process has put into the object store, or
+    /// found there; 0 before.
+    pub snapshot: u64,
+    /// Attempts to put one there that came to nothing.
+    pub snapshot_failures: u64,
+    /// The first position that the stream still has, as it was then; 0 before.
+    pub first: u64,
 }
 
 /// An append in flight, until it is dropped.
@@ -71,6 +81,17 @@ impl Figures {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
+    /// The newest snapshot in the object store covers this, and the stream begins with that position.
+    pub fn has_snapshot(&self, covers: u64, first: u64) {
+        self.snapshot.store(covers, Ordering::Relaxed);
+        self.first.store(first, Ordering::Relaxed);
+    }
+
+    /// A snapshot was not put there.
+    pub fn failed_snapshot(&self) {
+        self.snapshot_failures.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// All of it, as it is now.
     #[must_use]
     pub fn counted(&self) -> Counted {
@@ -84,6 +105,9 @@ impl Figures {
             barriers: load(&self.barriers),
             bytes: load(&self.bytes),
             bytes_max: load(&self.bytes_max),
+            snapshot: load(&self.snapshot),
+            snapshot_failures: load(&self.snapshot_failures),
+            first: load(&self.first),
         }
     }
 }

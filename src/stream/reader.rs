@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::chain::{Follows, Tail};
 use super::connection::Connection;
 use super::error::StreamError;
+use super::listing::listed;
 use super::message::{Content, DIGEST_BYTES, HEAD_BYTES, Message, Records};
 
 /// How many messages are fetched ahead of those that are taken.
@@ -93,7 +94,8 @@ impl Reader {
             sequence,
             what: malformed.to_string(),
         })?;
-        let is_void = self.tail.follow(sequence, &message)? == Follows::Void;
+        let followed = self.tail.follow(sequence, &message);
+        let is_void = followed.map_err(|error| self.purged(error))? == Follows::Void;
         let (count, fence) = match message.content {
             Content::Batch(records) if !is_void => (records.count(), None),
             Content::Fence(node) if !is_void => (0, Some(node.name.to_owned())),
@@ -109,6 +111,23 @@ impl Reader {
             count,
             content: payload.slice(HEAD_BYTES..payload.len() - DIGEST_BYTES),
         }))
+    }
+}
+
+impl Reader {
+    /// What is missing may have been purged while nobody read it here.
+    fn purged(&self, error: StreamError) -> StreamError {
+        let end = self.tail.next - 1;
+        let StreamError::Gap { sequence, .. } = error else {
+            return error;
+        };
+        match listed(&self.connection).map(|shelf| shelf.purged) {
+            Ok(Some(base)) if base.sequence + 1 >= sequence && base.log_id == self.tail.log_id => {
+                let first = base.next;
+                StreamError::Purged { end, first }
+            }
+            _ => error,
+        }
     }
 }
 
@@ -165,72 +184,4 @@ async fn fetch_some(
         *next = sequence + 1;
     }
     Ok(())
-}
-
-/// The end of what comes before the message that holds a position, or that would hold it next.
-///
-/// # Errors
-/// When a message is missing or is none, or the servers do not answer.
-pub fn before_position(
-    connection: &Connection,
-    position: u64,
-    first: u64,
-    last: u64,
-) -> Result<Tail, StreamError> {
-    if first > 1 {
-        let (missing, sequence) = (1, first);
-        return Err(StreamError::Gap { missing, sequence });
-    }
-    // Sequences from `low` on may hold it; those below do not.
-    let (mut low, mut high) = (1, last + 1);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if tail_at(connection, middle)?.next > position {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    match low {
-        1 => Ok(Tail::beginning()),
-        low => tail_at(connection, low - 1),
-    }
-}
-
-/// The end of what is read up to a message, without what comes before it.
-///
-/// # Errors
-/// When it is missing or is none, or the servers do not answer.
-pub fn tail_at(connection: &Connection, sequence: u64) -> Result<Tail, StreamError> {
-    let missing = StreamError::Gap {
-        missing: sequence,
-        sequence: sequence + 1,
-    };
-    let (mut tail, ahead) = alone(connection, sequence)?.ok_or(missing)?;
-    // One that was made while others were in flight may be void.
-    let lowest = sequence.saturating_sub(ahead.into()).max(1);
-    for before in (lowest..sequence).rev() {
-        let Some((other, _)) = alone(connection, before)? else {
-            break;
-        };
-        if other.epoch > tail.epoch {
-            tail = tail_at(connection, before)?;
-            tail.sequence = sequence;
-            break;
-        }
-    }
-    Ok(tail)
-}
-
-/// The end after one message as if it were not void, and how many were in flight before it; `None`
-/// when there is none at this sequence.
-fn alone(connection: &Connection, sequence: u64) -> Result<Option<(Tail, u8)>, StreamError> {
-    let Some(payload) = connection.block(connection.message(sequence))? else {
-        return Ok(None);
-    };
-    let message = Message::read(&payload).map_err(|malformed| StreamError::Broken {
-        sequence,
-        what: malformed.to_string(),
-    })?;
-    Ok(Some((Tail::after(sequence, &message), message.ahead)))
 }

@@ -14,6 +14,8 @@ pub struct Names {
     pub subject: String,
     /// The bucket in which the writer's lease is.
     pub bucket: String,
+    /// The object store of its snapshots, and the bucket in which they are listed.
+    pub snapshots: String,
 }
 
 /// The longest name of a journal.
@@ -35,6 +37,7 @@ impl Names {
             stream: format!("CAREBOOK_{name}"),
             subject: format!("carebook.journal.{name}"),
             bucket: format!("CAREBOOK_LEASE_{name}"),
+            snapshots: format!("CAREBOOK_SNAPSHOTS_{name}"),
         })
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::proxy::{Fate, From, Proxy};
-use super::{Cluster, ROOMY, ask, ask_for, content, start_refused};
+use super::{Cluster, ROOMY, ask, ask_for, content, start_refused, until};
 use crate::support::{Server, World, run};
 
 /// A directory of a service without a journal, with the answers to so many commands.
@@ -12,6 +12,30 @@ fn kept_alone(world: &World, count: usize) {
     let server = Server::start(world);
     ask_for(world, &server, 0..count);
     assert_eq!(server.stop(), Some(0));
+}
+
+/// The same, whose log keeps only what it has to: its first position.
+fn compacted(world: &World, count: usize) -> u64 {
+    let retention = ["--log-retention", "0s"];
+    let mut from = 0;
+    // Each start begins a part of the log, which is what a directory does not keep.
+    for upto in [count / 4, count / 2, count / 4 * 3, count] {
+        let server = Server::start_with(world, &retention);
+        ask_for(world, &server, from..upto);
+        server.signal("USR1");
+        until("a snapshot is taken", || {
+            server.metric("carebook_snapshot_position") == upto as f64
+        });
+        from = upto;
+        assert_eq!(server.stop(), Some(0));
+    }
+    let data = world.data();
+    let (code, out, said) = run(&["verify", "--json", "--data", data.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{said}");
+    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let first = told["firstPosition"].as_u64().unwrap();
+    assert!(first > 1, "{told}");
+    first
 }
 
 fn import(cluster: &Cluster, world: &World) -> (Option<i32>, serde_json::Value, String) {
@@ -94,6 +118,46 @@ fn an_import_that_was_interrupted_is_refused_to_everybody_and_goes_on_when_begun
     };
     let world = World::new();
     kept_alone(&world, 40);
+    is_imported_although_interrupted(&cluster, &world, 1);
+}
+
+#[test]
+fn a_directory_that_begins_with_a_snapshot_is_imported_with_it() {
+    let Some(cluster) = Cluster::started(1) else {
+        return;
+    };
+    let world = World::new();
+    let first = compacted(&world, 40);
+    is_imported_although_interrupted(&cluster, &world, first);
+    let told = cluster.verify(&world.path("empty"));
+    assert_eq!(told["firstPosition"], first, "{told}");
+    assert_eq!(told["snapshots"], 1, "{told}");
+    let server = Server::spawn(cluster.command(&world, &world.data()));
+    ask_for(&world, &server, 41..44);
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(cluster.verify(&world.data())["firstPosition"], first);
+    // The stream is gone, but not its snapshots: who has as much as they begins another one.
+    let config = cluster.config();
+    cluster.make(&config);
+    let (code, told, said) = import(&cluster, &world);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(told["importedRecords"], 45 - first, "{told}");
+    let server = Server::spawn(cluster.command(&world, &world.path("other")));
+    ask_for(&world, &server, 44..60);
+    server.signal("USR1");
+    until("the snapshot is there", || {
+        server.metric("carebook_journal_snapshot_position") == 60.0
+    });
+    assert_eq!(server.stop(), Some(0));
+    cluster.make(&config);
+    let (code, _, said) = import(&cluster, &world);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("has position 60"), "{said}");
+}
+
+/// The directory of a world with forty commands, whose log begins with a position, is imported by a command
+/// that is interrupted again and again.
+fn is_imported_although_interrupted(cluster: &Cluster, world: &World, first: u64) {
     let own = cluster.nodes[0].port();
     // Cut off after the fence, and once more after the records, whose acknowledgement is lost.
     for passing in [1, 2] {
@@ -121,26 +185,26 @@ fn an_import_that_was_interrupted_is_refused_to_everybody_and_goes_on_when_begun
         child.wait().unwrap();
         // Neither a node that has everything nor one that has nothing starts on it.
         for data in [world.data(), world.path("empty")] {
-            let (code, said) = start_refused(&cluster, &world, &data);
+            let (code, said) = start_refused(cluster, world, &data);
             assert_eq!(code, Some(1), "{said}");
             assert!(said.contains("has not ended"), "{said}");
         }
         // Nor is another directory imported behind it.
         let other = World::new();
         kept_alone(&other, 2);
-        let (code, _, said) = import(&cluster, &other);
+        let (code, _, said) = import(cluster, &other);
         assert_eq!(code, Some(3), "{said}");
         assert!(said.contains("another service"), "{said}");
     }
-    let (code, told, said) = import(&cluster, &world);
+    let (code, told, said) = import(cluster, world);
     assert_eq!(code, Some(0), "{said}");
-    assert_eq!(told["importedRecords"], 40, "{told}");
-    let server = Server::spawn(cluster.command(&world, &world.path("empty")));
+    assert_eq!(told["importedRecords"], 41 - first, "{told}");
+    let server = Server::spawn(cluster.command(world, &world.path("empty")));
     for number in 0..41 {
-        assert_eq!(ask(&world, &mut server.client(), number), Some(201));
+        assert_eq!(ask(world, &mut server.client(), number), Some(201));
     }
     assert_eq!(server.stop(), Some(0));
-    assert_eq!(cluster.verify(&world.path("empty"))["records"], 41);
+    assert_eq!(cluster.verify(&world.path("empty"))["records"], 42 - first);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod nodes;
 mod proxy;
 mod refused;
 mod runbook;
+mod snapshots;
 mod standby;
 mod taken_over;
 mod wires;

@@ -42,6 +42,7 @@ struct Shared {
     kept: Mutex<Vec<Kept>>,
     connections: Mutex<Vec<TcpStream>>,
     ended: AtomicBool,
+    refuses: AtomicBool,
 }
 
 /// The proxy, until it is dropped.
@@ -60,12 +61,16 @@ impl Proxy {
             kept: Mutex::default(),
             connections: Mutex::default(),
             ended: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
         });
         let of_thread = Arc::clone(&shared);
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 if of_thread.ended.load(Ordering::SeqCst) {
                     return;
+                }
+                if of_thread.refuses.load(Ordering::SeqCst) {
+                    continue;
                 }
                 let (Ok(client), Ok(server)) = (client, TcpStream::connect(("127.0.0.1", server)))
                 else {
@@ -107,6 +112,12 @@ impl Proxy {
             let (target, bytes) = &kept[*at];
             target.lock().write_all(bytes).unwrap();
         }
+    }
+
+    /// From here on nobody gets through, or everybody again.
+    pub(super) fn refuse(&self, refuses: bool) {
+        self.shared.refuses.store(refuses, Ordering::SeqCst);
+        self.cut();
     }
 
     /// Ends all connections.

@@ -47,6 +47,8 @@ pub const RECORD_BYTES_MAX: usize = 256 << 20;
 pub(crate) const MANIFEST: &str = "manifest";
 pub(crate) const MANIFEST_TEMP: &str = "manifest.new";
 pub(crate) const LOCK: &str = "lock";
+/// A snapshot on its way here.
+pub(crate) const CARRIED: &str = "carried";
 pub(crate) const QUARANTINE: &str = "quarantine";
 
 const SEGMENT_PREFIX: &str = "segment-";
@@ -125,6 +127,11 @@ pub(crate) fn snapshot_bad_name(number: u64) -> String {
 pub(crate) fn ancestors_name(log: &LogId) -> String {
     let digits: String = log.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{ANCESTORS_PREFIX}{digits}")
+}
+
+/// Whether a file is named as one of ancestors.
+pub(crate) fn is_ancestors_name(name: &str) -> bool {
+    name.starts_with(ANCESTORS_PREFIX)
 }
 
 /// The name it has until it is complete.

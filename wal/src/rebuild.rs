@@ -8,7 +8,7 @@ use crate::batched::Batched;
 use crate::error::{BoxError, Error};
 use crate::format::{self, Chain, FIRST_FRAME, LogId, SegmentHeader, to_u64};
 use crate::frame::{self, Place, RECORD_OVERHEAD};
-use crate::manifest::{Identity, Manifest, Seal, Segment};
+use crate::manifest::{Ancestor, Identity, Manifest, Seal, Segment};
 use crate::snapshot::{SnapshotFile, SnapshotTarget as _};
 use crate::storage::{File, Storage, write_all_at};
 use crate::visitor::{Record, SnapshotInfo, Visitor};
@@ -44,6 +44,8 @@ pub(crate) struct Builder {
     log: LogId,
     numbers: Numbers,
     manifest: Manifest,
+    /// The logs that it goes on from, where that is known from the beginning.
+    ancestors: Option<Vec<Ancestor>>,
     /// Whose records are taken over.
     source: Identity,
     /// The snapshot that is being shown, and its last position.
@@ -79,16 +81,36 @@ impl Builder {
         let log = storage
             .random_id()
             .map_err(Error::io("find a random name for", storage.describe("")))?;
+        Ok(Self::of(storage, log, numbers, source, upto))
+    }
+
+    /// The same log, in another directory, which is empty.
+    pub(crate) fn of_same_log(storage: Arc<dyn Storage>, identity: Identity) -> Self {
+        let ancestors = Some(identity.ancestors.clone());
+        Self {
+            ancestors,
+            ..Self::of(storage, identity.log_id, Numbers::FIRST, identity, u64::MAX)
+        }
+    }
+
+    fn of(
+        storage: Arc<dyn Storage>,
+        log: LogId,
+        numbers: Numbers,
+        source: Identity,
+        upto: u64,
+    ) -> Self {
         let mut manifest = Manifest::new(log);
         manifest.generation = numbers.generation;
         manifest.epoch = numbers.epoch;
         manifest.next_number = numbers.segment;
         let chain = manifest.first_chain;
-        Ok(Self {
+        Self {
             storage,
             log,
             numbers,
             manifest,
+            ancestors: None,
             source,
             snapshot: None,
             upto,
@@ -98,7 +120,7 @@ impl Builder {
             framed: 1,
             chain,
             open: None,
-        })
+        }
     }
 
     /// Where the records begin; without it, with the first.
@@ -137,7 +159,8 @@ impl Builder {
                 .rename(&temp, &format::segment_name(segment.number))
                 .map_err(Error::io("rename", storage.describe(&temp)))?;
         }
-        self.manifest.ancestors = self.source.handed_on(self.next - 1);
+        let handed_on = || self.source.handed_on(self.next - 1);
+        self.manifest.ancestors = self.ancestors.unwrap_or_else(handed_on);
         ancestry::store(storage, &self.manifest.identity())?;
         storage
             .sync_dir("")

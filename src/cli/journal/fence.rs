@@ -8,6 +8,7 @@ use super::super::output::Output;
 use super::args::Common;
 use super::opening::checked;
 use super::reading::end_of;
+use crate::stream::extent::Extent;
 use crate::stream::link::Link;
 
 /// Arguments of `carebook journal fence`.
@@ -44,7 +45,9 @@ impl FenceArgs {
         );
         for _ in 0..ATTEMPTS {
             let info = checked(&connection, place.journal_replicas)?;
-            let end = end_of(&connection, &info)?;
+            let extent = Extent::of(&connection, &info);
+            let extent = extent.map_err(|error| Failure::of_journal(&error))?;
+            let end = end_of(&connection, &extent)?;
             let Some(log_id) = end.tail.log_id else {
                 return Err(Failure::other(format!(
                     "the stream {} has no messages: nobody has written yet",

@@ -15,14 +15,16 @@ use super::super::ending::end;
 use super::super::exit::Failure;
 use super::super::open::Opening;
 use super::JournalArgs;
+use super::shelving::Shelving;
 use crate::engine::Engine;
 use crate::engine::right::Right;
 use crate::engine::role::Role;
 use crate::engine::standby::NotApplied;
 use crate::stream::error::StreamError;
+use crate::stream::extent::tail_at;
 use crate::stream::lease::{Lease, Terms};
 use crate::stream::link::Link;
-use crate::stream::reader::{Reader, tail_at};
+use crate::stream::reader::Reader;
 
 /// How long the next message is waited for before something else is looked at.
 const TURN: Duration = Duration::from_millis(100);
@@ -111,7 +113,7 @@ impl Node {
         }
     }
 
-    /// Begins to do it. A writer whose place was taken from another one that may still answer waits
+    /// Begins to do it, on this directory. A writer whose place was taken from another one that may still answer waits
     /// until that cannot be any more.
     ///
     /// # Errors
@@ -120,7 +122,9 @@ impl Node {
         self,
         engine: &Arc<Engine>,
         terms: Terms,
+        data: &Path,
     ) -> Result<Running, Failure> {
+        Shelving::start(engine, self.link(), terms.replicas, data)?;
         let running = Running {
             link: Arc::clone(self.link()),
             lease: Arc::default(),
@@ -301,7 +305,7 @@ impl Follower {
         let tail = self.reader.tail();
         let last = match info.last > tail.sequence {
             false => tail.next - 1,
-            true => match tail_at(&connection, info.last) {
+            true => match tail_at(&connection, tail, info.last) {
                 Ok(end) => end.next - 1,
                 Err(_) => return Ok(()),
             },

@@ -16,12 +16,14 @@ use super::super::open::count_bar;
 use super::super::output::existing;
 use super::opening::messages_within;
 use super::verify::compare;
+use crate::stream::chain::Tail;
 use crate::stream::connection::{Connection, StreamInfo};
 use crate::stream::error::StreamError;
+use crate::stream::extent::Extent;
 use crate::stream::link::Link;
 use crate::stream::message::{Content, RECORD_FORM_BYTES, Records};
-use crate::stream::reader::tail_at;
 use crate::stream::settings::{going_on_from, importing, is_importing};
+use crate::stream::{purge, shelf};
 
 /// The name of whoever begins an epoch here.
 const NODE: &str = "carebook journal create --from";
@@ -67,17 +69,34 @@ pub(super) fn import(
         marked.map_err(of_journal)?;
         info = connection.block(connection.info()).map_err(of_journal)?;
     }
-    let link = fenced(connection, &info, &report)?;
+    let replicas = info.config["num_replicas"].as_u64().unwrap_or(1);
+    let replicas = usize::try_from(replicas).unwrap_or(usize::MAX);
+    let base = base_of(&report);
+    if info.last == 0 {
+        let (log_id, upto) = (report.log_id, report.last_position);
+        let begun = purge::begin_at(connection, &base, log_id, upto, replicas);
+        begun.map_err(of_journal)?;
+    }
+    let link = fenced(connection, &info, base, &report)?;
     append(connection, &link, data, &report)?;
-    let count = compare(connection, data)?;
+    // What came before the first record is in the snapshot alone.
+    let storage = existing(data)?;
+    let put = shelf::put(&link, storage.as_ref(), replicas, &|| false);
+    let put = put.map_err(of_journal)?;
+    let count = compare(connection, data)?.records;
     let info = connection.block(connection.info()).map_err(of_journal)?;
-    let end = tail_at(connection, info.last).map_err(of_journal)?;
-    let is_all = count == report.last_position && end.next == report.last_position + 1;
+    let extent = Extent::of(connection, &info).map_err(of_journal)?;
+    let end = extent.end(connection).map_err(of_journal)?;
+    let is_all = count == report.last_position + 1 - report.first_position
+        && end.next == report.last_position + 1
+        && extent.base.next == report.first_position
+        && put.covers() + 1 >= report.first_position;
     if !is_all || end.epoch != link.figures().counted().epoch {
         return Err(Failure::other(format!(
             "the directory or the stream was changed meanwhile: {count} records were compared, the \
-             directory had {} and the stream ends at position {}; see that nobody else uses them, and \
-             import again",
+             directory had positions {} to {}, and the stream ends at position {}; see that nobody \
+             else uses them, and import again",
+            report.first_position,
             report.last_position,
             end.next - 1
         )));
@@ -98,15 +117,6 @@ fn not_empty(connection: &Connection) -> Failure {
 fn judged(connection: &Connection, data: &Path) -> Result<Report, Failure> {
     let mut longest = Longest::default();
     let report = wal::verify(existing(data)?, &mut longest).map_err(|error| of_log(&error))?;
-    if report.first_position > 1 {
-        return Err(Failure::other(format!(
-            "the log in {} begins at position {}: what came before is in its snapshots alone, and a \
-             stream has to have every record from the first on. Bring back what was archived with \
-             `carebook restore --archive`, and import that",
-            data.display(),
-            report.first_position
-        )));
-    }
     // What the newest snapshot covers was not shown.
     wal::records(existing(data)?.as_ref(), &mut longest).map_err(|error| of_log(&error))?;
     let most = messages_within(connection)? - RECORD_FORM_BYTES;
@@ -120,15 +130,31 @@ fn judged(connection: &Connection, data: &Path) -> Result<Report, Failure> {
     Ok(report)
 }
 
+/// What a stream begins after that gets this directory's records.
+fn base_of(report: &Report) -> Tail {
+    match report.first_position {
+        1 => Tail::beginning(),
+        next => Tail {
+            log_id: Some(report.log_id),
+            next,
+            ..Tail::beginning()
+        },
+    }
+}
+
 /// Begins an epoch at the end of what the stream has, which is the directory's, or nothing.
 fn fenced(
     connection: &Arc<Connection>,
     info: &StreamInfo,
+    base: Tail,
     report: &Report,
 ) -> Result<Arc<Link>, Failure> {
     let tail = match info.last {
-        0 => crate::stream::chain::Tail::beginning(),
-        last => tail_at(connection, last).map_err(of_journal)?,
+        0 => base,
+        _ => {
+            let extent = Extent::of(connection, info).map_err(of_journal)?;
+            extent.end(connection).map_err(of_journal)?
+        }
     };
     if let Some(found) = tail.log_id.filter(|id| *id != report.log_id) {
         let expected = report.log_id;

@@ -7,8 +7,11 @@ mod following;
 mod import;
 mod opening;
 mod reading;
+mod shelving;
 mod status;
 mod verify;
+
+pub(super) use verify::Compared;
 
 pub(super) use args::PlaceArgs;
 pub use following::Node;
@@ -47,11 +50,15 @@ enum JournalCommand {
     Verify(verify::VerifyArgs),
 }
 
-/// Compares the records of a directory with the journal's; how many there are.
+/// Compares the records of a directory with the journal's.
 ///
 /// # Errors
 /// When the servers are not reached, or the two are not the same as far as the directory goes.
-pub(super) fn compare(place: &PlaceArgs, trust: &TrustArgs, data: &Path) -> Result<u64, Failure> {
+pub(super) fn compare(
+    place: &PlaceArgs,
+    trust: &TrustArgs,
+    data: &Path,
+) -> Result<Compared, Failure> {
     let connection = place.connect(&trust.config()?)?;
     opening::checked(&connection, place.journal_replicas)?;
     verify::compare(&connection, data)

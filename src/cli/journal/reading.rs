@@ -1,34 +1,31 @@
 //! Reading a stream for a command.
 
 use crate::stream::chain::Tail;
-use crate::stream::connection::{Connection, StreamInfo};
+use crate::stream::connection::Connection;
 use crate::stream::error::StreamError;
+use crate::stream::extent::{Extent, tail_at};
 use crate::stream::message::{Content, Message};
-use crate::stream::reader::tail_at;
 
 use super::super::exit::Failure;
 
 /// The end of a stream.
 pub(super) struct End {
     pub(super) tail: Tail,
-    /// The node that began the last epoch.
+    /// The node that began the last epoch; `None` where the message that says so was purged.
     pub(super) writer: Option<String>,
 }
 
 /// The end of the stream, and who began its last epoch: found by halves, since epochs rise.
-pub(super) fn end_of(connection: &Connection, info: &StreamInfo) -> Result<End, Failure> {
+pub(super) fn end_of(connection: &Connection, extent: &Extent) -> Result<End, Failure> {
     let find = || {
-        if info.last == 0 {
-            return Ok(End {
-                tail: Tail::beginning(),
-                writer: None,
-            });
+        let tail = extent.end(connection)?;
+        if extent.last == 0 {
+            return Ok(End { tail, writer: None });
         }
-        let tail = tail_at(connection, info.last)?;
-        let (mut low, mut high) = (info.first.max(1), info.last);
+        let (mut low, mut high) = (extent.base.sequence + 1, extent.last);
         while low < high {
             let middle = low + (high - low) / 2;
-            if tail_at(connection, middle)?.epoch == tail.epoch {
+            if tail_at(connection, &extent.base, middle)?.epoch == tail.epoch {
                 high = middle;
             } else {
                 low = middle + 1;

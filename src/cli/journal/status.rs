@@ -8,6 +8,9 @@ use super::super::output::Output;
 use super::args::Common;
 use super::reading::{End, end_of};
 use crate::base::digest::hex;
+use crate::stream::connection::{Connection, StreamInfo};
+use crate::stream::extent::Extent;
+use crate::stream::listing::{Shelf, listed};
 use crate::stream::settings::weaker;
 
 /// Arguments of `carebook journal status`.
@@ -33,7 +36,11 @@ impl StatusArgs {
         let connection = place.connect(&trust.config()?)?;
         let info = connection.block(connection.info());
         let info = info.map_err(|error| Failure::of_journal(&error))?;
-        let End { tail, writer } = end_of(&connection, &info)?;
+        let shelf = listed(&connection).map_err(|error| Failure::of_journal(&error))?;
+        let extent = Extent::beside(&connection, &info, &shelf);
+        let extent = extent.map_err(|error| Failure::of_journal(&error))?;
+        let end = end_of(&connection, &extent)?;
+        let tail = &end.tail;
         let names = connection.names();
         let faults = weaker(&info.config, names, place.journal_replicas);
         let log = tail.log_id.map(|log| hex(&log));
@@ -47,46 +54,25 @@ impl StatusArgs {
                 "stream": names.stream,
                 "logId": log,
                 "epoch": tail.epoch,
-                "writer": writer,
+                "writer": end.writer,
+                "firstPosition": extent.base.next,
                 "lastPosition": tail.next - 1,
+                "firstSequence": info.first,
                 "lastSequence": info.last,
                 "messages": info.messages,
                 "bytes": info.bytes,
                 "bytesMax": info.bytes_max,
                 "leader": info.leader,
                 "followers": followers,
+                "snapshots": shelf.snapshots.iter().map(|one| json!({
+                    "covers": one.carried.covers,
+                    "bytes": one.carried.bytes,
+                })).collect::<Vec<_>>(),
                 "weakerSettings": faults,
             });
             out.line(format_args!("{told:#}"))?;
         } else {
-            let mut rows = vec![
-                ("stream".to_owned(), names.stream.clone()),
-                (
-                    "log".to_owned(),
-                    log.unwrap_or_else(|| "none yet".to_owned()),
-                ),
-                ("epoch".to_owned(), tail.epoch.to_string()),
-                (
-                    "begun by".to_owned(),
-                    writer.unwrap_or_else(|| "nobody".to_owned()),
-                ),
-                ("last position".to_owned(), (tail.next - 1).to_string()),
-                ("messages".to_owned(), info.messages.to_string()),
-                (
-                    "bytes".to_owned(),
-                    format!("{} of {}", info.bytes, info.bytes_max),
-                ),
-                ("led by".to_owned(), info.leader.clone()),
-            ];
-            for (name, is_current) in &info.followers {
-                let state = if *is_current { "current" } else { "behind" };
-                rows.push((format!("copy on {name}"), state.to_owned()));
-            }
-            rows.extend(
-                faults
-                    .iter()
-                    .map(|fault| ("weaker".to_owned(), fault.clone())),
-            );
+            let rows = rows(&connection, &info, &shelf, extent.base.next, end, &faults);
             out.pairs(rows)?;
         }
         out.flush()?;
@@ -100,4 +86,54 @@ impl StatusArgs {
             )),
         }
     }
+}
+
+/// What is told in words.
+fn rows(
+    connection: &Connection,
+    info: &StreamInfo,
+    shelf: &Shelf,
+    first: u64,
+    End { tail, writer }: End,
+    faults: &[String],
+) -> Vec<(String, String)> {
+    let log = tail.log_id.map(|log| hex(&log));
+    let mut rows = vec![
+        ("stream".to_owned(), connection.names().stream.clone()),
+        (
+            "log".to_owned(),
+            log.unwrap_or_else(|| "none yet".to_owned()),
+        ),
+        ("epoch".to_owned(), tail.epoch.to_string()),
+        (
+            "begun by".to_owned(),
+            writer.unwrap_or_else(|| "nobody".to_owned()),
+        ),
+        ("first position".to_owned(), first.to_string()),
+        ("last position".to_owned(), (tail.next - 1).to_string()),
+        ("messages".to_owned(), info.messages.to_string()),
+        (
+            "bytes".to_owned(),
+            format!("{} of {}", info.bytes, info.bytes_max),
+        ),
+        ("led by".to_owned(), info.leader.clone()),
+    ];
+    for (name, is_current) in &info.followers {
+        let state = if *is_current { "current" } else { "behind" };
+        rows.push((format!("copy on {name}"), state.to_owned()));
+    }
+    rows.extend(shelf.snapshots.iter().map(|one| {
+        let snapshot = &one.carried;
+        let told = format!(
+            "up to position {}, {} bytes",
+            snapshot.covers, snapshot.bytes
+        );
+        ("snapshot".to_owned(), told)
+    }));
+    rows.extend(
+        faults
+            .iter()
+            .map(|fault| ("weaker".to_owned(), fault.clone())),
+    );
+    rows
 }

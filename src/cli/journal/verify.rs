@@ -18,7 +18,10 @@ use crate::base::digest::hex;
 use crate::stream::chain::Tail;
 use crate::stream::connection::Connection;
 use crate::stream::error::StreamError;
-use crate::stream::reader::{Reader, before_position};
+use crate::stream::extent::Extent;
+use crate::stream::listing::{Shelved, listed};
+use crate::stream::reader::Reader;
+use crate::stream::shelf::read_back;
 
 /// Arguments of `carebook journal verify`.
 #[derive(Args)]
@@ -27,14 +30,16 @@ Examples:
   carebook journal verify --journal nats://a:4222,b:4222,c:4222 --journal-name main
   carebook journal verify --journal nats://a:4222 --journal-name main --data /srv/carebook
 
-Reads beside a writer, up to what was there when it began. With --data, the records of that
+Reads beside a writer, up to what was there when it began, and the snapshots in the servers' object
+store. With --data, the records of that
 directory, of a server that does not run, are compared with the stream's, byte by byte.
 
 Exit codes:
   0  every message is as it was written, and follows the one before
   1  the servers are not reached, or settings are weaker: they are named
   2  the arguments are wrong
-  3  a message is missing, altered, or of something else; or the directory has other records
+  3  a message or a snapshot is missing, altered, or of something else; or the directory has other
+     records
   4  a running server holds the directory")]
 pub(super) struct VerifyArgs {
     #[command(flatten)]
@@ -59,16 +64,14 @@ impl VerifyArgs {
         let Common { place, trust, json } = self.common;
         let connection = place.connect(&trust.config()?)?;
         let info = checked(&connection, place.journal_replicas)?;
-        if info.first > 1 {
-            return Err(Failure::of_journal(&StreamError::Gap {
-                missing: 1,
-                sequence: info.first,
-            }));
-        }
+        let shelf = listed(&connection).map_err(|error| Failure::of_journal(&error))?;
+        let extent = Extent::beside(&connection, &info, &shelf);
+        let extent = extent.map_err(|error| Failure::of_journal(&error))?;
         let mut counts = Counts::default();
         let bar = count_bar("verifying the journal");
-        bar.set_length(info.last);
-        let mut stream = Messages::after(&connection, Tail::beginning(), info.last);
+        bar.set_length(extent.last);
+        bar.set_position(extent.base.sequence);
+        let mut stream = Messages::after(&connection, extent.base.clone(), extent.last);
         while let Some(received) = stream.next()? {
             counts.messages += 1;
             match (received.records(), &received.fence) {
@@ -81,6 +84,7 @@ impl VerifyArgs {
         }
         bar.finish_and_clear();
         let tail = stream.reader.tail().clone();
+        let snapshots = read(&connection, &shelf.snapshots, tail.log_id)?;
         let compared = self.data.as_deref();
         let compared = compared
             .map(|data| compare(&connection, data))
@@ -97,9 +101,12 @@ impl VerifyArgs {
                 "fences": counts.fences,
                 "barriers": counts.barriers,
                 "void": counts.void,
+                "firstPosition": extent.base.next,
                 "lastPosition": tail.next - 1,
                 "chain": hex(&tail.digest),
-                "comparedRecords": compared,
+                "snapshots": snapshots,
+                "comparedRecords": compared.map(|compared| compared.records),
+                "purgedRecords": compared.map(|compared| compared.purged),
             });
             out.line(format_args!("{told:#}"))?;
         } else {
@@ -111,18 +118,48 @@ impl VerifyArgs {
                 ("fences".to_owned(), counts.fences.to_string()),
                 ("barriers".to_owned(), counts.barriers.to_string()),
                 ("void".to_owned(), counts.void.to_string()),
+                ("first position".to_owned(), extent.base.next.to_string()),
                 ("last position".to_owned(), (tail.next - 1).to_string()),
                 ("chain".to_owned(), hex(&tail.digest)),
+                ("snapshots read".to_owned(), snapshots.to_string()),
             ];
-            rows.extend(compared.map(|count| {
+            rows.extend(compared.map(|compared| {
                 let name = "records compared with the directory".to_owned();
-                (name, count.to_string())
+                (name, compared.records.to_string())
             }));
+            rows.extend(
+                compared
+                    .filter(|compared| compared.purged > 0)
+                    .map(|compared| {
+                        let name = "not compared, since they were purged".to_owned();
+                        (name, compared.purged.to_string())
+                    }),
+            );
             out.pairs(rows)?;
-            out.line("every message is as it was written")?;
+            out.line("every message is as it was written, and so is every snapshot")?;
         }
         out.flush()
     }
+}
+
+/// Reads each snapshot of the log; how many there are.
+fn read(
+    connection: &Connection,
+    snapshots: &[Shelved],
+    log_id: Option<[u8; 16]>,
+) -> Result<usize, Failure> {
+    let of_log = |one: &&Shelved| Some(one.log_id) == log_id;
+    let snapshots: Vec<_> = snapshots.iter().filter(of_log).collect();
+    for snapshot in &snapshots {
+        let covers = snapshot.carried.covers;
+        read_back(connection, snapshot).map_err(|error| match error {
+            StreamError::Refused { what } => {
+                Failure::JournalDamaged(format!("the snapshot up to position {covers}: {what}"))
+            }
+            error => Failure::of_journal(&error),
+        })?;
+    }
+    Ok(snapshots.len())
 }
 
 /// The messages up to a sequence.
@@ -158,12 +195,21 @@ impl Messages {
     }
 }
 
-/// Compares the records of a directory with those of the stream; returns how many there are.
+/// What was compared.
+#[derive(Clone, Copy)]
+pub(in crate::cli) struct Compared {
+    /// How many records are the same.
+    pub(in crate::cli) records: u64,
+    /// How many of the directory's are not in the stream any more.
+    pub(in crate::cli) purged: u64,
+}
+
+/// Compares the records of a directory with those of the stream, and counts them.
 ///
 /// # Errors
 /// When the directory is damaged or held, is another log's, has more than the stream, or another
 /// record.
-pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<u64, Failure> {
+pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<Compared, Failure> {
     let of_log = |error| match error {
         wal::Error::Held { .. } => Failure::Busy(error.to_string()),
         other => Failure::of_log(&other),
@@ -173,28 +219,29 @@ pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<u64, 
     let info = info.map_err(|error| Failure::of_journal(&error))?;
     let mut comparing = Comparing {
         connection,
-        first: info.first,
-        last: info.last,
+        extent: Extent::of(connection, &info).map_err(|error| Failure::of_journal(&error))?,
         stream: None,
         ahead: VecDeque::new(),
         own_id: found.log_id,
-        count: 0,
+        compared: Compared {
+            records: 0,
+            purged: 0,
+        },
     };
     // Those, too, that a snapshot covers.
     wal::records(existing(data)?.as_ref(), &mut comparing).map_err(of_log)?;
-    Ok(comparing.count)
+    Ok(comparing.compared)
 }
 
 /// Compares each record with the stream's.
 struct Comparing<'a> {
     connection: &'a Arc<Connection>,
-    first: u64,
-    last: u64,
+    extent: Extent,
     stream: Option<Messages>,
     /// Records of the stream that the directory has next.
     ahead: VecDeque<(u64, Vec<u8>)>,
     own_id: [u8; 16],
-    count: u64,
+    compared: Compared,
 }
 
 impl Comparing<'_> {
@@ -202,8 +249,8 @@ impl Comparing<'_> {
         let stream = match &mut self.stream {
             Some(stream) => stream,
             none => {
-                let before = before_position(self.connection, position, self.first, self.last)?;
-                none.insert(Messages::after(self.connection, before, self.last))
+                let before = self.extent.before_position(self.connection, position)?;
+                none.insert(Messages::after(self.connection, before, self.extent.last))
             }
         };
         loop {
@@ -242,10 +289,14 @@ impl Comparing<'_> {
 impl Visitor for Comparing<'_> {
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
         let position = record.position;
+        if position < self.extent.base.next {
+            self.compared.purged += 1;
+            return Ok(());
+        }
         if self.of_stream(position)? != record.payload {
             return Err(StreamError::Differs { position }.into());
         }
-        self.count += 1;
+        self.compared.records += 1;
         Ok(())
     }
 

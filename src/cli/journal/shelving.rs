@@ -1,0 +1,104 @@
+//! The writer's newest snapshot, brought into the servers' object store.
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wal::storage::Storage;
+
+use super::super::exit::Failure;
+use super::super::open::unusable;
+use crate::engine::Engine;
+use crate::stream::error::StreamError;
+use crate::stream::link::Link;
+use crate::stream::{purge, shelf};
+
+/// How often it is looked whether there is a newer one.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long after a failure it is tried again.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// What looks for snapshots, on a thread of its own.
+pub(super) struct Shelving {
+    engine: Weak<Engine>,
+    link: Arc<Link>,
+    storage: Arc<dyn Storage>,
+    replicas: usize,
+    /// Up to where the newest one that is there covers.
+    covers: u64,
+    /// With which position the log began when the stream was purged last.
+    purged: u64,
+}
+
+impl Shelving {
+    /// Begins; ends with the service.
+    ///
+    /// # Errors
+    /// When the directory cannot be read, or a thread not be started.
+    pub(super) fn start(
+        engine: &Arc<Engine>,
+        link: &Arc<Link>,
+        replicas: usize,
+        data: &Path,
+    ) -> Result<(), Failure> {
+        let shelving = Self {
+            engine: Arc::downgrade(engine),
+            link: Arc::clone(link),
+            storage: wal::open_dir(data).map_err(|error| unusable(data, &error))?,
+            replicas,
+            covers: 0,
+            purged: 0,
+        };
+        let named = thread::Builder::new().name("shelving".to_owned());
+        let spawned = named.spawn(move || shelving.run());
+        spawned.map(drop).map_err(Failure::from_error)
+    }
+
+    fn run(mut self) {
+        let mut not_before = Instant::now();
+        while !self.ends() {
+            if self.link.writes()
+                && Instant::now() >= not_before
+                && let Err(error) = self.turn()
+            {
+                if self.ends() {
+                    return;
+                }
+                tracing::warn!(%error, "snapshots in the journal's object store are not up to date");
+                self.link.figures().failed_snapshot();
+                not_before = Instant::now() + PAUSE;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn ends(&self) -> bool {
+        let is_there = |engine: Arc<Engine>| !engine.feed().has_ended();
+        !self.engine.upgrade().is_some_and(is_there) || self.link.ended().is_some()
+    }
+
+    /// Puts a newer snapshot there, and purges what is not needed any more.
+    fn turn(&mut self) -> Result<(), StreamError> {
+        let Some(engine) = self.engine.upgrade() else {
+            return Ok(());
+        };
+        let newest = engine.snapshots().first().map(|newest| newest.covers);
+        let first = engine.first_position();
+        drop(engine);
+        let is_newer = newest.is_some_and(|newest| newest > self.covers);
+        if !is_newer && first <= self.purged {
+            return Ok(());
+        }
+        let ends = || self.ends();
+        let shelf = shelf::put(&self.link, self.storage.as_ref(), self.replicas, &ends)?;
+        let covers = shelf.covers();
+        if covers > self.covers {
+            tracing::info!(covers, "a snapshot is in the journal's object store");
+        }
+        let left = purge::purge(&self.link, shelf, first)?;
+        self.link.figures().has_snapshot(covers, left);
+        (self.covers, self.purged) = (covers, first);
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! A directory that begins with a snapshot from the servers' object store, and with the records of the
+//! stream that its writer's directory had.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wal::storage::Storage;
+use wal::{Error, Identity, Record, Seeding};
+
+use super::connection::Connection;
+use super::error::StreamError;
+use super::extent::Extent;
+use super::listing::{Shelved, listed};
+use super::reader::Reader;
+use super::shelf::fetch;
+use super::shown::Shown;
+
+/// How long a message is waited for that the servers say they have.
+const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
+
+fn refused(position: u64) -> impl Fn(StreamError) -> Error {
+    move |error| Error::Visitor {
+        position,
+        source: error.into(),
+    }
+}
+
+/// Makes an empty directory a log of the newest snapshot that is good; leaves it empty where there is
+/// none, or where it has a log.
+///
+/// # Errors
+/// [`Error::Held`], [`Error::Io`]; [`Error::Visitor`] with a [`StreamError`] when the stream is not whole,
+/// has less than was acknowledged, or needs a snapshot and has none that is good.
+pub(super) fn begin_with_snapshot<V: Shown>(
+    storage: &Arc<dyn Storage>,
+    connection: &Arc<Connection>,
+    extent: &Extent,
+    identity: &Identity,
+    visitor: &mut V,
+) -> Result<(), Error> {
+    if extent.last == 0 || !wal::is_free(storage.as_ref())? {
+        return Ok(());
+    }
+    let shelf = match listed(connection) {
+        Ok(shelf) => shelf,
+        Err(error) if extent.base.next > 1 => return Err(refused(0)(error)),
+        Err(error) => {
+            tracing::warn!(%error, "no snapshot is used: the whole stream is read");
+            return Ok(());
+        }
+    };
+    let snapshots = shelf.snapshots.iter();
+    let journal = extent.end(connection).map_err(refused(0))?.next - 1;
+    let first = extent.base.next;
+    let is_fit = |one: &&Shelved| one.log_id == identity.log_id && one.carried.covers + 1 >= first;
+    for shelved in snapshots.filter(is_fit) {
+        let position = shelved.carried.upto;
+        if position > journal {
+            return Err(refused(position)(StreamError::Lost {
+                snapshot: position,
+                journal,
+            }));
+        }
+        match begin(storage, connection, extent, identity, shelved, visitor) {
+            Ok(()) => {
+                let covers = shelved.carried.covers;
+                tracing::info!(
+                    covers,
+                    "the directory begins with a snapshot of the journal's"
+                );
+                return Ok(());
+            }
+            Err(error @ (Error::Damaged { .. } | Error::Io { .. })) => {
+                let covers = shelved.carried.covers;
+                tracing::warn!(%error, covers, "a snapshot of the journal's is not used");
+            }
+            Err(Error::Visitor { source, .. })
+                if matches!(source.downcast_ref(), Some(StreamError::Refused { .. })) =>
+            {
+                let covers = shelved.carried.covers;
+                tracing::warn!(error = %source, covers, "a snapshot of the journal's is not used");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match first > 1 {
+        true => Err(refused(0)(StreamError::Refused {
+            what: format!(
+                "the journal begins at position {first}, and none of the snapshots that it needs before \
+                 that can be used. Nothing was changed. Start on a directory of this service that has one"
+            ),
+        })),
+        false => Ok(()),
+    }
+}
+
+fn begin<V: Shown>(
+    storage: &Arc<dyn Storage>,
+    connection: &Arc<Connection>,
+    extent: &Extent,
+    identity: &Identity,
+    shelved: &Shelved,
+    visitor: &mut V,
+) -> Result<(), Error> {
+    let carried = &shelved.carried;
+    let of_stream = refused(carried.covers);
+    let mut coming = fetch(connection, shelved).map_err(&of_stream)?;
+    let first = shelved.first.max(extent.base.next);
+    let mut seeding = Seeding::begin(storage, identity, carried, first, &mut coming)?;
+    let before = extent.before_position(connection, seeding.next());
+    let before = before.map_err(&of_stream)?;
+    let mut reader = Reader::after(connection, before);
+    let from = seeding.next();
+    let mut heard = Instant::now();
+    while seeding.next() <= carried.upto {
+        let received = reader.next(Duration::from_secs(1)).map_err(&of_stream)?;
+        let Some(received) = received else {
+            if heard.elapsed() > MESSAGE_WITHIN {
+                let what = format!("message {} does not come", reader.tail().sequence + 1);
+                return Err(of_stream(StreamError::Unreachable { what }));
+            }
+            continue;
+        };
+        heard = Instant::now();
+        for (position, payload) in
+            (received.first..).zip(received.records().iter().flat_map(|all| all.iter()))
+        {
+            seeding.record(Record { position, payload })?;
+        }
+        visitor.filling_up(seeding.next() - from, carried.upto + 1 - from);
+    }
+    seeding.finish()
+}

@@ -1,0 +1,93 @@
+//! What a stream does not need any more once snapshots have it, and where one begins that never had it.
+
+use serde_json::json;
+
+use super::chain::Tail;
+use super::connection::Connection;
+use super::error::StreamError;
+use super::extent::Extent;
+use super::link::Link;
+use super::listing::{Shelf, list, list_again, listed, refused};
+use super::shelf::places;
+
+/// Purges from the stream what two listed snapshots have, and the writer's directory, which begins with a
+/// position, does not keep; what the list says already, too. Returns the first position that is left.
+///
+/// # Errors
+/// When the servers do not do it, or this process does not write any more.
+pub fn purge(link: &Link, mut shelf: Shelf, kept: u64) -> Result<u64, StreamError> {
+    let connection = link.connection();
+    let info = connection.block(connection.info())?;
+    let mut base = Extent::beside(connection, &info, &shelf)?;
+    let needed = shelf.needed().map(|needed| needed.min(kept));
+    if let Some(needed) = needed.filter(|needed| *needed > base.base.next) {
+        base.base = base.before_position(connection, needed)?;
+        shelf.purged = Some(base.base.clone());
+        list_again(link, &mut shelf)?;
+    }
+    let (sequence, next) = (base.base.sequence, base.base.next);
+    if info.first <= sequence {
+        let subject = format!("STREAM.PURGE.{}", connection.names().stream);
+        let body = json!({"seq": sequence + 1});
+        let cannot = refused("the servers do not purge the journal");
+        let purged = connection.block(connection.api(&subject, &body));
+        purged.map_err(|error| cannot(&error))?;
+        tracing::info!(
+            first_sequence = sequence + 1,
+            first_position = next,
+            "the journal was purged of what its snapshots have"
+        );
+    }
+    Ok(next)
+}
+
+/// Lists where a stream begins that has no message yet and gets the records of a directory, from after this
+/// end up to a position. What is listed of the same log is of a stream that is gone.
+///
+/// # Errors
+/// When what is listed has more than the directory, or the list cannot be changed.
+pub fn begin_at(
+    connection: &Connection,
+    base: &Tail,
+    log_id: [u8; 16],
+    upto: u64,
+    replicas: usize,
+) -> Result<(), StreamError> {
+    let shelf = listed(connection)?;
+    let snapshots = shelf.snapshots.iter().filter(|one| one.log_id == log_id);
+    let purged = shelf.purged.iter().filter(|end| end.log_id == Some(log_id));
+    let ends = snapshots.map(|one| one.carried.upto);
+    let Some(end) = ends.chain(purged.map(|end| end.next - 1)).max() else {
+        return match *base == Tail::beginning() {
+            true => Ok(()),
+            false => list_anew(connection, base, shelf.revision, replicas),
+        };
+    };
+    if end > upto {
+        return Err(StreamError::Refused {
+            what: format!(
+                "the list of snapshots in the bucket {} has position {end} of this log, and the \
+                 directory ends at position {upto}: import one that has it",
+                connection.names().snapshots
+            ),
+        });
+    }
+    list_anew(connection, base, shelf.revision, replicas)
+}
+
+fn list_anew(
+    connection: &Connection,
+    base: &Tail,
+    revision: u64,
+    replicas: usize,
+) -> Result<(), StreamError> {
+    let mut begun = Shelf {
+        purged: (*base != Tail::beginning()).then(|| base.clone()),
+        revision,
+        ..Shelf::default()
+    };
+    connection.block(async {
+        places(connection, replicas).await?;
+        list(connection, &mut begun).await
+    })
+}

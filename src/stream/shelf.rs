@@ -1,0 +1,294 @@
+//! Snapshots in the servers' object store, so that a node with an empty directory begins with one, and
+//! reads of the stream only what comes after.
+//!
+//! The writer puts its newest one there, reads it back, and lists it then: what is not listed counts for
+//! nothing, and is removed by whoever puts the next one.
+
+use std::collections::HashSet;
+use std::io::{self, Read};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::kv;
+use async_nats::jetstream::object_store::{self, Object, ObjectStore};
+use async_nats::jetstream::stream::StorageType;
+use futures_util::StreamExt as _;
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
+use tokio::time::timeout;
+use wal::storage::Storage;
+
+use super::connection::Connection;
+use super::error::StreamError;
+use super::link::Link;
+use super::listing::{KEPT, Shelf, Shelved, list_again, listed, refused};
+use crate::base::digest::hex;
+
+/// How long the next bytes of one are waited for.
+const BYTES_WITHIN: Duration = Duration::from_secs(15);
+/// How many bytes a second are put there at the most, beside the batches.
+const BYTES_A_SECOND: u64 = 32 << 20;
+
+/// The bytes of a snapshot as they come.
+pub struct Coming<'a> {
+    connection: &'a Connection,
+    object: Object,
+    hasher: blake3::Hasher,
+    digest: [u8; 32],
+    left: u64,
+}
+
+impl Read for Coming<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let object = &mut self.object;
+        // A time-out needs the runtime from its beginning.
+        let reading = async { timeout(BYTES_WITHIN, object.read(buffer)).await };
+        let read = self
+            .connection
+            .block(reading)
+            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no more bytes come"))??;
+        self.hasher.update(&buffer[..read]);
+        self.left = self.left.saturating_sub(read as u64);
+        let is_all = self.left == 0 || read == 0;
+        if is_all && *self.hasher.finalize().as_bytes() != self.digest {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the bytes in the object store are not those that were put there",
+            ));
+        }
+        Ok(read)
+    }
+}
+
+/// The bytes of a snapshot, of which the last ones come only when all are as they were.
+///
+/// # Errors
+/// When it is not there.
+pub fn fetch<'a>(connection: &'a Connection, shelved: &Shelved) -> Result<Coming<'a>, StreamError> {
+    let cannot = refused("a snapshot cannot be read from the servers' object store");
+    let object = connection.block(async {
+        let store = connection
+            .context()
+            .get_object_store(&connection.names().snapshots)
+            .await
+            .map_err(|error| cannot(&error))?;
+        let got = timeout(BYTES_WITHIN, store.get(&shelved.object)).await;
+        got.map_err(|error| cannot(&error))?
+            .map_err(|error| cannot(&error))
+    })?;
+    Ok(Coming {
+        connection,
+        object,
+        hasher: blake3::Hasher::new(),
+        digest: shelved.digest,
+        left: shelved.carried.bytes,
+    })
+}
+
+/// The bytes of a snapshot as they go, on a thread that may wait for a disk.
+struct Going<'a> {
+    newest: wal::Newest,
+    hasher: blake3::Hasher,
+    bytes: u64,
+    began: Instant,
+    /// Whether nobody wants it any more.
+    ends: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl AsyncRead for Going<'_> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if (this.ends)() {
+            return Poll::Ready(Err(io::Error::other("the service ends")));
+        }
+        let read = match this.newest.read(buffer.initialize_unfilled()) {
+            Ok(read) => read,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        let taken = &buffer.initialize_unfilled()[..read];
+        this.hasher.update(taken);
+        this.bytes += read as u64;
+        buffer.advance(read);
+        let due = Duration::from_secs(1).mul_f64(this.bytes as f64 / BYTES_A_SECOND as f64);
+        thread::sleep(due.saturating_sub(this.began.elapsed()));
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The object store and the bucket of the list; made where they are not there yet.
+pub(super) async fn places(
+    connection: &Connection,
+    replicas: usize,
+) -> Result<ObjectStore, StreamError> {
+    let name = &connection.names().snapshots;
+    let context = connection.context();
+    let description = "Snapshots of carebook: not to be edited";
+    let store = match context.get_object_store(name).await {
+        Ok(store) => store,
+        Err(_) => {
+            let config = object_store::Config {
+                bucket: name.clone(),
+                description: Some(description.to_owned()),
+                storage: StorageType::File,
+                num_replicas: replicas,
+                ..object_store::Config::default()
+            };
+            let made = context.create_object_store(config).await;
+            let cannot = refused(&format!("the object store {name} cannot be made"));
+            made.map_err(|error| cannot(&error))?
+        }
+    };
+    if context.get_key_value(name).await.is_err() {
+        let config = kv::Config {
+            bucket: name.clone(),
+            description: description.to_owned(),
+            history: 1,
+            storage: StorageType::File,
+            num_replicas: replicas,
+            ..kv::Config::default()
+        };
+        let made = context.create_key_value(config).await;
+        let cannot = refused(&format!("the bucket {name} cannot be made"));
+        made.map_err(|error| cannot(&error))?;
+    }
+    Ok(store)
+}
+
+/// Puts the newest snapshot of a directory on the shelf, unless it is there: reads it back, and lists it.
+/// Returns what is listed then.
+///
+/// # Errors
+/// When it cannot be put there or is not there as it was put, or this process does not write any more:
+/// what is listed stays as it was.
+pub fn put(
+    link: &Link,
+    storage: &dyn Storage,
+    replicas: usize,
+    ends: &(dyn Fn() -> bool + Sync),
+) -> Result<Shelf, StreamError> {
+    let connection = link.connection();
+    let mut shelf = listed(connection)?;
+    let of_log = |error: wal::Error| StreamError::Refused {
+        what: format!("the newest snapshot cannot be read: {error}"),
+    };
+    let Some(newest) = wal::newest(storage).map_err(of_log)? else {
+        return Ok(shelf);
+    };
+    // What is there of another log is of a stream that was there before.
+    let log_id = newest.log_id;
+    shelf.snapshots.retain(|one| one.log_id == log_id);
+    shelf.purged = shelf.purged.filter(|end| end.log_id == Some(log_id));
+    if shelf.covers() >= newest.carried.covers {
+        return Ok(shelf);
+    }
+    let store = connection.block(places(connection, replicas))?;
+    let newest = put_object(connection, &store, newest, ends)?;
+    read_back(connection, &newest)?;
+    let is_good = |one: &Shelved| match read_back(connection, one) {
+        Ok(()) => true,
+        Err(error) => {
+            let covers = one.carried.covers;
+            tracing::warn!(%error, covers, "a snapshot is not listed any more");
+            false
+        }
+    };
+    let before = shelf.snapshots.into_iter().filter(is_good);
+    shelf.snapshots = [newest].into_iter().chain(before).take(KEPT).collect();
+    list_again(link, &mut shelf)?;
+    connection.block(sweep(connection, &store, &shelf.snapshots))?;
+    Ok(shelf)
+}
+
+/// Reads a snapshot, and compares it with what was put there.
+///
+/// # Errors
+/// When it is not that, or does not come.
+pub fn read_back(connection: &Connection, shelved: &Shelved) -> Result<(), StreamError> {
+    let mut coming = fetch(connection, shelved)?;
+    let cannot = refused("a snapshot is not in the servers' object store as it was put there");
+    let read = io::copy(&mut coming, &mut io::sink()).map_err(|error| cannot(&error))?;
+    match read == shelved.carried.bytes {
+        true => Ok(()),
+        false => Err(cannot(&format!(
+            "it has {read} bytes, and {} were put there",
+            shelved.carried.bytes
+        ))),
+    }
+}
+
+fn put_object(
+    connection: &Connection,
+    store: &ObjectStore,
+    newest: wal::Newest,
+    ends: &(dyn Fn() -> bool + Sync),
+) -> Result<Shelved, StreamError> {
+    let (carried, log_id, first) = (newest.carried, newest.log_id, newest.first);
+    let object = format!("{:020}-{}", carried.covers, hex(&carried.chain));
+    let mut going = Going {
+        newest,
+        hasher: blake3::Hasher::new(),
+        bytes: 0,
+        began: Instant::now(),
+        ends,
+    };
+    let cannot = refused("a snapshot cannot be put into the servers' object store");
+    let put = connection.block(store.put(object.as_str(), &mut going));
+    put.map_err(|error| cannot(&error))?;
+    if going.bytes != carried.bytes {
+        return Err(cannot(&"its file is shorter than it has to be"));
+    }
+    Ok(Shelved {
+        carried,
+        log_id,
+        first,
+        object,
+        digest: *going.hasher.finalize().as_bytes(),
+    })
+}
+
+/// Removes what is not listed: older ones, and what an interruption has left.
+async fn sweep(
+    connection: &Connection,
+    store: &ObjectStore,
+    kept: &[Shelved],
+) -> Result<(), StreamError> {
+    let cannot = refused("what is in the servers' object store cannot be listed");
+    let mut objects = store.list().await.map_err(|error| cannot(&error))?;
+    let mut parts = HashSet::new();
+    while let Some(object) = objects.next().await {
+        let object = object.map_err(|error| cannot(&error))?;
+        match kept.iter().any(|one| one.object == object.name) {
+            true => {
+                parts.insert(object.nuid);
+            }
+            false => {
+                let deleted = store.delete(&object.name).await;
+                deleted.map_err(|error| cannot(&error))?;
+            }
+        }
+    }
+    // Parts of objects that were never finished have no name.
+    let name = &connection.names().snapshots;
+    let all = json!({"subjects_filter": format!("$O.{name}.C.>")});
+    let info = connection
+        .api(&format!("STREAM.INFO.OBJ_{name}"), &all)
+        .await;
+    let info = info.map_err(|error| cannot(&error))?;
+    let purge = format!("STREAM.PURGE.OBJ_{name}");
+    let subjects = info["state"]["subjects"].as_object();
+    for subject in subjects.into_iter().flat_map(serde_json::Map::keys) {
+        let part = subject.rsplit('.').next().unwrap_or_default();
+        if !parts.contains(part) {
+            let which = json!({"filter": subject});
+            let purged = connection.api(&purge, &which).await;
+            purged.map_err(|error| cannot(&error))?;
+        }
+    }
+    Ok(())
+}
