@@ -9,8 +9,8 @@ use wal::{Error, Identity, Record, Seeding};
 
 use super::connection::Connection;
 use super::error::StreamError;
-use super::extent::Extent;
-use super::listing::{Shelved, listed};
+use super::extent::Found;
+use super::listing::Shelved;
 use super::reader::Reader;
 use super::shelf::fetch;
 use super::shown::Shown;
@@ -34,34 +34,18 @@ fn refused(position: u64) -> impl Fn(StreamError) -> Error {
 pub(super) fn begin_with_snapshot<V: Shown>(
     storage: &Arc<dyn Storage>,
     connection: &Arc<Connection>,
-    extent: &Extent,
+    found: &Found,
     identity: &Identity,
     visitor: &mut V,
 ) -> Result<(), Error> {
-    if extent.last == 0 || !wal::is_free(storage.as_ref())? {
+    if found.extent.last == 0 || !wal::is_free(storage.as_ref())? {
         return Ok(());
     }
-    let shelf = match listed(connection) {
-        Ok(shelf) => shelf,
-        Err(error) if extent.base.next > 1 => return Err(refused(0)(error)),
-        Err(error) => {
-            tracing::warn!(%error, "no snapshot is used: the whole stream is read");
-            return Ok(());
-        }
-    };
-    let snapshots = shelf.snapshots.iter();
-    let journal = extent.end(connection).map_err(refused(0))?.next - 1;
-    let first = extent.base.next;
+    let snapshots = found.shelf.snapshots.iter();
+    let first = found.extent.base.next;
     let is_fit = |one: &&Shelved| one.log_id == identity.log_id && one.carried.covers + 1 >= first;
     for shelved in snapshots.filter(is_fit) {
-        let position = shelved.carried.upto;
-        if position > journal {
-            return Err(refused(position)(StreamError::Lost {
-                snapshot: position,
-                journal,
-            }));
-        }
-        match begin(storage, connection, extent, identity, shelved, visitor) {
+        match begin(storage, connection, identity, shelved, first, visitor) {
             Ok(()) => {
                 let covers = shelved.carried.covers;
                 tracing::info!(
@@ -97,17 +81,19 @@ pub(super) fn begin_with_snapshot<V: Shown>(
 fn begin<V: Shown>(
     storage: &Arc<dyn Storage>,
     connection: &Arc<Connection>,
-    extent: &Extent,
     identity: &Identity,
     shelved: &Shelved,
+    first: u64,
     visitor: &mut V,
 ) -> Result<(), Error> {
     let carried = &shelved.carried;
     let of_stream = refused(carried.covers);
     let mut coming = fetch(connection, shelved).map_err(&of_stream)?;
-    let first = shelved.first.max(extent.base.next);
+    let first = shelved.first.max(first);
     let mut seeding = Seeding::begin(storage, identity, carried, first, &mut coming)?;
-    let before = extent.before_position(connection, seeding.next());
+    let before = Found::with(connection, |found| {
+        found.extent.before_position(connection, seeding.next())
+    });
     let before = before.map_err(&of_stream)?;
     let mut reader = Reader::after(connection, before);
     let from = seeding.next();

@@ -3,6 +3,7 @@
 //! The directory was written after each acknowledgement, so it holds nothing that the stream does
 //! not. Where it does, the stream has lost what was acknowledged.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,10 +13,9 @@ use wal::{
 };
 
 use super::begun::begin_with_snapshot;
-use super::chain::Tail;
 use super::connection::Connection;
 use super::error::StreamError;
-use super::extent::Extent;
+use super::extent::{Extent, Found};
 use super::link::Link;
 use super::message::{Content, Message};
 use super::reader::{Reader, Received};
@@ -31,7 +31,6 @@ const FENCES_MAX: usize = 20;
 struct Compared<'a, V> {
     visitor: &'a mut V,
     connection: &'a Connection,
-    extent: &'a Extent,
     /// The stream's log; `None` where it has no message.
     log_id: Option<[u8; 16]>,
     own_id: [u8; 16],
@@ -45,12 +44,12 @@ struct Compared<'a, V> {
 
 impl<V: Visitor> Compared<'_, V> {
     /// Why the directory does not belong to the stream, found out when everything was shown.
-    fn judge(&self) -> Result<(), StreamError> {
+    fn judge(&self, extent: &Extent) -> Result<(), StreamError> {
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone());
         }
-        let journal = self.extent.end(self.connection)?.next - 1;
-        if self.extent.last == 0 && self.last == 0 {
+        let journal = extent.end(self.connection)?.next - 1;
+        if extent.last == 0 && self.last == 0 {
             let stream = self.connection.names().stream.clone();
             return Err(StreamError::Empty { stream });
         }
@@ -60,36 +59,41 @@ impl<V: Visitor> Compared<'_, V> {
                 journal,
             });
         }
-        let (end, first) = (self.last, self.extent.base.next);
+        let (end, first) = (self.last, extent.base.next);
         if 0 < end && end < first {
             return Err(StreamError::Purged { end, first });
         }
         let Some(record) = self.last_record.as_ref().filter(|_| self.last > 0) else {
             return Ok(());
         };
-        let before = self.before(self.last)?;
-        let sequence = before.sequence + 1;
-        let bytes = self.connection.message_within(sequence)?;
-        let message = Message::read(&bytes).map_err(|malformed| StreamError::Broken {
-            sequence,
-            what: malformed.to_string(),
-        })?;
-        let Content::Batch(records) = message.content else {
-            return Err(StreamError::Differs {
-                position: self.last,
-            });
-        };
-        let at = usize::try_from(self.last - message.first).unwrap_or(usize::MAX);
-        match records.iter().nth(at) == Some(record.as_slice()) {
-            true => Ok(()),
-            false => Err(StreamError::Differs {
-                position: self.last,
-            }),
-        }
+        has_record(self.connection, extent, self.last, record)
     }
+}
 
-    fn before(&self, position: u64) -> Result<Tail, StreamError> {
-        self.extent.before_position(self.connection, position)
+/// The stream has this record at a position.
+fn has_record(
+    connection: &Connection,
+    extent: &Extent,
+    position: u64,
+    record: &[u8],
+) -> Result<(), StreamError> {
+    let before = extent.before_position(connection, position)?;
+    let sequence = before.sequence + 1;
+    let bytes = connection.message_within(sequence)?;
+    let message = Message::read(&bytes).map_err(|malformed| StreamError::Broken {
+        sequence,
+        what: malformed.to_string(),
+    })?;
+    let differs = StreamError::Differs { position };
+    let Content::Batch(records) = message.content else {
+        return Err(differs);
+    };
+    let at = position.checked_sub(message.first);
+    let at = at.and_then(|at| usize::try_from(at).ok());
+    let found = at.and_then(|at| records.iter().nth(at));
+    match found == Some(record) {
+        true => Ok(()),
+        false => Err(differs),
     }
 }
 
@@ -146,7 +150,9 @@ impl<V: Visitor> Visitor for Compared<'_, V> {
 
     /// The visitor is told when the directory is filled up.
     fn end(&mut self) -> Result<(), BoxError> {
-        Ok(self.judge()?)
+        Ok(Found::with(self.connection, |found| {
+            self.judge(&found.extent)
+        })?)
     }
 
     fn progress_of_snapshot(&mut self, done: u64, total: u64) {
@@ -168,8 +174,6 @@ pub struct Opened {
     pub log_id: [u8; 16],
     /// Reads what comes next.
     pub reader: Reader,
-    /// What the stream had.
-    pub extent: Extent,
 }
 
 fn refused(position: u64) -> impl Fn(BoxError) -> Error {
@@ -190,10 +194,9 @@ pub fn open<V: Shown>(
     visitor: &mut V,
 ) -> Result<Opened, Error> {
     let of_stream = |error: StreamError| refused(0)(error.into());
-    let info = connection.block(connection.info()).map_err(of_stream)?;
-    let extent = Extent::of(connection, &info).map_err(of_stream)?;
-    let log_id = extent.end(connection).map_err(of_stream)?.log_id;
-    let ancestors = ancestors(&info.config).ok_or_else(|| {
+    let found = Found::read(connection).map_err(of_stream)?;
+    let log_id = found.extent.end(connection).map_err(of_stream)?.log_id;
+    let ancestors = ancestors(&found.info.config).ok_or_else(|| {
         let what = "what the stream's metadata say of backups that it goes on from cannot be read";
         of_stream(StreamError::Refused {
             what: what.to_owned(),
@@ -204,12 +207,11 @@ pub fn open<V: Shown>(
             log_id,
             ancestors: ancestors.clone(),
         };
-        begin_with_snapshot(&storage, connection, &extent, &identity, visitor)?;
+        begin_with_snapshot(&storage, connection, &found, &identity, visitor)?;
     }
     let mut compared = Compared {
         visitor,
         connection,
-        extent: &extent,
         log_id,
         own_id: [0; 16],
         ancestors: ancestors.clone(),
@@ -232,17 +234,36 @@ pub fn open<V: Shown>(
         }
         error => error,
     })?;
-    let own_id = compared.own_id;
+    let (own_id, is_covered) = (compared.own_id, compared.last_record.is_none());
     let last = log.last_position();
-    let before = extent.before_position(connection, last + 1);
-    let mut reader = Reader::after(connection, before.map_err(of_stream)?);
-    fill_up(&mut log, &mut reader, info.last, visitor)?;
+    // What a snapshot covers was not shown.
+    let mut covered = None;
+    if is_covered && last > 0 {
+        let shown = log.records(last, last, &mut |record| {
+            covered = Some(record.payload.to_vec());
+            Ok(ControlFlow::Continue(()))
+        });
+        match shown {
+            // A directory that began with a snapshot: which one, that was compared.
+            Ok(_) | Err(Error::Gone { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let begun = Found::with(connection, |found| {
+        if let Some(record) = covered.as_ref().filter(|_| last >= found.extent.base.next) {
+            has_record(connection, &found.extent, last, record)?;
+        }
+        let before = found.extent.before_position(connection, last + 1)?;
+        Ok((before, found.extent.last))
+    });
+    let (before, upto) = begun.map_err(of_stream)?;
+    let mut reader = Reader::after(connection, before);
+    fill_up(&mut log, &mut reader, upto, visitor)?;
     Ok(Opened {
         log,
         report,
         log_id: own_id,
         reader,
-        extent,
     })
 }
 

@@ -64,6 +64,11 @@ pub enum StreamError {
         /// The last position of the journal.
         journal: u64,
     },
+    /// A snapshot that is listed was taken of another history than the journal's.
+    Other {
+        /// Up to where it covers.
+        covers: u64,
+    },
     /// What would come next was purged.
     Purged {
         /// The last position that is there.
@@ -106,6 +111,7 @@ impl StreamError {
                 | Self::Broken { .. }
                 | Self::Ahead { .. }
                 | Self::Lost { .. }
+                | Self::Other { .. }
                 | Self::Differs { .. }
         )
     }
@@ -125,6 +131,33 @@ fn taken_over(by: Option<&(u64, String)>) -> String {
         "another process has taken the journal over{}. What was acknowledged here is kept there",
         by.unwrap_or_default()
     )
+}
+
+impl StreamError {
+    /// What is wrong beside the journal's snapshots.
+    fn of_snapshots(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost { snapshot, journal } => write!(
+                f,
+                "the list of the journal's snapshots has position {snapshot}, and the journal ends at \
+                 position {journal}: the journal has lost what was acknowledged. {NOTHING_CHANGED}. Keep \
+                 all directories: the one that ends last has most of what is missing"
+            ),
+            Self::Other { covers } => write!(
+                f,
+                "the listed snapshot up to position {covers} is of another history than the journal: one \
+                 of them was replaced by an older copy that was written on. {NOTHING_CHANGED}. Keep both, \
+                 and find out which one answered clients; without the list the journal is taken as it is"
+            ),
+            Self::Purged { end, first } => write!(
+                f,
+                "the directory ends at position {end}, and the journal begins at position {first}: what \
+                 came before was purged, since snapshots have it. {NOTHING_CHANGED}. Move the directory \
+                 away and start with an empty one, which begins with a snapshot"
+            ),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl fmt::Display for StreamError {
@@ -173,18 +206,7 @@ impl fmt::Display for StreamError {
                  the journal has lost what was acknowledged. {NOTHING_CHANGED}. Keep the directory: \
                  it has what is missing"
             ),
-            Self::Lost { snapshot, journal } => write!(
-                f,
-                "the list of the journal's snapshots has position {snapshot}, and the journal ends at \
-                 position {journal}: the journal has lost what was acknowledged. {NOTHING_CHANGED}. Keep \
-                 all directories: the one that ends last has most of what is missing"
-            ),
-            Self::Purged { end, first } => write!(
-                f,
-                "the directory ends at position {end}, and the journal begins at position {first}: what \
-                 came before was purged, since snapshots have it. {NOTHING_CHANGED}. Move the directory \
-                 away and start with an empty one, which begins with a snapshot"
-            ),
+            Self::Lost { .. } | Self::Other { .. } | Self::Purged { .. } => self.of_snapshots(f),
             Self::Differs { position } => write!(
                 f,
                 "the directory has another record at position {position} than the journal: one of \

@@ -4,6 +4,9 @@
 //! beside them: the first message that is left is checked against it, and a stream that has lost more is
 //! known by it.
 
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
 use super::chain::Tail;
 use super::connection::{Connection, StreamInfo};
 use super::error::StreamError;
@@ -19,64 +22,160 @@ pub struct Extent {
     pub last: u64,
 }
 
-impl Extent {
-    /// That of a stream, as its list of snapshots says. Blocks.
+/// What was found of a stream at one time.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// What the servers say of it.
+    pub info: StreamInfo,
+    /// What is listed beside it.
+    pub shelf: Shelf,
+    /// The messages that are read.
+    pub extent: Extent,
+}
+
+/// How often it is read again because it was changed meanwhile.
+const TURNS: u32 = 10;
+/// How long a server that leads no more may not know it: what it tells then is old.
+const MAY_BE_OLD: Duration = Duration::from_secs(15);
+/// How long after that what it told is asked for again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+impl Found {
+    /// Reads it. Blocks.
     ///
     /// # Errors
-    /// [`StreamError::Gap`] or [`StreamError::Lost`] when the stream has less than was left of it; when
-    /// the servers do not answer.
-    pub fn of(connection: &Connection, info: &StreamInfo) -> Result<Self, StreamError> {
-        match listed(connection) {
-            Ok(shelf) => Self::beside(connection, info, &shelf),
-            // Where nothing is missing nobody needs it.
-            Err(StreamError::Refused { .. }) if info.first <= 1 => {
-                Self::beside(connection, info, &Shelf::default())
-            }
-            Err(error) => Err(error),
-        }
+    /// Those of [`Found::with`].
+    pub fn read(connection: &Connection) -> Result<Self, StreamError> {
+        Self::with(connection, |found| Ok(found.clone()))
     }
 
-    /// As [`Extent::of`], by this list.
+    /// Reads it, and does something with it: again where that fails and the stream was purged meanwhile, or
+    /// another server may know more. Blocks.
     ///
     /// # Errors
-    /// As [`Extent::of`].
+    /// [`StreamError::Gap`], [`StreamError::Lost`] or [`StreamError::Other`] when the stream has less than was
+    /// left of it, or something else; those of the work; when the servers do not answer.
+    pub fn with<T>(
+        connection: &Connection,
+        mut work: impl FnMut(&Self) -> Result<T, StreamError>,
+    ) -> Result<T, StreamError> {
+        let began = Instant::now();
+        for turn in 1.. {
+            // What is listed was committed before.
+            let shelf = listed(connection);
+            let info = connection.block(connection.info())?;
+            let (first, replicas) = (info.first, info.config["num_replicas"].as_u64());
+            let shelf = match shelf {
+                // Where nothing is missing nobody needs it.
+                Err(StreamError::Refused { .. }) if first <= 1 => Shelf::default(),
+                other => other?,
+            };
+            let revision = shelf.revision;
+            let extent = Extent::beside(connection, &info, &shelf);
+            let worked = extent.and_then(|extent| {
+                work(&Self {
+                    info,
+                    shelf,
+                    extent,
+                })
+            });
+            let Err(error) = worked else {
+                return worked;
+            };
+            let is_less = matches!(error, StreamError::Lost { .. } | StreamError::Ahead { .. });
+            let may_be_old = is_less && replicas > Some(1) && began.elapsed() < MAY_BE_OLD;
+            let is_of_place = error.is_damage() || matches!(error, StreamError::Purged { .. });
+            if may_be_old {
+                sleep(AGAIN);
+            } else if !is_of_place || turn >= TURNS || !is_changed(connection, revision, first)? {
+                return Err(error);
+            }
+        }
+        Err(StreamError::Stopped)
+    }
+}
+
+/// Whether the list has another revision, or the stream begins with another message.
+fn is_changed(connection: &Connection, revision: u64, first: u64) -> Result<bool, StreamError> {
+    let again = match listed(connection) {
+        Err(StreamError::Refused { .. }) => revision,
+        listed => listed?.revision,
+    };
+    Ok(again != revision || connection.block(connection.info())?.first != first)
+}
+
+impl Extent {
+    /// That of a stream of which the servers have said this after the list was read. Blocks.
+    ///
+    /// # Errors
+    /// [`StreamError::Gap`], [`StreamError::Lost`] or [`StreamError::Other`]; when the servers do not answer.
     pub fn beside(
         connection: &Connection,
         info: &StreamInfo,
         shelf: &Shelf,
     ) -> Result<Self, StreamError> {
         let last = info.last;
-        let gap = |missing| StreamError::Gap {
-            missing,
-            sequence: info.first,
-        };
         let log_id = match last {
             0 => None,
-            _ => alone(connection, info.first.max(1))?.and_then(|(tail, _)| tail.log_id),
+            _ => {
+                let gap = StreamError::Gap {
+                    missing: info.first,
+                    sequence: info.first + 1,
+                };
+                let first = alone(connection, info.first.max(1))?;
+                first.ok_or(gap)?.0.log_id
+            }
         };
         // What is listed of another log is of a stream that was there before.
         let purged = shelf.purged.as_ref();
-        let Some(base) = purged.filter(|tail| log_id.is_some() && tail.log_id == log_id) else {
-            let base = Tail::beginning();
-            return match info.first {
-                0 | 1 => Ok(Self { base, last }),
-                _ => Err(gap(1)),
-            };
-        };
-        if last <= base.sequence {
+        let base = purged.filter(|tail| log_id.is_some() && tail.log_id == log_id);
+        let base = base.cloned().unwrap_or_else(Tail::beginning);
+        let extent = Self { base, last };
+        let snapshots = shelf.snapshots.iter();
+        let snapshots: Vec<_> = snapshots.filter(|one| Some(one.log_id) == log_id).collect();
+        let ends = snapshots.iter().map(|one| (one.of.0, one.carried.upto));
+        let base = &extent.base;
+        let (sequence, position) = ends.max().unwrap_or_default();
+        if last > 0 && (last < sequence || last <= base.sequence) {
             let end = alone(connection, last)?;
             return Err(StreamError::Lost {
-                snapshot: base.next - 1,
+                snapshot: position.max(base.next - 1),
                 journal: end.map_or(0, |(tail, _)| tail.next - 1),
             });
         }
-        match info.first > base.sequence + 1 {
-            true => Err(gap(base.sequence + 1)),
-            false => Ok(Self {
-                base: base.clone(),
-                last,
-            }),
+        if info.first > base.sequence + 1 {
+            return Err(StreamError::Gap {
+                missing: base.sequence + 1,
+                sequence: info.first,
+            });
         }
+        for one in snapshots.iter().filter(|one| one.of.0 >= base.sequence) {
+            if tail_at(connection, base, one.of.0)?.digest != one.of.1 {
+                let covers = one.carried.covers;
+                return Err(StreamError::Other { covers });
+            }
+        }
+        Ok(extent)
+    }
+
+    /// The message after which everything is up to a position, and its digest. Blocks.
+    ///
+    /// # Errors
+    /// When the stream does not have that yet, a message is missing or is none, or the servers do not
+    /// answer.
+    pub fn having(
+        &self,
+        connection: &Connection,
+        position: u64,
+    ) -> Result<(u64, [u8; 32]), StreamError> {
+        let tail = match position < self.base.next {
+            true => self.base.clone(),
+            false => {
+                let before = self.before_position(connection, position)?;
+                tail_at(connection, &self.base, before.sequence + 1)?
+            }
+        };
+        Ok((tail.sequence, tail.digest))
     }
 
     /// The end of all of it. Blocks.

@@ -141,6 +141,10 @@ impl<T: Told> Flight<T> {
 
     async fn hear(&mut self, answered: Answered) -> Result<(), StreamError> {
         self.early.push(answered);
+        // Nobody waits any more for what was found in the stream itself.
+        let waits = |number: u64| self.flying.iter().any(|(of, _)| *of == number);
+        let early = std::mem::take(&mut self.early).into_iter();
+        self.early = early.filter(|(number, _)| waits(*number)).collect();
         // The oldest first, as long as its answer is there.
         while let Some((number, _)) = self.flying.front() {
             let its = self.early.iter().position(|(of, _)| of == number);

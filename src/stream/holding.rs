@@ -1,5 +1,6 @@
 //! Until when the writer's lease is held.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -15,15 +16,16 @@ pub(super) const MARGIN: Duration = Duration::from_secs(2);
 pub struct Holding {
     until: Mutex<Option<Instant>>,
     renewed: Mutex<Option<Instant>>,
+    /// Whether somebody else may have had it meanwhile.
+    is_broken: AtomicBool,
 }
 
 impl Holding {
-    /// Whether it is held for certain.
+    /// Whether it is held for certain, and nobody else has had it since it was taken.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.until
-            .lock()
-            .is_some_and(|until| Instant::now() < until)
+        let until = *self.until.lock();
+        !self.is_broken.load(Ordering::Acquire) && until.is_some_and(|until| Instant::now() < until)
     }
 
     /// How long ago it was renewed; `None` when it never was.
@@ -36,6 +38,11 @@ impl Holding {
     pub(super) fn renewed(&self, sent: Instant) {
         *self.until.lock() = Some(sent + TTL.saturating_sub(MARGIN));
         *self.renewed.lock() = Some(sent);
+    }
+
+    /// It was forgotten and made again: somebody else may have had it, and have written.
+    pub(super) fn breaks(&self) {
+        self.is_broken.store(true, Ordering::Release);
     }
 
     pub(super) fn lost(&self) {

@@ -303,7 +303,7 @@ impl Keeping {
 
     /// The servers have forgotten it, or another one has it, or an earlier renewal was taken whose
     /// answer was lost. Who has it fences this process, which ends then; until it does, this process
-    /// only stops to rest on the lease.
+    /// only stops to rest on the lease: for good, since whoever had it may have written and given it up.
     async fn make_again(&self, sent: Instant) {
         self.holding.lost();
         if let Ok(Some((revision, found))) = entry(self.link.connection()).await
@@ -315,6 +315,7 @@ impl Keeping {
         }
         let made = self.store.create(KEY, self.value.clone());
         if let Ok(Ok(revision)) = timeout(ANSWER_WITHIN, made).await {
+            self.holding.breaks();
             self.revisions.send_replace(revision);
             self.holding.renewed(sent);
         }

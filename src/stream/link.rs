@@ -1,7 +1,7 @@
 //! The process's hold on the journal: whether it writes, what it has appended, and what it is told
 //! of trouble.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,14 @@ use super::flight::{Flying, Told, fly};
 use super::holding::Holding;
 use super::message::{Content, IN_FLIGHT_MAX, NODE_BYTES_MAX, Node};
 use super::pen::{Made, Pen};
+use super::room::Room;
 use super::sparing::Sparing;
 use crate::engine::right::{Confirming, Right};
 
 /// How often the stream's room is asked for, and who wrote last.
 const LOOK: Duration = Duration::from_secs(1);
-/// Free room of the stream below which commands are refused: what is decided still finds room.
-const RESERVE_BYTES: u64 = 96 << 20;
+/// How long a fence waits for room.
+const FENCED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The process's hold on the journal.
 pub struct Link {
@@ -53,8 +54,7 @@ pub struct Link {
     /// No more is taken: what is queued is not waited for where there is no room.
     draining: AtomicBool,
     /// Free bytes of the stream, as of the last look less what was appended since.
-    room: AtomicU64,
-    reserve: AtomicU64,
+    room: Room,
     figures: Figures,
 }
 
@@ -80,8 +80,7 @@ impl Link {
             wake_up: OnceLock::new(),
             trouble: Mutex::new(None),
             draining: AtomicBool::new(false),
-            room: AtomicU64::new(u64::MAX),
-            reserve: AtomicU64::new(0),
+            room: Room::default(),
             figures: Figures::default(),
         });
         let handle = link.connection.handle();
@@ -172,7 +171,8 @@ impl Link {
         let began = Instant::now();
         let appending = pen.make(Content::Fence(node), 0)?;
         let _counted = self.figures.begins_append();
-        match appending.run(self).await? {
+        let fencing = Fencing { link: self, began };
+        match appending.run(&fencing).await? {
             Appended::Ours => self.took(appending.bytes.len()),
             Appended::Other(_) => return Ok(false),
         }
@@ -292,12 +292,7 @@ impl Link {
 
     /// The stream has so many bytes more.
     fn took(&self, bytes: usize) {
-        let bytes = bytes as u64;
-        let _ = self
-            .room
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| {
-                (room != u64::MAX).then(|| room.saturating_sub(bytes))
-            });
+        self.room.took(bytes);
         self.trouble.lock().take();
     }
 
@@ -322,7 +317,7 @@ impl Link {
     }
 
     /// What is queued is not waited for any more where there is no room.
-    pub(super) fn drain(&self) {
+    pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Release);
     }
 
@@ -342,30 +337,13 @@ impl Link {
         if !self.connection.is_up() {
             return Some(self.connection.fault().into());
         }
-        let (room, reserve) = (&self.room, &self.reserve);
-        let (room, reserve) = (
-            room.load(Ordering::Relaxed),
-            reserve.load(Ordering::Relaxed),
-        );
-        (room < reserve).then(|| {
-            format!(
-                "{room} bytes are free in the stream, and {reserve} are the reserve: raise its \
-                 max_bytes"
-            )
-            .into()
-        })
+        self.room.lack().map(Into::into)
     }
 
     async fn look(&self) -> Result<(), StreamError> {
-        let before = self.room.load(Ordering::Relaxed);
+        let before = self.room.free();
         let info = self.connection.info_now().await?;
-        let room = info.bytes_max.saturating_sub(info.bytes);
-        // What was appended while the servers answered is counted again at the next look.
-        let _ = self
-            .room
-            .compare_exchange(before, room, Ordering::Relaxed, Ordering::Relaxed);
-        let reserve = RESERVE_BYTES.min(info.bytes_max / 4);
-        self.reserve.store(reserve, Ordering::Relaxed);
+        self.room.told(before, info.bytes, info.bytes_max);
         self.figures.stream_has(info.bytes, info.bytes_max);
         let last = self.pen.lock().as_ref().map(|pen| pen.tail.sequence);
         if self.is_flying() {
@@ -411,6 +389,19 @@ impl Watched for Link {
     }
 }
 
+/// A fence on its way.
+struct Fencing<'a> {
+    link: &'a Link,
+    began: Instant,
+}
+
+impl Watched for Fencing<'_> {
+    /// Nothing is queued that could wait for room.
+    fn tries_again(&self, why: &str, is_full: bool) -> bool {
+        self.link.tries_again(why, is_full) && !(is_full && self.began.elapsed() > FENCED_WITHIN)
+    }
+}
+
 impl Watched for Weak<Link> {
     fn tries_again(&self, why: &str, is_full: bool) -> bool {
         self.upgrade()
@@ -444,10 +435,29 @@ impl Told for Weak<Link> {
     }
 }
 
+async fn looks(link: Weak<Link>) {
+    loop {
+        {
+            let Some(link) = link.upgrade() else {
+                return;
+            };
+            if link.ended.get().is_some() {
+                return;
+            }
+            if let Err(error) = link.look().await {
+                // Nobody knows whether an append would come to anything.
+                *link.trouble.lock() = Some(error.to_string().into());
+            }
+        }
+        sleep(LOOK).await;
+    }
+}
+
 /// Appends a barrier whenever somebody waits for one, nothing is in flight, and no append has come
 /// in time.
 async fn barriers(link: Weak<Link>) {
     let mut sparing = Sparing::new(Instant::now());
+    let mut last = Instant::now();
     loop {
         let Some(link) = link.upgrade() else {
             return;
@@ -466,6 +476,12 @@ async fn barriers(link: Weak<Link>) {
             let _ = timeout(LOOK, changes.changed()).await;
             continue;
         }
+        if link.room.is_short() && last.elapsed() < LOOK {
+            // What is left is for fences.
+            let _ = timeout(LOOK - last.elapsed(), changes.changed()).await;
+            continue;
+        }
+        last = Instant::now();
         if let Some(wait) = sparing.take(Instant::now()) {
             // A batch may come sooner.
             let _ = timeout(wait, changes.changed()).await;
@@ -476,23 +492,5 @@ async fn barriers(link: Weak<Link>) {
             // Nobody writes here yet.
             Err(_) => sleep(Duration::from_millis(10)).await,
         }
-    }
-}
-
-async fn looks(link: Weak<Link>) {
-    loop {
-        {
-            let Some(link) = link.upgrade() else {
-                return;
-            };
-            if link.ended.get().is_some() {
-                return;
-            }
-            if let Err(error) = link.look().await {
-                // Nobody knows whether an append would come to anything.
-                *link.trouble.lock() = Some(error.to_string().into());
-            }
-        }
-        sleep(LOOK).await;
     }
 }

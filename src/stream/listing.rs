@@ -34,6 +34,9 @@ pub struct Shelved {
     pub(super) object: String,
     /// BLAKE3 of its bytes.
     pub(super) digest: [u8; 32],
+    /// The message of the stream after which everything is that it has anything of, and its digest: of
+    /// which history it is.
+    pub(super) of: (u64, [u8; 32]),
 }
 
 fn unhex<const N: usize>(text: &Value) -> Option<[u8; N]> {
@@ -59,6 +62,8 @@ impl Shelved {
             "chain": hex(&self.carried.chain),
             "first": self.first,
             "blake3": hex(&self.digest),
+            "sequence": self.of.0,
+            "digest": hex(&self.of.1),
         })
     }
 
@@ -69,6 +74,7 @@ impl Shelved {
             log_id: unhex(&told["logId"])?,
             first: number("first")?,
             digest: unhex(&told["blake3"])?,
+            of: (number("sequence")?, unhex(&told["digest"])?),
             carried: Carried {
                 number: number("number")?,
                 covers: number("covers")?,

@@ -31,6 +31,7 @@ pub mod message;
 mod pen;
 pub mod purge;
 pub mod reader;
+mod room;
 pub mod settings;
 pub mod shelf;
 pub mod shown;

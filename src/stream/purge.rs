@@ -8,7 +8,7 @@ use super::error::StreamError;
 use super::extent::Extent;
 use super::link::Link;
 use super::listing::{Shelf, list, list_again, listed, refused};
-use super::shelf::places;
+use super::shelf::{places, read_back};
 
 /// Purges from the stream what two listed snapshots have, and the writer's directory, which begins with a
 /// position, does not keep; what the list says already, too. Returns the first position that is left.
@@ -21,6 +21,10 @@ pub fn purge(link: &Link, mut shelf: Shelf, kept: u64) -> Result<u64, StreamErro
     let mut base = Extent::beside(connection, &info, &shelf)?;
     let needed = shelf.needed().map(|needed| needed.min(kept));
     if let Some(needed) = needed.filter(|needed| *needed > base.base.next) {
+        // Whoever has put them there: from here on they have what the stream has not.
+        for one in &shelf.snapshots {
+            read_back(connection, one)?;
+        }
         base.base = base.before_position(connection, needed)?;
         shelf.purged = Some(base.base.clone());
         list_again(link, &mut shelf)?;

@@ -19,6 +19,8 @@ use super::message::{Content, DIGEST_BYTES, HEAD_BYTES, Message, Records};
 
 /// How many messages are fetched ahead of those that are taken.
 const AHEAD: usize = 64;
+/// How many are asked for at once.
+const FETCHED: i64 = 64;
 /// How long after a failure it is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -121,11 +123,14 @@ impl Reader {
         let StreamError::Gap { sequence, .. } = error else {
             return error;
         };
+        let is_ours = |log_id| self.tail.log_id.is_none() || self.tail.log_id == log_id;
         match listed(&self.connection).map(|shelf| shelf.purged) {
-            Ok(Some(base)) if base.sequence + 1 >= sequence && base.log_id == self.tail.log_id => {
+            Ok(Some(base)) if base.sequence + 1 >= sequence && is_ours(base.log_id) => {
                 let first = base.next;
                 StreamError::Purged { end, first }
             }
+            // Nobody knows.
+            Err(silent @ StreamError::Unreachable { .. }) => silent,
             _ => error,
         }
     }
@@ -158,6 +163,7 @@ async fn fetch_some(
         deliver_policy: DeliverPolicy::ByStartSequence {
             start_sequence: *next,
         },
+        max_batch: FETCHED,
         ..OrderedConfig::default()
     };
     let stream = &connection.names().stream;
@@ -171,7 +177,8 @@ async fn fetch_some(
             (info.stream_sequence, info.pending)
         };
         if sequence < *next {
-            continue;
+            // A consumer that was made again has begun with the first message.
+            return Ok(());
         }
         if sender
             .send((sequence, pending, message.payload.clone()))

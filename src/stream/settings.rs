@@ -81,6 +81,16 @@ pub fn importing(config: &Value) -> Value {
     marked
 }
 
+/// These settings, without the mark.
+#[must_use]
+pub fn imported(config: &Value) -> Value {
+    let mut config = config.clone();
+    if let Some(metadata) = config["metadata"].as_object_mut() {
+        metadata.remove(IMPORT);
+    }
+    config
+}
+
 /// Where a stream says which logs its own goes on from.
 const ANCESTORS: &str = "carebook-restored-from";
 

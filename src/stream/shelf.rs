@@ -22,8 +22,9 @@ use wal::storage::Storage;
 
 use super::connection::Connection;
 use super::error::StreamError;
+use super::extent::Found;
 use super::link::Link;
-use super::listing::{KEPT, Shelf, Shelved, list_again, listed, refused};
+use super::listing::{KEPT, Shelf, Shelved, list_again, refused};
 use crate::base::digest::hex;
 
 /// How long the next bytes of one are waited for.
@@ -160,6 +161,9 @@ pub(super) async fn places(
     Ok(store)
 }
 
+/// Parts of objects that nobody has finished: gone with the next sweep, if they are there still.
+pub type Parts = HashSet<String>;
+
 /// Puts the newest snapshot of a directory on the shelf, unless it is there: reads it back, and lists it.
 /// Returns what is listed then.
 ///
@@ -170,10 +174,13 @@ pub fn put(
     link: &Link,
     storage: &dyn Storage,
     replicas: usize,
+    seen: &mut Parts,
     ends: &(dyn Fn() -> bool + Sync),
 ) -> Result<Shelf, StreamError> {
     let connection = link.connection();
-    let mut shelf = listed(connection)?;
+    let Found {
+        mut shelf, extent, ..
+    } = Found::read(connection)?;
     let of_log = |error: wal::Error| StreamError::Refused {
         what: format!("the newest snapshot cannot be read: {error}"),
     };
@@ -187,8 +194,9 @@ pub fn put(
     if shelf.covers() >= newest.carried.covers {
         return Ok(shelf);
     }
+    let of = extent.having(connection, newest.carried.upto)?;
     let store = connection.block(places(connection, replicas))?;
-    let newest = put_object(connection, &store, newest, ends)?;
+    let newest = put_object(connection, &store, newest, of, ends)?;
     read_back(connection, &newest)?;
     let is_good = |one: &Shelved| match read_back(connection, one) {
         Ok(()) => true,
@@ -200,8 +208,10 @@ pub fn put(
     };
     let before = shelf.snapshots.into_iter().filter(is_good);
     shelf.snapshots = [newest].into_iter().chain(before).take(KEPT).collect();
+    // What a successor puts there comes after this.
+    let there = connection.block(objects(connection, &store))?;
     list_again(link, &mut shelf)?;
-    connection.block(sweep(connection, &store, &shelf.snapshots))?;
+    connection.block(sweep(connection, &store, &shelf.snapshots, there, seen))?;
     Ok(shelf)
 }
 
@@ -226,6 +236,7 @@ fn put_object(
     connection: &Connection,
     store: &ObjectStore,
     newest: wal::Newest,
+    of: (u64, [u8; 32]),
     ends: &(dyn Fn() -> bool + Sync),
 ) -> Result<Shelved, StreamError> {
     let (carried, log_id, first) = (newest.carried, newest.log_id, newest.first);
@@ -249,31 +260,61 @@ fn put_object(
         first,
         object,
         digest: *going.hasher.finalize().as_bytes(),
+        of,
     })
 }
 
-/// Removes what is not listed: older ones, and what an interruption has left.
+/// The names of the objects that are there, each with that of its parts.
+async fn objects(
+    connection: &Connection,
+    store: &ObjectStore,
+) -> Result<Vec<(String, String)>, StreamError> {
+    let name = &connection.names().snapshots;
+    let cannot = refused(&format!(
+        "what is in the object store {name} cannot be listed"
+    ));
+    let listing = async {
+        let mut objects = store.list().await.map_err(|error| cannot(&error))?;
+        let mut names = Vec::new();
+        while let Some(object) = objects.next().await {
+            let object = object.map_err(|error| cannot(&error))?;
+            names.push((object.name, object.nuid));
+        }
+        Ok(names)
+    };
+    let listed = timeout(BYTES_WITHIN, listing).await;
+    listed.map_err(|silent| cannot(&silent))?
+}
+
+/// Removes what is not listed, of what was there before it was listed: older ones, and what an interruption
+/// has left. What another writer has put there meanwhile stays, since its snapshots have more.
 async fn sweep(
     connection: &Connection,
     store: &ObjectStore,
     kept: &[Shelved],
+    there: Vec<(String, String)>,
+    seen: &mut Parts,
 ) -> Result<(), StreamError> {
-    let cannot = refused("what is in the servers' object store cannot be listed");
-    let mut objects = store.list().await.map_err(|error| cannot(&error))?;
+    let cannot = refused("what is in the servers' object store cannot be removed");
+    let newest = kept.first().map_or(0, |one| one.carried.covers);
+    let is_older = |name: &str| {
+        let covers = name
+            .split('-')
+            .next()
+            .and_then(|covers| covers.parse().ok());
+        covers.is_none_or(|covers: u64| covers < newest)
+    };
     let mut parts = HashSet::new();
-    while let Some(object) = objects.next().await {
-        let object = object.map_err(|error| cannot(&error))?;
-        match kept.iter().any(|one| one.object == object.name) {
-            true => {
-                parts.insert(object.nuid);
-            }
-            false => {
-                let deleted = store.delete(&object.name).await;
-                deleted.map_err(|error| cannot(&error))?;
-            }
+    for (name, its) in there {
+        if kept.iter().any(|one| one.object == name) || !is_older(&name) {
+            parts.insert(its);
+            continue;
         }
+        let deleted = timeout(BYTES_WITHIN, store.delete(&name)).await;
+        let deleted = deleted.map_err(|silent| cannot(&silent))?;
+        deleted.map_err(|error| cannot(&error))?;
     }
-    // Parts of objects that were never finished have no name.
+    // Parts of objects that were never finished have no name; those of one that is on its way have none yet.
     let name = &connection.names().snapshots;
     let all = json!({"subjects_filter": format!("$O.{name}.C.>")});
     let info = connection
@@ -281,14 +322,20 @@ async fn sweep(
         .await;
     let info = info.map_err(|error| cannot(&error))?;
     let purge = format!("STREAM.PURGE.OBJ_{name}");
+    let before = std::mem::take(seen);
     let subjects = info["state"]["subjects"].as_object();
     for subject in subjects.into_iter().flat_map(serde_json::Map::keys) {
         let part = subject.rsplit('.').next().unwrap_or_default();
-        if !parts.contains(part) {
-            let which = json!({"filter": subject});
-            let purged = connection.api(&purge, &which).await;
-            purged.map_err(|error| cannot(&error))?;
+        if parts.contains(part) {
+            continue;
         }
+        if !before.contains(part) {
+            seen.insert(part.to_owned());
+            continue;
+        }
+        let which = json!({"filter": subject});
+        let purged = connection.api(&purge, &which).await;
+        purged.map_err(|error| cannot(&error))?;
     }
     Ok(())
 }

@@ -243,3 +243,45 @@ fn a_directory_that_was_restored_is_imported_with_the_logs_that_it_goes_on_from(
         assert!(said.contains("do not say the same"), "{said}");
     }
 }
+
+#[test]
+fn a_stream_that_has_too_little_room_for_a_directory_is_told_of() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    kept_alone(&world, 40);
+    let mut config = cluster.config();
+    config["max_bytes"] = serde_json::json!(20_000);
+    config["max_consumers"] = serde_json::json!(77);
+    cluster.make(&config);
+    let (code, _, said) = import(&cluster, &world);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the journal is full"), "{said}");
+    let (code, said) = start_refused(&cluster, &world, &world.path("empty"));
+    assert_eq!(code, Some(1), "{said}");
+    // With more room it goes on, and the stream's other settings stay.
+    cluster.change(&serde_json::json!({"max_bytes": ROOMY}));
+    let (code, told, said) = import(&cluster, &world);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(told["importedRecords"], 40, "{told}");
+    assert_eq!(cluster.config()["max_consumers"], 77);
+}
+
+#[test]
+fn a_directory_of_another_service_is_not_verified() {
+    let Some(cluster) = Cluster::started(1) else {
+        return;
+    };
+    let world = World::new();
+    compacted(&world, 40);
+    let (code, _, said) = import(&cluster, &world);
+    assert_eq!(code, Some(0), "{said}");
+    // It ends before the stream begins: there is nothing to compare.
+    let other = World::new();
+    kept_alone(&other, 2);
+    let data = other.data();
+    let (code, _, said) = cluster.journal("verify", &["--data", data.to_str().unwrap()]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("another service"), "{said}");
+}

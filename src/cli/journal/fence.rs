@@ -8,7 +8,7 @@ use super::super::output::Output;
 use super::args::Common;
 use super::opening::checked;
 use super::reading::end_of;
-use crate::stream::extent::Extent;
+use crate::stream::extent::Found;
 use crate::stream::link::Link;
 
 /// Arguments of `carebook journal fence`.
@@ -44,10 +44,9 @@ impl FenceArgs {
             uuid::Uuid::new_v4().into_bytes(),
         );
         for _ in 0..ATTEMPTS {
-            let info = checked(&connection, place.journal_replicas)?;
-            let extent = Extent::of(&connection, &info);
-            let extent = extent.map_err(|error| Failure::of_journal(&error))?;
-            let end = end_of(&connection, &extent)?;
+            checked(&connection, place.journal_replicas)?;
+            let found = Found::read(&connection).map_err(|error| Failure::of_journal(&error))?;
+            let end = end_of(&connection, &found.extent)?;
             let Some(log_id) = end.tail.log_id else {
                 return Err(Failure::other(format!(
                     "the stream {} has no messages: nobody has written yet",

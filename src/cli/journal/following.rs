@@ -21,7 +21,8 @@ use crate::engine::right::Right;
 use crate::engine::role::Role;
 use crate::engine::standby::NotApplied;
 use crate::stream::error::StreamError;
-use crate::stream::extent::tail_at;
+use crate::stream::extent::{Found, tail_at};
+use crate::stream::holding::{Holding, TTL};
 use crate::stream::lease::{Lease, Terms};
 use crate::stream::link::Link;
 use crate::stream::reader::Reader;
@@ -113,8 +114,8 @@ impl Node {
         }
     }
 
-    /// Begins to do it, on this directory. A writer whose place was taken from another one that may still answer waits
-    /// until that cannot be any more.
+    /// Begins to do it, on this directory. A writer that took the place of another one, which may answer
+    /// still, waits until that cannot be any more.
     ///
     /// # Errors
     /// When the lease cannot be taken, or a thread not be started.
@@ -234,8 +235,9 @@ impl Follower {
     ) -> Result<(), Stop> {
         while !engine.feed().has_ended() {
             if let Ok(taken) = taken.try_recv() {
+                let holding = Arc::clone(taken.holding());
                 *lease.lock() = Some(taken);
-                return self.take_over(engine);
+                return self.take_over(engine, &holding);
             }
             self.look(engine)?;
             self.take_next(engine, TURN)?;
@@ -244,16 +246,20 @@ impl Follower {
     }
 
     /// Becomes the writer: applies everything up to the journal's end, and begins the next epoch
-    /// there.
-    fn take_over(&mut self, engine: &Engine) -> Result<(), Stop> {
+    /// there. It serves once nobody else can rest answers on the lease.
+    fn take_over(&mut self, engine: &Engine, lease: &Holding) -> Result<(), Stop> {
         let began = Instant::now();
         let connection = Arc::clone(self.link.connection());
         while began.elapsed() < TAKEOVER_WITHIN && !engine.feed().has_ended() {
-            let Ok(info) = connection.block(connection.info()) else {
-                thread::sleep(TURN);
-                continue;
+            let last = match Found::read(&connection) {
+                Ok(found) => found.extent.last,
+                Err(error) if error.is_damage() => return Err(error.into()),
+                Err(_) => {
+                    thread::sleep(TURN);
+                    continue;
+                }
             };
-            while self.reader.tail().sequence < info.last && began.elapsed() < TAKEOVER_WITHIN {
+            while self.reader.tail().sequence < last && began.elapsed() < TAKEOVER_WITHIN {
                 self.take_next(engine, TURN)?;
             }
             // What came from the journal must be in the directory before it is this node that
@@ -261,6 +267,10 @@ impl Follower {
             engine.until_applied_is_durable()?;
             let fence = self.link.fence(self.reader.tail(), self.log_id);
             if connection.block(fence)? {
+                if !lease.holds() {
+                    // Another one may have had it, and rest answers on it still.
+                    thread::sleep(TTL);
+                }
                 engine.answer_by(Arc::clone(&self.link) as Arc<dyn Right>);
                 engine.promote()?;
                 let epoch = self.link.figures().counted().epoch;

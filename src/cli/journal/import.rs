@@ -19,10 +19,10 @@ use super::verify::compare;
 use crate::stream::chain::Tail;
 use crate::stream::connection::{Connection, StreamInfo};
 use crate::stream::error::StreamError;
-use crate::stream::extent::Extent;
+use crate::stream::extent::Found;
 use crate::stream::link::Link;
 use crate::stream::message::{Content, RECORD_FORM_BYTES, Records};
-use crate::stream::settings::{going_on_from, importing, is_importing};
+use crate::stream::settings::{going_on_from, imported, importing, is_importing};
 use crate::stream::{purge, shelf};
 
 /// The name of whoever begins an epoch here.
@@ -81,15 +81,26 @@ pub(super) fn import(
     append(connection, &link, data, &report)?;
     // What came before the first record is in the snapshot alone.
     let storage = existing(data)?;
-    let put = shelf::put(&link, storage.as_ref(), replicas, &|| false);
+    let put = shelf::put(
+        &link,
+        storage.as_ref(),
+        replicas,
+        &mut shelf::Parts::new(),
+        &|| false,
+    );
     let put = put.map_err(of_journal)?;
+    // It is read again where an import before this one has put it there.
+    let read = put
+        .snapshots
+        .first()
+        .map(|one| shelf::read_back(connection, one));
+    read.transpose().map_err(of_journal)?;
     let count = compare(connection, data)?.records;
-    let info = connection.block(connection.info()).map_err(of_journal)?;
-    let extent = Extent::of(connection, &info).map_err(of_journal)?;
-    let end = extent.end(connection).map_err(of_journal)?;
+    let found = Found::read(connection).map_err(of_journal)?;
+    let end = found.extent.end(connection).map_err(of_journal)?;
     let is_all = count == report.last_position + 1 - report.first_position
         && end.next == report.last_position + 1
-        && extent.base.next == report.first_position
+        && found.extent.base.next == report.first_position
         && put.covers() + 1 >= report.first_position;
     if !is_all || end.epoch != link.figures().counted().epoch {
         return Err(Failure::other(format!(
@@ -101,7 +112,8 @@ pub(super) fn import(
             end.next - 1
         )));
     }
-    let unmarked = connection.block(connection.update(config));
+    let config = imported(&found.info.config);
+    let unmarked = connection.block(connection.update(&config));
     unmarked.map_err(of_journal)?;
     Ok(count)
 }
@@ -152,8 +164,8 @@ fn fenced(
     let tail = match info.last {
         0 => base,
         _ => {
-            let extent = Extent::of(connection, info).map_err(of_journal)?;
-            extent.end(connection).map_err(of_journal)?
+            let found = Found::read(connection).map_err(of_journal)?;
+            found.extent.end(connection).map_err(of_journal)?
         }
     };
     if let Some(found) = tail.log_id.filter(|id| *id != report.log_id) {
@@ -167,7 +179,11 @@ fn fenced(
     );
     let begun = connection.block(link.fence(&tail, report.log_id));
     match begun.map_err(of_journal)? {
-        true => Ok(link),
+        true => {
+            // A stream without room is told of, not waited for.
+            link.drain();
+            Ok(link)
+        }
         false => Err(Failure::other(
             "somebody else imports into this stream just now".to_owned(),
         )),
@@ -230,6 +246,14 @@ impl Visitor for Appending<'_> {
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
         if record.position < self.next {
             return Ok(());
+        }
+        if record.position > self.next {
+            let what = format!(
+                "the stream needs position {} next, and the directory has it no more: it was compacted \
+                 since an import began. Import into a journal of another name",
+                self.next
+            );
+            return Err(StreamError::Refused { what }.into());
         }
         let needed = RECORD_FORM_BYTES + record.payload.len();
         if self.bytes.len() + needed > self.bytes_max {

@@ -1,5 +1,6 @@
 //! The writer's newest snapshot, brought into the servers' object store.
 
+use std::mem;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -29,6 +30,8 @@ pub(super) struct Shelving {
     covers: u64,
     /// With which position the log began when the stream was purged last.
     purged: u64,
+    /// What nobody has finished to put there.
+    parts: shelf::Parts,
 }
 
 impl Shelving {
@@ -49,6 +52,7 @@ impl Shelving {
             replicas,
             covers: 0,
             purged: 0,
+            parts: shelf::Parts::new(),
         };
         let named = thread::Builder::new().name("shelving".to_owned());
         let spawned = named.spawn(move || shelving.run());
@@ -90,8 +94,11 @@ impl Shelving {
         if !is_newer && first <= self.purged {
             return Ok(());
         }
-        let ends = || self.ends();
-        let shelf = shelf::put(&self.link, self.storage.as_ref(), self.replicas, &ends)?;
+        let mut parts = mem::take(&mut self.parts);
+        let (storage, ends) = (self.storage.as_ref(), || self.ends());
+        let shelf = shelf::put(&self.link, storage, self.replicas, &mut parts, &ends);
+        self.parts = parts;
+        let shelf = shelf?;
         let covers = shelf.covers();
         if covers > self.covers {
             tracing::info!(covers, "a snapshot is in the journal's object store");

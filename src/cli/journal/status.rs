@@ -9,8 +9,8 @@ use super::args::Common;
 use super::reading::{End, end_of};
 use crate::base::digest::hex;
 use crate::stream::connection::{Connection, StreamInfo};
-use crate::stream::extent::Extent;
-use crate::stream::listing::{Shelf, listed};
+use crate::stream::extent::Found;
+use crate::stream::listing::Shelf;
 use crate::stream::settings::weaker;
 
 /// Arguments of `carebook journal status`.
@@ -34,11 +34,12 @@ impl StatusArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let Common { place, trust, json } = self.common;
         let connection = place.connect(&trust.config()?)?;
-        let info = connection.block(connection.info());
-        let info = info.map_err(|error| Failure::of_journal(&error))?;
-        let shelf = listed(&connection).map_err(|error| Failure::of_journal(&error))?;
-        let extent = Extent::beside(&connection, &info, &shelf);
-        let extent = extent.map_err(|error| Failure::of_journal(&error))?;
+        let found = Found::read(&connection).map_err(|error| Failure::of_journal(&error))?;
+        let Found {
+            info,
+            shelf,
+            extent,
+        } = found;
         let end = end_of(&connection, &extent)?;
         let tail = &end.tail;
         let names = connection.names();

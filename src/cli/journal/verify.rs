@@ -18,8 +18,8 @@ use crate::base::digest::hex;
 use crate::stream::chain::Tail;
 use crate::stream::connection::Connection;
 use crate::stream::error::StreamError;
-use crate::stream::extent::Extent;
-use crate::stream::listing::{Shelved, listed};
+use crate::stream::extent::{Extent, Found};
+use crate::stream::listing::Shelved;
 use crate::stream::reader::Reader;
 use crate::stream::shelf::read_back;
 
@@ -63,10 +63,9 @@ impl VerifyArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let Common { place, trust, json } = self.common;
         let connection = place.connect(&trust.config()?)?;
-        let info = checked(&connection, place.journal_replicas)?;
-        let shelf = listed(&connection).map_err(|error| Failure::of_journal(&error))?;
-        let extent = Extent::beside(&connection, &info, &shelf);
-        let extent = extent.map_err(|error| Failure::of_journal(&error))?;
+        checked(&connection, place.journal_replicas)?;
+        let found = Found::read(&connection).map_err(|error| Failure::of_journal(&error))?;
+        let Found { shelf, extent, .. } = found;
         let mut counts = Counts::default();
         let bar = count_bar("verifying the journal");
         bar.set_length(extent.last);
@@ -214,15 +213,30 @@ pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<Compa
         wal::Error::Held { .. } => Failure::Busy(error.to_string()),
         other => Failure::of_log(&other),
     };
-    let found = wal::verify(existing(data)?, &mut wal::Discard).map_err(of_log)?;
-    let info = connection.block(connection.info());
-    let info = info.map_err(|error| Failure::of_journal(&error))?;
+    let own = wal::verify(existing(data)?, &mut wal::Discard).map_err(of_log)?;
+    let extent = Found::with(connection, |found| {
+        let end = found.extent.end(connection)?;
+        let (expected, last) = (own.log_id, own.last_position);
+        match end.log_id {
+            Some(found) if found != expected => Err(StreamError::Foreign { expected, found }),
+            _ if last >= end.next => Err(StreamError::Ahead {
+                directory: last,
+                journal: end.next - 1,
+            }),
+            _ if 0 < last && last < found.extent.base.next => Err(StreamError::Purged {
+                end: last,
+                first: found.extent.base.next,
+            }),
+            _ => Ok(found.extent.clone()),
+        }
+    });
+    let extent = extent.map_err(|error| Failure::of_journal(&error))?;
     let mut comparing = Comparing {
         connection,
-        extent: Extent::of(connection, &info).map_err(|error| Failure::of_journal(&error))?,
+        extent,
         stream: None,
         ahead: VecDeque::new(),
-        own_id: found.log_id,
+        own_id: own.log_id,
         compared: Compared {
             records: 0,
             purged: 0,
