@@ -40,6 +40,8 @@ const MUCH_A_SECOND: usize = 200;
 const PAUSE: Duration = Duration::from_secs(2);
 const BEFORE_AGAIN: Duration = Duration::from_millis(500);
 const FIGURES_EVERY: Duration = Duration::from_secs(2);
+/// For how long a page uses a connection again that it has not used.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// What is measured.
 pub(crate) struct Sizes {
@@ -309,7 +311,12 @@ impl Page {
         self.refresh(&mut connection).await?;
         let mut position = self.ask(&mut connection, "/events?limit=1").await?;
         while !self.is_over() {
+            let began = Instant::now();
             self.stream(position).await?;
+            // As a browser: a connection that has been idle for long is closed by the server.
+            if began.elapsed() >= IDLE {
+                connection = Connection::open(&self.address).await?;
+            }
             // What came before it was left is told once, and that there was much a second time.
             self.refresh(&mut connection).await?;
             let until = Instant::now() + PAUSE;
