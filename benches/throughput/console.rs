@@ -124,7 +124,8 @@ fn browsed(common: &Common, sizes: &Sizes, tools: &Path) -> Result<Value, String
 /// EP9 at half of capacity, with consoles open and without, in turn on one server.
 fn beside(common: &Common, sizes: &Sizes) -> Result<Value, String> {
     let start = common.start().without_snapshots().unheard();
-    let start = start.with(&["--console", "on"]);
+    // All of them come from one address.
+    let start = start.with(&["--console", "on", "--connections-per-address-max", "20000"]);
     let mut stage = Stage::new(requests::start(WORKLOAD, &start)?, common.resources[0]);
     let capacity = run::closed(&mut stage, WORKLOAD, common, common.seed)?.per_second();
     let mut rounds = Vec::new();
