@@ -3,9 +3,11 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -14,11 +16,14 @@ use crate::support::{Server, World, or_skip};
 
 const ALGORITHMS: [&str; 3] = ["ES256", "EdDSA", "RS256"];
 
+/// A provider that has said nothing for so long hangs.
+const HANGS: Duration = Duration::from_secs(120);
+
 /// The provider; gone when dropped.
 pub(crate) struct Oidc {
     child: Child,
     input: ChildStdin,
-    out: BufReader<ChildStdout>,
+    lines: Receiver<String>,
     pub(crate) issuer: String,
 }
 
@@ -51,9 +56,18 @@ impl Oidc {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
+        let (told, lines) = mpsc::channel();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                if told.send(line).is_err() {
+                    break;
+                }
+            }
+        });
         let mut oidc = Self {
             input: child.stdin.take().unwrap(),
-            out: BufReader::new(child.stdout.take().unwrap()),
+            lines,
             child,
             issuer: String::new(),
         };
@@ -63,10 +77,9 @@ impl Oidc {
         Some(oidc)
     }
 
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.out.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
+    fn line(&self) -> String {
+        let line = self.lines.recv_timeout(HANGS);
+        line.expect("the provider has ended, or says nothing")
     }
 
     pub(crate) fn say(&mut self, said: &Value) -> Value {

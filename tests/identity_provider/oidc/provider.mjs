@@ -36,13 +36,19 @@ const VERIFIER = 'v'.repeat(64)
 let generation = 0
 function newKeys() {
   generation += 1
+  // Encoded and read again: what generates a key and the key share a lock, and a collection of garbage
+  // while such a key is exported waits for ever for the lock that it holds itself (seen with Node 20).
+  const privateKeyEncoding = { type: 'pkcs8', format: 'pem' }
+  const publicKeyEncoding = { type: 'spki', format: 'pem' }
+  const kinds = {
+    ES256: ['ec', { namedCurve: 'P-256' }],
+    EdDSA: ['ed25519', {}],
+    RS256: ['rsa', { modulusLength: 2048 }],
+  }
   return ALGORITHMS.map((alg) => {
-    const { privateKey } = {
-      ES256: () => crypto.generateKeyPairSync('ec', { namedCurve: 'P-256' }),
-      EdDSA: () => crypto.generateKeyPairSync('ed25519'),
-      RS256: () => crypto.generateKeyPairSync('rsa', { modulusLength: 2048 }),
-    }[alg]()
-    return { ...privateKey.export({ format: 'jwk' }), kid: `${alg}-${generation}`, alg, use: 'sig' }
+    const [type, options] = kinds[alg]
+    const { privateKey } = crypto.generateKeyPairSync(type, { ...options, privateKeyEncoding, publicKeyEncoding })
+    return { ...crypto.createPrivateKey(privateKey).export({ format: 'jwk' }), kid: `${alg}-${generation}`, alg, use: 'sig' }
   })
 }
 
