@@ -99,17 +99,19 @@ impl Appending {
                     // An attempt of ours is being replicated, or the server is behind.
                     None => "the stream does not show yet what came after".to_owned(),
                 },
-                Attempt::Full(why) if !is_unknown => {
+                Attempt::Full(why) => {
+                    // An attempt of which nobody knows may have had the last room.
+                    if is_unknown && let Some(appended) = self.at_the_place().await? {
+                        return Ok(appended);
+                    }
                     if !watched.tries_again(&why, true) {
-                        return Err(StreamError::Refused {
-                            what: format!("the journal is full, and took nothing: {why}"),
-                        });
+                        return Err(given_up_when_full(&why, is_unknown));
                     }
                     until = Instant::now() + KNOWN_WITHIN;
                     sleep(PAUSE_WHEN_FULL).await;
                     continue;
                 }
-                Attempt::Full(why) | Attempt::Unknown(why) => {
+                Attempt::Unknown(why) => {
                     is_unknown = true;
                     why
                 }
@@ -204,6 +206,18 @@ impl Appending {
             ahead: message.ahead,
             log_id: Some(message.log_id),
         })))
+    }
+}
+
+/// What is told when a full stream is not waited for any more.
+pub(super) fn given_up_when_full(why: &str, is_unknown: bool) -> StreamError {
+    match is_unknown {
+        true => StreamError::Unknown {
+            what: format!("an answer was lost, and then the journal was full: {why}"),
+        },
+        false => StreamError::Refused {
+            what: format!("the journal is full, and took nothing: {why}"),
+        },
     }
 }
 

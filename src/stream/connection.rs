@@ -21,8 +21,8 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 use super::error::StreamError;
-use super::message::HEADERS_BYTES;
-use super::settings::Names;
+use super::message::{HEADERS_BYTES, NUMBER_MAX};
+use super::settings::{Names, weaker_beside};
 
 /// How long one answer is waited for.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -337,6 +337,49 @@ impl Connection {
         self.told(info)
     }
 
+    /// What is kept beside the journal, in this stream, is kept in files, and in so many copies.
+    ///
+    /// # Errors
+    /// [`StreamError::Weak`] when it is not; when the servers do not answer.
+    pub(super) async fn keeps(&self, stream: &str, replicas: u64) -> Result<(), StreamError> {
+        let info = self.api(&format!("STREAM.INFO.{stream}"), &json!({})).await;
+        let info = info.map_err(|error| self.failed("tell of what is beside the stream", error))?;
+        let faults = weaker_beside(&info["config"], replicas);
+        match faults.is_empty() {
+            true => Ok(()),
+            false => Err(StreamError::Weak {
+                stream: stream.to_owned(),
+                faults,
+            }),
+        }
+    }
+
+    /// Each setting of what is there already beside the journal that could lose what is in it. Blocks.
+    ///
+    /// # Errors
+    /// When the servers do not answer.
+    pub fn weaker_beside(&self, replicas: u64) -> Result<Vec<String>, StreamError> {
+        let Names {
+            bucket, snapshots, ..
+        } = self.names();
+        let mut all = Vec::new();
+        for stream in [
+            format!("KV_{bucket}"),
+            format!("KV_{snapshots}"),
+            format!("OBJ_{snapshots}"),
+        ] {
+            match self.block(self.keeps(&stream, replicas)) {
+                Err(StreamError::Weak { stream, faults }) => {
+                    let faults = faults.into_iter();
+                    all.extend(faults.map(|fault| format!("{fault} in {stream}")));
+                }
+                Err(StreamError::Missing { .. }) => {}
+                kept => kept?,
+            }
+        }
+        Ok(all)
+    }
+
     fn info_subject(&self) -> String {
         format!("STREAM.INFO.{}", self.names.stream)
     }
@@ -346,10 +389,17 @@ impl Connection {
         let (config, state, cluster) = (&info["config"], &info["state"], &info["cluster"]);
         let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or(0);
         let followers = cluster["replicas"].as_array().into_iter().flatten();
+        let (first, last) = (number(state, "first_seq"), number(state, "last_seq"));
+        if first.max(last) > NUMBER_MAX {
+            let what = format!(
+                "the servers say of the stream what cannot be: its messages are {first} to {last}"
+            );
+            return Err(StreamError::Refused { what });
+        }
         Ok(StreamInfo {
             config: config.clone(),
-            first: number(state, "first_seq"),
-            last: number(state, "last_seq"),
+            first,
+            last,
             messages: number(state, "messages"),
             bytes: number(state, "bytes"),
             bytes_max: number(config, "max_bytes"),

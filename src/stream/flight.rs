@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use super::append::{
     Appended, Appending, Attempt, KNOWN_WITHIN, Other, PAUSE, PAUSE_WHEN_FULL, Watched,
+    given_up_when_full,
 };
 use super::error::StreamError;
 use super::figures::InFlight;
@@ -42,7 +43,7 @@ impl Flying {
 }
 
 /// Whom a flight tells.
-pub(super) trait Told: Watched {
+pub(super) trait Told: Watched + Send + 'static {
     /// The oldest message in flight is in the stream, and all before it.
     fn acknowledged(&self, flying: Flying);
     /// The oldest message in flight, and the only one, comes one place later.
@@ -72,7 +73,19 @@ struct Flight<T> {
 }
 
 /// Sends what comes, in order, for as long as something may come.
-pub(super) async fn fly<T: Told>(told: T, mut coming: UnboundedReceiver<Flying>) {
+pub(super) async fn fly<T: Told + Clone>(told: T, coming: UnboundedReceiver<Flying>) {
+    let flight = tokio::spawn(fly_on(told.clone(), coming));
+    if let Err(why) = flight.await
+        && why.is_panic()
+    {
+        // What is in flight is told by nobody any more.
+        told.has_failed(StreamError::Unknown {
+            what: format!("what sends it has failed: {why}"),
+        });
+    }
+}
+
+async fn fly_on<T: Told>(told: T, mut coming: UnboundedReceiver<Flying>) {
     let mut flight = Flight {
         told,
         flying: VecDeque::new(),
@@ -168,26 +181,26 @@ impl<T: Told> Flight<T> {
                 return Ok(());
             }
             Attempt::Taken => match self.oldest().at_the_place().await? {
-                Some(Appended::Ours) => {
-                    self.is_acknowledged();
-                    return Ok(());
-                }
-                Some(Appended::Other(other)) => return self.comes_after(other),
+                Some(appended) => return self.is_settled(appended),
                 // An attempt of ours is being replicated, or the server is behind, or one was lost.
                 None => "the stream does not show yet what came after".to_owned(),
             },
-            Attempt::Full(why) if !self.is_unknown => {
-                if !self.told.tries_again(&why, true) {
-                    return Err(StreamError::Refused {
-                        what: format!("the journal is full, and took nothing: {why}"),
-                    });
+            Attempt::Full(why) => {
+                // An attempt of which nobody knows may have had the last room.
+                if self.is_unknown
+                    && let Some(appended) = self.oldest().at_the_place().await?
+                {
+                    return self.is_settled(appended);
                 }
-                self.begins_to_wait();
+                if !self.told.tries_again(&why, true) {
+                    return Err(given_up_when_full(&why, self.is_unknown));
+                }
+                self.until = Instant::now() + KNOWN_WITHIN;
                 sleep(PAUSE_WHEN_FULL).await;
                 self.send_all();
                 return Ok(());
             }
-            Attempt::Full(why) | Attempt::Unknown(why) => why,
+            Attempt::Unknown(why) => why,
         };
         self.is_unknown = true;
         self.told.tries_again(&why, false);
@@ -202,6 +215,17 @@ impl<T: Told> Flight<T> {
 
     fn oldest(&self) -> &Appending {
         &self.flying[0].1.appending
+    }
+
+    /// This is at the place of the oldest.
+    fn is_settled(&mut self, appended: Appended) -> Result<(), StreamError> {
+        match appended {
+            Appended::Ours => {
+                self.is_acknowledged();
+                Ok(())
+            }
+            Appended::Other(other) => self.comes_after(other),
+        }
     }
 
     fn is_acknowledged(&mut self) {

@@ -63,7 +63,7 @@ pub struct Terms {
     pub address: String,
     /// Whether its answers rest on the lease.
     pub relies: bool,
-    /// How many copies a new bucket has.
+    /// How many copies the bucket has at the least.
     pub replicas: usize,
 }
 
@@ -105,11 +105,13 @@ async fn bucket(connection: &Connection, replicas: usize) -> Result<Store, Strea
     if let Ok(store) = context.get_key_value(name).await {
         let status = store.status().await.map_err(|error| refused(&error))?;
         let age = status.info.config.max_age;
-        if age != TTL || status.info.config.storage != StorageType::File {
+        if age != TTL {
             return Err(refused(&format!(
-                "it keeps entries for {age:?}, and has to keep them for {TTL:?}, in files"
+                "it keeps entries for {age:?}, and has to keep them for {TTL:?}"
             )));
         }
+        let stream = &status.info.config.name;
+        connection.keeps(stream, replicas as u64).await?;
         return Ok(store);
     }
     let config = kv::Config {

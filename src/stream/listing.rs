@@ -11,6 +11,7 @@ use super::chain::Tail;
 use super::connection::{Connection, Unanswered};
 use super::error::StreamError;
 use super::link::Link;
+use super::message::NUMBER_MAX;
 use crate::base::digest::hex;
 use crate::engine::right::Right as _;
 
@@ -50,6 +51,11 @@ fn unhex<const N: usize>(text: &Value) -> Option<[u8; N]> {
     Some(bytes)
 }
 
+/// A number that one more can be counted from.
+fn number(told: &Value) -> Option<u64> {
+    told.as_u64().filter(|number| *number <= NUMBER_MAX)
+}
+
 impl Shelved {
     fn told(&self) -> Value {
         json!({
@@ -68,7 +74,7 @@ impl Shelved {
     }
 
     fn read(told: &Value) -> Option<Self> {
-        let number = |name: &str| told[name].as_u64();
+        let number = |name: &str| number(&told[name]);
         let shelved = Self {
             object: told["object"].as_str()?.to_owned(),
             log_id: unhex(&told["logId"])?,
@@ -100,7 +106,7 @@ fn told_tail(tail: &Tail) -> Value {
 }
 
 fn read_tail(told: &Value) -> Option<Tail> {
-    let number = |name: &str| told[name].as_u64();
+    let number = |name: &str| number(&told[name]);
     Some(Tail {
         log_id: Some(unhex(&told["logId"])?),
         sequence: number("sequence")?,

@@ -41,6 +41,8 @@ const VERSION: u16 = 1;
 const VERSION_AHEAD: u16 = 2;
 /// The most messages of a writer that are not acknowledged yet.
 pub const IN_FLIGHT_MAX: u8 = 4;
+/// Epochs, positions and sequences are not above this, so that one more can be counted everywhere.
+pub(super) const NUMBER_MAX: u64 = i64::MAX as u64;
 pub(super) const HEAD_BYTES: usize = 80;
 pub(super) const DIGEST_BYTES: usize = 32;
 const TOKEN_BYTES: usize = 16;
@@ -199,10 +201,15 @@ impl<'a> Message<'a> {
         if ahead >= IN_FLIGHT_MAX || (ahead > 0) != (version == VERSION_AHEAD) {
             return Err(Malformed::Form);
         }
+        let epoch = u64::from_le_bytes(array(bytes, 24)?);
+        let first = u64::from_le_bytes(array(bytes, 32)?);
+        if epoch > NUMBER_MAX || first > NUMBER_MAX {
+            return Err(Malformed::Form);
+        }
         Ok(Self {
             log_id: array(bytes, 8)?,
-            epoch: u64::from_le_bytes(array(bytes, 24)?),
-            first: u64::from_le_bytes(array(bytes, 32)?),
+            epoch,
+            first,
             before: array(bytes, 48)?,
             ahead,
             content,
@@ -282,8 +289,8 @@ mod tests {
     fn some_place(random: &mut StdRng) -> Place {
         Place {
             log_id: random.random(),
-            epoch: random.random(),
-            first: random.random_range(0..u64::MAX / 2),
+            epoch: random.random_range(0..=NUMBER_MAX),
+            first: random.random_range(0..=NUMBER_MAX),
             before: random.random(),
             ahead: random.random_range(0..IN_FLIGHT_MAX),
         }
@@ -374,6 +381,11 @@ mod tests {
         }
         for number in [length + 1, u32::MAX] {
             assert_eq!(forged(HEAD_BYTES, number), Err(Malformed::Form), "{number}");
+        }
+        // The upper halves of the epoch and of the first position.
+        for at in [28, 36] {
+            assert_eq!(forged(at, u32::MAX), Err(Malformed::Form), "at {at}");
+            assert_eq!(forged(at, u32::MAX >> 1), Ok(()), "at {at}");
         }
         assert_eq!(Message::read(b""), Err(Malformed::Foreign));
         let mut newer = whole.to_vec();

@@ -89,8 +89,14 @@ impl Reader {
     pub fn next(&mut self, within: Duration) -> Result<Option<Received>, StreamError> {
         let connection = Arc::clone(&self.connection);
         let next = connection.block(async { timeout(within, self.messages.recv()).await });
-        let Ok(Some((sequence, pending, payload))) = next else {
-            return Ok(None);
+        let (sequence, pending, payload) = match next {
+            Ok(Some(sent)) => sent,
+            // It fetches for as long as somebody takes.
+            Ok(None) => {
+                let what = "what reads the journal has failed, see the log".to_owned();
+                return Err(StreamError::Refused { what });
+            }
+            Err(_) => return Ok(None),
         };
         let message = Message::read(&payload).map_err(|malformed| StreamError::Broken {
             sequence,

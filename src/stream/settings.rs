@@ -131,6 +131,24 @@ pub fn is_importing(config: &Value) -> bool {
     !config["metadata"][IMPORT].is_null()
 }
 
+/// Each setting of the stream under a bucket, or an object store, that could lose what is in it.
+pub(super) fn weaker_beside(config: &Value, replicas_min: u64) -> Vec<String> {
+    let storage = config["storage"].as_str().unwrap_or_default();
+    let replicas = config["num_replicas"].as_u64().unwrap_or(0);
+    let mut faults = Vec::new();
+    if storage != "file" {
+        faults.push(format!("storage is {storage}, and has to be file"));
+    }
+    if replicas < replicas_min {
+        faults.push(too_few(replicas, replicas_min));
+    }
+    faults
+}
+
+fn too_few(replicas: u64, replicas_min: u64) -> String {
+    format!("num_replicas is {replicas}, and has to be {replicas_min} or more")
+}
+
 /// Each setting that could lose what is acknowledged, or answer with what is old.
 #[must_use]
 pub fn weaker(config: &Value, names: &Names, replicas_min: u64) -> Vec<String> {
@@ -152,10 +170,7 @@ pub fn weaker(config: &Value, names: &Names, replicas_min: u64) -> Vec<String> {
         expect(text(name) == word, fault);
     }
     let replicas = config["num_replicas"].as_u64().unwrap_or(0);
-    expect(
-        replicas >= replicas_min,
-        format!("num_replicas is {replicas}, and has to be {replicas_min} or more"),
-    );
+    expect(replicas >= replicas_min, too_few(replicas, replicas_min));
     expect(
         config["subjects"] == json!([names.subject]),
         format!("subjects has to be {} alone", names.subject),

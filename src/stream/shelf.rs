@@ -131,7 +131,12 @@ pub(super) async fn places(
     let context = connection.context();
     let description = "Snapshots of carebook: not to be edited";
     let store = match context.get_object_store(name).await {
-        Ok(store) => store,
+        Ok(store) => {
+            connection
+                .keeps(&format!("OBJ_{name}"), replicas as u64)
+                .await?;
+            store
+        }
         Err(_) => {
             let config = object_store::Config {
                 bucket: name.clone(),
@@ -145,7 +150,11 @@ pub(super) async fn places(
             made.map_err(|error| cannot(&error))?
         }
     };
-    if context.get_key_value(name).await.is_err() {
+    if context.get_key_value(name).await.is_ok() {
+        connection
+            .keeps(&format!("KV_{name}"), replicas as u64)
+            .await?;
+    } else {
         let config = kv::Config {
             bucket: name.clone(),
             description: description.to_owned(),

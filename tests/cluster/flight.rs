@@ -21,7 +21,12 @@ const ROUNDS: u64 = 2;
 const IN_FLIGHT: &str = "carebook_journal_appends_in_flight";
 
 /// A writer that reaches the one server of the stream through a proxy.
-fn through(cluster: &Cluster, proxy: &Proxy, world: &World, data: &std::path::Path) -> Server {
+pub(super) fn through(
+    cluster: &Cluster,
+    proxy: &Proxy,
+    world: &World,
+    data: &std::path::Path,
+) -> Server {
     let (own, other) = (cluster.nodes[0].port(), proxy.port);
     let mut command = crate::support::carebook();
     let plain = cluster.command(world, data);

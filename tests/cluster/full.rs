@@ -1,8 +1,15 @@
 //! A full journal refuses commands, as a full disk does, and goes on when there is room again.
+//!
+//! `FULL_SECONDS=40 cargo test --test main -- cluster::full` lets it be full for longer than an append
+//! is waited for of which nobody knows.
+
+use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Cluster, ask_saying, until};
+use super::flight::through;
+use super::proxy::{Fate, From, Proxy};
+use super::{Cluster, ROOMY, ask, ask_for, ask_saying, until};
 use crate::support::{Server, World};
 
 /// What the stream may have at first.
@@ -42,6 +49,48 @@ fn a_full_journal_refuses_commands_answers_reads_and_goes_on_when_it_has_room() 
     assert_eq!(server.stop(), Some(0));
     let told = cluster.verify(&world.data());
     assert_eq!(told["records"], granted + 1, "{told}");
+}
+
+#[test]
+fn an_answer_that_is_lost_while_the_journal_is_full_ends_nothing() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let proxy = Proxy::to(cluster.nodes[0].port(), |_| Fate::Passes);
+    let server = through(&cluster, &proxy, &world, &world.data());
+    ask_for(&world, &server, 0..3);
+    let retries = || server.metric("carebook_journal_retries_total");
+    let full = std::env::var("FULL_SECONDS").map_or(1, |seconds| seconds.parse().unwrap());
+    // The servers have less room from one moment to the next: a command is on its way then.
+    cluster.change(&json!({"max_bytes": 1_024}));
+    std::thread::scope(|scope| {
+        let mut client = server.client();
+        let world = &world;
+        let asking = scope.spawn(move || ask(world, &mut client, 3));
+        until("the journal is full", || retries() >= 1.0);
+        // What the servers say of the append that is tried again and again is lost for a while.
+        proxy.judge_by(|from| match from {
+            From::Server => Fate::IsLost,
+            From::Writer => Fate::Passes,
+        });
+        let before = retries();
+        // One may have been answered before.
+        until("an answer is missed", || retries() >= before + 2.0);
+        proxy.judge_by(|_| Fate::Passes);
+        std::thread::sleep(Duration::from_secs(full));
+        cluster.change(&json!({"max_bytes": ROOMY}));
+        // Who asked may have given up.
+        assert!(matches!(asking.join().unwrap(), None | Some(201)));
+    });
+    until("there is room again", || {
+        ask(&world, &mut server.client(), 4) == Some(201)
+    });
+    // The one that nobody was told of is there, too.
+    ask_for(&world, &server, 3..6);
+    assert_eq!(server.stop(), Some(0));
+    let told = cluster.verify(&world.data());
+    assert_eq!(told["records"], 6, "{told}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A stream that is not what it was, or not this service's, is refused at the start, with words,
 //! and nothing is changed.
 
+use async_nats::jetstream::stream::StorageType;
 use bytes::Bytes;
 use serde_json::json;
 
@@ -265,6 +266,36 @@ fn weaker_settings_are_refused_by_their_names() {
     ]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("no stream CAREBOOK_nothing"), "{said}");
+    let server = cluster.serve(&world);
+    ask_for(&world, &server, 6..8);
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn a_bucket_of_the_lease_that_is_kept_in_memory_is_refused() {
+    let Some((cluster, world)) = stopped() else {
+        return;
+    };
+    let bucket = "KV_CAREBOOK_LEASE_tests";
+    let keep_in = |storage| {
+        cluster.with(async |context| {
+            let mut config = context
+                .get_stream(bucket)
+                .await?
+                .info()
+                .await?
+                .config
+                .clone();
+            context.delete_stream(bucket).await?;
+            config.storage = storage;
+            context.create_stream(config).await?;
+            Ok(())
+        });
+    };
+    keep_in(StorageType::Memory);
+    let words = [bucket, "storage is memory, and has to be file"];
+    assert_refused(&cluster, &world, 1, &words);
+    keep_in(StorageType::File);
     let server = cluster.serve(&world);
     ask_for(&world, &server, 6..8);
     assert_eq!(server.stop(), Some(0));

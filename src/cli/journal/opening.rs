@@ -188,7 +188,9 @@ impl Begun {
 pub(super) fn checked(connection: &Connection, replicas: u64) -> Result<StreamInfo, Failure> {
     let info = connection.block(connection.info());
     let info = info.map_err(|error| Failure::of_journal(&error))?;
-    let faults = weaker(&info.config, connection.names(), replicas);
+    let mut faults = weaker(&info.config, connection.names(), replicas);
+    let beside = connection.weaker_beside(replicas);
+    faults.extend(beside.map_err(|error| Failure::of_journal(&error))?);
     if !faults.is_empty() {
         let stream = connection.names().stream.clone();
         return Err(Failure::of_journal(&StreamError::Weak { stream, faults }));

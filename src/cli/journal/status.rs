@@ -43,7 +43,9 @@ impl StatusArgs {
         let end = end_of(&connection, &extent)?;
         let tail = &end.tail;
         let names = connection.names();
-        let faults = weaker(&info.config, names, place.journal_replicas);
+        let mut faults = weaker(&info.config, names, place.journal_replicas);
+        let beside = connection.weaker_beside(place.journal_replicas);
+        faults.extend(beside.map_err(|error| Failure::of_journal(&error))?);
         let log = tail.log_id.map(|log| hex(&log));
         let mut out = Output::new();
         if json {
