@@ -108,7 +108,8 @@ impl Extent {
     /// That of a stream of which the servers have said this after the list was read. Blocks.
     ///
     /// # Errors
-    /// [`StreamError::Gap`], [`StreamError::Lost`] or [`StreamError::Other`]; when the servers do not answer.
+    /// [`StreamError::Gap`], [`StreamError::Lost`], [`StreamError::Other`] or [`StreamError::Broken`]; when
+    /// the servers do not answer.
     pub fn beside(
         connection: &Connection,
         info: &StreamInfo,
@@ -148,6 +149,12 @@ impl Extent {
                 missing: base.sequence + 1,
                 sequence: info.first,
             });
+        }
+        if base.sequence > 0 {
+            // What is left was written after what the list says went last.
+            let sequence = base.sequence + 1;
+            let payload = connection.message_within(sequence)?;
+            base.clone().follow(sequence, &read(sequence, &payload)?)?;
         }
         for one in snapshots.iter().filter(|one| one.of.0 >= base.sequence) {
             if tail_at(connection, base, one.of.0)?.digest != one.of.1 {
@@ -248,15 +255,19 @@ pub fn tail_at(connection: &Connection, base: &Tail, sequence: u64) -> Result<Ta
     Ok(tail)
 }
 
+fn read(sequence: u64, payload: &[u8]) -> Result<Message<'_>, StreamError> {
+    Message::read(payload).map_err(|malformed| StreamError::Broken {
+        sequence,
+        what: malformed.to_string(),
+    })
+}
+
 /// The end after one message as if it were not void, and how many were in flight before it; `None`
 /// when there is none at this sequence.
 fn alone(connection: &Connection, sequence: u64) -> Result<Option<(Tail, u8)>, StreamError> {
     let Some(payload) = connection.block(connection.message(sequence))? else {
         return Ok(None);
     };
-    let message = Message::read(&payload).map_err(|malformed| StreamError::Broken {
-        sequence,
-        what: malformed.to_string(),
-    })?;
+    let message = read(sequence, &payload)?;
     Ok(Some((Tail::after(sequence, &message), message.ahead)))
 }
