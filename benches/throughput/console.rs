@@ -140,11 +140,22 @@ fn beside(common: &Common, sizes: &Sizes) -> Result<Value, String> {
             let with = opened(&mut stage, sizes, &mut once)?;
             (once(&mut stage)?, with)
         };
-        let of = |figures: &Figures| json!({"p50Micros": figures.percentile(0.5), "p99Micros": figures.percentile(0.99)});
+        let of = |figures: &Figures| {
+            json!({
+                "p50Micros": figures.percentile(0.5),
+                "p99Micros": figures.percentile(0.99),
+                "usualP99Micros": figures.usual_p99(),
+                "serverMicros": figures.server_micros().0 + figures.server_micros().1,
+            })
+        };
         let ratio = f64::from(with.percentile(0.99)) / f64::from(without.percentile(0.99)).max(1.0);
-        eprintln!("round {}: {ratio:.2}", round + 1);
+        let usual = with.usual_p99() / without.usual_p99().max(1.0);
+        eprintln!(
+            "round {}: {ratio:.2}, of a tenth of a second {usual:.2}",
+            round + 1
+        );
         let asked = json!({"without": of(&without), "with": of(&with), "asked": asked,
-            "p99WithOfWithout": ratio});
+            "p99WithOfWithout": ratio, "usualP99WithOfWithout": usual});
         rounds.push(asked);
     }
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
@@ -157,6 +168,11 @@ fn beside(common: &Common, sizes: &Sizes) -> Result<Value, String> {
         "p99MicrosWithout": middle(&|round| number(&round["without"]["p99Micros"])),
         "p99MicrosWith": middle(&|round| number(&round["with"]["p99Micros"])),
         "p99WithOfWithout": middle(&|round| number(&round["p99WithOfWithout"])),
+        "serverMicrosWithout": middle(&|round| number(&round["without"]["serverMicros"])),
+        "serverMicrosWith": middle(&|round| number(&round["with"]["serverMicros"])),
+        "usualP99MicrosWithout": middle(&|round| number(&round["without"]["usualP99Micros"])),
+        "usualP99MicrosWith": middle(&|round| number(&round["with"]["usualP99Micros"])),
+        "usualP99WithOfWithout": middle(&|round| number(&round["usualP99WithOfWithout"])),
         "rounds": rounds,
     }))
 }
