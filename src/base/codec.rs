@@ -127,8 +127,24 @@ pub fn encode_record_into<T: Serialize>(value: &T, bytes: &mut Vec<u8>) {
     *bytes = encode_bounded(value, taken, RECORD_BYTES_MAX);
 }
 
+/// Where bytes are encoded to. bincode's own writer counts what it has written and goes through
+/// `std::io::Write`, byte by byte.
+struct End<'b>(&'b mut Vec<u8>);
+
+impl bincode::enc::write::Writer for End<'_> {
+    #[inline(always)]
+    fn write(&mut self, bytes: &[u8]) -> Result<(), bincode::error::EncodeError> {
+        match bytes {
+            // Most of what is written is one byte.
+            [byte] => self.0.push(*byte),
+            bytes => self.0.extend_from_slice(bytes),
+        }
+        Ok(())
+    }
+}
+
 fn encode_bounded<T: Serialize>(value: &T, mut bytes: Vec<u8>, max: usize) -> Vec<u8> {
-    bincode::serde::encode_into_std_write(value, &mut bytes, config())
+    bincode::serde::encode_into_writer(value, End(&mut bytes), config())
         .expect("a value that this program builds can be encoded");
     assert!(
         bytes.len() <= max,

@@ -1,13 +1,13 @@
 //! The types of fields: numbers, lists, maps, times, and which of them may be absent or null.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::marker::PhantomData;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::fault::FaultCode;
-use super::from_json::{FromJson, Items, OrNull, Straight};
+use super::from_json::FromJson;
 use super::reader::Reader;
+use super::scanner::Scanner;
 use super::shape::{Presence, Shape};
 use super::value::Json;
 use crate::base::time::{Date, Instant};
@@ -94,11 +94,11 @@ impl<T: FromJson> FromJson for Option<T> {
         }
     }
 
-    fn read_straight<'de, D: Deserializer<'de>>(
-        from: D,
-        place: Straight<'_>,
-    ) -> Result<Self, D::Error> {
-        from.deserialize_option(OrNull(place, PhantomData))
+    fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
+        if from.null()? {
+            return Some(None);
+        }
+        T::read_straight(from).map(Some)
     }
 
     fn absent(_: &mut Reader) -> Option<Self> {
@@ -124,11 +124,8 @@ impl<T: FromJson> FromJson for Nullable<T> {
         Option::read(value, at).map(Self)
     }
 
-    fn read_straight<'de, D: Deserializer<'de>>(
-        from: D,
-        place: Straight<'_>,
-    ) -> Result<Self, D::Error> {
-        Option::read_straight(from, place).map(Self)
+    fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
+        Option::read_straight(from).map(Self)
     }
 
     fn shape() -> Shape {
@@ -152,11 +149,8 @@ impl<T: FromJson> FromJson for Vec<T> {
         (values.len() == items.len()).then_some(values)
     }
 
-    fn read_straight<'de, D: Deserializer<'de>>(
-        from: D,
-        place: Straight<'_>,
-    ) -> Result<Self, D::Error> {
-        from.deserialize_seq(Items(place, PhantomData))
+    fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
+        from.items()
     }
 
     fn shape() -> Shape {
@@ -183,12 +177,9 @@ impl<T: FromJson> FromJson for NonEmpty<T> {
         Some(Self(items))
     }
 
-    fn read_straight<'de, D: Deserializer<'de>>(
-        from: D,
-        place: Straight<'_>,
-    ) -> Result<Self, D::Error> {
-        let items = Vec::read_straight(from, place)?;
-        place.without_fault(|_| (!items.is_empty()).then_some(Self(items)))
+    fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
+        let items = Vec::read_straight(from)?;
+        (!items.is_empty()).then_some(Self(items))
     }
 
     fn shape() -> Shape {
@@ -216,12 +207,9 @@ impl<T: FromJson, const MOST: usize> FromJson for AtMost<T, MOST> {
         Vec::read(value, at).map(Self)
     }
 
-    fn read_straight<'de, D: Deserializer<'de>>(
-        from: D,
-        place: Straight<'_>,
-    ) -> Result<Self, D::Error> {
-        let items = Vec::read_straight(from, place)?;
-        place.without_fault(|_| (items.len() <= MOST).then_some(Self(items)))
+    fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
+        let items = Vec::read_straight(from)?;
+        (items.len() <= MOST).then_some(Self(items))
     }
 
     fn shape() -> Shape {

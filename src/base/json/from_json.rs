@@ -2,21 +2,15 @@
 //! straight from its text, for the many that have none.
 //!
 //! What is read straight is what [`FromJson::read`] reads from the tree of the same text, or nothing at
-//! all: an error of any kind says only that the tree has to be read. Both ways share the parser, and
-//! every rule of a single value: a value that has no way of its own is parsed into a small tree and read
-//! from there.
-
-use std::cell::{Cell, RefCell};
-use std::fmt;
-use std::marker::PhantomData;
-
-use serde::de::{self, DeserializeSeed, Deserializer, SeqAccess, Visitor};
+//! all: that says only that the tree has to be read. Both ways share every rule of a single value: a value
+//! that has no way of its own is parsed into a small tree and read from there.
 
 use super::fault::FaultCode;
 use super::reader::Reader;
+use super::scanner::Scanner;
 use super::schema::Side;
 use super::shape::{Presence, Shape};
-use super::value::{Json, Level, NESTING_MAX, VALUES_MAX};
+use super::value::Json;
 use crate::base::time::Instant;
 
 /// A type that can be read from a field of a request.
@@ -25,15 +19,10 @@ pub trait FromJson: Sized {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self>;
 
     /// Reads the value straight from its text, if it has no fault: what [`FromJson::read`] reads from
-    /// its tree, which is also how it is read by default.
-    ///
-    /// # Errors
-    /// Whatever keeps it from being read; the tree tells what.
-    fn read_straight<'de, D: serde::Deserializer<'de>>(
-        from: D,
-        place: Straight<'_>,
-    ) -> Result<Self, D::Error> {
-        place.by_tree(from)
+    /// its tree, which is also how it is read by default. `None` where it cannot be read so: the tree
+    /// tells why.
+    fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
+        from.by_tree()
     }
 
     /// The value of an absent field: by default, a fault.
@@ -127,41 +116,29 @@ macro_rules! json_object {
                 Some(Self { $($field: $field?),+ })
             }
 
-            fn read_straight<'de, D: ::serde::Deserializer<'de>>(
-                from: D,
-                place: $crate::base::json::Straight<'_>,
-            ) -> Result<Self, D::Error> {
-                struct Visitor<'c>($crate::base::json::Straight<'c>);
-
-                impl<'de> ::serde::de::Visitor<'de> for Visitor<'_> {
-                    type Value = $name;
-
-                    fn expecting(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-                        f.write_str("an object")
+            fn read_straight(from: &mut $crate::base::json::Scanner<'_>) -> Option<Self> {
+                $( let mut $field: Option<$type> = None; )+
+                let mut more = from.open_object()?;
+                // Fields mostly come in the order in which they are declared.
+                $(
+                    if more && from.is_named(concat!("\"", $json, "\"")) {
+                        from.field(&mut $field)?;
+                        more = from.more_fields()?;
                     }
-
-                    fn visit_map<A: ::serde::de::MapAccess<'de>>(
-                        self,
-                        mut fields: A,
-                    ) -> Result<$name, A::Error> {
-                        let inside = self.0.inside()?;
-                        $( let mut $field: Option<$type> = None; )+
-                        while let Some(name) = fields.next_key::<&'de str>()? {
-                            match name {
-                                $( $json => inside.field(&mut $field, &mut fields)?, )+
-                                _ => inside.unknown_field()?,
-                            }
-                        }
-                        $( let $field = Some(inside.or_absent($field)?); )+
-                        inside.without_fault(|at| {
-                            let _ = &at;
-                            $crate::json_object!(@rules $($rules at $fields)? { $($field),+ });
-                            Some($name { $($field: $field?),+ })
-                        })
+                )+
+                while more {
+                    match from.name()? {
+                        $( $json => from.field(&mut $field)?, )+
+                        _ => return None,
                     }
+                    more = from.more_fields()?;
                 }
-
-                from.deserialize_map(Visitor(place))
+                $( let $field = Some(from.or_absent($field)?); )+
+                from.without_fault(|at| {
+                    let _ = &at;
+                    $crate::json_object!(@rules $($rules at $fields)? { $($field),+ });
+                    Some($name { $($field: $field?),+ })
+                })
             }
 
             fn shape() -> $crate::base::json::Shape {
@@ -228,177 +205,48 @@ macro_rules! schema_of_shape {
     };
 }
 
-/// What the values of one text share.
-struct Shared {
-    /// Where the faults of values go; the first one ends the reading.
-    reader: RefCell<Reader>,
-    /// How many values there were.
-    values: Cell<usize>,
-}
-
-/// A place in a text that is read straight.
-#[derive(Clone, Copy)]
-pub struct Straight<'c> {
-    shared: &'c Shared,
-    /// How many arrays and objects are around it.
-    depth: usize,
-}
-
-/// A value of the type `T` at this place.
-struct Value<'c, T>(Straight<'c>, PhantomData<T>);
-
-impl<'de, T: FromJson> DeserializeSeed<'de> for Value<'_, T> {
-    type Value = T;
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<T, D::Error> {
-        T::read_straight(from, self.0)
-    }
-}
-
-/// The one error there is: the tree has to be read.
-fn unread<E: de::Error>() -> E {
-    E::custom("not read straight")
-}
-
-impl<'c> Straight<'c> {
-    /// Counts an array or object, and goes inside.
-    ///
-    /// # Errors
-    /// When there are too many values, or they nest too deep.
-    pub fn inside<E: de::Error>(self) -> Result<Self, E> {
-        let values = self.shared.values.get() + 1;
-        if values > VALUES_MAX || self.depth == NESTING_MAX {
-            return Err(unread());
-        }
-        self.shared.values.set(values);
-        Ok(Self {
-            depth: self.depth + 1,
-            ..self
-        })
-    }
-
-    /// Reads a value by way of its tree.
-    ///
-    /// # Errors
-    /// When it is malformed, or has a fault.
-    pub(super) fn by_tree<'de, T: FromJson, D: Deserializer<'de>>(
-        self,
-        from: D,
-    ) -> Result<T, D::Error> {
-        let level = Level::new(self.depth, &self.shared.values, VALUES_MAX);
-        let json = level.deserialize(from)?;
-        self.without_fault(|at| T::read(&json, at))
-    }
-
-    /// What `read` gives, unless it notes a fault.
-    ///
-    /// # Errors
-    /// When it does.
-    pub fn without_fault<T, E: de::Error>(
-        self,
-        read: impl FnOnce(&mut Reader) -> Option<T>,
-    ) -> Result<T, E> {
-        let mut at = self.shared.reader.borrow_mut();
-        match read(&mut at) {
-            Some(value) if at.is_clean() => Ok(value),
-            _ => Err(unread()),
-        }
-    }
-
-    /// The value of the next field of an object, which has none of this name yet.
-    ///
-    /// # Errors
-    /// When it has one, or the value is malformed or has a fault.
-    pub fn field<'de, T: FromJson, A: de::MapAccess<'de>>(
-        self,
-        slot: &mut Option<T>,
-        fields: &mut A,
-    ) -> Result<(), A::Error> {
-        if slot.is_some() {
-            return Err(unread());
-        }
-        *slot = Some(fields.next_value_seed(Value(self, PhantomData))?);
-        Ok(())
-    }
-
-    /// A field's value, or what its absence means.
-    ///
-    /// # Errors
-    /// When it may not be absent.
-    pub fn or_absent<T: FromJson, E: de::Error>(self, slot: Option<T>) -> Result<T, E> {
-        match slot {
-            Some(value) => Ok(value),
-            None => self.without_fault(T::absent),
-        }
-    }
-
-    /// A field that no object of this type has.
-    ///
-    /// # Errors
-    /// Always.
-    pub fn unknown_field<E: de::Error>(self) -> Result<(), E> {
-        Err(unread())
-    }
-}
-
-/// Reads `null`, or a value.
-pub(super) struct OrNull<'c, T>(pub(super) Straight<'c>, pub(super) PhantomData<T>);
-
-impl<'de, T: FromJson> Visitor<'de> for OrNull<'_, T> {
-    type Value = Option<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value or null")
-    }
-
-    fn visit_none<E: de::Error>(self) -> Result<Option<T>, E> {
-        let Straight { shared, .. } = self.0;
-        shared.values.set(shared.values.get() + 1);
-        Ok(None)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Option<T>, D::Error> {
-        T::read_straight(from, self.0).map(Some)
-    }
-}
-
-/// Reads the items of an array.
-pub(super) struct Items<'c, T>(pub(super) Straight<'c>, pub(super) PhantomData<T>);
-
-impl<'de, T: FromJson> Visitor<'de> for Items<'_, T> {
-    type Value = Vec<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
-        let inside = self.0.inside()?;
-        let mut items = Vec::new();
-        while let Some(item) = from.next_element_seed(Value(inside, PhantomData))? {
-            items.push(item);
-        }
-        Ok(items)
-    }
-}
-
-/// What the whole text says, when it has no fault, and how many values it has; `None` when the tree
-/// has to be read. `now` is the time of the request.
+/// Reads `text` straight into a `T`, with the number of its values; `None` where the tree has to be read,
+/// for a fault that is to be told or for any other reason.
 #[must_use]
 pub fn read_straight<T: FromJson>(text: &[u8], now: Instant) -> Option<(T, usize)> {
-    let text = std::str::from_utf8(text).ok()?;
-    let shared = Shared {
-        reader: RefCell::new(Reader::new(now)),
-        values: Cell::new(0),
-    };
-    let whole = Straight {
-        shared: &shared,
-        depth: 0,
-    };
-    let mut from = serde_json::Deserializer::from_str(text);
-    let value = T::read_straight(&mut from, whole).ok()?;
-    from.end().ok()?;
-    Some((value, shared.values.get()))
+    let mut from = Scanner::new(text, now)?;
+    let value = T::read_straight(&mut from)?;
+    from.end().map(|values| (value, values))
+}
+
+impl Scanner<'_> {
+    /// Reads the value of a field whose name was read into its place, unless it is the second one.
+    pub fn field<T: FromJson>(&mut self, place: &mut Option<T>) -> Option<()> {
+        if place.is_some() {
+            return None;
+        }
+        self.take(b':')?;
+        *place = Some(T::read_straight(self)?);
+        Some(())
+    }
+
+    /// The field, or what stands for it where it is absent.
+    pub fn or_absent<T: FromJson>(&mut self, place: Option<T>) -> Option<T> {
+        place.or_else(|| self.without_fault(T::absent))
+    }
+
+    /// All values of an array.
+    pub(super) fn items<T: FromJson>(&mut self) -> Option<Vec<T>> {
+        let mut items = Vec::new();
+        let mut more = self.open(b'[', b']')?;
+        while more {
+            items.push(T::read_straight(self)?);
+            more = self.more(b']')?;
+        }
+        Some(items)
+    }
+
+    /// The next value, read from its tree.
+    #[inline]
+    pub(super) fn by_tree<T: FromJson>(&mut self) -> Option<T> {
+        let tree = self.tree()?;
+        self.without_fault(|at| T::read(&tree, at))
+    }
 }
 
 #[cfg(test)]

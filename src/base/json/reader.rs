@@ -38,7 +38,7 @@ impl Reader {
     pub fn new(now: Instant) -> Self {
         Self {
             now,
-            path: Vec::with_capacity(8),
+            path: Vec::new(),
             faults: Vec::new(),
             places_bytes: 0,
         }

@@ -7,6 +7,8 @@ use std::fmt::{Display, Write as _};
 use serde::{Serialize, ser};
 
 /// The error of a value that has no JSON form; `serde_json`'s own.
+use super::plain::is_plain;
+
 type Error = serde_json::Error;
 
 /// How `serde_json` has a text that is JSON already go through a serializer: as a struct of this
@@ -64,30 +66,6 @@ impl Inside<'_> {
         self.text.extend_from_slice(self.end);
         Ok(())
     }
-}
-
-/// Whether no byte has to be escaped: none is a quotation mark, a backslash or a control character.
-fn is_plain(bytes: &[u8]) -> bool {
-    if let Some(last) = bytes.last_chunk() {
-        let (chunks, _) = bytes.as_chunks();
-        // The last eight may be looked at twice, in part.
-        return chunks.iter().all(eight_are_plain) && eight_are_plain(last);
-    }
-    bytes
-        .iter()
-        .all(|byte| *byte >= 0x20 && !matches!(byte, b'"' | b'\\'))
-}
-
-/// The same of eight bytes at once: a byte is below `n` if subtracting `n` borrows from its highest
-/// bit, and that bit was not set.
-fn eight_are_plain(bytes: &[u8; 8]) -> bool {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    const HIGHEST: u64 = ONES << 7;
-    let bytes = u64::from_ne_bytes(*bytes);
-    let below = |bytes: u64, bound: u64| bytes.wrapping_sub(ONES * bound) & !bytes;
-    let quotes = below(bytes ^ (ONES * u64::from(b'"')), 1);
-    let backslashes = below(bytes ^ (ONES * u64::from(b'\\')), 1);
-    (below(bytes, 0x20) | quotes | backslashes) & HIGHEST == 0
 }
 
 fn write_text(value: &str, text: &mut Vec<u8>) -> Result<(), Error> {

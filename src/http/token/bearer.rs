@@ -33,6 +33,7 @@ impl fmt::Debug for Bearer<'_> {
 }
 
 /// Whether it is a character of a token68 without its padding (RFC 9110 11.2).
+#[inline(always)]
 fn is_of_token68(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         | matches!(byte, b'-' | b'.' | b'/')

@@ -1,0 +1,42 @@
+//! Which bytes of a string stand in JSON as they are, looked at eight at a time.
+
+/// Where the first byte from `at` on is that ends a string or is not plain in it: a quotation mark, a
+/// backslash, a control character; or else the end of the bytes.
+#[inline]
+pub(super) fn plain_until(bytes: &[u8], at: usize) -> usize {
+    let mut at = at;
+    while let Some(eight) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+        match not_plain(*eight) {
+            0 => at += 8,
+            // The lowest bit is of the first such byte.
+            bits => return at + (bits.trailing_zeros() / 8) as usize,
+        }
+    }
+    let rest = bytes.get(at..).unwrap_or_default();
+    let is_plain = |byte: &u8| *byte >= 0x20 && !matches!(byte, b'"' | b'\\');
+    at + rest.iter().take_while(|byte| is_plain(byte)).count()
+}
+
+/// The highest bit of each byte that is a quotation mark, a backslash or a control character; those
+/// after the first may be wrong.
+#[inline]
+fn not_plain(eight: [u8; 8]) -> u64 {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGHEST: u64 = ONES << 7;
+    let bytes = u64::from_le_bytes(eight);
+    let below = |bytes: u64, bound: u64| bytes.wrapping_sub(ONES * bound) & !bytes;
+    let quotes = below(bytes ^ (ONES * u64::from(b'"')), 1);
+    let backslashes = below(bytes ^ (ONES * u64::from(b'\\')), 1);
+    (below(bytes, 0x20) | quotes | backslashes) & HIGHEST
+}
+
+/// Whether no byte has to be escaped.
+#[inline]
+pub(super) fn is_plain(bytes: &[u8]) -> bool {
+    if let Some(last) = bytes.last_chunk() {
+        let (chunks, _) = bytes.as_chunks();
+        // The last eight may be looked at twice, in part.
+        return chunks.iter().all(|eight| not_plain(*eight) == 0) && not_plain(*last) == 0;
+    }
+    plain_until(bytes, 0) == bytes.len()
+}

@@ -1,0 +1,228 @@
+//! Reading a text straight into its types, without a tree of the whole.
+//!
+//! What has a fault is not told here: a scanner gives up (`None`), and the tree of the same text says
+//! what is wrong. So it may give up wherever it likes, but what it reads is what the tree would give;
+//! strings with escapes and numbers that are not plain integers are read by the tree's parser.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+
+use serde::de::DeserializeSeed as _;
+
+use super::plain::plain_until;
+use super::reader::Reader;
+use super::value::{Json, Level, NESTING_MAX, VALUES_MAX};
+use crate::base::time::Instant;
+
+/// The digits of a number that fits into 64 bits, whatever they are.
+const DIGITS_MAX: usize = 18;
+
+/// A place in a text that is being read.
+pub struct Scanner<'t> {
+    text: &'t str,
+    at: usize,
+    depth: usize,
+    values: Cell<usize>,
+    reader: Reader,
+}
+
+impl<'t> Scanner<'t> {
+    /// At the beginning of `text`, if that is UTF-8; rules are judged at `now`.
+    pub(super) fn new(text: &'t [u8], now: Instant) -> Option<Self> {
+        Some(Self {
+            // Validated once for all of its strings, which costs less than one by one.
+            text: std::str::from_utf8(text).ok()?,
+            at: 0,
+            depth: 0,
+            values: Cell::new(0),
+            reader: Reader::new(now),
+        })
+    }
+
+    /// How many values there were, if nothing but white space is left.
+    pub(super) fn end(mut self) -> Option<usize> {
+        self.peek().is_none().then_some(self.values.get())
+    }
+
+    /// The next byte that is not white space; it stays the next one.
+    #[inline]
+    fn peek(&mut self) -> Option<u8> {
+        loop {
+            match self.text.as_bytes().get(self.at) {
+                Some(b' ' | b'\n' | b'\t' | b'\r') => self.at += 1,
+                byte => return byte.copied(),
+            }
+        }
+    }
+
+    /// Passes this byte, which has to be the next.
+    #[inline]
+    pub(super) fn take(&mut self, byte: u8) -> Option<()> {
+        (self.peek()? == byte).then(|| self.at += 1)
+    }
+
+    fn count(&mut self) -> Option<()> {
+        let values = self.values.get() + 1;
+        self.values.set(values);
+        (values <= VALUES_MAX).then_some(())
+    }
+
+    /// Goes into an object or an array; whether there is anything in it.
+    pub(super) fn open(&mut self, first: u8, last: u8) -> Option<bool> {
+        self.take(first)?;
+        self.count()?;
+        if self.depth == NESTING_MAX {
+            return None;
+        }
+        self.depth += 1;
+        if self.peek()? == last {
+            return self.close();
+        }
+        Some(true)
+    }
+
+    fn close(&mut self) -> Option<bool> {
+        self.at += 1;
+        self.depth -= 1;
+        Some(false)
+    }
+
+    /// Goes on after a value in an object or an array; whether there is another.
+    pub(super) fn more(&mut self, last: u8) -> Option<bool> {
+        match self.peek()? {
+            b',' => {
+                self.at += 1;
+                self.peek()?;
+                Some(true)
+            }
+            byte if byte == last => self.close(),
+            _ => None,
+        }
+    }
+
+    /// Goes into an object; whether it has a field, which is then the next.
+    pub fn open_object(&mut self) -> Option<bool> {
+        self.open(b'{', b'}')
+    }
+
+    /// Goes on after a field; whether there is another, or else the object has ended.
+    pub fn more_fields(&mut self) -> Option<bool> {
+        self.more(b'}')
+    }
+
+    /// Whether the next field has this name, here in its quotation marks; it is passed then.
+    #[inline]
+    pub fn is_named(&mut self, quoted: &str) -> bool {
+        let rest = self.text.as_bytes().get(self.at..);
+        let is_named = rest.is_some_and(|rest| rest.starts_with(quoted.as_bytes()));
+        if is_named {
+            self.at += quoted.len();
+        }
+        is_named
+    }
+
+    /// The name of the next field, if nothing in it is escaped.
+    pub fn name(&mut self) -> Option<&'t str> {
+        match self.string()? {
+            Cow::Borrowed(name) => Some(name),
+            Cow::Owned(_) => None,
+        }
+    }
+
+    /// What `read` gives, unless it finds a fault.
+    pub fn without_fault<T>(&mut self, read: impl FnOnce(&mut Reader) -> Option<T>) -> Option<T> {
+        read(&mut self.reader).filter(|_| self.reader.is_clean())
+    }
+
+    /// Passes `null`, if that is the next value.
+    pub(super) fn null(&mut self) -> Option<bool> {
+        if self.peek()? != b'n' {
+            return Some(false);
+        }
+        self.word("null", Json::Null).map(|_| true)
+    }
+
+    /// The next value as a tree.
+    pub(super) fn tree(&mut self) -> Option<Json<'t>> {
+        match self.peek()? {
+            b'"' => {
+                self.count()?;
+                self.string().map(Json::Text)
+            }
+            b'{' => {
+                let mut fields = Vec::new();
+                let mut more = self.open_object()?;
+                while more {
+                    let name = self.string()?;
+                    self.take(b':')?;
+                    fields.push((name, self.tree()?));
+                    more = self.more_fields()?;
+                }
+                Some(Json::Object(fields))
+            }
+            b'[' => {
+                let mut items = Vec::new();
+                let mut more = self.open(b'[', b']')?;
+                while more {
+                    items.push(self.tree()?);
+                    more = self.more(b']')?;
+                }
+                Some(Json::Array(items))
+            }
+            b'n' => self.word("null", Json::Null),
+            b't' => self.word("true", Json::Bool(true)),
+            b'f' => self.word("false", Json::Bool(false)),
+            _ => self.number(),
+        }
+    }
+
+    fn word(&mut self, word: &str, value: Json<'t>) -> Option<Json<'t>> {
+        self.count()?;
+        self.is_named(word).then_some(value)
+    }
+
+    fn number(&mut self) -> Option<Json<'t>> {
+        let rest = &self.text[self.at..];
+        let is_of_number =
+            |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
+        let length = rest.bytes().take_while(|byte| is_of_number(byte)).count();
+        let token = &rest[..length];
+        self.at += length;
+        let is_plain = (1..=DIGITS_MAX).contains(&length)
+            && token.bytes().all(|byte| byte.is_ascii_digit())
+            && (length == 1 || !token.starts_with('0'));
+        if is_plain {
+            self.count()?;
+            return token.parse().ok().map(Json::Int);
+        }
+        let mut parser = serde_json::Deserializer::from_str(token);
+        let level = Level::new(self.depth, &self.values, VALUES_MAX);
+        let number = level.deserialize(&mut parser).ok()?;
+        parser.end().ok()?;
+        Some(number)
+    }
+
+    /// A string, at its first quotation mark.
+    fn string(&mut self) -> Option<Cow<'t, str>> {
+        let bytes = self.text.as_bytes();
+        if *bytes.get(self.at)? != b'"' {
+            return None;
+        }
+        let begin = self.at;
+        let mut end = plain_until(bytes, begin + 1);
+        let is_plain = *bytes.get(end)? == b'"';
+        while *bytes.get(end)? != b'"' {
+            // A control character is a fault; what is escaped is one byte at least.
+            if bytes[end] != b'\\' {
+                return None;
+            }
+            end = plain_until(bytes, end + 2);
+        }
+        self.at = end + 1;
+        if is_plain {
+            return self.text.get(begin + 1..end).map(Cow::Borrowed);
+        }
+        let escaped = self.text.get(begin..=end)?;
+        serde_json::from_str(escaped).ok().map(Cow::Owned)
+    }
+}
