@@ -28,6 +28,7 @@ mod hostile;
 mod http;
 mod identity_provider;
 mod inspect;
+mod instructions;
 mod listeners;
 mod lists;
 mod logs;

@@ -261,14 +261,14 @@ fn fields(cases: &mut Cases) {
         b"Content-Length: 0".to_vec(),
         b"Transfer_Encoding: chunked".to_vec(),
         b"Content-Lengths: 5".to_vec(),
-        format!("{}Y: z", many(60)).into_bytes(),
+        format!("{}Y: z", many(96)).into_bytes(),
         format!("X: {}", "y".repeat(12_000)).into_bytes(),
         format!("{}: y", "X".repeat(5_000)).into_bytes(),
     ] {
         cases.answered(with_line(&good), 200);
     }
     for large in [
-        with_line(format!("{}Y: z", many(70)).as_bytes()),
+        with_line(format!("{}Y: z", many(101)).as_bytes()),
         with_line(format!("X: {}", "y".repeat(17_000)).as_bytes()),
         with_line(format!("X: {}", "y".repeat(100_000)).as_bytes()),
         get(&format!("/{}", "x".repeat(40_000))).into_bytes(),

@@ -7,6 +7,8 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use super::output::{Output, in_scratch};
+
 /// The most bytes that decoding one value may take, so that a hostile length cannot exhaust memory.
 /// A list counts with the memory of its items, which is more than their bytes.
 const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -73,7 +75,7 @@ impl std::error::Error for DecodeError {}
 /// length, say), which the tests of each type would have shown.
 #[must_use]
 pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    encode_bounded(value, Vec::with_capacity(512), STATE_BYTES_MAX)
+    encoded(value, STATE_BYTES_MAX, <[u8]>::to_vec)
 }
 
 /// The bytes of `value`, a record.
@@ -82,7 +84,7 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 /// As [`encode`], with [`RECORD_BYTES_MAX`].
 #[must_use]
 pub fn encode_record<T: Serialize>(value: &T) -> Vec<u8> {
-    encode_bounded(value, Vec::with_capacity(2_048), RECORD_BYTES_MAX)
+    encoded(value, RECORD_BYTES_MAX, <[u8]>::to_vec)
 }
 
 /// A value has more bytes than it may.
@@ -100,11 +102,12 @@ pub struct TooLarge {
 /// # Panics
 /// When the type cannot be encoded at all, as [`encode`].
 pub fn encode_record_within<T: Serialize>(value: &T, most: usize) -> Result<Vec<u8>, TooLarge> {
-    let bytes = encode_bounded(value, Vec::with_capacity(2_048), usize::MAX);
-    if bytes.len() > most.min(RECORD_BYTES_MAX) {
-        return Err(TooLarge { bytes: bytes.len() });
-    }
-    Ok(bytes)
+    encoded(value, usize::MAX, |bytes| {
+        if bytes.len() > most.min(RECORD_BYTES_MAX) {
+            return Err(TooLarge { bytes: bytes.len() });
+        }
+        Ok(bytes.to_vec())
+    })
 }
 
 /// As [`encode`], into `bytes`, whose content before is gone: for a writer of many values.
@@ -112,9 +115,10 @@ pub fn encode_record_within<T: Serialize>(value: &T, most: usize) -> Result<Vec<
 /// # Panics
 /// As [`encode`].
 pub fn encode_into<T: Serialize>(value: &T, bytes: &mut Vec<u8>) {
-    let mut taken = std::mem::take(bytes);
-    taken.clear();
-    *bytes = encode_bounded(value, taken, STATE_BYTES_MAX);
+    bytes.clear();
+    encoded(value, STATE_BYTES_MAX, |encoded| {
+        bytes.extend_from_slice(encoded)
+    });
 }
 
 /// As [`encode_record`], into `bytes`, whose content before is gone.
@@ -122,36 +126,36 @@ pub fn encode_into<T: Serialize>(value: &T, bytes: &mut Vec<u8>) {
 /// # Panics
 /// As [`encode_record`].
 pub fn encode_record_into<T: Serialize>(value: &T, bytes: &mut Vec<u8>) {
-    let mut taken = std::mem::take(bytes);
-    taken.clear();
-    *bytes = encode_bounded(value, taken, RECORD_BYTES_MAX);
+    bytes.clear();
+    encoded(value, RECORD_BYTES_MAX, |encoded| {
+        bytes.extend_from_slice(encoded)
+    });
 }
 
 /// Where bytes are encoded to. bincode's own writer counts what it has written and goes through
 /// `std::io::Write`, byte by byte.
-struct End<'b>(&'b mut Vec<u8>);
+struct End<'o>(&'o mut Output);
 
 impl bincode::enc::write::Writer for End<'_> {
     #[inline(always)]
     fn write(&mut self, bytes: &[u8]) -> Result<(), bincode::error::EncodeError> {
-        match bytes {
-            // Most of what is written is one byte.
-            [byte] => self.0.push(*byte),
-            bytes => self.0.extend_from_slice(bytes),
-        }
+        self.0.put(bytes);
         Ok(())
     }
 }
 
-fn encode_bounded<T: Serialize>(value: &T, mut bytes: Vec<u8>, max: usize) -> Vec<u8> {
-    bincode::serde::encode_into_writer(value, End(&mut bytes), config())
-        .expect("a value that this program builds can be encoded");
-    assert!(
-        bytes.len() <= max,
-        "a value of {} bytes is too large: the limit is {max}",
-        bytes.len()
-    );
-    bytes
+/// What `take` makes of the encoded value, which may have up to `max` bytes.
+fn encoded<T: Serialize, R>(value: &T, max: usize, take: impl FnOnce(&[u8]) -> R) -> R {
+    in_scratch(|output| {
+        bincode::serde::encode_into_writer(value, End(output), config())
+            .expect("a value that this program builds can be encoded");
+        assert!(
+            output.len() <= max,
+            "a value of {} bytes is too large: the limit is {max}",
+            output.len()
+        );
+        take(output.as_slice())
+    })
 }
 
 /// Decodes the value that all of `bytes` are.

@@ -1,5 +1,7 @@
 //! Digests: short keys of fixed size, and fingerprints of request content.
 
+use std::cell::Cell;
+
 use serde::{Deserialize, Serialize, Serializer};
 
 /// 128 bits of BLAKE3 over a few labelled parts: the key of the in-memory indexes. Two different
@@ -8,6 +10,29 @@ use serde::{Deserialize, Serialize, Serializer};
 /// For people and tools it is written as hexadecimal digits, in records as its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 pub struct Digest(pub [u8; 16]);
+
+/// Names up to this many bytes, with their lengths, are kept with their digests for a while: a command
+/// looks the same ones up several times, and many commands have one actor or one branch.
+const SHORT: usize = 64;
+/// How many of them, on each thread.
+const RECENTS: usize = 128;
+
+/// A digest that was made before.
+#[derive(Clone, Copy)]
+struct Recent {
+    bytes: [u8; SHORT],
+    /// How many of the bytes; 0 is of none.
+    length: usize,
+    digest: Digest,
+}
+
+impl Recent {
+    const NONE: Self = Self {
+        bytes: [0; SHORT],
+        length: 0,
+        digest: Digest([0; 16]),
+    };
+}
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -25,30 +50,61 @@ impl Digest {
     #[must_use]
     pub fn of<S: AsRef<str>>(label: u16, parts: &[S]) -> Self {
         // One buffer and one call: hashing in pieces costs more than copying short strings.
-        let mut buffer = [0_u8; 512];
         let length: usize = 2 + parts
             .iter()
             .map(|part| 8 + part.as_ref().len())
             .sum::<usize>();
-        let mut heap;
-        let bytes = if let Some(bytes) = buffer.get_mut(..length) {
-            bytes
-        } else {
-            heap = vec![0; length];
-            heap.as_mut_slice()
+        let fill = |bytes: &mut [u8]| {
+            bytes[..2].copy_from_slice(&label.to_le_bytes());
+            let mut end = 2;
+            for part in parts {
+                let part = part.as_ref();
+                bytes[end..end + 8].copy_from_slice(&(part.len() as u64).to_le_bytes());
+                end += 8;
+                bytes[end..end + part.len()].copy_from_slice(part.as_bytes());
+                end += part.len();
+            }
         };
-        bytes[..2].copy_from_slice(&label.to_le_bytes());
-        let mut end = 2;
-        for part in parts {
-            let part = part.as_ref();
-            bytes[end..end + 8].copy_from_slice(&(part.len() as u64).to_le_bytes());
-            end += 8;
-            bytes[end..end + part.len()].copy_from_slice(part.as_bytes());
-            end += part.len();
+        let mut short = [0; SHORT];
+        if let Some(bytes) = short.get_mut(..length) {
+            fill(bytes);
+            return Self::of_short(short, length);
         }
+        let mut bytes = vec![0; length];
+        fill(&mut bytes);
+        Self::of_bytes(&bytes)
+    }
+
+    fn of_bytes(bytes: &[u8]) -> Self {
         let mut digest = [0; 16];
         digest.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);
         Self(digest)
+    }
+
+    /// The digest of the first `length` bytes; all others are 0.
+    fn of_short(bytes: [u8; SHORT], length: usize) -> Self {
+        thread_local! {
+            static RECENT: [Cell<Recent>; RECENTS] = const { [const { Cell::new(Recent::NONE) }; RECENTS] };
+        }
+        let (words, _) = bytes.as_chunks::<8>();
+        let mixed = words.iter().fold(0_u64, |mixed, word| {
+            (mixed.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        });
+        // The highest bits depend on all others.
+        let place = (mixed >> 32) as usize % RECENTS;
+        RECENT.with(|recent| {
+            let known = recent[place].get();
+            if known.length == length && known.bytes == bytes {
+                return known.digest;
+            }
+            let digest = Self::of_bytes(&bytes[..length]);
+            recent[place].set(Recent {
+                bytes,
+                length,
+                digest,
+            });
+            digest
+        })
     }
 
     /// Which of `count` shards (a power of two) the digest belongs to.

@@ -67,6 +67,17 @@ impl Instant {
 
     /// `YYYY-MM-DDTHH:MM:SS.mmmZ`.
     fn written(self) -> Written<24> {
+        LAST_WRITTEN.with(|last| match last.get() {
+            Some((instant, text)) if instant == self => text,
+            _ => {
+                let text = self.write();
+                last.set(Some((self, text)));
+                text
+            }
+        })
+    }
+
+    fn write(self) -> Written<24> {
         // Such a number of days is one of the years 1 to 9999.
         let day = Date(i32::try_from(self.0.div_euclid(DAY_MILLIS)).unwrap_or(0));
         let millis = u32::try_from(self.0.rem_euclid(DAY_MILLIS)).unwrap_or(0);
@@ -85,6 +96,8 @@ impl Instant {
 const WRITTEN: usize = 8;
 
 thread_local! {
+    /// A commit's time stands in its answer several times.
+    static LAST_WRITTEN: Cell<Option<(Instant, Written<24>)>> = const { Cell::new(None) };
     /// The days that were written last: a response has several times, mostly of the same few days,
     /// and finding out a day's month takes most of the time that it takes to write one.
     static WRITTEN_BEFORE: [Cell<Option<(Date, Written<10>)>>; WRITTEN] =

@@ -1,8 +1,6 @@
 //! The contract of an operation: what it reads from a request, on which resource it is decided,
 //! and what a decision can be.
 
-use std::cell::Cell;
-
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use uuid::Uuid;
@@ -17,6 +15,7 @@ use crate::base::actor::Actor;
 use crate::base::codec::Blob;
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{FromJson, Json, Reader, Shape, write_json};
+use crate::base::output::in_scratch;
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 
@@ -369,23 +368,6 @@ pub fn to_json(body: &impl Serialize) -> Vec<u8> {
     })
 }
 
-/// Has `write` make a text in memory that is used again and again, so that only what becomes of the
-/// text is allocated.
-fn in_scratch<T>(write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-    /// One large text must not keep its memory for good.
-    const KEPT_MAX: usize = 64 << 10;
-    thread_local! {
-        static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-    }
-    let mut text = SCRATCH.take();
-    text.clear();
-    let made = write(&mut text);
-    if text.capacity() <= KEPT_MAX {
-        SCRATCH.set(text);
-    }
-    made
-}
-
 /// Turns `"idempotentReplay":false`, the last member of `body`, into true.
 ///
 /// # Panics
@@ -404,9 +386,9 @@ pub fn mark_replayed(mut body: Vec<u8>) -> Vec<u8> {
 #[must_use]
 pub fn fingerprint(operation: &str, command: &impl Serialize) -> Fingerprint {
     in_scratch(|text| {
-        text.extend_from_slice(operation.as_bytes());
-        text.push(b'\n');
+        text.put(operation.as_bytes());
+        text.byte(b'\n');
         write_json(command, text).expect("a command has a JSON form");
-        Fingerprint::of(text)
+        Fingerprint::of(text.as_slice())
     })
 }

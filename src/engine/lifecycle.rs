@@ -14,7 +14,7 @@ impl Shared {
         let fact = Fact::<ActorFact>::KIND.key(&[subject]);
         let since = match self.lifecycle(fact) {
             Ok(since) => since,
-            Err(refused) => return Err(self.refuse(refused.0, refused.1).await),
+            Err(refused) => return Err(Box::pin(self.refuse(refused.0, refused.1)).await),
         };
         self.may_still_act(MayAct { fact, since }).await
     }
@@ -33,7 +33,7 @@ impl Shared {
             }
             since = match self.lifecycle(fact) {
                 Ok(since) => since,
-                Err(refused) => return Err(self.refuse(refused.0, refused.1).await),
+                Err(refused) => return Err(Box::pin(self.refuse(refused.0, refused.1)).await),
             };
         }
     }

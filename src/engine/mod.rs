@@ -356,16 +356,17 @@ impl Engine {
 
     /// Carries a command out. The permit is held until there is a response.
     pub async fn execute(&self, request: CommandRequest, permit: Permit) -> CommandResult {
-        self.run(request, permit, false).await
+        self.carry_out(request, permit, false).await
     }
 
     /// Decides a command as [`Engine::execute`] does, and commits nothing: the response is the one
     /// that it would have had, with examples in the place of fresh identifiers.
     pub async fn dry_run(&self, request: CommandRequest, permit: Permit) -> CommandResult {
-        self.run(request, permit, true).await
+        self.carry_out(request, permit, true).await
     }
 
-    async fn run(
+    /// [`Self::execute`] or [`Self::dry_run`].
+    pub async fn carry_out(
         &self,
         request: CommandRequest,
         permit: Permit,

@@ -70,10 +70,11 @@ impl Shared {
             let held = self.keys.hold(digest.0).await;
             if let Some(first) = self.tables.key(digest) {
                 drop(held);
-                let replay = self.replay(row, first, Some(pending.fingerprint), may_act);
+                // On the heap, as replays are few: every command carries the room for what it may await.
+                let replay = Box::pin(self.replay(row, first, Some(pending.fingerprint), may_act));
                 return match replay.await {
                     Some(reply) => reply,
-                    None => self.key_reused(&pending, first, reused).await,
+                    None => Box::pin(self.key_reused(&pending, first, reused)).await,
                 };
             }
             pending = PendingCommand {
@@ -155,7 +156,7 @@ impl Shared {
                     }
                 }
                 // Without a resource there is nothing to change: it is decided here, and rejected.
-                None => message.run(&mut CachedState::default()).await,
+                None => Box::pin(message.run(&mut CachedState::default())).await,
             }
             match receiver.await {
                 Ok((ActorResult::Moved(back), _)) => pending = *back,
@@ -230,7 +231,7 @@ impl Shared {
                 if self.lanes.wait(position).await.is_err() {
                     return CommandResult::OutcomeUnknown;
                 }
-                match self.replay(row, first, None, may_act).await {
+                match Box::pin(self.replay(row, first, None, may_act)).await {
                     Some(CommandResult::Done {
                         body,
                         disposition,
@@ -264,7 +265,7 @@ impl Shared {
             ActorResult::Refused {
                 rejection,
                 position,
-            } => self.refuse_unless_gone(rejection, position, may_act).await,
+            } => Box::pin(self.refuse_unless_gone(rejection, position, may_act)).await,
             ActorResult::Unavailable => CommandResult::Unavailable,
             ActorResult::Fault | ActorResult::Moved(_) => CommandResult::Fault,
         }

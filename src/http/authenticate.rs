@@ -42,7 +42,7 @@ impl Service {
                 Newer::Looked => {
                     recalled = self.verifier.recall(token, self.engine.now().millis());
                 }
-                Newer::TooMany => return Err(Box::new(shed(problems).await)),
+                Newer::TooMany => return Err(Box::new(Box::pin(shed(problems)).await)),
             }
         }
         let units = match recalled {
@@ -54,8 +54,8 @@ impl Service {
             }
             Recalled::Unknown { units } => units,
         };
-        let Some(turn) = caller.peer.turn(units).await else {
-            return Err(Box::new(shed(problems).await));
+        let Some(turn) = Box::pin(caller.peer.turn(units)).await else {
+            return Err(Box::new(Box::pin(shed(problems)).await));
         };
         // Time has passed while it waited.
         let verified = self.verifier.verify(token, self.engine.now().millis());

@@ -35,7 +35,7 @@ impl Service {
                 actor,
                 parameters,
             };
-            return manage(managed, read, permit).await;
+            return Box::pin(manage(managed, read, permit)).await;
         }
         let call = CommandRequest {
             row: Some(row),
@@ -43,10 +43,8 @@ impl Service {
             command: read.command,
             header_key: read.header_key,
         };
-        let result = match dry_run {
-            DryRun::Yes => self.engine.dry_run(call, permit).await,
-            DryRun::No | DryRun::Unreadable => self.engine.execute(call, permit).await,
-        };
+        let is_dry_run = dry_run == DryRun::Yes;
+        let result = self.engine.carry_out(call, permit, is_dry_run).await;
         problems.reply(result, row.success)
     }
 }

@@ -141,6 +141,20 @@ where
     }
     // From here on there is a timer, which costs a system call.
     arriving.wait()?;
+    // On the heap, as most bodies are there: every request carries the room for what it may await.
+    Box::pin(until_whole(arriving, body, pace)).await
+}
+
+/// A body that is still arriving.
+async fn until_whole<B>(
+    mut arriving: Arriving,
+    mut body: Pin<&mut B>,
+    pace: Pace,
+) -> Result<(Bytes, Permit), BodyError>
+where
+    B: Body<Data = Bytes>,
+{
+    let budget = Arc::clone(arriving.share.admission());
     let begin = tokio::time::Instant::now() + pace.tick;
     let mut ticks = interval_at(begin, pace.tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -158,7 +172,7 @@ where
         held = arriving.len();
         let free = budget.free();
         let slow = held > pace.tick_bytes && came < pace.tick_bytes;
-        if (slow && free < budget.max() / 2) || (came == 0 && free < kept_for_at_once(budget)) {
+        if (slow && free < budget.max() / 2) || (came == 0 && free < kept_for_at_once(&budget)) {
             return Err(BodyError::Broken);
         }
     }

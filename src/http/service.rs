@@ -244,7 +244,7 @@ impl Service {
         tell(&self.upkeep, observed, &ended);
         // A client that waits for 100 (Continue) has not sent the body yet, and need not.
         if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
-            drain(&mut body).await;
+            Box::pin(drain(&mut body)).await;
         }
         answer.headers_mut().insert(REQUEST_ID, request_id);
         self.dress(&mut answer, caller, &head);
@@ -358,24 +358,28 @@ impl Service {
                     _ => answer,
                 }
             }
+            // On the heap, all but commands: every request carries the room for what it may await.
             Asked::Read(row) => {
-                self.read_row(caller, row, &parameters, headers, uri.query())
-                    .await
+                Box::pin(self.read_row(caller, row, &parameters, headers, uri.query())).await
             }
-            Asked::History(row) => self.history(caller, row, &parameters, headers, uri).await,
-            Asked::List(row) => self.list_row(caller, row, uri, headers).await,
+            Asked::History(row) => {
+                Box::pin(self.history(caller, row, &parameters, headers, uri)).await
+            }
+            Asked::List(row) => Box::pin(self.list_row(caller, row, uri, headers)).await,
             Asked::Special(special) if special.is_management_list() => {
-                self.management_list(caller, special, (&parameters, uri), headers)
-                    .await
+                let asked = (parameters.as_slice(), uri);
+                Box::pin(self.management_list(caller, special, asked, headers)).await
             }
-            Asked::Special(Special::Events) => self.events(caller, uri.query(), headers).await,
+            Asked::Special(Special::Events) => {
+                Box::pin(self.events(caller, uri.query(), headers)).await
+            }
             Asked::Special(Special::PutFacts) if DryRun::of(uri.query()) != DryRun::No => {
-                match self.actor(caller, headers, Problems::PLAIN).await {
+                match Box::pin(self.actor(caller, headers, Problems::PLAIN)).await {
                     Ok(_) => Problems::PLAIN.rejected(&no_dry_run()),
                     Err(answer) => *answer,
                 }
             }
-            Asked::Special(special) => self.special(caller, special, headers, body).await,
+            Asked::Special(special) => Box::pin(self.special(caller, special, headers, body)).await,
         }
     }
 
@@ -432,7 +436,7 @@ impl Service {
             return problems.rejected(&no_dry_run());
         }
         if self.engine.is_full() {
-            return shed(problems).await;
+            return Box::pin(shed(problems)).await;
         }
         let body = match (row.body, headers.contains_key(CONTENT_TYPE)) {
             (BodySource::Json, _) | (BodySource::Nothing, true) => {
@@ -449,13 +453,13 @@ impl Service {
         };
         // The body may have been slow, and holds no permit meanwhile.
         let Some(permit) = self.engine.admit() else {
-            return shed(problems).await;
+            return Box::pin(shed(problems)).await;
         };
         let now = self.engine.now();
         let read = match read_command(row, parameters, headers, dry_run, &body, &mut share, now) {
             Ok(read) => read,
             Err(Unread::Rejected(rejection)) => return problems.rejected(&rejection),
-            Err(Unread::Overloaded) => return shed(problems).await,
+            Err(Unread::Overloaded) => return Box::pin(shed(problems)).await,
         };
         times.begin();
         let answer = self.carried_out(row, actor, parameters, read, permit, dry_run);

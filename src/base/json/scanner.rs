@@ -31,7 +31,7 @@ impl<'t> Scanner<'t> {
     pub(super) fn new(text: &'t [u8], now: Instant) -> Option<Self> {
         Some(Self {
             // Validated once for all of its strings, which costs less than one by one.
-            text: std::str::from_utf8(text).ok()?,
+            text: simdutf8::basic::from_utf8(text).ok()?,
             at: 0,
             depth: 0,
             values: Cell::new(0),

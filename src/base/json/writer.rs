@@ -6,9 +6,10 @@ use std::fmt::{Display, Write as _};
 
 use serde::{Serialize, ser};
 
-/// The error of a value that has no JSON form; `serde_json`'s own.
 use super::plain::is_plain;
+use crate::base::output::Output;
 
+/// The error of a value that has no JSON form; `serde_json`'s own.
 type Error = serde_json::Error;
 
 /// How `serde_json` has a text that is JSON already go through a serializer: as a struct of this
@@ -20,18 +21,18 @@ const RAW: &str = "$serde_json::private::RawValue";
 /// # Errors
 /// When it has no JSON form: a map has a key that is neither a string nor a number nor a Boolean, or
 /// the value says so itself.
-pub fn write_json<T: Serialize + ?Sized>(value: &T, text: &mut Vec<u8>) -> Result<(), Error> {
+pub fn write_json<T: Serialize + ?Sized>(value: &T, text: &mut Output) -> Result<(), Error> {
     value.serialize(Writer { text })
 }
 
 /// Writes one value.
 struct Writer<'t> {
-    text: &'t mut Vec<u8>,
+    text: &'t mut Output,
 }
 
 /// Writes the fields or items of one value.
 struct Inside<'t> {
-    text: &'t mut Vec<u8>,
+    text: &'t mut Output,
     is_first: bool,
     /// What ends the value.
     end: &'static [u8],
@@ -41,7 +42,7 @@ impl Inside<'_> {
     /// Begins the next item, or field.
     fn next(&mut self) {
         if !self.is_first {
-            self.text.push(b',');
+            self.text.byte(b',');
         }
         self.is_first = false;
     }
@@ -55,27 +56,25 @@ impl Inside<'_> {
     fn field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), Error> {
         debug_assert!(is_plain(name.as_bytes()), "a field's name is plain: {name}");
         self.next();
-        self.text.reserve(name.len() + 3);
-        self.text.push(b'"');
-        self.text.extend_from_slice(name.as_bytes());
-        self.text.extend_from_slice(b"\":");
+        self.text.byte(b'"');
+        self.text.put(name.as_bytes());
+        self.text.put(b"\":");
         write_json(value, self.text)
     }
 
     fn close(self) -> Result<(), Error> {
-        self.text.extend_from_slice(self.end);
+        self.text.put(self.end);
         Ok(())
     }
 }
 
-fn write_text(value: &str, text: &mut Vec<u8>) -> Result<(), Error> {
+fn write_text(value: &str, text: &mut Output) -> Result<(), Error> {
     if !is_plain(value.as_bytes()) {
         return serde_json::to_writer(text, value);
     }
-    text.reserve(value.len() + 2);
-    text.push(b'"');
-    text.extend_from_slice(value.as_bytes());
-    text.push(b'"');
+    text.byte(b'"');
+    text.put(value.as_bytes());
+    text.byte(b'"');
     Ok(())
 }
 
@@ -84,7 +83,7 @@ macro_rules! numbers {
     ($($function:ident: $type:ty),+ $(,)?) => {
         $(
             fn $function(self, value: $type) -> Result<(), Error> {
-                serde_json::to_writer(self.text, &value)
+                serde_json::to_writer(&mut *self.text, &value)
             }
         )+
     };
@@ -109,7 +108,7 @@ impl<'t> ser::Serializer for Writer<'t> {
 
     fn serialize_bool(self, value: bool) -> Result<(), Error> {
         let word: &[u8] = if value { b"true" } else { b"false" };
-        self.text.extend_from_slice(word);
+        self.text.put(word);
         Ok(())
     }
 
@@ -140,7 +139,7 @@ impl<'t> ser::Serializer for Writer<'t> {
     }
 
     fn serialize_unit(self) -> Result<(), Error> {
-        self.text.extend_from_slice(b"null");
+        self.text.put(b"null");
         Ok(())
     }
 
@@ -223,7 +222,7 @@ impl<'t> ser::Serializer for Writer<'t> {
 
 impl<'t> Writer<'t> {
     fn begin(self, begin: &[u8], end: &'static [u8]) -> Inside<'t> {
-        self.text.extend_from_slice(begin);
+        self.text.put(begin);
         Inside {
             text: self.text,
             is_first: true,
@@ -233,9 +232,9 @@ impl<'t> Writer<'t> {
 
     fn begin_variant(self, variant: &str, begin: &[u8], end: &'static [u8]) -> Inside<'t> {
         debug_assert!(is_plain(variant.as_bytes()), "a variant's name is plain");
-        self.text.extend_from_slice(b"{\"");
-        self.text.extend_from_slice(variant.as_bytes());
-        self.text.extend_from_slice(b"\":");
+        self.text.put(b"{\"");
+        self.text.put(variant.as_bytes());
+        self.text.put(b"\":");
         self.begin(begin, end)
     }
 }
@@ -293,11 +292,14 @@ impl ser::SerializeMap for Inside<'_> {
         self.next();
         let begin = self.text.len();
         write_json(key, self.text)?;
-        match self.text.get(begin) {
+        match self.text.as_slice().get(begin) {
             Some(b'"') => {}
             Some(b'-' | b'0'..=b'9' | b't' | b'f') => {
-                self.text.insert(begin, b'"');
-                self.text.push(b'"');
+                let key = self.text.as_slice()[begin..].to_vec();
+                self.text.truncate(begin);
+                self.text.byte(b'"');
+                self.text.put(&key);
+                self.text.byte(b'"');
             }
             _ => return Err(ser::Error::custom("key must be a string")),
         }
@@ -305,7 +307,7 @@ impl ser::SerializeMap for Inside<'_> {
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-        self.text.push(b':');
+        self.text.byte(b':');
         write_json(value, self.text)
     }
 
@@ -318,7 +320,7 @@ impl ser::SerializeMap for Inside<'_> {
 enum Fields<'t> {
     Each(Inside<'t>),
     /// It stands for a text that is JSON already.
-    Raw(&'t mut Vec<u8>),
+    Raw(&'t mut Output),
 }
 
 impl ser::SerializeStruct for Fields<'_> {
@@ -369,9 +371,10 @@ mod tests {
     use super::*;
 
     fn written<T: Serialize + ?Sized>(value: &T) -> String {
-        let mut text = b"before ".to_vec();
+        let mut text = Output::default();
+        text.put(b"before ");
         write_json(value, &mut text).unwrap();
-        let text = String::from_utf8(text).unwrap();
+        let text = String::from_utf8(text.as_slice().to_vec()).unwrap();
         text.strip_prefix("before ").unwrap().to_owned()
     }
 

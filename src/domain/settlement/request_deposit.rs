@@ -5,6 +5,8 @@
 //! actor's (409). The same code with the same facts from the same actor under another key is a
 //! replay.
 
+use std::sync::Arc;
+
 use super::body::StatementBody;
 use super::state::{
     DepositRequested, RemittanceAccountSnapshot, SettlementActorKind, Statement, StatementEvent,
@@ -161,9 +163,9 @@ impl Operation for RequestDeposit {
             if opening.subject != actor.subject || opening.fingerprint != context.fingerprint {
                 return Err(Reason::StatementCodeConflict.into());
             }
-            return Ok(Decision::ReplayOf(opening.idempotency_key));
+            return Ok(Decision::ReplayOf(opening.idempotency_key.clone()));
         }
-        let event = StatementEvent::DepositRequested(Box::new(DepositRequested {
+        let event = StatementEvent::DepositRequested(Arc::new(DepositRequested {
             statement_id: context.born,
             statement_code: command.statement_code.clone(),
             statement_kind: command.statement_kind,

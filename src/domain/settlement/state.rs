@@ -1,5 +1,7 @@
 //! The settlement statement: its state and its events.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -8,6 +10,7 @@ use crate::base::actor::ActorKind;
 use crate::base::digest::Fingerprint;
 use crate::base::json::{AtLeast, NonEmpty, Nullable};
 use crate::base::revision::Revision;
+use crate::base::shared;
 use crate::base::text::{BranchProfileId, Ident, Text};
 use crate::base::time::{Date, Instant};
 use crate::domain::listing::{Filter, List, by_many, is};
@@ -216,7 +219,8 @@ pub struct TransitionAudit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statement {
     /// What the opening said.
-    pub opening: DepositRequested,
+    #[serde(with = "shared")]
+    pub opening: Arc<DepositRequested>,
     /// Where it stands.
     pub status: StatementStatus,
     /// How many commits it has seen.
@@ -287,7 +291,7 @@ pub struct DepositAcknowledged {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum StatementEvent {
     /// It is opened.
-    DepositRequested(Box<DepositRequested>),
+    DepositRequested(#[serde(with = "shared")] Arc<DepositRequested>),
     /// The branch acknowledges.
     DepositAcknowledged(Box<DepositAcknowledged>),
 }
@@ -425,7 +429,7 @@ impl Statement {
         Ok(())
     }
 
-    fn opened(opening: &DepositRequested, at: Instant) -> Self {
+    fn opened(opening: &Arc<DepositRequested>, at: Instant) -> Self {
         Self {
             status: StatementStatus::AwaitingBranchDeposit,
             revision: Revision::FIRST,
@@ -446,7 +450,7 @@ impl Statement {
                 inter_office: None,
             }],
             line_acknowledgements: Vec::new(),
-            opening: opening.clone(),
+            opening: Arc::clone(opening),
         }
     }
 

@@ -52,7 +52,7 @@ pub fn bearer<'a>(header_values: impl IntoIterator<Item = &'a [u8]>) -> Bearer<'
     if values.next().is_some() {
         return Bearer::Malformed;
     }
-    let Ok(value) = std::str::from_utf8(value) else {
+    let Ok(value) = simdutf8::basic::from_utf8(value) else {
         return Bearer::Malformed;
     };
     let value = value.trim_matches([' ', '\t']);

@@ -1,0 +1,134 @@
+//! How many instructions the server takes for a command: counted by valgrind on the program as it is
+//! released, under a closed loop over HTTP.
+//!
+//! A count does not depend on how fast or how busy the machine is. SHA-256 is left out: valgrind has no
+//! instructions for it, so what takes 4 % of the time would be a quarter of the count.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::support::{Client, Server, World, or_skip, program, serve_arguments};
+
+/// The bound, in instructions in user mode for one `request_deposit`. It is a tenth above what was counted
+/// when it was set (`docs/performance.md`).
+const MOST: u64 = 95_000;
+/// Requests in flight.
+const CONNECTIONS: usize = 64;
+/// Commands before the count begins: tables and pools have their usual sizes by then.
+const BEFORE: usize = 600;
+/// Commands that are counted.
+const COUNTED: usize = 3_000;
+
+/// The program that is counted: one built for release, as a debug build says nothing.
+fn counted_program() -> Option<PathBuf> {
+    let named = std::env::var_os("COUNTED_CAREBOOK").map(PathBuf::from);
+    if named.is_none() {
+        println!("SKIPPED: COUNTED_CAREBOOK does not name a carebook that was built for release");
+    }
+    named
+}
+
+fn control(server: &Server, state: &str) {
+    let process = server.id().to_string();
+    let output = Command::new("callgrind_control")
+        .args(["-i", state, &process])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Sends requests for a deposit, each a new statement, until `last` were sent.
+fn send(world: &World, clients: &mut [Client], sent: &AtomicUsize, last: usize) {
+    let token = world.headquarters();
+    std::thread::scope(|threads| {
+        for client in clients {
+            threads.spawn(|| {
+                loop {
+                    let number = sent.fetch_add(1, Ordering::Relaxed);
+                    if number >= last {
+                        break;
+                    }
+                    let (code, key) = (format!("code-{number:08}"), format!("key-{number:08}"));
+                    let body = world.deposit_request(&code, &key);
+                    let answer = client.post("/settlement-deposit-requests", &token, &body);
+                    assert_eq!(answer.status, 201, "{answer:?}");
+                }
+            });
+        }
+    });
+    sent.store(last, Ordering::Relaxed);
+}
+
+/// The instructions of each function by itself, from what callgrind writes.
+fn by_function(out: &Path) -> HashMap<String, u64> {
+    let text = String::from_utf8_lossy(&std::fs::read(out).unwrap()).into_owned();
+    let mut names: HashMap<&str, &str> = HashMap::new();
+    let mut counts: HashMap<String, u64> = HashMap::new();
+    let (mut function, mut is_of_call) = ("", false);
+    for line in text.lines() {
+        // A name is told once, with its number: `fn=(12) name`, and `fn=(12)` from then on.
+        if let Some(named) = line.strip_prefix("fn=").or(line.strip_prefix("cfn=")) {
+            let (number, name) = named.split_once(')').unwrap();
+            if !name.is_empty() {
+                names.insert(number, name.trim());
+            }
+            if line.starts_with("fn=") {
+                function = names[number];
+            }
+        } else if line.starts_with("calls=") {
+            is_of_call = true;
+        } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
+            // The line after `calls=` has what was called, which has its own lines, too.
+            if !std::mem::take(&mut is_of_call) {
+                let count = line.split(' ').nth(1).and_then(|count| count.parse().ok());
+                *counts.entry(function.to_owned()).or_default() += count.unwrap_or(0_u64);
+            }
+        }
+    }
+    counts
+}
+
+#[test]
+fn a_request_for_a_deposit_takes_no_more_instructions_than_it_did() {
+    let Some(carebook) = counted_program() else {
+        return;
+    };
+    let Some(valgrind) = or_skip(program("valgrind"), "valgrind") else {
+        return;
+    };
+    let world = World::new();
+    let out = world.path("callgrind.out");
+    let mut command = Command::new(valgrind);
+    command
+        .args(["--tool=callgrind", "--instr-atstart=no"])
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(carebook);
+    serve_arguments(&mut command, &world).args(["--snapshot-interval", "30d"]);
+    let server = Server::spawn(command);
+    let mut clients: Vec<_> = (0..CONNECTIONS).map(|_| server.client()).collect();
+    let sent = AtomicUsize::new(0);
+    send(&world, &mut clients, &sent, BEFORE);
+    control(&server, "on");
+    send(&world, &mut clients, &sent, BEFORE + COUNTED);
+    control(&server, "off");
+    drop(clients);
+    assert_eq!(server.stop(), Some(0));
+    let counts = by_function(&out);
+    let all: u64 = counts.values().sum();
+    let hashing = counts
+        .iter()
+        .filter(|(name, _)| name.contains("sha256_block"));
+    let hashing: u64 = hashing.map(|(_, count)| count).sum();
+    assert!(hashing > 0, "tokens and fingerprints are hashed");
+    let each = (all - hashing) / COUNTED as u64;
+    println!(
+        "{each} instructions for a command, and {} of SHA-256",
+        hashing / COUNTED as u64
+    );
+    assert!(
+        each <= MOST,
+        "{each} instructions for a command, and not {MOST} at most"
+    );
+}
