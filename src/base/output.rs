@@ -97,14 +97,20 @@ impl Output {
         }
     }
 
+    /// Room for so many bytes, which count as written from here on.
+    #[inline(always)]
+    pub fn room(&mut self, bytes: usize) -> &mut [u8] {
+        let begin = self.end;
+        if self.room.len() - begin < bytes {
+            self.grow(bytes);
+        }
+        self.end = begin + bytes;
+        &mut self.room[begin..self.end]
+    }
+
     #[inline]
     fn put_some(&mut self, bytes: &[u8]) {
-        let after = self.end + bytes.len();
-        if after > self.room.len() {
-            self.grow(bytes.len());
-        }
-        let place = &mut self.room[self.end..after];
-        self.end = after;
+        let place = self.room(bytes.len());
         match bytes.len() {
             16..=32 => copy_halves::<16>(bytes, place),
             8..16 => copy_halves::<8>(bytes, place),

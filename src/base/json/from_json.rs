@@ -360,8 +360,13 @@ pub(super) mod tests {
 mod straight_tests {
     use std::collections::BTreeMap;
 
+    use rand::rngs::StdRng;
+    use rand::{Rng as _, SeedableRng as _};
+
     use super::*;
-    use crate::base::json::{AnyObject, AtLeast, AtMost, FaultCode, Json, NonEmpty, Nullable};
+    use crate::base::json::{
+        AnyObject, AtLeast, AtMost, FaultCode, Json, NESTING_MAX, NonEmpty, Nullable, VALUES_MAX,
+    };
     use crate::base::text::Ident;
     use crate::base::time::Date;
 
@@ -456,6 +461,87 @@ mod straight_tests {
         }
         assert!(read_straight::<Sample>(b"\"\xff\"", Instant::default()).is_none());
         assert!(read_straight::<Sample>(b"[1]", Instant::default()).is_none());
+    }
+
+    /// Texts of all sorts, from pieces that matter to whoever reads JSON.
+    fn any_text(random: &mut StdRng) -> Vec<u8> {
+        const PIECES: &[&[u8]] = &[
+            b"{",
+            b"}",
+            b"[",
+            b"]",
+            b",",
+            b":",
+            b"\"",
+            b"\\",
+            b" ",
+            b"\n",
+            b"\t",
+            b"\r",
+            b"\x0c",
+            b"\x00",
+            b"null",
+            b"true",
+            b"false",
+            b"nul",
+            b"-0",
+            b"0",
+            b"01",
+            b"1.0",
+            b"1e2",
+            b"1E+2",
+            b"1.",
+            b".5",
+            b"-",
+            b"+1",
+            b"9223372036854775807",
+            b"9223372036854775808",
+            b"1e400",
+            b"\"number\":",
+            b"\"day\":",
+            b"\"items\":",
+            b"\"\\u0061\"",
+            b"\"\\ud800\"",
+            b"\"\\x\"",
+            b"\"a\x01\"",
+            b"\"\\\"\"",
+            b"\"note\"",
+            b"\xff",
+            "\u{ac00}".as_bytes(),
+            b"\xed\xa0\x80",
+            b"/",
+            b"\xef\xbb\xbf",
+        ];
+        let mut text = GOOD.as_bytes().to_vec();
+        for _ in 0..random.random_range(1..4) {
+            let at = random.random_range(0..=text.len());
+            let until = text.len().min(at + random.random_range(0..4));
+            let piece = PIECES[random.random_range(0..PIECES.len())];
+            text.splice(at..until, piece.iter().copied());
+        }
+        text
+    }
+
+    #[test]
+    fn whatever_the_text_it_is_read_as_its_tree_says_or_not_at_all() {
+        let seed = std::env::var("SEED")
+            .ok()
+            .and_then(|seed| seed.parse().ok());
+        let seed = seed.unwrap_or(20_261_124);
+        println!("SEED={seed}");
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut read = 0;
+        for _ in 0..40_000 {
+            let text = any_text(&mut random);
+            let straight = read_straight::<Sample>(&text, Instant::default());
+            let by_tree = by_tree(&text);
+            // A name in which something is escaped is left to the tree.
+            if straight.is_some() || !text.contains(&b'\\') {
+                assert_eq!(straight, by_tree, "{}", text.escape_ascii());
+            }
+            read += usize::from(by_tree.is_some());
+        }
+        assert!(read > 300, "{read} of them have no fault");
     }
 
     #[test]

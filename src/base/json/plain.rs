@@ -40,3 +40,47 @@ pub(super) fn is_plain(bytes: &[u8]) -> bool {
     }
     plain_until(bytes, 0) == bytes.len()
 }
+
+/// Copies all of `bytes` to `to`, which is as long, and whether none has to be escaped. They are looked at
+/// as they are copied, eight at a time; the last eight may be copied twice, in part.
+#[inline]
+pub(super) fn copy_if_plain(bytes: &[u8], to: &mut [u8]) -> bool {
+    let mut found = 0;
+    if let (Some(last), Some(end)) = (bytes.last_chunk(), to.last_chunk_mut()) {
+        found |= not_plain(*last);
+        *end = *last;
+        let (eights, _) = bytes.as_chunks();
+        let (places, _) = to.as_chunks_mut();
+        for (eight, place) in eights.iter().zip(places) {
+            found |= not_plain(*eight);
+            *place = *eight;
+        }
+        return found == 0;
+    }
+    to.copy_from_slice(bytes);
+    is_plain(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_byte_that_is_escaped_is_found_at_each_place_of_texts_of_any_length() {
+        for length in 0..40 {
+            for byte in 0..=255 {
+                for place in 0..length {
+                    let mut text = vec![b'a'; length];
+                    text[place] = byte;
+                    let is_escaped = byte < 0x20 || matches!(byte, b'"' | b'\\');
+                    let mut copied = vec![0; length];
+                    assert_eq!(copy_if_plain(&text, &mut copied), !is_escaped, "{text:?}");
+                    assert_eq!(copied, text);
+                    assert_eq!(is_plain(&text), !is_escaped, "{text:?}");
+                    let until = if is_escaped { place } else { length };
+                    assert_eq!(plain_until(&text, 0), until, "{text:?}");
+                }
+            }
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::fmt::{Display, Write as _};
 
 use serde::{Serialize, ser};
 
-use super::plain::is_plain;
+use super::plain::{copy_if_plain, is_plain};
 use crate::base::output::Output;
 
 /// The error of a value that has no JSON form; `serde_json`'s own.
@@ -33,7 +33,8 @@ struct Writer<'t> {
 /// Writes the fields or items of one value.
 struct Inside<'t> {
     text: &'t mut Output,
-    is_first: bool,
+    /// What stands before the next one: what begins the value, and then a comma.
+    before: u8,
     /// What ends the value.
     end: &'static [u8],
 }
@@ -41,10 +42,8 @@ struct Inside<'t> {
 impl Inside<'_> {
     /// Begins the next item, or field.
     fn next(&mut self) {
-        if !self.is_first {
-            self.text.byte(b',');
-        }
-        self.is_first = false;
+        self.text.byte(self.before);
+        self.before = b',';
     }
 
     fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
@@ -52,30 +51,43 @@ impl Inside<'_> {
         write_json(value, self.text)
     }
 
-    /// A field whose name is in the program, where no name has anything to escape.
+    /// A field whose name is in the program, where no name has anything to escape, and its length is
+    /// known.
+    #[inline(always)]
     fn field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), Error> {
         debug_assert!(is_plain(name.as_bytes()), "a field's name is plain: {name}");
-        self.next();
-        self.text.byte(b'"');
-        self.text.put(name.as_bytes());
-        self.text.put(b"\":");
+        let length = name.len();
+        let place = self.text.room(length + 4);
+        place[0] = self.before;
+        place[1] = b'"';
+        place[2..length + 2].copy_from_slice(name.as_bytes());
+        place[length + 2] = b'"';
+        place[length + 3] = b':';
+        self.before = b',';
         write_json(value, self.text)
     }
 
     fn close(self) -> Result<(), Error> {
+        if self.before != b',' {
+            self.text.byte(self.before);
+        }
         self.text.put(self.end);
         Ok(())
     }
 }
 
 fn write_text(value: &str, text: &mut Output) -> Result<(), Error> {
-    if !is_plain(value.as_bytes()) {
-        return serde_json::to_writer(text, value);
+    let begin = text.len();
+    let place = text.room(value.len() + 2);
+    if let [first, between @ .., last] = place {
+        *first = b'"';
+        *last = b'"';
+        if copy_if_plain(value.as_bytes(), between) {
+            return Ok(());
+        }
     }
-    text.byte(b'"');
-    text.put(value.as_bytes());
-    text.byte(b'"');
-    Ok(())
+    text.truncate(begin);
+    serde_json::to_writer(text, value)
 }
 
 /// Numbers, as `serde_json` writes them.
@@ -171,21 +183,21 @@ impl<'t> ser::Serializer for Writer<'t> {
         variant: &'static str,
         value: &T,
     ) -> Result<(), Error> {
-        let mut object = self.begin(b"{", b"}");
+        let mut object = self.begin(b'{', b"}");
         object.field(variant, value)?;
         object.close()
     }
 
     fn serialize_seq(self, _: Option<usize>) -> Result<Inside<'t>, Error> {
-        Ok(self.begin(b"[", b"]"))
+        Ok(self.begin(b'[', b"]"))
     }
 
     fn serialize_tuple(self, _: usize) -> Result<Inside<'t>, Error> {
-        Ok(self.begin(b"[", b"]"))
+        Ok(self.begin(b'[', b"]"))
     }
 
     fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Inside<'t>, Error> {
-        Ok(self.begin(b"[", b"]"))
+        Ok(self.begin(b'[', b"]"))
     }
 
     fn serialize_tuple_variant(
@@ -195,17 +207,17 @@ impl<'t> ser::Serializer for Writer<'t> {
         variant: &'static str,
         _: usize,
     ) -> Result<Inside<'t>, Error> {
-        Ok(self.begin_variant(variant, b"[", b"]}"))
+        Ok(self.begin_variant(variant, b'[', b"]}"))
     }
 
     fn serialize_map(self, _: Option<usize>) -> Result<Inside<'t>, Error> {
-        Ok(self.begin(b"{", b"}"))
+        Ok(self.begin(b'{', b"}"))
     }
 
     fn serialize_struct(self, name: &'static str, _: usize) -> Result<Fields<'t>, Error> {
         Ok(match name {
             RAW => Fields::Raw(self.text),
-            _ => Fields::Each(self.begin(b"{", b"}")),
+            _ => Fields::Each(self.begin(b'{', b"}")),
         })
     }
 
@@ -216,21 +228,20 @@ impl<'t> ser::Serializer for Writer<'t> {
         variant: &'static str,
         _: usize,
     ) -> Result<Inside<'t>, Error> {
-        Ok(self.begin_variant(variant, b"{", b"}}"))
+        Ok(self.begin_variant(variant, b'{', b"}}"))
     }
 }
 
 impl<'t> Writer<'t> {
-    fn begin(self, begin: &[u8], end: &'static [u8]) -> Inside<'t> {
-        self.text.put(begin);
+    fn begin(self, begin: u8, end: &'static [u8]) -> Inside<'t> {
         Inside {
             text: self.text,
-            is_first: true,
+            before: begin,
             end,
         }
     }
 
-    fn begin_variant(self, variant: &str, begin: &[u8], end: &'static [u8]) -> Inside<'t> {
+    fn begin_variant(self, variant: &str, begin: u8, end: &'static [u8]) -> Inside<'t> {
         debug_assert!(is_plain(variant.as_bytes()), "a variant's name is plain");
         self.text.put(b"{\"");
         self.text.put(variant.as_bytes());
@@ -327,6 +338,7 @@ impl ser::SerializeStruct for Fields<'_> {
     type Ok = ();
     type Error = Error;
 
+    #[inline(always)]
     fn serialize_field<T: Serialize + ?Sized>(
         &mut self,
         name: &'static str,
@@ -447,7 +459,7 @@ mod tests {
     fn a_map_with_a_key_that_is_no_word_has_no_json_form() {
         let keyed = BTreeMap::from([(vec![1], 0)]);
         assert!(serde_json::to_string(&keyed).is_err());
-        assert!(write_json(&keyed, &mut Vec::new()).is_err());
+        assert!(write_json(&keyed, &mut Output::default()).is_err());
     }
 
     /// Each byte that is escaped, and its neighbours that are not, at each place of strings of all
