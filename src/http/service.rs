@@ -343,37 +343,57 @@ impl Service {
             .map(|(name, value)| (*name, value.as_ref()))
             .collect();
         told.series = own;
+        let said = Said {
+            parameters: &parameters,
+            query: uri.query(),
+            headers,
+            dry_run: DryRun::of(uri.query()),
+        };
+        self.found(caller, asked, said, uri, body, &mut told.command)
+            .await
+    }
+
+    /// The answer to what was found at a path.
+    async fn found<B>(
+        &self,
+        caller: &Caller,
+        asked: Asked,
+        said: Said<'_>,
+        uri: &Uri,
+        body: B,
+        times: &mut Times,
+    ) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let Said {
+            parameters,
+            query,
+            headers,
+            dry_run,
+        } = said;
+        // On the heap, all but commands: every request carries the room for what it may await.
         match asked {
             Asked::Operation(row) => {
-                let said = Said {
-                    parameters: &parameters,
-                    query: uri.query(),
-                    headers,
-                    dry_run: DryRun::of(uri.query()),
-                };
-                let times = &mut told.command;
                 let answer = self.operation(caller, row, said, body, times).await;
-                match said.dry_run {
+                match dry_run {
                     DryRun::Yes if row.purpose == Purpose::Service => response::of_dry_run(answer),
                     _ => answer,
                 }
             }
-            // On the heap, all but commands: every request carries the room for what it may await.
             Asked::Read(row) => {
-                Box::pin(self.read_row(caller, row, &parameters, headers, uri.query())).await
+                Box::pin(self.read_row(caller, row, parameters, headers, query)).await
             }
             Asked::History(row) => {
-                Box::pin(self.history(caller, row, &parameters, headers, uri)).await
+                Box::pin(self.history(caller, row, parameters, headers, uri)).await
             }
             Asked::List(row) => Box::pin(self.list_row(caller, row, uri, headers)).await,
             Asked::Special(special) if special.is_management_list() => {
-                let asked = (parameters.as_slice(), uri);
-                Box::pin(self.management_list(caller, special, asked, headers)).await
+                Box::pin(self.management_list(caller, special, (parameters, uri), headers)).await
             }
-            Asked::Special(Special::Events) => {
-                Box::pin(self.events(caller, uri.query(), headers)).await
-            }
-            Asked::Special(Special::PutFacts) if DryRun::of(uri.query()) != DryRun::No => {
+            Asked::Special(Special::Events) => Box::pin(self.events(caller, query, headers)).await,
+            Asked::Special(Special::PutFacts) if dry_run != DryRun::No => {
                 match Box::pin(self.actor(caller, headers, Problems::PLAIN)).await {
                     Ok(_) => Problems::PLAIN.rejected(&no_dry_run()),
                     Err(answer) => *answer,

@@ -528,7 +528,6 @@ mod straight_tests {
             .ok()
             .and_then(|seed| seed.parse().ok());
         let seed = seed.unwrap_or(20_261_124);
-        println!("SEED={seed}");
         let mut random = StdRng::seed_from_u64(seed);
         let mut read = 0;
         for _ in 0..40_000 {
@@ -537,7 +536,7 @@ mod straight_tests {
             let by_tree = by_tree(&text);
             // A name in which something is escaped is left to the tree.
             if straight.is_some() || !text.contains(&b'\\') {
-                assert_eq!(straight, by_tree, "{}", text.escape_ascii());
+                assert_eq!(straight, by_tree, "SEED={seed}: {}", text.escape_ascii());
             }
             read += usize::from(by_tree.is_some());
         }
