@@ -11,9 +11,11 @@ use hyper::{Response, StatusCode};
 use tokio::time::{Instant, timeout};
 
 use super::answer_body::AnswerBody;
+use super::caller::Caller;
 use super::min_position::come_to;
 use super::query::Query;
 use super::response::{Answer, Problems, at_position, json};
+use super::service::Service;
 use super::token::TokenVerifier;
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
@@ -304,6 +306,28 @@ impl Follower {
     async fn send(&mut self, piece: Vec<u8>) -> bool {
         let sent = timeout(PATIENCE, self.sender.send_data(piece.into())).await;
         matches!(sent, Ok(Ok(())))
+    }
+}
+
+impl Service {
+    /// The answer to a reader of events.
+    pub(super) async fn events(
+        &self,
+        caller: &Caller,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Answer {
+        match self.actor(caller, headers, Problems::PLAIN).await {
+            Ok(actor) => {
+                let reader = Reader {
+                    engine: &self.engine,
+                    verifier: &self.verifier,
+                    actor,
+                };
+                events(reader, query, headers).await
+            }
+            Err(answer) => *answer,
+        }
     }
 }
 

@@ -21,7 +21,6 @@ use super::caller::Caller;
 use super::connections::ConnectionCounts;
 use super::console::Console;
 use super::cors::Cors;
-use super::events::{self, Reader};
 use super::forgeries::Forgeries;
 use super::list_query::as_body;
 use super::lists;
@@ -349,12 +348,12 @@ impl Service {
             headers,
             dry_run: DryRun::of(uri.query()),
         };
-        self.found(caller, asked, said, uri, body, &mut told.command)
+        self.reached(caller, asked, said, uri, body, &mut told.command)
             .await
     }
 
     /// The answer to what was found at a path.
-    async fn found<B>(
+    async fn reached<B>(
         &self,
         caller: &Caller,
         asked: Asked,
@@ -400,25 +399,6 @@ impl Service {
                 }
             }
             Asked::Special(special) => Box::pin(self.special(caller, special, headers, body)).await,
-        }
-    }
-
-    pub(super) async fn events(
-        &self,
-        caller: &Caller,
-        query: Option<&str>,
-        headers: &HeaderMap,
-    ) -> Answer {
-        match self.actor(caller, headers, Problems::PLAIN).await {
-            Ok(actor) => {
-                let reader = Reader {
-                    engine: &self.engine,
-                    verifier: &self.verifier,
-                    actor,
-                };
-                events::events(reader, query, headers).await
-            }
-            Err(answer) => *answer,
         }
     }
 
