@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::record::{RecordChange, follows};
 use super::replay_error::ReplayError;
 use super::snapshot::StateEntry;
-use super::tables::{Born, FoundListed, SHARDS, StoredState, Tables};
+use super::tables::{Born, SHARDS, StoredState, Tables};
 use crate::base::digest::Digest;
 use crate::base::time::Instant;
 use crate::domain::registered::{AnyResource, Kinds, Listed};
@@ -357,7 +357,7 @@ fn comes_to_be_listed(
 pub(super) fn index(tables: &Tables, kinds: Kinds) -> Result<(), ReplayError> {
     let listed = Mutex::new(Vec::new());
     let entered = on_all(|shard| {
-        let mut listed_here = Vec::new();
+        let mut listed_here = tables.listed_of_shard(shard);
         tables.each_of_shard(shard, |standing| {
             let at = |why: String| ReplayError::at(standing.position, why);
             let resource = kinds(standing.kind);
@@ -372,15 +372,14 @@ pub(super) fn index(tables: &Tables, kinds: Kinds) -> Result<(), ReplayError> {
             tables
                 .index(&entries)
                 .map_err(|other| two_holders(tables, kinds, standing.key, other))?;
-            listed_here.extend(entries.place.map(|place| FoundListed {
-                kind: standing.kind,
-                key: standing.key,
-                position: standing.position,
-                place,
-            }));
+            if let Some(place) = entries.place {
+                let found = (resource, standing.key, standing.position);
+                tables.found_listed(&mut listed_here, found, place);
+            }
             Ok(())
         })?;
-        listed.lock().append(&mut listed_here);
+        listed_here.order();
+        listed.lock().push(listed_here);
         Ok(())
     });
     entered?;

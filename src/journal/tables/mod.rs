@@ -12,10 +12,12 @@
 //! Idempotency keys are forgotten by one number, the watermark: a key that was used at or below it
 //! counts as never used. What is left of it in the table is swept afterwards.
 
+mod at_once;
 mod born;
 mod compact;
 mod hash_index;
 mod list_walk;
+mod listed;
 mod listing;
 mod lists;
 mod ready;
@@ -35,7 +37,6 @@ use self::born::Births;
 pub use self::born::{Born, NoBirth};
 use self::compact::CompactMap;
 pub use self::list_walk::{Found, ListPlan};
-pub(super) use self::lists::FoundListed;
 use self::lists::Lists;
 pub use self::lists::{Candidate, Set};
 pub use self::ready::Ready;
@@ -95,8 +96,10 @@ pub struct Tables {
     /// Held by whoever visits the places of states.
     going_through: Mutex<()>,
     lists: Lists,
-    /// When resources came to be listed, while tables are built.
-    births: Mutex<Births>,
+    /// When resources came to be listed, in no order, while tables are built: of each shard.
+    births: Shards<Vec<(Digest, Born)>>,
+    /// When items came to be listed that are several resources, while tables are built.
+    together: Mutex<Births>,
     has_guessed_births: AtomicBool,
 }
 
