@@ -356,8 +356,10 @@ fn comes_to_be_listed(
 /// The state at the lowest position that is invalid, or two resources with the same unique key.
 pub(super) fn index(tables: &Tables, kinds: Kinds) -> Result<(), ReplayError> {
     let listed = Mutex::new(Vec::new());
-    let entered = on_all(|shard| {
+    let names = Mutex::new(Vec::new());
+    on_all(|shard| {
         let mut listed_here = tables.listed_of_shard(shard);
+        let mut names_here = Vec::new();
         tables.each_of_shard(shard, |standing| {
             let at = |why: String| ReplayError::at(standing.position, why);
             let resource = kinds(standing.kind);
@@ -369,9 +371,8 @@ pub(super) fn index(tables: &Tables, kinds: Kinds) -> Result<(), ReplayError> {
             if entries.key != standing.key {
                 return Err(at(format!("{kind}: the state is another resource's")));
             }
-            tables
-                .index(&entries)
-                .map_err(|other| two_holders(tables, kinds, standing.key, other))?;
+            tables.index(&entries);
+            names_here.extend(entries.unique.iter().map(|name| (*name, standing.key)));
             if let Some(place) = entries.place {
                 let found = (resource, standing.key, standing.position);
                 tables.found_listed(&mut listed_here, found, place);
@@ -380,13 +381,19 @@ pub(super) fn index(tables: &Tables, kinds: Kinds) -> Result<(), ReplayError> {
         })?;
         listed_here.order();
         listed.lock().push(listed_here);
+        names_here.sort_unstable_by_key(|(name, _)| name.0.shard(SHARDS));
+        names.lock().push(names_here);
         Ok(())
-    });
-    entered?;
+    })?;
+    // Each shard at one go, since it is small enough for a processor's cache.
+    let names = names.into_inner();
     on_all(|shard| {
+        let entered = tables.index_unique(shard, &names);
+        entered.map_err(|[one, other]| two_holders(tables, kinds, one, other))?;
         tables.sort_secondary(shard);
         Ok(())
     })?;
+    drop(names);
     tables.build_lists(listed.into_inner());
     Ok(())
 }

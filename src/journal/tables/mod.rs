@@ -46,6 +46,7 @@ pub use self::stored_state::StoredState;
 use crate::base::digest::{Digest, KeyDigest};
 use crate::domain::operation::Change;
 use crate::domain::registered::Entries;
+use crate::domain::resource::IndexKey;
 
 /// How many shards a table has: enough that two threads seldom meet.
 pub(super) const SHARDS: usize = 256;
@@ -459,23 +460,32 @@ impl Tables {
         shard.iter().try_for_each(&mut visit)
     }
 
-    /// Enters the resource with this key under its unique and secondary keys, in no order.
+    /// Enters resources under those of their unique keys that belong to one shard, which are found
+    /// among all of them: each of these is in the order of shards.
     ///
     /// # Errors
-    /// Another resource with one of the unique keys.
-    pub(super) fn index(&self, entries: &Entries) -> Result<(), Digest> {
-        for name in &entries.unique {
-            let before = self
-                .unique
-                .shard(name.0)
-                .write()
-                .insert(name.0, entries.key);
-            if let Some(other) = before
-                && other != entries.key
-            {
-                return Err(other);
+    /// Two resources with the same unique key.
+    pub(super) fn index_unique(
+        &self,
+        shard: usize,
+        all: &[Vec<(IndexKey, Digest)>],
+    ) -> Result<(), [Digest; 2]> {
+        let mut table = self.unique.0[shard].write();
+        for names in all {
+            let first = names.partition_point(|(name, _)| name.0.shard(SHARDS) < shard);
+            let of_shard = |(name, _): &&(IndexKey, Digest)| name.0.shard(SHARDS) == shard;
+            for (name, key) in names[first..].iter().take_while(of_shard) {
+                let before = table.insert(name.0, *key);
+                if let Some(other) = before.filter(|other| other != key) {
+                    return Err([*key, other]);
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Enters the resource with this key under its secondary keys, in no order.
+    pub(super) fn index(&self, entries: &Entries) {
         for list in &entries.secondary {
             let mut shard = self.secondary.shard(list.0).write();
             shard.get_mut(list.0).push(entries.key);
@@ -484,7 +494,6 @@ impl Tables {
             let mut shard = self.secondary.shard(list.0).write();
             shard.get_mut(list.0).rank(entries.key, None, Some(rank));
         }
-        Ok(())
     }
 
     /// Orders the secondary keys' lists of one shard, as their readers expect them.
@@ -509,7 +518,7 @@ mod tests {
     use crate::base::revision::Revision;
     use crate::base::time::Instant;
     use crate::domain::operation::RankChange;
-    use crate::domain::resource::{IndexKey, Rank, Source as _};
+    use crate::domain::resource::{Rank, Source as _};
 
     fn change(key: u8, state: &[u8]) -> Change {
         Change {
@@ -573,7 +582,7 @@ mod tests {
                 ranks: vec![(list, rank(millis))],
                 place: None,
             };
-            assert_eq!(other.index(&entries), Ok(()));
+            other.index(&entries);
         }
         (0..SHARDS).for_each(|shard| other.sort_secondary(shard));
         assert_eq!(other.last_ranked(list), Some(Digest([3; 16])));
