@@ -16,6 +16,7 @@ mod at_once;
 mod born;
 mod compact;
 mod hash_index;
+mod indexing;
 mod list_walk;
 mod listed;
 mod listing;
@@ -45,8 +46,6 @@ use self::states::{StateRef, States};
 pub use self::stored_state::StoredState;
 use crate::base::digest::{Digest, KeyDigest};
 use crate::domain::operation::Change;
-use crate::domain::registered::Entries;
-use crate::domain::resource::IndexKey;
 
 /// How many shards a table has: enough that two threads seldom meet.
 pub(super) const SHARDS: usize = 256;
@@ -460,49 +459,6 @@ impl Tables {
         shard.iter().try_for_each(&mut visit)
     }
 
-    /// Enters resources under those of their unique keys that belong to one shard, which are found
-    /// among all of them: each of these is in the order of shards.
-    ///
-    /// # Errors
-    /// Two resources with the same unique key.
-    pub(super) fn index_unique(
-        &self,
-        shard: usize,
-        all: &[Vec<(IndexKey, Digest)>],
-    ) -> Result<(), [Digest; 2]> {
-        let mut table = self.unique.0[shard].write();
-        for names in all {
-            let first = names.partition_point(|(name, _)| name.0.shard(SHARDS) < shard);
-            let of_shard = |(name, _): &&(IndexKey, Digest)| name.0.shard(SHARDS) == shard;
-            for (name, key) in names[first..].iter().take_while(of_shard) {
-                let before = table.insert(name.0, *key);
-                if let Some(other) = before.filter(|other| other != key) {
-                    return Err([*key, other]);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Enters the resource with this key under its secondary keys, in no order.
-    pub(super) fn index(&self, entries: &Entries) {
-        for list in &entries.secondary {
-            let mut shard = self.secondary.shard(list.0).write();
-            shard.get_mut(list.0).push(entries.key);
-        }
-        for (list, rank) in &entries.ranks {
-            let mut shard = self.secondary.shard(list.0).write();
-            shard.get_mut(list.0).rank(entries.key, None, Some(rank));
-        }
-    }
-
-    /// Orders the secondary keys' lists of one shard, as their readers expect them.
-    pub(super) fn sort_secondary(&self, shard: usize) {
-        for list in self.secondary.0[shard].write().iter_mut() {
-            list.order();
-        }
-    }
-
     /// Kind and position of the resource with this key.
     pub(super) fn standing(&self, key: Digest) -> Option<(u16, u64)> {
         let shard = self.states.shard(key).read();
@@ -518,7 +474,8 @@ mod tests {
     use crate::base::revision::Revision;
     use crate::base::time::Instant;
     use crate::domain::operation::RankChange;
-    use crate::domain::resource::{Rank, Source as _};
+    use crate::domain::registered::Entries;
+    use crate::domain::resource::{IndexKey, Rank, Source as _};
 
     fn change(key: u8, state: &[u8]) -> Change {
         Change {
