@@ -112,14 +112,6 @@ impl Digest {
     pub fn shard(self, count: usize) -> usize {
         usize::from(u16::from_le_bytes([self.0[0], self.0[1]])) & (count - 1)
     }
-
-    /// The digest's last eight bytes as a number: for hash tables within a shard, since the first
-    /// ones are alike there.
-    #[must_use]
-    pub fn tail(self) -> u64 {
-        let (_, tail) = self.0.split_last_chunk().expect("16 bytes are more than 8");
-        u64::from_le_bytes(*tail)
-    }
 }
 
 impl std::fmt::Debug for Digest {

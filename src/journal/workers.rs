@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::record::{RecordChange, follows};
 use super::replay_error::ReplayError;
 use super::snapshot::StateEntry;
-use super::tables::{Born, FoundListed, SHARDS, StoredState, Tables};
+use super::tables::{Born, SHARDS, StoredState, Tables};
 use crate::base::digest::Digest;
 use crate::base::time::Instant;
 use crate::domain::registered::{AnyResource, Kinds, Listed};
@@ -356,8 +356,10 @@ fn comes_to_be_listed(
 /// The state at the lowest position that is invalid, or two resources with the same unique key.
 pub(super) fn index(tables: &Tables, kinds: Kinds) -> Result<(), ReplayError> {
     let listed = Mutex::new(Vec::new());
-    let entered = on_all(|shard| {
-        let mut listed_here = Vec::new();
+    let names = Mutex::new(Vec::new());
+    on_all(|shard| {
+        let mut listed_here = tables.listed_of_shard(shard);
+        let mut names_here = Vec::new();
         tables.each_of_shard(shard, |standing| {
             let at = |why: String| ReplayError::at(standing.position, why);
             let resource = kinds(standing.kind);
@@ -369,25 +371,29 @@ pub(super) fn index(tables: &Tables, kinds: Kinds) -> Result<(), ReplayError> {
             if entries.key != standing.key {
                 return Err(at(format!("{kind}: the state is another resource's")));
             }
-            tables
-                .index(&entries)
-                .map_err(|other| two_holders(tables, kinds, standing.key, other))?;
-            listed_here.extend(entries.place.map(|place| FoundListed {
-                kind: standing.kind,
-                key: standing.key,
-                position: standing.position,
-                place,
-            }));
+            tables.index(&entries);
+            names_here.extend(entries.unique.iter().map(|name| (*name, standing.key)));
+            if let Some(place) = entries.place {
+                let found = (resource, standing.key, standing.position);
+                tables.found_listed(&mut listed_here, found, place);
+            }
             Ok(())
         })?;
-        listed.lock().append(&mut listed_here);
+        listed_here.order();
+        listed.lock().push(listed_here);
+        names_here.sort_unstable_by_key(|(name, _)| name.0.shard(SHARDS));
+        names.lock().push(names_here);
         Ok(())
-    });
-    entered?;
+    })?;
+    // Each shard at one go, since it is small enough for a processor's cache.
+    let names = names.into_inner();
     on_all(|shard| {
+        let entered = tables.index_unique(shard, &names);
+        entered.map_err(|[one, other]| two_holders(tables, kinds, one, other))?;
         tables.sort_secondary(shard);
         Ok(())
     })?;
+    drop(names);
     tables.build_lists(listed.into_inner());
     Ok(())
 }

@@ -44,10 +44,5 @@ impl FromStr for Born {
     }
 }
 
-/// When items came to be listed.
-#[derive(Default)]
-pub(super) struct Births {
-    pub(super) all: HashMap<Digest, Born>,
-    /// Those among them that are several resources, with their kinds.
-    pub(super) together: HashMap<Digest, u16>,
-}
+/// When items that are several resources came to be listed, each with their kind.
+pub(super) type Births = HashMap<Digest, (u16, Born)>;

@@ -103,7 +103,7 @@ impl<V: Copy> CompactMap<V> {
         let chunks = &mut self.chunks;
         match self.index.entry(key, |number| at(chunks, *number).0) {
             Entry::Occupied(entry) => {
-                let (_, place) = at_mut(chunks, *entry.get());
+                let (_, place) = at_mut(chunks, *entry);
                 may(Some(*place))?;
                 *place = value;
             }

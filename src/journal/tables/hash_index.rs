@@ -1,17 +1,17 @@
 //! The hash index of a shard: from a key to the place of its entry, mostly a number of four bytes.
 //!
-//! It is a set of hash tables of some hundred entries at most, the *segments*, and grows by one of
-//! them at a time (linear hashing): the next segment in a row gives up the entries of the new one.
-//! So an insertion touches that many entries at most, however large the index is, while others wait
-//! for the shard.
+//! It is a set of *segments* of some dozen entries each, and grows by one of them at a time (linear
+//! hashing): the next segment in a row gives up the entries of the new one. So an insertion touches
+//! that many entries at most, however large the index is, while others wait for the shard.
 //!
-//! It has several parts of uneven shares. The segments of one part double their capacity at one
-//! size, and since digests fill all shards evenly, so would those of all shards at about the same
-//! time, and the indexes would be half empty just after that. Uneven parts take turns.
+//! The entries of a segment lie side by side in no order, and so do their *tags*: a byte of each key,
+//! among which a key's own is looked for many at a time. Whatever has it is compared. So an entry
+//! costs a byte more than itself, and little is kept free: a segment grows by an eighth or so.
+//!
+//! It has several parts of uneven shares. The segments of one part grow at about the same time, and
+//! since digests fill all shards evenly, so would those of all shards. Uneven parts take turns.
 
-use hashbrown::HashTable;
-use hashbrown::hash_table;
-
+use super::at_once::both;
 use crate::base::digest::Digest;
 
 /// Where the parts begin, except the first, of 256: each has 1.19 times the share of the one
@@ -19,11 +19,12 @@ use crate::base::digest::Digest;
 const BEGINS: [u8; 3] = [48, 106, 174];
 const PARTS: usize = BEGINS.len() + 1;
 /// Keys to a segment, on average over a part, beyond which one more segment is added. So a segment
-/// has about twice as many just before it is split, and then fills a table of 128 places, but
-/// seldom more.
-const LOAD: usize = 48;
+/// has about twice as many just before it is split.
+const LOAD: usize = 32;
 /// Segments in a row. Growing sometimes copies a pointer to each row.
 const ROW: usize = 8;
+/// A segment has room for a multiple of so many entries.
+const STEP: usize = 8;
 
 /// The index.
 pub(super) struct HashIndex<T>([Part<T>; PARTS]);
@@ -35,23 +36,30 @@ struct Part<T> {
         clippy::vec_box,
         reason = "one more row moves as many pointers as there are rows, not the rows"
     )]
-    rows: Vec<Box<[HashTable<T>; ROW]>>,
+    rows: Vec<Box<[Segment<T>; ROW]>>,
     segments: usize,
     /// How many keys there are.
     len: usize,
 }
 
+/// Some entries, each with its tag at the same place.
+struct Segment<T> {
+    tags: Vec<u8>,
+    entries: Vec<T>,
+}
+
 /// The entry of a key, present or not.
 pub(super) enum Entry<'a, T> {
     /// It is present.
-    Occupied(hash_table::OccupiedEntry<'a, T>),
+    Occupied(&'a mut T),
     /// It is not.
     Vacant(Vacant<'a, T>),
 }
 
 /// Where an absent key would be.
 pub(super) struct Vacant<'a, T> {
-    entry: hash_table::VacantEntry<'a, T>,
+    segment: &'a mut Segment<T>,
+    tag: u8,
     len: &'a mut usize,
 }
 
@@ -59,7 +67,7 @@ impl<'a, T> Vacant<'a, T> {
     /// Inserts this.
     pub(super) fn insert(self, it: T) -> &'a mut T {
         *self.len += 1;
-        self.entry.insert(it).into_mut()
+        self.segment.push(self.tag, it)
     }
 }
 
@@ -79,9 +87,17 @@ impl<T> Default for Part<T> {
     }
 }
 
+impl<T> Default for Segment<T> {
+    fn default() -> Self {
+        Self {
+            tags: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+}
+
 /// The part of this key. Its byte is used for nothing else: the shard goes by the first two bytes,
-/// the segment by [`spread`], the hash table by [`Digest::tail`], of which the lowest bits say
-/// where to look, and the highest seven what to compare before a key is compared.
+/// the segment by [`spread`], and within it [`tag`] is looked for.
 fn part(key: Digest) -> usize {
     let byte = key.0[14];
     BEGINS.iter().filter(|begin| byte >= **begin).count()
@@ -91,6 +107,11 @@ fn part(key: Digest) -> usize {
 fn spread(key: Digest) -> usize {
     let [_, _, _, _, a, b, c, d, ..] = key.0;
     u32::from_le_bytes([a, b, c, d]) as usize
+}
+
+/// What is looked for within a segment.
+fn tag(key: Digest) -> u8 {
+    key.0[8]
 }
 
 /// The segment of a key, of so many, at least one: by as many bits as are needed, or by one less
@@ -105,8 +126,65 @@ fn segment(spread: usize, segments: usize) -> usize {
     }
 }
 
+/// How many entries a segment gets room for that is to have so many.
+fn room(entries: usize) -> usize {
+    let step = if entries > STEP * STEP {
+        2 * STEP
+    } else {
+        STEP
+    };
+    entries.next_multiple_of(step)
+}
+
+impl<T> Segment<T> {
+    fn with_room_for(entries: usize) -> Self {
+        Self {
+            tags: Vec::with_capacity(room(entries)),
+            entries: Vec::with_capacity(room(entries)),
+        }
+    }
+
+    /// Where the entry is that has this tag and is meant.
+    fn find(&self, tag: u8, is_meant: impl Fn(&T) -> bool) -> Option<usize> {
+        memchr::memchr_iter(tag, &self.tags).find(|at| is_meant(&self.entries[*at]))
+    }
+
+    /// Makes room for one more.
+    fn reserve(&mut self) {
+        let len = self.entries.len();
+        if len == self.entries.capacity() || len == self.tags.capacity() {
+            let more = room(len + 1) - len;
+            self.tags.reserve_exact(more);
+            self.entries.reserve_exact(more);
+        }
+    }
+
+    fn push(&mut self, tag: u8, it: T) -> &mut T {
+        self.reserve();
+        self.tags.push(tag);
+        self.entries.push(it);
+        self.entries.last_mut().expect("one was just added")
+    }
+
+    /// Takes out those that are meant, and gives back the room that is left.
+    fn split(&mut self, is_meant: impl Fn(&T) -> bool) -> Self {
+        let mut taken = Self::with_room_for(self.entries.len() / 2);
+        let mut at = 0;
+        while at < self.entries.len() {
+            if is_meant(&self.entries[at]) {
+                taken.push(self.tags.swap_remove(at), self.entries.swap_remove(at));
+            } else {
+                at += 1;
+            }
+        }
+        self.tags.shrink_to(room(at));
+        self.entries.shrink_to(room(at));
+        taken
+    }
+}
+
 impl<T> Part<T> {
-    fn of(&self, key: Digest) -> Option<&HashTable<T>> {
+    fn of(&self, key: Digest) -> Option<&Segment<T>> {
         if self.segments == 0 {
             return None;
         }
@@ -114,7 +192,7 @@ impl<T> Part<T> {
         Some(&self.rows[number / ROW][number % ROW])
     }
 
-    fn of_mut(&mut self, key: Digest) -> Option<&mut HashTable<T>> {
+    fn of_mut(&mut self, key: Digest) -> Option<&mut Segment<T>> {
         if self.segments == 0 {
             return None;
         }
@@ -127,8 +205,7 @@ impl<T> Part<T> {
     fn grow(&mut self, key_of: impl Fn(&T) -> Digest) {
         let new = self.segments;
         if new.is_multiple_of(ROW) {
-            let row = std::array::from_fn(|_| HashTable::new());
-            self.rows.push(Box::new(row));
+            self.rows.push(Box::default());
         }
         self.segments += 1;
         if new == 0 {
@@ -136,23 +213,60 @@ impl<T> Part<T> {
         }
         let bit = 1 << new.ilog2();
         let from = new - bit;
-        // The segment that is split keeps its capacity, since it will fill up again.
         let before = &mut self.rows[from / ROW][from % ROW];
-        let half = before.len() / 2 + before.len() / 16;
-        let mut go = HashTable::with_capacity(half);
-        for it in before.extract_if(|it| spread(key_of(it)) & bit != 0) {
-            let hash = key_of(&it).tail();
-            go.insert_unique(hash, it, |it| key_of(it).tail());
-        }
+        let go = before.split(|it| spread(key_of(it)) & bit != 0);
         self.rows[new / ROW][new % ROW] = go;
+    }
+
+    /// Of so many entries, each given with the spread and the tag of its key.
+    fn filled(entries: Vec<(usize, u8, T)>) -> Self {
+        let len = entries.len();
+        let segments = len.div_ceil(LOAD);
+        let mut counts = vec![0; segments];
+        for (spread, _, _) in &entries {
+            counts[segment(*spread, segments)] += 1;
+        }
+        let mut part = Self {
+            rows: Vec::with_capacity(segments.div_ceil(ROW)),
+            segments,
+            len,
+        };
+        for counts in counts.chunks(ROW) {
+            let count = |at| counts.get(at).copied().unwrap_or(0);
+            let row = std::array::from_fn(|at| Segment::with_room_for(count(at)));
+            part.rows.push(Box::new(row));
+        }
+        for (spread, tag, it) in entries {
+            let number = segment(spread, segments);
+            part.rows[number / ROW][number % ROW].push(tag, it);
+        }
+        part
+    }
+}
+
+impl<T: Send> HashIndex<T> {
+    /// Of these entries, no two of which have the same key, by two threads.
+    pub(super) fn of(all: impl Iterator<Item = (Digest, T)>) -> Self {
+        let mut parts: [Vec<_>; PARTS] = Default::default();
+        for (key, it) in all {
+            parts[part(key)].push((spread(key), tag(key), it));
+        }
+        let [a, b, c, d] = parts;
+        let (first, last) = both(
+            || [Part::filled(a), Part::filled(d)],
+            || [Part::filled(b), Part::filled(c)],
+        );
+        let ([a, d], [b, c]) = (first, last);
+        Self([a, b, c, d])
     }
 }
 
 impl<T> HashIndex<T> {
     /// The entry of this key; `key_of` gives the key of an entry.
     pub(super) fn find(&self, key: Digest, key_of: impl Fn(&T) -> Digest) -> Option<&T> {
-        let table = self.0[part(key)].of(key)?;
-        table.find(key.tail(), |it| key_of(it) == key)
+        let segment = self.0[part(key)].of(key)?;
+        let at = segment.find(tag(key), |it| key_of(it) == key)?;
+        Some(&segment.entries[at])
     }
 
     /// The entry of this key, present or not.
@@ -162,11 +276,13 @@ impl<T> HashIndex<T> {
             part.grow(&key_of);
         }
         let number = segment(spread(key), part.segments);
-        let table = &mut part.rows[number / ROW][number % ROW];
-        match table.entry(key.tail(), |it| key_of(it) == key, |it| key_of(it).tail()) {
-            hash_table::Entry::Occupied(entry) => Entry::Occupied(entry),
-            hash_table::Entry::Vacant(entry) => Entry::Vacant(Vacant {
-                entry,
+        let segment = &mut part.rows[number / ROW][number % ROW];
+        let tag = tag(key);
+        match segment.find(tag, |it| key_of(it) == key) {
+            Some(at) => Entry::Occupied(&mut segment.entries[at]),
+            None => Entry::Vacant(Vacant {
+                segment,
+                tag,
                 len: &mut part.len,
             }),
         }
@@ -178,17 +294,18 @@ impl<T> HashIndex<T> {
         if part.len >= part.segments * LOAD {
             part.grow(&key_of);
         }
-        if let Some(table) = part.of_mut(key) {
-            table.reserve(1, |it| key_of(it).tail());
+        if let Some(segment) = part.of_mut(key) {
+            segment.reserve();
         }
     }
 
     /// Removes this key; its entry.
     pub(super) fn remove(&mut self, key: Digest, key_of: impl Fn(&T) -> Digest) -> Option<T> {
         let part = &mut self.0[part(key)];
-        let table = part.of_mut(key)?;
-        let entry = table.find_entry(key.tail(), |it| key_of(it) == key);
-        let (it, _) = entry.ok()?.remove();
+        let segment = part.of_mut(key)?;
+        let at = segment.find(tag(key), |it| key_of(it) == key)?;
+        segment.tags.swap_remove(at);
+        let it = segment.entries.swap_remove(at);
         part.len -= 1;
         Some(it)
     }
@@ -201,22 +318,26 @@ impl<T> HashIndex<T> {
     /// All entries, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let rows = self.0.iter().flat_map(|part| &part.rows);
-        rows.flat_map(|row| row.iter()).flat_map(HashTable::iter)
+        rows.flat_map(|row| row.iter())
+            .flat_map(|segment| &segment.entries)
     }
 
     /// All entries, to be changed.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         let rows = self.0.iter_mut().flat_map(|part| &mut part.rows);
         rows.flat_map(|row| row.iter_mut())
-            .flat_map(HashTable::iter_mut)
+            .flat_map(|segment| &mut segment.entries)
     }
 }
 
 impl<T: Copy + PartialEq> HashIndex<T> {
     /// Changes the entry of this key from `from` to `to`.
     pub(super) fn moved(&mut self, key: Digest, from: T, to: T) {
-        let table = self.0[part(key)].of_mut(key);
-        let it = table.and_then(|table| table.find_mut(key.tail(), |it| *it == from));
+        let segment = self.0[part(key)].of_mut(key);
+        let it = segment.and_then(|segment| {
+            let at = segment.find(tag(key), |it| *it == from)?;
+            segment.entries.get_mut(at)
+        });
         *it.expect("a moved entry is in the index") = to;
     }
 }
@@ -299,7 +420,7 @@ mod tests {
             for other in [number, number / 2, number / 3, 0] {
                 assert_eq!(index.find(numbered(other), key_of), Some(&other));
                 let entry = index.entry(numbered(other), key_of);
-                assert!(matches!(entry, Entry::Occupied(entry) if *entry.get() == other));
+                assert!(matches!(entry, Entry::Occupied(entry) if *entry == other));
             }
         }
         let mut all: Vec<u32> = index.iter().copied().collect();
@@ -352,21 +473,61 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_of_a_segment_differ_in_both_ends_of_their_hash() {
+    fn the_keys_of_a_segment_differ_in_what_is_looked_for() {
         let keys = (0..1 << 20).map(numbered);
-        let hashes: Vec<u64> = keys
-            .filter(|key| key.shard(16) == 5 && part(*key) == 2 && spread(*key) % 2 == 1)
-            .map(Digest::tail)
-            .collect();
-        for end in [|hash: u64| hash % 128, |hash: u64| hash >> 57] {
-            let mut counts = HashMap::<u64, usize>::new();
-            for hash in &hashes {
-                *counts.entry(end(*hash)).or_default() += 1;
+        let of_one = |key: &Digest| key.shard(16) == 5 && part(*key) == 2 && spread(*key) % 2 == 1;
+        let tags: Vec<u8> = keys.filter(of_one).map(tag).collect();
+        let mut counts = HashMap::<u8, usize>::new();
+        for tag in &tags {
+            *counts.entry(*tag).or_default() += 1;
+        }
+        assert_eq!(counts.len(), 256);
+        let expected = tags.len() / 256;
+        let about = expected / 2..expected * 2;
+        assert!(counts.values().all(|count| about.contains(count)));
+    }
+
+    #[test]
+    fn little_is_kept_free() {
+        let mut index = HashIndex::default();
+        for number in 0..20_000 {
+            if let Entry::Vacant(entry) = index.entry(numbered(number), numbered_by) {
+                entry.insert(number);
             }
-            assert_eq!(counts.len(), 128);
-            let expected = hashes.len() / 128;
-            let about = expected / 2..expected * 2;
-            assert!(counts.values().all(|count| about.contains(count)));
+            if number > 2_000 && number % 500 == 0 {
+                let rows = index.0.iter().flat_map(|part| &part.rows);
+                let room = rows.flat_map(|row| row.iter()).map(|segment| {
+                    assert_eq!(segment.tags.len(), segment.entries.len());
+                    segment.tags.capacity().max(segment.entries.capacity())
+                });
+                let (room, len) = (room.sum::<usize>(), index.len());
+                assert!(room < len + len / 5, "{room} for {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_index_made_at_once_is_like_one_that_has_grown() {
+        for count in [0, 1, 5, 31, 32, 33, 1_000, 20_000] {
+            let mut index = HashIndex::of((0..count).map(|number| (numbered(number), number)));
+            assert_eq!(index.len(), count as usize);
+            let mut all: Vec<u32> = index.iter().copied().collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..count));
+            for number in 0..count {
+                assert_eq!(index.find(numbered(number), numbered_by), Some(&number));
+            }
+            for number in count..2 * count {
+                assert_eq!(index.find(numbered(number), numbered_by), None);
+                if let Entry::Vacant(entry) = index.entry(numbered(number), numbered_by) {
+                    entry.insert(number);
+                }
+                assert_eq!(
+                    index.find(numbered(number / 2), numbered_by),
+                    Some(&(number / 2))
+                );
+            }
+            assert_eq!(index.len(), 2 * count as usize);
         }
     }
 }

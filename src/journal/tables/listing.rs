@@ -7,12 +7,11 @@
 //! between it stands under both, and whoever looks sees which it has. One booking's commits come
 //! one after the other, so no two of them do this at once.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use super::born::{Births, Born};
+use super::born::Born;
 use super::list_walk::{self, Found, ListPlan};
-use super::lists::{Candidate, FoundListed, Listed, Set};
+use super::lists::{Candidate, Set};
 use super::{Ready, Tables};
 use crate::base::codec;
 use crate::base::digest::{Digest, KeyDigest};
@@ -25,8 +24,6 @@ use crate::domain::resource::{IndexKey, Resource as _, Source as _};
 
 /// How many places are changed while a list is locked.
 const AT_ONCE: usize = 64;
-/// The numbers of births that are guessed begin behind all that changes have.
-const GUESSED: u32 = 1 << 31;
 
 /// The kinds whose resources follow bookings.
 fn followers() -> impl Iterator<Item = &'static dyn AnyResource> {
@@ -52,7 +49,11 @@ fn bound_to(lead: &LeadMove) -> Set {
 impl Tables {
     /// What the booking's fact says of what is bound to it, as values of these filters, and the
     /// position at which it came to say so.
-    fn by_booking(&self, kind: &dyn AnyResource, booking: BookingHash) -> (u64, Vec<Set>) {
+    pub(super) fn by_booking(
+        &self,
+        kind: &dyn AnyResource,
+        booking: BookingHash,
+    ) -> (u64, Vec<Set>) {
         let mut sets = Vec::new();
         let position = self.read(booking.fact, &mut |bytes| {
             let fact: Option<Fact<ReservationBooking>> = codec::decode(bytes).ok();
@@ -68,7 +69,7 @@ impl Tables {
     }
 
     /// The place of the resource that is shown for several that are one item.
-    fn shown(&self, kind: &dyn AnyResource, entry: Digest) -> Option<ListPlace> {
+    pub(super) fn shown(&self, kind: &dyn AnyResource, entry: Digest) -> Option<ListPlace> {
         let key = self.last_ranked(IndexKey(entry))?;
         self.place(kind, key)
     }
@@ -327,121 +328,11 @@ impl Tables {
         self.lists.of(kind).read().born(entry)
     }
 
-    /// Notes when this item came to be listed, while tables are built; the earliest counts.
-    pub(in crate::journal) fn note_birth(&self, kind: &dyn AnyResource, entry: Digest, born: Born) {
-        let mut births = self.births.lock();
-        if kind.is_together() {
-            births.together.insert(entry, kind.kind().tag);
-        }
-        let known = births.all.entry(entry).or_insert(born);
-        *known = born.min(*known);
-    }
-
-    /// Builds the lists of what recovery has found, with the births that were noted.
-    pub(in crate::journal) fn build_lists(&self, found: Vec<FoundListed>) {
-        let births = std::mem::take(&mut *self.births.lock());
-        self.list_all(found, &births, u64::MAX);
-    }
-
     /// Whether of some resource it is not known when it came to be listed: its state comes from a
     /// snapshot that did not say so.
     #[must_use]
     pub fn has_guessed_births(&self) -> bool {
         self.has_guessed_births.load(Ordering::Acquire)
-    }
-
-    /// Builds the lists again, when it is known from the log which changes were the first ones of
-    /// their resources; what is not among them was born before `first`.
-    pub fn place_births(&self, births: &HashMap<Digest, Born>, first: u64) {
-        let mut found = Vec::new();
-        self.each(|kind, key, position, bytes| {
-            let resource = catalogue::resource(kind);
-            if let Some(resource) = resource
-                && let Ok(Some(place)) = resource.place(bytes)
-            {
-                found.push(FoundListed {
-                    kind,
-                    key,
-                    position,
-                    place,
-                });
-            }
-        });
-        let mut births = Births {
-            all: births.clone(),
-            together: HashMap::new(),
-        };
-        for FoundListed { kind, place, .. } in &found {
-            // What is not guessed stays.
-            let list = self.lists.of(*kind).read();
-            if let Some(born) = list.born(place.entry)
-                && born.number < GUESSED
-            {
-                births.all.insert(place.entry, born);
-            }
-        }
-        self.list_all(found, &births, first.saturating_sub(1));
-    }
-
-    fn list_all(&self, mut found: Vec<FoundListed>, births: &Births, guessed_upto: u64) {
-        let is_guessed = found
-            .iter()
-            .any(|found| !births.all.contains_key(&found.place.entry));
-        if is_guessed {
-            found.sort_unstable_by_key(|found| (found.position, found.key));
-        }
-        self.has_guessed_births.store(is_guessed, Ordering::Release);
-        let mut all: Vec<Listed> = Vec::with_capacity(found.len());
-        let mut together: HashMap<Digest, usize> = HashMap::new();
-        for (number, found) in (GUESSED..).zip(found) {
-            let FoundListed {
-                kind,
-                position,
-                place,
-                ..
-            } = found;
-            let guess = Born {
-                position: position.min(guessed_upto),
-                number,
-            };
-            let born = births.all.get(&place.entry).copied().unwrap_or(guess);
-            let Some(resource) = catalogue::resource(kind) else {
-                continue;
-            };
-            let mut sets = place.values;
-            if resource.is_together() {
-                if let Some(index) = together.get(&place.entry) {
-                    let listed = &mut all[*index];
-                    listed.born = listed.born.min(born);
-                    continue;
-                }
-                together.insert(place.entry, all.len());
-                let shown = self.shown(resource, place.entry);
-                sets = shown.map_or_else(Vec::new, |shown| shown.values);
-            }
-            if let Some(booking) = place.booking {
-                sets.extend(self.by_booking(resource, booking).1);
-            }
-            all.push(Listed {
-                kind,
-                born,
-                entry: place.entry,
-                sets,
-            });
-        }
-        // Of what is one item nothing may be left: it keeps its place, as it does while the service
-        // runs, for when there is something again.
-        let left = births.together.iter();
-        let left = left.filter(|(entry, _)| !together.contains_key(*entry));
-        all.extend(left.filter_map(|(entry, kind)| {
-            Some(Listed {
-                kind: *kind,
-                born: *births.all.get(entry)?,
-                entry: *entry,
-                sets: Vec::new(),
-            })
-        }));
-        self.lists.build(all);
     }
 
     /// What lists hold: by kinds, each item in order of creation with its values. An item of which

@@ -13,10 +13,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
+use super::at_once::both;
 use super::born::Born;
 use super::hash_index::{Entry, HashIndex};
 use crate::base::digest::Digest;
-use crate::domain::listing::{ListPlace, Shared, ValueHash};
+use crate::domain::listing::{Shared, ValueHash};
 use parking_lot::RwLock;
 use roaring::RoaringBitmap;
 
@@ -138,7 +139,7 @@ impl KindList {
             .numbers
             .entry(entry, |number| numbered(chunks, *number).entry);
         match place {
-            Entry::Occupied(place) => (*place.get(), false),
+            Entry::Occupied(place) => (*place, false),
             Entry::Vacant(place) => {
                 let number = self.len;
                 place.insert(number);
@@ -177,10 +178,47 @@ impl KindList {
         }
     }
 
-    /// Takes in pairs of values that few share, while tables are built.
-    fn add_few(&mut self, mut pairs: Vec<Pair>) {
-        pairs.sort_unstable();
-        self.few = pairs.into_iter().collect();
+    /// Of so many items, each with another entry, in order.
+    fn of<'a>(count: usize, at: impl Fn(usize) -> Listed<'a> + Sync) -> Self {
+        let len = u32::try_from(count).expect("a kind has no 2^32 resources");
+        let by_number = || {
+            let mut chunks: Vec<Vec<Numbered>> = Vec::with_capacity(count.div_ceil(CHUNK));
+            for number in 0..count {
+                if number.is_multiple_of(CHUNK) {
+                    chunks.push(Vec::with_capacity(CHUNK));
+                }
+                let Listed { born, entry, .. } = at(number);
+                chunks[number / CHUNK].push(Numbered::new(entry, born));
+            }
+            let all = (0..).zip(chunks.iter().flatten());
+            let numbers = HashIndex::of(all.map(|(number, it)| (it.entry, number)));
+            (chunks, numbers)
+        };
+        let by_value = || {
+            let mut many: BTreeMap<ValueHash, RoaringBitmap> = BTreeMap::new();
+            let mut few = Vec::new();
+            for (number, at) in (0..len).zip((0..count).map(&at)) {
+                for (shared, value) in at.sets {
+                    match shared {
+                        Shared::ByMany => {
+                            // One that is the last already stays so.
+                            let _ = many.entry(*value).or_default().try_push(number);
+                        }
+                        Shared::ByFew => few.push(Pair::new(*value, number)),
+                    }
+                }
+            }
+            few.sort_unstable();
+            (many, few.into_iter().collect())
+        };
+        let ((chunks, numbers), (many, few)) = both(by_number, by_value);
+        Self {
+            chunks,
+            len,
+            numbers,
+            many,
+            few,
+        }
     }
 
     pub(super) fn has(&self, (shared, value): Set, number: u32) -> bool {
@@ -266,12 +304,12 @@ impl Default for Lists {
     }
 }
 
-/// A resource to be listed, while tables are built.
-pub(super) struct Listed {
-    pub(super) kind: u16,
+/// An item to be listed, while tables are built, with what it is found by.
+#[derive(Clone, Copy)]
+pub(super) struct Listed<'a> {
     pub(super) born: Born,
     pub(super) entry: Digest,
-    pub(super) sets: Vec<Set>,
+    pub(super) sets: &'a [Set],
 }
 
 impl Lists {
@@ -280,27 +318,21 @@ impl Lists {
         self.0[usize::from(kind)].get_or_init(RwLock::default)
     }
 
-    /// Fills the lists with what is to be listed, in no order, in the place of what they have.
-    pub(super) fn build(&self, mut all: Vec<Listed>) {
-        all.sort_unstable_by_key(|listed| (listed.kind, listed.born));
+    /// Empties all lists.
+    pub(super) fn clear(&self) {
         for list in self.0.iter().filter_map(OnceLock::get) {
             *list.write() = KindList::default();
         }
-        for of_kind in all.chunk_by(|one, other| one.kind == other.kind) {
-            let mut list = KindList::default();
-            let mut few = Vec::new();
-            for listed in of_kind {
-                let (number, _) = list.enter(listed.entry, listed.born);
-                for (shared, value) in &listed.sets {
-                    match shared {
-                        Shared::ByMany => list.add((*shared, *value), number),
-                        Shared::ByFew => few.push(Pair::new(*value, number)),
-                    }
-                }
-            }
-            list.add_few(few);
-            *self.of(of_kind[0].kind).write() = list;
-        }
+    }
+
+    /// Puts the list of a kind in place: of so many items, each with another entry, in order.
+    pub(super) fn build<'a>(
+        &self,
+        kind: u16,
+        count: usize,
+        at: impl Fn(usize) -> Listed<'a> + Sync,
+    ) {
+        *self.of(kind).write() = KindList::of(count, at);
     }
 
     /// Everything: by kinds, each item in order with its values.
@@ -344,13 +376,4 @@ pub(super) struct ReadyLists {
     /// The kinds bound to bookings, each with how many were in its list when those of the booking
     /// were entered under its new values.
     pub(super) entered: Vec<(u16, u32)>,
-}
-
-/// A resource that recovery has found, and that is listed.
-pub(in crate::journal) struct FoundListed {
-    pub(in crate::journal) kind: u16,
-    pub(in crate::journal) key: Digest,
-    /// The position of its last commit.
-    pub(in crate::journal) position: u64,
-    pub(in crate::journal) place: ListPlace,
 }

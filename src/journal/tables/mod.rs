@@ -12,10 +12,13 @@
 //! Idempotency keys are forgotten by one number, the watermark: a key that was used at or below it
 //! counts as never used. What is left of it in the table is swept afterwards.
 
+mod at_once;
 mod born;
 mod compact;
 mod hash_index;
+mod indexing;
 mod list_walk;
+mod listed;
 mod listing;
 mod lists;
 mod ready;
@@ -35,7 +38,6 @@ use self::born::Births;
 pub use self::born::{Born, NoBirth};
 use self::compact::CompactMap;
 pub use self::list_walk::{Found, ListPlan};
-pub(super) use self::lists::FoundListed;
 use self::lists::Lists;
 pub use self::lists::{Candidate, Set};
 pub use self::ready::Ready;
@@ -44,7 +46,6 @@ use self::states::{StateRef, States};
 pub use self::stored_state::StoredState;
 use crate::base::digest::{Digest, KeyDigest};
 use crate::domain::operation::Change;
-use crate::domain::registered::Entries;
 
 /// How many shards a table has: enough that two threads seldom meet.
 pub(super) const SHARDS: usize = 256;
@@ -95,8 +96,10 @@ pub struct Tables {
     /// Held by whoever visits the places of states.
     going_through: Mutex<()>,
     lists: Lists,
-    /// When resources came to be listed, while tables are built.
-    births: Mutex<Births>,
+    /// When resources came to be listed, in no order, while tables are built: of each shard.
+    births: Shards<Vec<(Digest, Born)>>,
+    /// When items came to be listed that are several resources, while tables are built.
+    together: Mutex<Births>,
     has_guessed_births: AtomicBool,
 }
 
@@ -456,41 +459,6 @@ impl Tables {
         shard.iter().try_for_each(&mut visit)
     }
 
-    /// Enters the resource with this key under its unique and secondary keys, in no order.
-    ///
-    /// # Errors
-    /// Another resource with one of the unique keys.
-    pub(super) fn index(&self, entries: &Entries) -> Result<(), Digest> {
-        for name in &entries.unique {
-            let before = self
-                .unique
-                .shard(name.0)
-                .write()
-                .insert(name.0, entries.key);
-            if let Some(other) = before
-                && other != entries.key
-            {
-                return Err(other);
-            }
-        }
-        for list in &entries.secondary {
-            let mut shard = self.secondary.shard(list.0).write();
-            shard.get_mut(list.0).push(entries.key);
-        }
-        for (list, rank) in &entries.ranks {
-            let mut shard = self.secondary.shard(list.0).write();
-            shard.get_mut(list.0).rank(entries.key, None, Some(rank));
-        }
-        Ok(())
-    }
-
-    /// Orders the secondary keys' lists of one shard, as their readers expect them.
-    pub(super) fn sort_secondary(&self, shard: usize) {
-        for list in self.secondary.0[shard].write().iter_mut() {
-            list.order();
-        }
-    }
-
     /// Kind and position of the resource with this key.
     pub(super) fn standing(&self, key: Digest) -> Option<(u16, u64)> {
         let shard = self.states.shard(key).read();
@@ -506,6 +474,7 @@ mod tests {
     use crate::base::revision::Revision;
     use crate::base::time::Instant;
     use crate::domain::operation::RankChange;
+    use crate::domain::registered::Entries;
     use crate::domain::resource::{IndexKey, Rank, Source as _};
 
     fn change(key: u8, state: &[u8]) -> Change {
@@ -570,7 +539,7 @@ mod tests {
                 ranks: vec![(list, rank(millis))],
                 place: None,
             };
-            assert_eq!(other.index(&entries), Ok(()));
+            other.index(&entries);
         }
         (0..SHARDS).for_each(|shard| other.sort_secondary(shard));
         assert_eq!(other.last_ranked(list), Some(Digest([3; 16])));

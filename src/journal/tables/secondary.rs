@@ -29,7 +29,7 @@ impl SecondaryIndex {
     /// The list of this key; an empty one is made if there is none.
     pub(super) fn get_mut(&mut self, name: Digest) -> &mut List {
         let (_, list) = match self.0.entry(name, name_of) {
-            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Occupied(entry) => entry,
             Entry::Vacant(entry) => entry.insert((name, List::default())),
         };
         list

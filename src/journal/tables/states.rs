@@ -95,8 +95,8 @@ impl States {
                 note(&mut self.moved, state.key);
                 None
             }
-            Entry::Occupied(mut entry) => {
-                let place = *entry.get();
+            Entry::Occupied(entry) => {
+                let place = *entry;
                 let page = match page {
                     Some(page) => match slab.exchange(place, page) {
                         Ok(before) => return Some(before),
@@ -106,7 +106,7 @@ impl States {
                     None => None,
                 };
                 let before = slab.page_of(place).map(Alone::clone);
-                *entry.get_mut() = add(slab, page);
+                *entry = add(slab, page);
                 note(&mut self.moved, state.key);
                 if let Some((moved, from)) = slab.remove(place) {
                     note(&mut self.moved, moved);
@@ -147,15 +147,15 @@ impl States {
                     entry.insert(slab.add(with(bytes)));
                 }
             }
-            Entry::Occupied(mut entry) => {
-                let place = *entry.get();
+            Entry::Occupied(entry) => {
+                let place = *entry;
                 let Some(bytes) = change(Some(slab.get(place)))? else {
                     return Ok(());
                 };
                 if slab.replace(place, with(bytes)) {
                     return Ok(());
                 }
-                *entry.get_mut() = slab.add(with(bytes));
+                *entry = slab.add(with(bytes));
                 if let Some((moved, from)) = slab.remove(place) {
                     self.index.moved(moved, from, place);
                 }
