@@ -101,6 +101,10 @@ pub(crate) enum Scenario {
         /// service; without it they are clients that send what pages send.
         #[arg(long)]
         in_a_browser: bool,
+        /// Seconds of the same load before each measurement, with the consoles open where they are:
+        /// how long they look for events again depends on how long there were too many.
+        #[arg(long, default_value_t = 0.0, value_name = "SECONDS")]
+        opened_for: f64,
     },
     /// Brings events to receivers: how fast to one, how soon to many and what that costs commands,
     /// and what hostile receivers cost a good one.

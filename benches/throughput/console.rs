@@ -34,11 +34,13 @@ const WORKLOAD: Workload = Workload::Operation("request_deposit");
 const SHARE: f64 = 0.5;
 /// Statements that are opened at once.
 const AT_ONCE: usize = 50_000;
-/// Of the console: events of a second beyond which a page leaves the stream, and for how long; how
-/// long it waits before it follows again; how often it asks for figures.
+/// Of the console: events of a second beyond which a page leaves the stream; for how long, twice as
+/// long each time, and at the most; how much of that more or less, for each page; how often it asks for
+/// figures.
 const MUCH_A_SECOND: usize = 200;
 const PAUSE: Duration = Duration::from_secs(2);
-const BEFORE_AGAIN: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+const SPREAD: f64 = 0.25;
 const FIGURES_EVERY: Duration = Duration::from_secs(2);
 /// For how long a page uses a connection again that it has not used.
 const IDLE: Duration = Duration::from_secs(60);
@@ -52,6 +54,8 @@ pub(crate) struct Sizes {
     pub(crate) tools: Option<PathBuf>,
     pub(crate) chromium: PathBuf,
     pub(crate) in_a_browser: bool,
+    /// Seconds of the same load before each measurement, with the consoles open where they are.
+    pub(crate) opened_for: f64,
 }
 
 /// # Errors
@@ -131,8 +135,17 @@ fn beside(common: &Common, sizes: &Sizes) -> Result<Value, String> {
     let mut rounds = Vec::new();
     for round in 0..common.runs {
         let seed = common.seed.wrapping_add(round as u64);
-        let mut once =
-            |stage: &mut Stage| run::open(stage, WORKLOAD, common, SHARE * capacity, seed);
+        let mut once = |stage: &mut Stage| {
+            let rate = SHARE * capacity;
+            if sizes.opened_for > 0.0 {
+                let before = Common {
+                    seconds: sizes.opened_for,
+                    ..common.clone()
+                };
+                run::open(stage, WORKLOAD, &before, rate, !seed)?;
+            }
+            run::open(stage, WORKLOAD, common, rate, seed)
+        };
         let (without, (with, asked)) = if round % 2 == 0 {
             let without = once(&mut stage)?;
             (without, opened(&mut stage, sizes, &mut once)?)
@@ -163,6 +176,7 @@ fn beside(common: &Common, sizes: &Sizes) -> Result<Value, String> {
     Ok(json!({
         "consoles": sizes.consoles,
         "inABrowser": sizes.in_a_browser,
+        "openedForSeconds": sizes.opened_for,
         "capacityPerSecond": capacity,
         "perSecond": SHARE * capacity,
         "p99MicrosWithout": middle(&|round| number(&round["without"]["p99Micros"])),
@@ -246,6 +260,7 @@ impl Consoles {
                         token: token.clone(),
                         // Half of them show the overview, half the statements.
                         is_overview: number % 2 == 0,
+                        pace: 1.0 + SPREAD * (2.0 * number as f64 / count.max(2) as f64 - 1.0),
                         asked: Arc::clone(&shared),
                     };
                     pages.spawn(page.follow());
@@ -278,6 +293,8 @@ struct Page {
     address: String,
     token: String,
     is_overview: bool,
+    /// How long its pauses are, of what they should be.
+    pace: f64,
     asked: Arc<Asked>,
 }
 
@@ -325,6 +342,7 @@ impl Page {
     async fn follow(self) -> Result<(), String> {
         let mut connection = Connection::open(&self.address).await?;
         let mut figures_at = Instant::now();
+        let mut pause = None;
         self.refresh(&mut connection).await?;
         let mut position = self.ask(&mut connection, "/events?limit=1").await?;
         while !self.is_over() {
@@ -334,9 +352,14 @@ impl Page {
             if began.elapsed() >= IDLE {
                 connection = Connection::open(&self.address).await?;
             }
-            // What came before it was left is told once, and that there was much a second time.
-            self.refresh(&mut connection).await?;
-            let until = Instant::now() + PAUSE;
+            if pause.is_none() || began.elapsed() > Duration::from_secs(1) {
+                // What came before it was left is told once.
+                self.refresh(&mut connection).await?;
+                pause = None;
+            }
+            let next = pause.map_or(PAUSE, |pause| PAUSE_MAX.min(2 * pause));
+            pause = Some(next);
+            let until = Instant::now() + next.mul_f64(self.pace);
             while Instant::now() < until && !self.is_over() {
                 if self.is_overview && figures_at.elapsed() >= FIGURES_EVERY {
                     figures_at = Instant::now();
@@ -347,7 +370,6 @@ impl Page {
             }
             position = self.ask(&mut connection, "/events?limit=1").await?;
             self.refresh(&mut connection).await?;
-            tokio::time::sleep(BEFORE_AGAIN).await;
         }
         Ok(())
     }

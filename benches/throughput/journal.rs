@@ -1,10 +1,12 @@
 //! What a journal on three machines costs: the same commands at a server whose log is files, and at
 //! servers whose log is a stream of three NATS servers, in turn; beside them what one append to such a
-//! stream takes by itself.
+//! stream takes by itself, and the log of files again, while those servers take as many messages a
+//! second of the same size from somebody else: all of them have the same processors and caches.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, context::Context, stream};
@@ -26,10 +28,12 @@ const SERVERS: usize = 3;
 const APPENDS: u64 = 500;
 /// The name of the server whose log is files.
 const FILE_LOG: &str = "fileLog";
+/// That of the one beside which others append.
+const FILE_LOG_BESIDE: &str = "fileLogBesideAppends";
+/// What is appended beside it before anything is known: bytes, and messages a second.
+const BESIDE: (f64, f64) = (48_000.0, 200.0);
 /// The most bytes of a stream, which the servers set aside for each.
 const STREAM_BYTES: i64 = 2 << 30;
-/// The stream of these appends.
-const BARE: &str = "BENCH_BARE";
 
 /// Servers of a stream on this machine; ended when dropped.
 struct Cluster {
@@ -126,11 +130,13 @@ impl Cluster {
 struct Bare {
     runtime: Runtime,
     context: Context,
+    subject: String,
     last: u64,
 }
 
 impl Bare {
-    fn open(cluster: &Cluster) -> Result<Self, String> {
+    fn open(cluster: &Cluster, name: &str) -> Result<Self, String> {
+        let subject = format!("bench.{name}");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -141,8 +147,8 @@ impl Bare {
             let client = async_nats::connect(servers).await;
             let context = jetstream::new(client.map_err(|error| error.to_string())?);
             let config = stream::Config {
-                name: BARE.to_owned(),
-                subjects: vec!["bench.bare".to_owned()],
+                name: format!("BENCH_{name}"),
+                subjects: vec![subject.clone()],
                 num_replicas: SERVERS,
                 discard: stream::DiscardPolicy::New,
                 max_bytes: STREAM_BYTES,
@@ -155,26 +161,45 @@ impl Bare {
         Ok(Self {
             runtime,
             context,
+            subject,
             last: 0,
         })
     }
 
-    /// How long each of some appends of so many bytes takes, in microseconds, ascending.
-    fn append(&mut self, bytes: usize) -> Result<Vec<u32>, String> {
+    /// Appends messages of so many bytes, so many a second as far as that can be, until it is over.
+    fn append_until(
+        &mut self,
+        is_over: &AtomicBool,
+        (bytes, per_second): (f64, f64),
+    ) -> Result<(), String> {
+        let begun = Instant::now();
+        let mut count = 0.0;
+        while !is_over.load(Ordering::Relaxed) {
+            let due = begun + Duration::from_secs_f64(count / per_second);
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            self.append(bytes as usize, 1)?;
+            count += 1.0;
+        }
+        Ok(())
+    }
+
+    /// How long each of so many appends of so many bytes takes, in microseconds, ascending.
+    fn append(&mut self, bytes: usize, count: u64) -> Result<Vec<u32>, String> {
         let Self {
             runtime,
             context,
+            subject,
             last,
         } = self;
         runtime.block_on(async {
             let payload = bytes::Bytes::from(vec![b'x'; bytes]);
             let mut took = Vec::new();
-            for _ in 0..APPENDS {
+            for _ in 0..count {
                 let mut headers = HeaderMap::new();
                 headers.insert(header::NATS_EXPECTED_LAST_SEQUENCE, last.to_string());
                 let begun = Instant::now();
                 let sent = context
-                    .publish_with_headers("bench.bare", headers, payload.clone())
+                    .publish_with_headers(subject.clone(), headers, payload.clone())
                     .await;
                 let acknowledged = sent.map_err(|error| error.to_string())?.await;
                 acknowledged.map_err(|error| error.to_string())?;
@@ -196,6 +221,8 @@ struct House {
     message_bytes: f64,
     /// Messages of the last round.
     messages: f64,
+    /// Commands of each round.
+    commands: f64,
 }
 
 impl House {
@@ -209,12 +236,28 @@ impl House {
             rounds: Vec::new(),
             message_bytes: 0.0,
             messages: 0.0,
+            commands: common.commands as f64,
         })
+    }
+
+    fn is_of_files(&self) -> bool {
+        self.name == FILE_LOG || self.name == FILE_LOG_BESIDE
+    }
+
+    /// Bytes of a message and messages a second, in the last round.
+    fn messages(&self) -> (f64, f64) {
+        match self.rounds.last() {
+            Some(figures) if self.messages > 0.0 => {
+                let seconds = self.commands / figures.per_second();
+                (self.message_bytes, self.messages / seconds)
+            }
+            _ => BESIDE,
+        }
     }
 
     /// Appends so far, and bytes of the stream; zeros where there is none.
     fn appended(&self) -> Result<(f64, f64), String> {
-        if self.name == FILE_LOG {
+        if self.is_of_files() {
             return Ok((0.0, 0.0));
         }
         // The servers are asked every second how large it is.
@@ -247,21 +290,26 @@ impl House {
         median(&self.rounds.iter().map(of).collect::<Vec<_>>())
     }
 
-    fn json(&self, beside: &Self) -> Value {
+    fn json(&self, file_log: &Self, beside: &Self) -> Value {
         let micros = |figures: &Figures| {
             let (user, kernel) = figures.server_micros();
             user + kernel
         };
-        let pairs = self.rounds.iter().zip(&beside.rounds);
-        let ratios: Vec<_> = pairs
-            .map(|(own, file)| micros(own) / micros(file))
-            .collect();
+        let times = |other: &Self| {
+            let pairs = self.rounds.iter().zip(&other.rounds);
+            median(
+                &pairs
+                    .map(|(own, other)| micros(own) / micros(other))
+                    .collect::<Vec<_>>(),
+            )
+        };
         json!({
             "commandsPerSecond": self.middle(Figures::per_second),
             "p50Micros": self.middle(|figures| f64::from(figures.percentile(0.50))),
             "p99Micros": self.middle(|figures| f64::from(figures.percentile(0.99))),
             "processorMicrosOfCommand": self.middle(micros),
-            "processorTimesFileLog": median(&ratios),
+            "processorTimesFileLog": times(file_log),
+            "processorTimesFileLogBesideAppends": times(beside),
             "messages": self.messages,
             "messageBytes": self.message_bytes,
         })
@@ -282,16 +330,29 @@ pub(crate) fn measure(common: &Common) -> Result<Value, String> {
         House::open(common, "streamOneInFlight", &of("one", "1")?)?,
         House::open(common, "streamTwoInFlight", &of("two", "2")?)?,
         House::open(common, "streamFourInFlight", &of("four", "4")?)?,
+        House::open(common, FILE_LOG_BESIDE, &[])?,
     ];
-    let mut bare = Bare::open(&cluster)?;
+    let mut bare = Bare::open(&cluster, "bare")?;
+    let mut others = Bare::open(&cluster, "others")?;
     let mut of_bare = Vec::new();
     for round in 0..=common.runs {
         for turn in 0..houses.len() {
             let at = (round + turn) % houses.len();
-            houses[at].measure(common, round)?;
+            if houses[at].name != FILE_LOG_BESIDE {
+                houses[at].measure(common, round)?;
+                continue;
+            }
+            let (is_over, messages) = (AtomicBool::new(false), houses[3].messages());
+            std::thread::scope(|scope| {
+                let appending = scope.spawn(|| others.append_until(&is_over, messages));
+                let measured = houses[at].measure(common, round);
+                is_over.store(true, Ordering::Relaxed);
+                let appended = appending.join();
+                measured.and(appended.map_err(|_| "the thread that appends panicked")?)
+            })?;
         }
         let bytes = houses[1].message_bytes.max(1.0) as usize;
-        let took = bare.append(bytes)?;
+        let took = bare.append(bytes, APPENDS)?;
         of_bare.push(f64::from(percentile(&took, 0.50)));
         let rates = houses.iter().filter_map(|house| house.rounds.last());
         let rates: Vec<_> = rates
@@ -306,7 +367,7 @@ pub(crate) fn measure(common: &Common) -> Result<Value, String> {
         "bareAppendP50Micros": median(&of_bare[1..]),
     });
     for house in &houses {
-        figures[house.name] = house.json(&houses[0]);
+        figures[house.name] = house.json(&houses[0], &houses[4]);
     }
     Ok(figures)
 }

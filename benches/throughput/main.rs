@@ -170,6 +170,7 @@ fn carry_out(scenario: &Scenario, common: &Common) -> Result<(&'static str, Valu
             tools,
             chromium,
             in_a_browser,
+            opened_for,
         } => {
             let sizes = console::Sizes {
                 statements: *statements,
@@ -177,6 +178,7 @@ fn carry_out(scenario: &Scenario, common: &Common) -> Result<(&'static str, Valu
                 tools: tools.clone(),
                 chromium: chromium.clone(),
                 in_a_browser: *in_a_browser,
+                opened_for: *opened_for,
             };
             ("console", console::measure(common, &sizes)?)
         }

@@ -1,6 +1,7 @@
 // What is committed, as it is committed: one stream for the whole page, while somebody listens. After
 // a break it goes on after the last event, so nothing is asked for where nothing is new. Where more is
-// committed than people can read, it pauses, and tells that much has changed instead of each change.
+// committed than people can read, it pauses, longer each time, and tells that much has changed instead of
+// each change. Out of sight nothing is followed.
 
 import { effect, signal } from './html.js'
 import { get, send } from './api.js'
@@ -8,8 +9,11 @@ import { actor } from './session.js'
 
 /** @typedef {{id: string, type: string, subject: string, time: string, data: Record<string, any>}} Told */
 
-/** `live`, `waiting` (it is connecting), `off` (nobody is signed in), `refused` (not for this actor). */
-export const stream = signal(/** @type {'live' | 'waiting' | 'off' | 'refused'} */ ('off'))
+/**
+ * `live`, `waiting` (it is connecting), `busy` (more is committed than is told, so that what is shown is asked for
+ * again now and then), `off` (nobody is signed in), `refused` (not for this actor).
+ */
+export const stream = signal(/** @type {'live' | 'waiting' | 'busy' | 'off' | 'refused'} */ ('off'))
 
 /** @type {Set<(events: Told[]) => void>} */
 const listeners = new Set()
@@ -32,8 +36,15 @@ const MUCH = '*'
 const MANY = { id: '', type: '', subject: MUCH, time: '', data: {} }
 /** Events of a second, beyond which they are not told one by one. */
 const MUCH_A_SECOND = 200
-/** How long the stream pauses then, in milliseconds. */
+/** How long the stream pauses then, in milliseconds: twice as long each time, as long as there are too many. */
 const PAUSE = 2_000
+const PAUSE_MAX = 30_000
+/** Pages that begin together do not all come again together: this share more or less. */
+const SPREAD = 0.25
+/** After a pause it is first looked for so long, in milliseconds, whether there still are too many. */
+const TRIED_FOR = 1_000
+/** How long a page is out of sight before it follows no more, in milliseconds. */
+const OUT_OF_SIGHT = 5_000
 /** Several that come at once are told at once, and not more often than once in so many milliseconds. */
 const TOLD_EVERY = 1_000
 let toldAt = 0
@@ -81,64 +92,141 @@ function within(promised, most) {
   })
 }
 
+/** @param {number} time in milliseconds */
+const rest = (time) => new Promise((done) => setTimeout(done, time))
+
+/** Comes back once the page is in sight, or nothing is to be followed any more. @param {AbortSignal} signal */
+function inSight(signal) {
+  return new Promise((done) => {
+    const look = () => {
+      if (document.hidden && !signal.aborted) return
+      document.removeEventListener('visibilitychange', look)
+      signal.removeEventListener('abort', look)
+      done(undefined)
+    }
+    document.addEventListener('visibilitychange', look)
+    signal.addEventListener('abort', look)
+    look()
+  })
+}
+
+/**
+ * Ends an attempt when nothing is to be followed any more, or the page has been out of sight for a while. What it
+ * gives is to be called when the attempt is over.
+ * @param {AbortController} attempt @param {AbortSignal} signal
+ */
+function ends(attempt, signal) {
+  let timer = 0
+  const end = () => attempt.abort()
+  const look = () => {
+    clearTimeout(timer)
+    if (document.hidden) timer = setTimeout(end, OUT_OF_SIGHT)
+  }
+  signal.addEventListener('abort', end)
+  document.addEventListener('visibilitychange', look)
+  look()
+  return () => {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', end)
+    document.removeEventListener('visibilitychange', look)
+  }
+}
+
+/**
+ * How far a page has come: the last event's identifier, and how long it pauses, in milliseconds, while more comes than
+ * is told; 0 while less does.
+ * @typedef {{last: string | undefined, pausing: number}} Course
+ */
+
+/**
+ * Reads what a stream tells, until it ends, or tells more than people can read: `true`.
+ * @param {NonNullable<Response['body']>} body @param {Course} course @param {AbortSignal} signal
+ */
+async function listen(body, course, signal) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader()
+  /** What came since a pause, told once it is known that it is not too much. @type {Told[]} */
+  let held = []
+  const settle = () => {
+    course.pausing = 0
+    stream.value = 'live'
+    held.forEach(tell)
+    held = []
+  }
+  const trying = course.pausing ? setTimeout(settle, TRIED_FOR) : undefined
+  if (!course.pausing) settle()
+  try {
+    let text = ''
+    let [second, count] = [performance.now(), 0]
+    for (;;) {
+      const { done, value } = await within(reader.read(), SILENCE)
+      if (done) return false
+      if (performance.now() - second > 1_000) [second, count] = [performance.now(), 0]
+      const blocks = (text + value).split('\n\n')
+      text = blocks.pop() ?? ''
+      for (const block of blocks) {
+        const { id, event } = read(block)
+        if (id) course.last = id
+        if (!event || count++ >= MUCH_A_SECOND) continue
+        if (course.pausing) held.push(event)
+        else tell(event)
+      }
+      if (count >= MUCH_A_SECOND) {
+        held = []
+        await reader.cancel()
+        return true
+      }
+    }
+  } finally {
+    clearTimeout(trying)
+    if (!signal.aborted) held.forEach(tell)
+  }
+}
+
 /** @param {AbortSignal} signal */
 async function follow(signal) {
-  /** @type {string | undefined} */
-  let last
+  /** @type {Course} */
+  const course = { last: undefined, pausing: 0 }
   let pause = 500
   while (!signal.aborted) {
-    stream.value = 'waiting'
+    await inSight(signal)
+    if (signal.aborted) return
+    stream.value = course.pausing ? 'busy' : 'waiting'
     const attempt = new AbortController()
-    const end = () => attempt.abort()
-    signal.addEventListener('abort', end)
+    const over = ends(attempt, signal)
     try {
-      last ??= await newest(signal)
-      const answer = await send('GET', '/events', { query: { after: last }, accept: 'text/event-stream', signal: attempt.signal })
+      course.last ??= await newest(signal)
+      const answer = await send('GET', '/events', { query: { after: course.last }, accept: 'text/event-stream', signal: attempt.signal })
       if (answer.status === 403) {
         stream.value = 'refused'
         return
       }
       if (answer.status === 410) {
         // What came meanwhile is no longer told.
-        last = await newest(signal)
+        course.last = await newest(signal)
         tell(MANY)
       }
       if (answer.ok && answer.body) {
-        stream.value = 'live'
         pause = 500
-        const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
-        let rest = ''
-        let [second, count] = [performance.now(), 0]
-        for (;;) {
-          const { done, value } = await within(reader.read(), SILENCE)
-          if (done) break
-          if (performance.now() - second > 1_000) [second, count] = [performance.now(), 0]
-          const blocks = (rest + value).split('\n\n')
-          rest = blocks.pop() ?? ''
-          for (const block of blocks) {
-            const { id, event } = read(block)
-            if (id) last = id
-            if (event && count++ < MUCH_A_SECOND) tell(event)
-          }
-          if (count >= MUCH_A_SECOND) {
-            await reader.cancel()
-            await new Promise((done) => setTimeout(done, PAUSE))
-            // What is asked for again then is as new as what is told from there on.
-            last = await newest(signal)
-            tell(MANY)
-            break
-          }
+        if (await listen(answer.body, course, signal)) {
+          stream.value = 'busy'
+          course.pausing = Math.min(course.pausing ? course.pausing * 2 : PAUSE, PAUSE_MAX)
+          await rest(course.pausing * (1 - SPREAD + 2 * SPREAD * Math.random()))
+          await inSight(signal)
+          // What is asked for again then is as new as what is told from there on.
+          course.last = await newest(signal)
+          tell(MANY)
+          continue
         }
       }
     } catch {
       // It is tried again.
     } finally {
       attempt.abort()
-      signal.removeEventListener('abort', end)
+      over()
     }
     if (signal.aborted) return
     stream.value = 'waiting'
-    await new Promise((done) => setTimeout(done, pause))
+    await rest(pause)
     pause = Math.min(pause * 2, 10_000)
   }
 }

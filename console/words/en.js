@@ -228,6 +228,7 @@ export const en = {
   'shell.signOut': 'Sign out',
   'stream.live': 'Live',
   'stream.waiting': 'Connecting',
+  'stream.busy': 'Much changes: refreshed now and then',
   'stream.off': 'Off',
   'stream.refused': 'No live updates',
   'signIn.title': 'Operations console',

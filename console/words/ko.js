@@ -228,6 +228,7 @@ export const ko = {
   'shell.signOut': '로그아웃',
   'stream.live': '실시간',
   'stream.waiting': '연결 중',
+  'stream.busy': '변경이 많아 가끔 새로 고침',
   'stream.off': '꺼짐',
   'stream.refused': '실시간 권한 없음',
   'signIn.title': '운영 콘솔',

@@ -71,11 +71,11 @@ impl Confirmations {
         let is_after = |confirmed: &Confirmed| {
             confirmed.ended || confirmed.began.is_some_and(|began| began >= came)
         };
-        let mut confirmed = self.confirmed.subscribe();
-        let known = *confirmed.borrow();
+        let known = *self.confirmed.borrow();
         if is_after(&known) {
             return !known.ended;
         }
+        let mut confirmed = self.confirmed.subscribe();
         {
             let mut wanted = self.wanted.lock();
             *wanted = Some(wanted.map_or(came, |wanted| wanted.max(came)));

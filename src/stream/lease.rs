@@ -15,6 +15,7 @@ use async_nats::jetstream::stream::StorageType;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
@@ -26,6 +27,8 @@ use super::link::Link;
 const RENEWED_EACH: Duration = Duration::from_secs(2);
 /// How long one renewal may take.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1_500);
+/// How long whoever gives it up waits for a renewal.
+const RENEWAL_ENDS_WITHIN: Duration = Duration::from_millis(500);
 /// How often somebody who wants it tries to make it.
 const TRIED_EACH: Duration = Duration::from_millis(100);
 /// How often it is tried to take it from another.
@@ -91,8 +94,10 @@ enum Renewed {
 pub struct Lease {
     holding: Arc<Holding>,
     store: Store,
+    value: Bytes,
     revision: watch::Receiver<u64>,
     stop: watch::Sender<bool>,
+    keeping: JoinHandle<()>,
 }
 
 /// The bucket; made where it is not there yet.
@@ -200,12 +205,15 @@ impl Lease {
             link: Arc::clone(link),
             revisions,
         };
-        link.connection().handle().spawn(keeping.run(stopped));
+        let value = keeping.value.clone();
+        let keeping = link.connection().handle().spawn(keeping.run(stopped));
         Self {
             holding,
             store,
+            value,
             revision: current,
             stop,
+            keeping,
         }
     }
 
@@ -215,16 +223,33 @@ impl Lease {
         &self.holding
     }
 
-    /// Gives it up, so that another one may take it at once.
-    pub fn give_up(self, connection: &Connection) {
+    /// Gives it up, so that another one may take it at once. Where that fails the servers forget it in
+    /// time.
+    pub fn give_up(mut self, connection: &Connection) {
         self.holding.lost();
         self.stop.send_replace(true);
-        let revision = *self.revision.borrow();
         connection.block(async {
-            let given_up = self.store.delete_expect_revision(KEY, Some(revision));
-            // Where it fails the servers forget it in time.
-            let _ = timeout(ANSWER_WITHIN, given_up).await;
+            // A renewal that is on its way is the last one.
+            let _ = timeout(RENEWAL_ENDS_WITHIN, &mut self.keeping).await;
+            let _ = timeout(ANSWER_WITHIN, self.delete(connection)).await;
         });
+    }
+
+    /// Deletes what is there of this process, whichever revision that is: the answer to the last renewal
+    /// may have been lost.
+    async fn delete(&self, connection: &Connection) {
+        let mut revision = *self.revision.borrow();
+        loop {
+            let deleted = self.store.delete_expect_revision(KEY, Some(revision)).await;
+            if deleted.is_ok() {
+                return;
+            }
+            match entry(connection).await {
+                Ok(Some((now, found))) if found == self.value => revision = now,
+                Ok(_) => return,
+                Err(_) => sleep(TRIED_EACH).await,
+            }
+        }
     }
 }
 
@@ -278,11 +303,8 @@ impl Keeping {
                 return;
             }
             let sent = Instant::now();
-            let renewed = tokio::select! {
-                renewed = self.renew() => renewed,
-                _ = stopped.wait_for(|stopped| *stopped) => return,
-            };
-            match renewed {
+            // Whoever gives it up has to know the last revision.
+            match self.renew().await {
                 Renewed::Yes(revision) => {
                     self.revisions.send_replace(revision);
                     self.holding.renewed(sent);

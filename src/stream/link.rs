@@ -212,7 +212,7 @@ impl Link {
     ///
     /// # Errors
     /// The end of this process's hold.
-    fn begin(&self, content: Content<'_>) -> Result<Option<Made>, StreamError> {
+    pub(super) fn begin(&self, content: Content<'_>) -> Result<Option<Made>, StreamError> {
         let mut pen = self.pen.lock();
         if let Some(ended) = self.ended.get() {
             return Err(ended.clone());

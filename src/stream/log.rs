@@ -98,10 +98,16 @@ impl BatchWriter for Writer {
         };
         let count = u32::try_from(batch.count()).ok();
         let records = count.and_then(|count| Records::of(batch.bytes(), count));
-        let made = self.link.connection().block(
-            self.link
-                .begin_in_turn(Content::Batch(records.ok_or_else(none)?)),
-        );
+        let content = Content::Batch(records.ok_or_else(none)?);
+        let made = match self.link.begin(content) {
+            // A barrier has come meanwhile.
+            Ok(None) => {
+                let in_turn = self.link.begin_in_turn(content);
+                self.link.connection().block(in_turn)
+            }
+            Ok(Some(made)) => Ok(made),
+            Err(error) => Err(error),
+        };
         let made = made.map_err(|error| ended(&error))?;
         self.begun.push_back(Begun {
             number: made.number,

@@ -243,6 +243,20 @@ pub struct Place {
 }
 
 impl Place {
+    /// What a message at this place says that has this digest.
+    #[must_use]
+    pub fn made<'a>(&self, content: Content<'a>, digest: MessageDigest) -> Message<'a> {
+        Message {
+            log_id: self.log_id,
+            epoch: self.epoch,
+            first: self.first,
+            before: self.before,
+            ahead: self.ahead,
+            content,
+            digest,
+        }
+    }
+
     /// The bytes of a message at this place, and their digest.
     ///
     /// # Panics
@@ -327,6 +341,7 @@ mod tests {
             ] {
                 let (bytes, digest) = place.message(content);
                 let read = Message::read(&bytes).unwrap();
+                assert_eq!(read, place.made(content, digest));
                 assert_eq!(read.content, content);
                 assert_eq!((read.log_id, read.epoch), (place.log_id, place.epoch));
                 assert_eq!((read.before, read.digest), (place.before, digest));

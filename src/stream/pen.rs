@@ -8,7 +8,7 @@ use super::append::Appending;
 use super::chain::Tail;
 use super::connection::Connection;
 use super::error::StreamError;
-use super::message::{Content, Message, MessageDigest};
+use super::message::{Content, MESSAGE_BYTES_MAX, Message, MessageDigest, NUMBER_MAX};
 
 /// A message that was made.
 pub(crate) struct Made {
@@ -65,14 +65,16 @@ impl Pen {
     ) -> Result<Appending, StreamError> {
         let place = self.tail.place(self.log_id, self.epoch, ahead);
         let (bytes, digest) = place.message(content);
-        let message = Message::read(&bytes).map_err(|_| StreamError::Refused {
-            what: format!("a message of {} bytes is too large", bytes.len()),
-        })?;
+        let message = place.made(content, digest);
+        if bytes.len() > MESSAGE_BYTES_MAX || message.next().max(message.epoch) > NUMBER_MAX {
+            let what = format!("a message of {} bytes is too large", bytes.len());
+            return Err(StreamError::Refused { what });
+        }
+        debug_assert_eq!(Message::read(&bytes), Ok(message));
         let tail = Tail {
             fence: self.tail.fence,
             ..Tail::after(self.tail.sequence + 1, &message)
         };
-        debug_assert_eq!(tail.digest, digest);
         let appending = Appending {
             connection: Arc::clone(&self.connection),
             after: self.tail.sequence,

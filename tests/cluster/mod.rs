@@ -6,6 +6,7 @@ mod flight;
 mod full;
 mod imported;
 mod killed;
+mod lease;
 mod nodes;
 mod proxy;
 mod refused;

@@ -1,8 +1,14 @@
 //! What a journal promises on every medium: on the files of a directory, and in memory.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
 use rand::Rng;
 use wal::memory::MemoryLog;
-use wal::{Appender, Error, Lack, Refused, SnapshotInfo};
+use wal::{Appender, Batch, BatchWriter, Error, Events, Lack, Options, Refused, SnapshotInfo};
 
 use crate::support::{Heard, Kind, campaign, eventually, random, record, seed, small};
 
@@ -156,4 +162,106 @@ fn a_medium_without_room_says_so_and_writes_what_was_appended() {
     eventually("it is durable", || appender.durable() == position);
     log.set_full(false);
     assert!(appender.has_room());
+}
+
+/// A medium that takes its time: batches are on their way until they are let come.
+#[derive(Clone, Default)]
+struct Slow {
+    /// How many records each batch has that was begun.
+    batches: Arc<Mutex<Vec<usize>>>,
+    under_way: VecDeque<u64>,
+    last: u64,
+    /// Up to where they may come.
+    let_come: Arc<AtomicU64>,
+}
+
+impl BatchWriter for Slow {
+    fn next(&self) -> u64 {
+        self.last + 1
+    }
+
+    fn make_room(&mut self, _: Batch<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn commit(&mut self, _: Batch<'_>) -> Result<u64, Error> {
+        unreachable!("it is begun")
+    }
+
+    fn begin(&mut self, batch: Batch<'_>) -> Result<Option<u64>, Error> {
+        self.last += batch.count() as u64;
+        self.under_way.push_back(self.last);
+        self.batches.lock().push(batch.count());
+        Ok(None)
+    }
+
+    fn has_settled(&self) -> bool {
+        let oldest = self.under_way.front();
+        oldest.is_some_and(|oldest| *oldest <= self.let_come.load(Ordering::SeqCst))
+    }
+
+    fn settle(&mut self) -> Result<Option<u64>, Error> {
+        let has_settled = self.has_settled();
+        Ok(has_settled.then(|| self.under_way.pop_front()).flatten())
+    }
+
+    fn is_unsealed(&self) -> bool {
+        false
+    }
+
+    fn seal(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn failure(&mut self) -> Option<Error> {
+        None
+    }
+}
+
+/// Many are in flight.
+struct Crowd;
+
+impl Events for Crowd {
+    fn durable(&mut self, _: u64) {}
+
+    fn failed(&mut self, _: &Error) {}
+
+    fn in_flight(&self) -> usize {
+        64
+    }
+}
+
+#[test]
+fn of_a_crowd_those_who_come_while_a_batch_is_on_its_way_are_gathered_for_the_next() {
+    // A machine that does nothing else for 20 ms may tear them apart, but not each time.
+    let is_gathered = (0..20).any(|_| {
+        let slow = Slow::default();
+        let medium = Arc::new(MemoryLog::new());
+        let writer = Box::new(slow.clone());
+        let options = Options::default();
+        let appender = Appender::start(medium, writer, &options, 0, Box::new(Crowd)).unwrap();
+        let push = |count: usize| {
+            let mut sequence = appender.sequence();
+            for _ in 0..count {
+                sequence.push(b"record").unwrap();
+            }
+        };
+        push(30);
+        eventually("it is on its way", || slow.batches.lock().len() == 1);
+        // So long does a batch take.
+        std::thread::sleep(Duration::from_millis(200));
+        slow.let_come.store(30, Ordering::SeqCst);
+        push(30);
+        eventually("another one is", || slow.batches.lock().len() == 2);
+        for _ in 0..3 {
+            push(10);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let begun = || slow.batches.lock().iter().sum::<usize>() == 90;
+        eventually("all of them are", begun);
+        slow.let_come.store(90, Ordering::SeqCst);
+        appender.shutdown().unwrap();
+        *slow.batches.lock() == [30, 30, 30]
+    });
+    assert!(is_gathered);
 }

@@ -1,7 +1,8 @@
 //! How many records are gathered for a batch, and for how long.
 //!
 //! Where several wait for each batch, the next one begins no sooner than 0.4 or 0.6 ms after the
-//! one before began, unless enough are queued; whoever is alone is never kept waiting.
+//! one before began, unless enough are queued; whoever is alone is never kept waiting. Where a batch
+//! takes its time and the next may begin meanwhile, a crowd is gathered for that time at the most.
 
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use std::time::Duration;
 const GATHER: Duration = Duration::from_micros(400);
 /// The same while more than twice [`MANY`] are in flight: half of them take longer to come.
 const GATHER_OF_CROWD: Duration = Duration::from_micros(600);
+/// No more time than this lies between batches of a crowd, however long one takes.
+const GATHER_MAX: Duration = Duration::from_millis(20);
 /// So many records in a batch are of several who wait, and the next ones are gathered.
 pub(super) const FEW: usize = 3;
 /// So many queued records are enough, where nobody knows how many are in flight.
@@ -29,6 +32,25 @@ pub(super) fn gathered(in_flight: usize) -> (usize, Duration) {
     let enough = nearly_all.min(MANY.max(in_flight * 7 / 16));
     let is_crowd = in_flight > 2 * MANY;
     (enough, if is_crowd { GATHER_OF_CROWD } else { GATHER })
+}
+
+/// As [`gathered`], where so many of those in flight are in batches that have begun and are not durable
+/// yet, and a batch takes so long.
+///
+/// Each batch costs the same whatever it holds, here and at whoever makes it durable: several small ones
+/// on their way at once cost several times that, and bring nobody's answer sooner than a few large
+/// ones where many wait. So of a crowd as many are gathered beside a batch as without one, for as long
+/// as a batch takes at the most.
+pub(super) fn gathered_beside(in_flight: usize, begun: usize, took: Duration) -> (usize, Duration) {
+    let (enough, apart) = gathered(in_flight);
+    if begun == 0 || in_flight == 0 {
+        return (enough, apart);
+    }
+    if in_flight > 2 * MANY {
+        return (enough, took.clamp(apart, GATHER_MAX));
+    }
+    // Whoever waits for what was begun appends nothing else meanwhile.
+    gathered(in_flight.saturating_sub(begun).max(1))
 }
 
 #[cfg(test)]
@@ -54,6 +76,29 @@ mod tests {
                 (enough, GATHER_OF_CROWD),
                 "{in_flight}"
             );
+        }
+    }
+
+    #[test]
+    fn beside_batches_on_their_way_a_crowd_is_gathered_as_without_and_a_few_do_not_wait_for_others()
+    {
+        let (ms, us) = (Duration::from_millis, Duration::from_micros);
+        for in_flight in [0, 1, 3, 8, 16, 18, 32, 33, 64, 256] {
+            let expected = gathered(in_flight);
+            assert_eq!(gathered_beside(in_flight, 0, ms(3)), expected);
+        }
+        for (in_flight, begun, took, expected) in [
+            (64, 28, ms(3), (28, ms(3))),
+            (64, 56, ms(3), (28, ms(3))),
+            (64, 60, us(100), (28, GATHER_OF_CROWD)),
+            (64, 28, ms(900), (28, GATHER_MAX)),
+            (32, 16, ms(3), (14, GATHER)),
+            (8, 4, ms(3), (4, GATHER)),
+            (2, 2, ms(3), (1, GATHER)),
+            (0, 5, ms(3), (16, GATHER)),
+        ] {
+            let gathered = gathered_beside(in_flight, begun, took);
+            assert_eq!(gathered, expected, "{in_flight}, {begun}");
         }
     }
 }

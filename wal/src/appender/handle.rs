@@ -88,6 +88,8 @@ impl Appender {
             batch_began: Instant::now(),
             batch_records: 0,
             begun: VecDeque::new(),
+            settled: Instant::now(),
+            took: Duration::ZERO,
         };
         let waiting = Arc::downgrade(&shared);
         // Held as an appender from here on, so that what was started is stopped again when the

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::events::Events;
-use super::gathering::{FEW, gathered};
+use super::gathering::{FEW, gathered_beside};
 use super::queue::Shared;
 use crate::batched::Batched;
 use crate::error::Error;
@@ -42,6 +42,10 @@ pub(super) struct Journal {
     pub(super) batch_records: usize,
     /// The oldest first.
     pub(super) begun: VecDeque<Begun>,
+    /// When something that was begun became durable, and about how long such a batch takes; zero
+    /// where each is durable before the next one begins.
+    pub(super) settled: Instant,
+    pub(super) took: Duration,
 }
 
 impl Journal {
@@ -86,15 +90,13 @@ impl Journal {
     /// Waits for something to do; takes all records that are queued.
     fn wait(&mut self, records: &mut Batched, events: &dyn Events) -> Result<Task, Error> {
         let shared = Arc::clone(&self.shared);
-        // Whoever waits for what was begun appends nothing else meanwhile.
         let begun: usize = self.begun.iter().map(|begun| begun.records).sum();
-        let in_flight = events.in_flight();
-        let (enough, apart) = gathered(in_flight.saturating_sub(begun).max(in_flight.min(1)));
+        let (enough, apart) = gathered_beside(events.in_flight(), begun, self.took);
         let mut queue = shared.queue.lock();
         let seal_at = (self.begun.is_empty() && self.writer.is_unsealed())
             .then(|| Instant::now() + self.seal_after);
         // Whoever is alone is not kept waiting.
-        let mut gather_until = (self.batch_records >= FEW).then(|| self.batch_began + apart);
+        let mut gather_until = (self.batch_records >= FEW).then(|| self.gathers_from() + apart);
         loop {
             if self.writer.has_settled() {
                 return Ok(Task::Settle);
@@ -140,6 +142,15 @@ impl Journal {
                 }
             }
             queue.wake_at = None;
+        }
+    }
+
+    /// Since when the next batch is gathered. Where nothing is on its way those who were just answered
+    /// may be about to append.
+    fn gathers_from(&self) -> Instant {
+        match self.begun.is_empty() {
+            true => self.batch_began.max(self.settled),
+            false => self.batch_began,
         }
     }
 
@@ -189,8 +200,10 @@ impl Journal {
                     reason: "a batch has become durable that was not begun".into(),
                 });
             };
-            self.shared
-                .note_durable(begun.bytes, begun.at.elapsed(), last);
+            let took = begun.at.elapsed();
+            self.took = (self.took * 7 + took) / 8;
+            self.settled = Instant::now();
+            self.shared.note_durable(begun.bytes, took, last);
             events.durable(last);
         }
         Ok(())

@@ -1,0 +1,65 @@
+//! The writer's lease: who gives it up leaves it free at once, and nobody gives up another's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::ConnectOptions;
+use async_nats::jetstream::kv::Store;
+use bytes::Bytes;
+use carebook::stream::connection::Connection;
+use carebook::stream::lease::{Lease, Terms};
+use carebook::stream::link::Link;
+use carebook::stream::settings::Names;
+
+use super::{Cluster, ROOMY};
+
+/// Much less than the servers keep what was not given up.
+const AT_ONCE: Duration = Duration::from_secs(3);
+
+/// Does something with the bucket of the lease.
+fn beside(cluster: &Cluster, work: impl AsyncFn(&Store) -> Result<(), async_nats::Error>) {
+    cluster.with(async |context| work(&context.get_key_value("CAREBOOK_LEASE_tests").await?).await);
+}
+
+#[test]
+fn a_lease_that_is_given_up_is_free_at_once_also_where_the_answer_to_a_renewal_was_lost() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let names = Names::of("tests").unwrap();
+    let connection = Connection::open(cluster.addresses(), ConnectOptions::new(), names).unwrap();
+    let [one, two] = [1, 2].map(|number| {
+        let node = format!("node {number}");
+        Link::new(Arc::clone(&connection), &node, [number; 16])
+    });
+    let terms = Terms {
+        address: "127.0.0.1:1".to_owned(),
+        relies: false,
+        replicas: 1,
+    };
+    for lost in [0, 1, 3] {
+        for link in [&one, &two] {
+            let taken = Lease::take_within(link, &terms, AT_ONCE).unwrap();
+            let lease = taken.unwrap_or_else(|| panic!("it is not free: {lost}"));
+            for _ in 0..lost {
+                beside(&cluster, async |store| {
+                    let entry = store.entry("writer").await?.unwrap();
+                    store.update("writer", entry.value, entry.revision).await?;
+                    Ok(())
+                });
+            }
+            lease.give_up(&connection);
+        }
+    }
+    let lease = Lease::take_within(&one, &terms, AT_ONCE).unwrap().unwrap();
+    let others = Bytes::from_static(b"{\"node\": \"another one\"}");
+    beside(&cluster, async |store| {
+        store.put("writer", others.clone()).await?;
+        Ok(())
+    });
+    lease.give_up(&connection);
+    beside(&cluster, async |store| {
+        assert_eq!(store.get("writer").await?, Some(others.clone()));
+        Ok(())
+    });
+}
