@@ -2,17 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::json::{FaultCode, FromJson, Json, Reader, Shape};
+use super::json::{FaultCode, FromJson, Json, Reader, Scanner, Shape};
 
 /// Checks length (in characters) and blankness, in the order in which faults are reported: too
 /// short, too long, blank.
-fn bounded<'v>(
-    value: &'v Json<'_>,
-    at: &mut Reader,
-    max: usize,
-    blank_allowed: bool,
-) -> Option<&'v str> {
-    let text = at.text(value)?;
+fn bounded<'v>(text: &'v str, at: &mut Reader, max: usize, blank_allowed: bool) -> Option<&'v str> {
+    let text = at.not_empty(text)?;
     // A string of few bytes has few characters; only longer ones need counting.
     if text.len() > max && text.chars().count() > max {
         return at.fault(FaultCode::TooLong);
@@ -57,6 +52,15 @@ macro_rules! texts {
             pub fn as_str(&self) -> &str {
                 &self.0
             }
+
+            fn of(text: &str, at: &mut Reader) -> Option<Self> {
+                let text = bounded(text, at, $max, $blank)?;
+                let has_form: fn(&str) -> bool = $form;
+                if !has_form(text) {
+                    return at.fault(FaultCode::Pattern);
+                }
+                Some(Self(text.into()))
+            }
         }
 
         impl std::ops::Deref for $name {
@@ -98,12 +102,12 @@ macro_rules! texts {
 
         impl FromJson for $name {
             fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
-                let text = bounded(value, at, $max, $blank)?;
-                let has_form: fn(&str) -> bool = $form;
-                if !has_form(text) {
-                    return at.fault(FaultCode::Pattern);
-                }
-                Some(Self(text.into()))
+                let text = at.text(value)?;
+                Self::of(text, at)
+            }
+
+            fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
+                from.by_text(Self::of)
             }
 
             fn shape() -> Shape {
@@ -304,6 +308,10 @@ impl Serialize for BodyKey {
 impl FromJson for BodyKey {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         Ident::read(value, at).map(Self)
+    }
+
+    fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
+        Ident::read_straight(from).map(Self)
     }
 
     fn shape() -> Shape {

@@ -49,6 +49,10 @@ macro_rules! wire_enum {
                 }
             }
 
+            fn read_straight(from: &mut $crate::base::json::Scanner<'_>) -> Option<Self> {
+                from.by_text(|word, _| Self::parse(word))
+            }
+
             fn shape() -> $crate::base::json::Shape {
                 $crate::base::json::Shape::Words(vec![$($word),+])
             }

@@ -282,6 +282,10 @@ impl FromJson for Instant {
         }
     }
 
+    fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
+        from.by_text(|text, _| Self::parse(text))
+    }
+
     fn shape() -> Shape {
         Shape::Time
     }
@@ -294,6 +298,10 @@ impl FromJson for Date {
             Some(date) => Some(date),
             None => at.fault(FaultCode::Pattern),
         }
+    }
+
+    fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
+        from.by_text(|text, _| Self::parse(text))
     }
 
     fn shape() -> Shape {

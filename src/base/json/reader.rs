@@ -123,9 +123,16 @@ impl Reader {
     /// The string at the present path, at least one character long.
     pub fn text<'v>(&mut self, value: &'v Json<'_>) -> Option<&'v str> {
         match value {
-            Json::Text(text) if text.is_empty() => self.fault(FaultCode::TooShort),
-            Json::Text(text) => Some(text),
+            Json::Text(text) => self.not_empty(text),
             _ => self.fault(FaultCode::WrongType),
+        }
+    }
+
+    /// The text, unless it is empty.
+    pub fn not_empty<'v>(&mut self, text: &'v str) -> Option<&'v str> {
+        match text {
+            "" => self.fault(FaultCode::TooShort),
+            text => Some(text),
         }
     }
 

@@ -145,10 +145,7 @@ impl<'t> Scanner<'t> {
     /// The next value as a tree.
     pub(super) fn tree(&mut self) -> Option<Json<'t>> {
         match self.peek()? {
-            b'"' => {
-                self.count()?;
-                self.string().map(Json::Text)
-            }
+            b'"' => self.text().map(Json::Text),
             b'{' => {
                 let mut fields = Vec::new();
                 let mut more = self.open_object()?;
@@ -200,6 +197,13 @@ impl<'t> Scanner<'t> {
         let number = level.deserialize(&mut parser).ok()?;
         parser.end().ok()?;
         Some(number)
+    }
+
+    /// The next value, which has to be a string.
+    pub(super) fn text(&mut self) -> Option<Cow<'t, str>> {
+        self.peek()?;
+        self.count()?;
+        self.string()
     }
 
     /// A string, at its first quotation mark.
