@@ -14,7 +14,7 @@ pub struct Digest(pub [u8; 16]);
 /// Names up to this many bytes, with their lengths, are kept with their digests for a while: a command
 /// looks the same ones up several times, and many commands have one actor or one branch.
 const SHORT: usize = 64;
-/// How many of them, on each thread.
+/// How many of them, on each thread: a power of two.
 const RECENTS: usize = 128;
 
 /// A digest that was made before.
@@ -91,7 +91,7 @@ impl Digest {
             (mixed.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         });
         // The highest bits depend on all others.
-        let place = (mixed >> 32) as usize % RECENTS;
+        let place = (mixed >> (u64::BITS - RECENTS.ilog2())) as usize;
         RECENT.with(|recent| {
             let known = recent[place].get();
             if known.length == length && known.bytes == bytes {
@@ -204,6 +204,34 @@ mod tests {
             Digest::of(1, &["x".repeat(900)]),
             Digest::of(1, &["x".repeat(900)])
         );
+    }
+
+    #[test]
+    fn a_name_has_the_digest_of_its_bytes_whichever_names_were_asked_for_before() {
+        let hashed = |label: u16, parts: &[&str]| {
+            let mut bytes = label.to_le_bytes().to_vec();
+            for part in parts {
+                bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
+                bytes.extend_from_slice(part.as_bytes());
+            }
+            blake3::hash(&bytes).as_bytes()[..16].to_vec()
+        };
+        // Bytes that are all 0, and lengths that tell such names apart: with nothing else they would be
+        // alike, and lie at one place.
+        let zeros: Vec<Vec<&str>> = (0..8).map(|count| vec![""; count]).collect();
+        let names: Vec<String> = (0..1_000).map(|number| format!("name-{number}")).collect();
+        let long = [SHORT - 11, SHORT - 10, SHORT - 9].map(|length| "x".repeat(length));
+        let named = names.iter().chain(&long).map(|name| vec![name.as_str()]);
+        let asked: Vec<_> = zeros.into_iter().chain(named).collect();
+        for _ in 0..2 {
+            for parts in &asked {
+                for label in [0, 1] {
+                    let digest = Digest::of(label, parts);
+                    assert_eq!(digest.0.to_vec(), hashed(label, parts), "{label} {parts:?}");
+                    assert_eq!(Digest::of(label, parts), digest, "{label} {parts:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -33,11 +33,6 @@ fn not_plain(eight: [u8; 8]) -> u64 {
 /// Whether no byte has to be escaped.
 #[inline]
 pub(super) fn is_plain(bytes: &[u8]) -> bool {
-    if let Some(last) = bytes.last_chunk() {
-        let (chunks, _) = bytes.as_chunks();
-        // The last eight may be looked at twice, in part.
-        return chunks.iter().all(|eight| not_plain(*eight) == 0) && not_plain(*last) == 0;
-    }
     plain_until(bytes, 0) == bytes.len()
 }
 
