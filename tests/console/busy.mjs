@@ -1,20 +1,11 @@
 // A page where more is committed than people can read, and one that is out of sight: `node busy.mjs TOOLS
 // CHROMIUM BASE`, with a token in TOKEN. Ends with 1 when something is not as it should be.
 
-import path from 'node:path'
-import { pathToFileURL } from 'node:url'
-
 import { en } from '../../console/words/en.js'
+import { opened } from './window.mjs'
 
 const [tools, chromium, base] = process.argv.slice(2)
-const { chromium: driver } = await import(pathToFileURL(path.join(tools, 'node_modules/playwright-core/index.mjs')))
-const browser = await driver.launch({
-  executablePath: chromium,
-  args: ['--no-sandbox', '--no-proxy-server', '--disable-background-networking', '--disable-component-update'],
-})
-const context = await browser.newContext({ locale: 'en-GB', viewport: { width: 1440, height: 900 } })
-const page = await context.newPage()
-page.setDefaultTimeout(20_000)
+const { browser, page } = await opened(tools, chromium)
 
 function check(holds, what) {
   if (!holds) throw new Error(what)

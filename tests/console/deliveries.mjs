@@ -2,20 +2,11 @@
 // deliveries.mjs TOOLS CHROMIUM BASE WEBHOOK`, with a token in TOKEN. The receiver takes what is sent now.
 // Ends with 1 when something is not as it should be.
 
-import path from 'node:path'
-import { pathToFileURL } from 'node:url'
-
 import { en } from '../../console/words/en.js'
+import { opened } from './window.mjs'
 
 const [tools, chromium, base, webhook] = process.argv.slice(2)
-const { chromium: driver } = await import(pathToFileURL(path.join(tools, 'node_modules/playwright-core/index.mjs')))
-const browser = await driver.launch({
-  executablePath: chromium,
-  args: ['--no-sandbox', '--no-proxy-server', '--disable-background-networking', '--disable-component-update'],
-})
-const context = await browser.newContext({ locale: 'en-GB', viewport: { width: 1440, height: 900 } })
-const page = await context.newPage()
-page.setDefaultTimeout(20_000)
+const { browser, page } = await opened(tools, chromium)
 const complaints = []
 page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()))
 page.on('pageerror', (error) => complaints.push(String(error.stack)))
