@@ -14,7 +14,7 @@ pub struct Digest(pub [u8; 16]);
 /// Names up to this many bytes, with their lengths, are kept with their digests for a while: a command
 /// looks the same ones up several times, and many commands have one actor or one branch.
 const SHORT: usize = 64;
-/// How many of them, on each thread: a power of two.
+/// How many of them, on each thread.
 const RECENTS: usize = 128;
 
 /// A digest that was made before.
@@ -90,8 +90,8 @@ impl Digest {
         let mixed = words.iter().fold(0_u64, |mixed, word| {
             (mixed.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         });
-        // The highest bits depend on all others.
-        let place = (mixed >> (u64::BITS - RECENTS.ilog2())) as usize;
+        // The higher bits depend on all others.
+        let place = (mixed >> 32) as usize % RECENTS;
         RECENT.with(|recent| {
             let known = recent[place].get();
             if known.length == length && known.bytes == bytes {
