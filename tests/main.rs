@@ -3,7 +3,12 @@
 // A test binary has no outside: `pub` says what the support offers.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
+/// The allocator of the program: tests allocate much, too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 mod access;
+mod attempts;
 mod bodies;
 mod cli;
 mod clients;

@@ -174,10 +174,11 @@ fn a_log_that_is_given_up_while_it_is_looked_at_is_told_as_gone_and_nothing_else
         for round in 0.. {
             put();
             let (told, is_complete) = super::history(&mut client, PATH, &token, 500);
-            assert!(!told.is_empty());
             if !is_complete {
                 break;
             }
+            // Of an incomplete one, all may have been given up before it was read.
+            assert!(!told.is_empty());
             assert!(round < 100, "nothing is given up");
         }
     });

@@ -55,7 +55,7 @@ use state::Model;
 use world::{ACTORS, Command, World};
 
 /// The commands of a run that is not told how many.
-const COMMANDS: usize = 20_000;
+const COMMANDS: usize = 12_000;
 /// The commands of the run on a medium in memory.
 const COMMANDS_IN_MEMORY: usize = 3_000;
 /// The seed of a run that is not told which.

@@ -1,7 +1,7 @@
 //! Messages to named receivers: order, retries, dead letters, what an operator does about them, and
 //! that nothing is lost whoever is killed. A receiver of the tests speaks real HTTP.
 
-mod hostile;
+pub mod hostile;
 mod manage;
 mod receiver;
 mod rounds;

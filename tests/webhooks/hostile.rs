@@ -7,7 +7,7 @@ use super::*;
 
 /// Sends ten events to a good receiver beside a bad one, and tells how long the good one waited for
 /// the last of them.
-fn beside(reply: impl Fn(usize) -> Reply + Send + Sync + 'static) -> (House, Value, Receiver) {
+pub fn beside(reply: impl Fn(usize) -> Reply + Send + Sync + 'static) -> (House, Value, Receiver) {
     let (house, good) = (House::new(), Receiver::start());
     let bad = Receiver::deciding(move |_, number| reply(number));
     let hostile = house.subscribe(&bad.url(), &["carebook.reference-fact.*"]);
@@ -31,14 +31,6 @@ fn a_receiver_that_never_answers_delays_no_other_and_takes_few_connections() {
     let (house, hostile, bad) = beside(|_| Reply::Hangs);
     house.wait(&hostile, |read| read["waiting"] == 40);
     assert!(bad.connections() <= 33, "{}", bad.connections());
-}
-
-#[test]
-fn a_receiver_that_answers_a_byte_at_a_time_has_15_seconds_like_others() {
-    let (house, hostile, _bad) = beside(|_| Reply::Trickles);
-    let read = house.wait(&hostile, |read| !read["lastFailure"].is_null());
-    assert_eq!(read["lastFailure"]["error"], "it did not answer in time");
-    assert_eq!(read["status"], "failing");
 }
 
 #[test]
@@ -163,32 +155,4 @@ fn a_receiver_that_keeps_failing_is_asked_less_often_and_told_of_all_once_it_tak
     // at most half of that is lost where this test itself was held up.
     let spaced = came[149] - came[69];
     assert!(spaced > Duration::from_millis(400), "{spaced:?}");
-}
-
-#[test]
-fn this_machine_and_its_network_are_refused_unless_they_are_named() {
-    let house = House::with(&["--webhooks-allow", "10.0.0.0/8", "--webhooks-hurry", "1000"]);
-    let receiver = Receiver::start();
-    let at = |host: &str| format!("http://{host}:{}/", receiver.port);
-    for url in [
-        at("127.0.0.1"),
-        at("localhost"),
-        at("[::1]"),
-        at("[::ffff:127.0.0.1]"),
-        "https://169.254.169.254/latest/meta-data".to_owned(),
-        "https://192.168.0.1/".to_owned(),
-        "https://[fd00:ec2::254]/".to_owned(),
-        // Other ways to write the loopback.
-        "https://0x7f000001/".to_owned(),
-        "https://2130706433/".to_owned(),
-        "https://127.1/".to_owned(),
-    ] {
-        let subscription = house.subscribe(&url, &["carebook.reference-fact.*"]);
-        house.fact(&url, 1);
-        let read = house.wait(&subscription, |read| !read["lastFailure"].is_null());
-        let error = read["lastFailure"]["error"].as_str().unwrap();
-        let refused = ["its address is not allowed", "its name cannot be resolved"];
-        assert!(refused.contains(&error), "{url}: {error}");
-    }
-    assert_eq!(receiver.connections(), 0);
 }

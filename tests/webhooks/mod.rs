@@ -1,7 +1,7 @@
 //! Webhooks, against receivers that are real servers.
 
 mod examples;
-mod hostile;
+pub mod hostile;
 mod load;
 mod managing;
 pub mod receiver;
@@ -30,7 +30,7 @@ fn manager(world: &World) -> String {
 }
 
 /// A server and somebody who manages its webhooks.
-struct House {
+pub struct House {
     world: World,
     server: Server,
     token: String,
@@ -42,7 +42,7 @@ impl House {
         Self::with(&NEAR)
     }
 
-    fn with(arguments: &[&str]) -> Self {
+    pub fn with(arguments: &[&str]) -> Self {
         Self::on(World::new(), arguments)
     }
 
@@ -75,7 +75,7 @@ impl House {
 
     /// Subscribes; the subscription with its secret.
     #[track_caller]
-    fn subscribe(&self, url: &str, types: &[&str]) -> Value {
+    pub fn subscribe(&self, url: &str, types: &[&str]) -> Value {
         let body = json!({"url": url, "types": types, "description": "a test"});
         let answer = self.send("POST", SUBSCRIPTIONS, &body);
         assert_eq!(answer.status, 201, "{answer:?}");
@@ -90,7 +90,7 @@ impl House {
 
     /// Waits until the subscription reads as `is_it` says.
     #[track_caller]
-    fn wait(&self, subscription: &Value, is_it: impl Fn(&Value) -> bool) -> Value {
+    pub fn wait(&self, subscription: &Value, is_it: impl Fn(&Value) -> bool) -> Value {
         let started = Instant::now();
         loop {
             let read = self.read(subscription);
@@ -112,7 +112,7 @@ impl House {
     /// Puts a fact in place, at this revision: one event, of the type
     /// `carebook.reference-fact.applied`.
     #[track_caller]
-    fn fact(&self, id: &str, revision: i64) {
+    pub fn fact(&self, id: &str, revision: i64) {
         let answer = self.client().put_facts(&self.token, &[fact(id, revision)]);
         assert_eq!(answer.json()["applied"], 1, "{answer:?}");
     }
