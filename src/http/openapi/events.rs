@@ -1,4 +1,4 @@
-//! Events in the document: as they are read, and as they are brought to a URL.
+//! Events in the document: as `GET /events` returns them, and as webhooks send them.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use crate::catalogue;
 use crate::domain::event::{EventField, EventType};
 use crate::journal::events::{EventId, event_types};
 
-/// The type of what tells that events were given up before they were delivered.
+/// The type of the event that reports a gap: events that were removed before they were delivered.
 const GAP: &str = "carebook.gap";
 
 /// The schema of an event of any type.
@@ -28,12 +28,12 @@ pub(super) fn any(schemas: &mut Schemas) -> Value {
     })
 }
 
-/// What makes commits, as events and histories name it.
+/// The operations that make commits, by the names in events and histories.
 pub(super) fn recorded(schemas: &mut Schemas) -> Value {
     schemas.named("RecordedOperation", |_| {
         let recorded = catalogue::recorded_operations().map(|(_, name)| name);
         let names: Vec<_> = recorded.chain(["reference_fact"]).collect();
-        json!({"type": "string", "description": "What made the commit.", "enum": names})
+        json!({"type": "string", "description": "The operation that made the commit.", "enum": names})
     })
 }
 
@@ -96,7 +96,7 @@ fn object(event_type: &str, says: &str, has_time: bool, data: &Value) -> Value {
             "type": {"type": "string", "const": event_type},
             "subject": {
                 "type": "string",
-                "description": "The path at which what changed is read, without its first slash.",
+                "description": "The read path of the changed resource, without its first slash.",
             },
             "sequence": {"type": "string", "pattern": "^[0-9]{20}$"},
             "datacontenttype": {"type": "string", "const": "application/json"},
@@ -125,7 +125,8 @@ pub(super) fn webhooks(schemas: &mut Schemas) -> Map<String, Value> {
         "type": "object", "properties": {"from": position, "to": position},
         "required": ["from", "to"], "additionalProperties": false,
     });
-    let says = "Events between these positions were given up before they were delivered.";
+    let says =
+        "Events between these positions were removed from the log before they were delivered.";
     schemas.named(&name_of(GAP), |_| object(GAP, says, false, &data));
     let types = event_types().into_iter();
     let types = types.map(|of| (of.name.event_type(), of.says.trim()));
@@ -163,9 +164,9 @@ fn sent(event_type: &str, says: &str) -> Value {
             "content": {"application/cloudevents+json": {"schema": reference(&name_of(event_type))}},
         },
         "responses": {
-            "2XX": {"description": "It is taken."},
+            "2XX": {"description": "The event is accepted."},
             "410": {"description": "The receiver is gone: nothing more is sent to it."},
-            "default": {"description": "It is tried again."},
+            "default": {"description": "The event is sent again."},
         },
         "security": [],
     }})

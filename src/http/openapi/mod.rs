@@ -1,9 +1,9 @@
 //! The API document: OpenAPI 3.1 of all that the service answers, made from the catalogue.
 //!
-//! What is asked has the shapes that requests are read by, what is answered the schemas of the types
-//! that are written, problems the codes of the operations' own tables, and events the fields that
-//! they are declared with. Nothing is listed here a second time but what stands outside of the
-//! catalogue: the routes of `Special`, which a `match` over all of them describes.
+//! Request bodies have the shapes that they are parsed by, responses the schemas of the types that
+//! are serialized, problems the codes of the operations' own tables, and events their declared
+//! fields. Only the routes outside the catalogue, those of `Special`, are described here by hand,
+//! in a `match` over all of them.
 
 mod events;
 mod operations;
@@ -23,15 +23,15 @@ use self::schemas::Schemas;
 use super::conditional::Unchanging;
 use super::route::{Asked, Offer, Routes};
 
-/// The document for the answers to requests, made when the first one asks for it; `None` when that
+/// The document as `GET /openapi.json` serves it, made at the first request; `None` when making it
 /// panicked.
 pub(super) async fn served() -> Option<&'static Unchanging> {
     static SERVED: OnceCell<Unchanging> = OnceCell::const_new();
     made_beside(&SERVED, || Unchanging::new(text())).await
 }
 
-/// What is in the cell; where there is nothing yet, it is made on a thread of its own, for all who
-/// wait: that may take a while, and the lane has others to answer.
+/// The cell's value. When the cell is empty, the value is made once, on a blocking thread: it takes
+/// a while, and the lane has other requests to serve.
 async fn made_beside<T: Send + 'static>(
     cell: &OnceCell<T>,
     make: impl FnOnce() -> T + Send + 'static,
@@ -97,7 +97,7 @@ pub fn document() -> Value {
     })
 }
 
-/// What stands at the place in the document that this refers to; itself, where it is no reference.
+/// The value that a `$ref` of the document points to; a value that is no reference, as it is.
 #[must_use]
 pub fn resolved<'d>(document: &'d Value, value: &'d Value) -> &'d Value {
     let to = value["$ref"].as_str();
@@ -105,23 +105,23 @@ pub fn resolved<'d>(document: &'d Value, value: &'d Value) -> &'d Value {
     found.unwrap_or(value)
 }
 
-/// What holds for all of it.
+/// What holds for all operations.
 const DESCRIPTION: &str = "\
-Bodies of requests are read strictly: a member given twice, `1.0` where an integer is due, and more \
-than 1 MiB, 32 levels or 200,000 values are refused too, which a schema cannot say; nor does it \
-say what holds between members. All faults of a body are told at once.
+Request bodies are parsed strictly. Also rejected is what a schema cannot express: a duplicate \
+field, `1.0` where an integer is required, more than 1 MiB, 32 levels of nesting or 200,000 values, \
+and a violated rule between fields. All faults of a body are reported at once.
 
-Each answer has `X-Request-Id`. Beside what stands with the operations, every path answers 404 \
-`route_not_found` for what it does not match, 405 `method_not_allowed` with `Allow` for a method that \
-it does not have, `HEAD` as `GET` without a body, and `OPTIONS` with 204 and `Allow`. A head that \
-cannot be read is answered 400 or 431, and the connection is closed; over HTTP/2 one that does not name \
-one host is answered 400 `request_invalid`.
+Each response has `X-Request-Id`. Not listed with the operations: an unknown path is 404 \
+`route_not_found`; a method that the path does not have is 405 `method_not_allowed` with `Allow`; \
+`HEAD` is answered as `GET`, without a body; `OPTIONS` is 204 with `Allow`. A request head that \
+cannot be parsed is answered 400 or 431, and the connection is closed; over HTTP/2 one that does not \
+name exactly one host is 400 `request_invalid`.
 
-An idempotency key holds for one operation and one subject: the same request again is answered as \
-the first time, with `Idempotent-Replayed: true`; another one under the same key is refused.
+An idempotency key belongs to one operation and one subject: the same request again gets the \
+stored response, with `Idempotent-Replayed: true`; another request under the same key is rejected.
 
-The examples of the operations are carried out by a fresh demonstration (`carebook serve --demo`), \
-one after the other by `x-carebook-number`; `x-carebook-demo-actor` says with whose token.";
+A fresh demonstration (`carebook serve --demo`) carries out the examples of the operations, \
+in the order of `x-carebook-number`; `x-carebook-demo-actor` says with whose token.";
 
 /// The key of a method in a path item.
 fn verb(method: &Method) -> String {

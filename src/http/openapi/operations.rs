@@ -12,7 +12,7 @@ use crate::engine::past::RevisionTold;
 use crate::http::examples;
 use crate::http::response::{Codes, statuses};
 
-/// The kind of replay header, for operations that take a key.
+/// The header of a replay, for operations with an idempotency key.
 const REPLAYED: &str = "Idempotent-Replayed";
 
 /// The parameters of a path.
@@ -118,7 +118,7 @@ pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
     operation
 }
 
-/// What an operation can answer, with the codes of its problems.
+/// The statuses of an operation's responses, with the codes of its problems.
 fn all_statuses(row: &Row) -> Vec<(u16, Codes)> {
     let mut statuses = statuses(row);
     if !matches!(row.body, BodySource::Json | BodySource::Nothing) {
@@ -133,7 +133,7 @@ fn all_statuses(row: &Row) -> Vec<(u16, Codes)> {
         statuses.insert(410, vec!["event_gone"]);
     }
     if row.path.contains('{') {
-        // A parameter that is empty, or no text.
+        // A path parameter that is empty, or not UTF-8.
         let missing = statuses.entry(404).or_default();
         missing.push("route_not_found");
     }
@@ -142,10 +142,10 @@ fn all_statuses(row: &Row) -> Vec<(u16, Codes)> {
 
 fn success_says(row: &Row, status: u16) -> &'static str {
     match (row.success, status) {
-        (_, 202) => "Accepted: something of it is still on its way.",
+        (_, 202) => "Accepted: a side effect is still pending.",
         (_, 204) => "Done.",
-        (Success::CreatedOnce, 200) => "The first answer once more.",
-        (_, 201) => "Done: something new was brought into being.",
+        (Success::CreatedOnce, 200) => "A replay: the stored response.",
+        (_, 201) => "Done: a resource was created.",
         _ => "Done.",
     }
 }
@@ -165,7 +165,7 @@ pub(super) fn security(bearer: bool) -> Value {
     }
 }
 
-/// The members of the query, for an operation that says in it what it says.
+/// The fields of the query, for an operation that has them there and no body.
 fn query_parameters(shape: &Shape, example: &Value) -> Vec<Value> {
     let Shape::Object(fields) = shape else {
         return Vec::new();
@@ -199,7 +199,7 @@ pub(super) fn read(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
     let mut answers = Answers::new(row.name, row.problem, schemas);
     let body = (row.body)(&mut schemas.of_types).to_value();
     let headers = ["Carebook-Position", "ETag"];
-    answers.success(200, "What stands.", Some(body), &headers);
+    answers.success(200, "The resource's body.", Some(body), &headers);
     answers.unchanged();
     let mut forbidden = vec!["actor_inactive", "actor_withdrawn"];
     if row.needs_permission {
@@ -254,7 +254,7 @@ pub(super) fn history(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
                 "next": {"type": ["string", "null"]},
                 "complete": {
                     "type": "boolean",
-                    "description": "Whether the log still has all of it.",
+                    "description": "Whether the log still has the whole history.",
                 },
             },
             "required": ["revisions", "next", "complete"],

@@ -9,22 +9,22 @@ use crate::base::json::{Fault, FromJson as _, Shape, Side};
 use crate::catalogue::ProblemShape;
 use crate::journal::events::EventId;
 
-/// The tags, with what they say.
+/// The tags, with their descriptions.
 pub(super) const TAGS: [(&str, &str); 8] = [
     ("Operations", "The commands of the platform."),
-    ("Reads", "What stands, one by one."),
-    ("Lists", "What stands, in pages."),
+    ("Reads", "The current state of one resource."),
+    ("Lists", "Lists of resources, in pages."),
     (
         "Facts",
-        "Facts of other systems, that the operations rest on.",
+        "Data that other systems own, and that the operations depend on.",
     ),
-    ("Events", "What was committed."),
-    ("Webhooks", "Events, brought to a URL."),
-    ("Messages", "What the operations ask of other systems."),
+    ("Events", "The commits of the log, as events."),
+    ("Webhooks", "Events, sent to a URL."),
+    ("Messages", "Messages to other systems."),
     ("Service", "The service itself."),
 ];
 
-/// The headers of answers: name, what it says, schema.
+/// The headers of responses: name, description, schema.
 fn answer_headers() -> [(&'static str, &'static str, Value); 10] {
     let yes = json!({"type": "string", "const": "true"});
     [
@@ -35,22 +35,22 @@ fn answer_headers() -> [(&'static str, &'static str, Value); 10] {
         ),
         (
             "Carebook-Position",
-            "The position of the log that the answer rests on.",
+            "The log position that the response depends on.",
             json!({"type": "string", "pattern": "^(0|[1-9][0-9]*)$"}),
         ),
         (
             "ETag",
-            "What changes whenever the body does.",
+            "The entity tag: it changes whenever the body does.",
             json!({"type": "string", "pattern": "^\"[^\"]+\"$"}),
         ),
         (
             "Idempotent-Replayed",
-            "There when the request was carried out before: this is its first answer.",
+            "Present when the request was carried out before: this is its stored response.",
             yes.clone(),
         ),
         (
             "Carebook-Dry-Run",
-            "There when the request was a dry run: nothing was committed.",
+            "Present when the request was a dry run: nothing was committed.",
             yes,
         ),
         (
@@ -60,7 +60,7 @@ fn answer_headers() -> [(&'static str, &'static str, Value); 10] {
         ),
         (
             "Carebook-Writer",
-            "Where the writer is reached, where this service follows one and knows that.",
+            "The address of the writer, when this service is a standby and knows it.",
             json!({"type": "string"}),
         ),
         (
@@ -70,7 +70,7 @@ fn answer_headers() -> [(&'static str, &'static str, Value); 10] {
         ),
         (
             "Cache-Control",
-            "What caches may keep.",
+            "How the response may be cached.",
             json!({"type": "string"}),
         ),
         (
@@ -126,7 +126,7 @@ pub(super) fn parameters() -> Map<String, Value> {
     let mut key = header(
         "Idempotency-Key",
         true,
-        "Names the request: sent again under the same key, it is carried out once.",
+        "Identifies the request: sent again under the same key, it is carried out only once.",
         json!({
             "type": "string", "minLength": 1, "maxLength": 255,
             "pattern": "^[!-~]([ -~]*[!-~])?$",
@@ -150,7 +150,7 @@ pub(super) fn parameters() -> Map<String, Value> {
             header(
                 "If-None-Match",
                 false,
-                "Entity tags that the reader has, or `*`.",
+                "Entity tags of the bodies that the client has, or `*`.",
                 json!({"type": "string"}),
             ),
         ),
@@ -159,8 +159,8 @@ pub(super) fn parameters() -> Map<String, Value> {
             header(
                 "Carebook-Min-Position",
                 false,
-                "A position that the answer has to rest on, or a later one, such as that of a command's \
-                 answer: waited for up to 5 seconds.",
+                "The lowest log position that the response may reflect, such as the `Carebook-Position` of an \
+                 earlier command: waited for up to 5 seconds.",
                 json!({"type": "integer", "format": "int64", "minimum": 0}),
             ),
         ),
@@ -169,8 +169,8 @@ pub(super) fn parameters() -> Map<String, Value> {
             header(
                 "Last-Event-ID",
                 false,
-                "For a stream: the last event that the reader has seen, in the form of `after`, before which \
-                 it goes. A page does not look at it.",
+                "For a stream: the last event that the client has received, as `after`, over which it takes \
+                 precedence. Ignored for a page.",
                 json!({"type": "string"}),
             ),
         ),
@@ -188,7 +188,7 @@ pub(super) fn parameters() -> Map<String, Value> {
         .collect()
 }
 
-/// Those of them that stand in the query of reads and their pages.
+/// The query parameters among them.
 fn query_parameters() -> [(&'static str, Value); 4] {
     let query = |name: &str, says: &str, schema: Value| {
         json!({
@@ -200,7 +200,7 @@ fn query_parameters() -> [(&'static str, Value); 4] {
             "limit",
             query(
                 "limit",
-                "The most items of a page.",
+                "The most items in a page.",
                 json!({"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
             ),
         ),
@@ -208,7 +208,7 @@ fn query_parameters() -> [(&'static str, Value); 4] {
             "cursor",
             query(
                 "cursor",
-                "What the page before gave as `next`.",
+                "The `next` of the previous page.",
                 json!({"type": "string", "pattern": "^[A-Za-z0-9_-]+$"}),
             ),
         ),
@@ -224,7 +224,7 @@ fn query_parameters() -> [(&'static str, Value); 4] {
             "at",
             query(
                 "at",
-                "The body as it was then; not together with `revision`.",
+                "The body as it was at this time; not together with `revision`.",
                 Shape::Time.schema(Side::Asked),
             ),
         ),
@@ -269,8 +269,8 @@ fn problem_schema(shape: ProblemShape, fault: &Value) -> Value {
     })
 }
 
-/// The name of a problem with one of these codes, and whether other operations may have the same one:
-/// then it says what the codes do, and stays what it is whichever operations have it.
+/// The name of a problem with one of these codes, and whether operations share it. A shared name is
+/// made from the codes alone, so it does not depend on which operations share it.
 fn problem_name(
     operation: &str,
     shape: ProblemShape,
@@ -348,10 +348,10 @@ impl Answers {
         self.other(status, says, body, of);
     }
 
-    /// What is read has not changed. Reads and lists have one such answer.
+    /// 304: the body has not changed. Reads and lists share one such response.
     pub(super) fn unchanged(&mut self) {
         let headers = ["Carebook-Position", "ETag"];
-        self.success(304, "It is what the reader has.", None, &headers);
+        self.success(304, "The client's copy is current.", None, &headers);
         if let Some(made) = self.answers.get_mut(&304) {
             made.shared = Some("NotModified".to_owned());
         }
@@ -409,17 +409,17 @@ impl Answers {
         }
         let says = match status {
             400 | 422 => "The request is not valid, or cannot be carried out.",
-            401 => "There is no token, or it is not good.",
+            401 => "The token is missing or invalid.",
             403 => "The actor may not do this.",
-            404 => "There is no such thing, or the actor may not know of it.",
+            404 => "It does not exist, or the actor may not see it.",
             408 => "The body did not arrive in time; nothing was done.",
-            409 => "What stands is against it.",
-            410 => "It is no longer kept.",
+            409 => "The request conflicts with the current state.",
+            410 => "It is no longer in the log.",
             413 => "The body is too large.",
-            415 => "The body is of another media type.",
+            415 => "The media type of the body is not supported.",
             429 => "The service is busy; nothing was done.",
-            500 => "A fault of the service; nothing was done.",
-            _ => "The service cannot do this at present.",
+            500 => "An internal error; nothing was done.",
+            _ => "The service is not available at present.",
         };
         self.success(status, says, None, &of);
         let (name, is_shared) = problem_name(&self.operation, self.problem, status, codes);
@@ -438,7 +438,7 @@ impl Answers {
         }
     }
 
-    /// An answer in the place of a problem, with a body of its own.
+    /// Replaces the problem of this status by a body of the operation's own.
     pub(super) fn own(&mut self, status: u16, schema: Value) {
         if let Some(made) = self.answers.get_mut(&status) {
             made.answer["content"] = json!({"application/json": {"schema": schema}});
@@ -447,7 +447,7 @@ impl Answers {
         }
     }
 
-    /// The problems of every request with a token that reads.
+    /// The problems of every read with a token.
     pub(super) fn usual(&mut self) {
         self.problem(401, &["authentication_required"]);
         self.problem(429, &["overloaded"]);
@@ -455,7 +455,7 @@ impl Answers {
         self.problem(503, &["service_unavailable", "position_not_reached"]);
     }
 
-    /// The answers of a command that can be tried: each tells whether it was.
+    /// The responses of a command that can be a dry run: each says whether it was one.
     pub(super) fn can_be_tried(&mut self) {
         self.kind = "Command";
         for made in self.answers.values_mut() {
@@ -463,7 +463,7 @@ impl Answers {
         }
     }
 
-    /// The answers, by their statuses: what others may have as well, by its name.
+    /// The responses, by status: a shared one as a reference to its name.
     pub(super) fn finish(self, schemas: &mut Schemas) -> Map<String, Value> {
         let mut all = Map::new();
         for (status, mut made) in self.answers {

@@ -1,4 +1,4 @@
-//! The schemas with names of a document in the making.
+//! The named schemas of the document while it is built.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ pub(super) fn pascal(name: &str) -> String {
         .collect()
 }
 
-/// The named schemas of a document in the making.
+/// The named schemas of the document while it is built.
 pub(super) struct Schemas {
     /// Those of types.
     pub(super) of_types: SchemaGenerator,
@@ -52,7 +52,7 @@ impl Schemas {
         }
     }
 
-    /// Names a schema, which is made when it is not known; a reference to it.
+    /// A reference to the schema of this name, which is made when the name is new.
     pub(super) fn named(&mut self, name: &str, schema: impl FnOnce(&mut Self) -> Value) -> Value {
         if !self.own.contains_key(name) {
             let schema = schema(self);
@@ -61,20 +61,20 @@ impl Schemas {
         reference(name)
     }
 
-    /// Names a schema that is made already; a reference to it. One name is for one schema.
+    /// Adds a schema under this name; a reference to it. Two schemas may not have one name.
     pub(super) fn same(&mut self, name: &str, schema: Value) -> Value {
         same(&mut self.own, name, schema);
         reference(name)
     }
 
-    /// Names an answer; a reference to it. One name is for one answer.
+    /// Adds a response under this name; a reference to it. Two may not have one name.
     pub(super) fn answer(&mut self, name: &str, answer: Value) -> Value {
         same(&mut self.answers, name, answer);
         json!({"$ref": format!("#/components/responses/{name}")})
     }
 
-    /// All schemas, and all answers, by their names. Every object is closed: what is answered has the
-    /// members that stand there, and no others.
+    /// All schemas, and all responses, by their names. Every object is closed: a response has the
+    /// fields of its schema, and no others.
     pub(super) fn finish(mut self) -> (Map<String, Value>, Map<String, Value>) {
         let mut all = self.of_types.take_definitions(true);
         for schema in all.values_mut() {
@@ -98,7 +98,7 @@ pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("{SCHEMAS}{name}")})
 }
 
-/// Closes each object of a schema that does not say what else it may have.
+/// Closes each object of a schema that has no `additionalProperties`.
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
@@ -109,7 +109,7 @@ fn close(schema: &mut Value) {
             }
             let is_array = members.get("type").is_some_and(|kind| kind == "array");
             if is_array && !members.contains_key("items") {
-                // Of an array that is always empty.
+                // The array is always empty.
                 members.insert("items".to_owned(), json!({}));
             }
         }

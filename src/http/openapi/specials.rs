@@ -47,7 +47,7 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
         Special::Ready => {
             answers.success(
                 200,
-                "Commands are accepted, by a standby reads alone.",
+                "Commands are accepted (by a standby, only reads).",
                 Some(readiness()),
                 &[],
             );
@@ -56,7 +56,7 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
         }
         Special::Metrics => {
             let text = Some(("text/plain", json!({"type": "string"})));
-            answers.other(200, "Figures, as Prometheus reads them.", text, &[]);
+            answers.other(200, "Metrics in Prometheus' text format.", text, &[]);
             answers.problem(500, &["internal_error"]);
             false
         }
@@ -65,7 +65,7 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
             let document = Some(json!({"type": "object", "additionalProperties": true}));
             let headers = ["ETag", "Cache-Control"];
             answers.success(200, "This document.", document, &headers);
-            answers.success(304, "It is what the reader has.", None, &headers);
+            answers.success(304, "The client's copy is current.", None, &headers);
             false
         }
         Special::Docs(file) => {
@@ -75,11 +75,11 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
             let headers = ["Content-Security-Policy", "ETag", "Cache-Control"];
             answers.other(
                 200,
-                "A part of the page that shows this document.",
+                "A file of the page that shows this document.",
                 text,
                 &headers,
             );
-            answers.success(304, "It is what the reader has.", None, &headers);
+            answers.success(304, "The client's copy is current.", None, &headers);
             false
         }
     };
@@ -97,7 +97,7 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
     operation
 }
 
-/// A list of what the service is managed by; its parameters.
+/// The list of messages, subscriptions or deliveries; returns its parameters.
 fn managed_list(special: Special, answers: &mut Answers, schemas: &mut Schemas) -> Vec<Value> {
     let types = &mut schemas.of_types;
     let (name, item) = match special {
@@ -123,11 +123,11 @@ fn managed_list(special: Special, answers: &mut Answers, schemas: &mut Schemas) 
             parameters.extend([
                 query(
                     "state",
-                    "Where they stand.",
+                    "Only messages in this state.",
                     json!({"type": "string", "enum": states}),
                 ),
-                query("topic", "Of exactly this one.", text.clone()),
-                query("resource", "About exactly this one.", text),
+                query("topic", "Only those of exactly this topic.", text.clone()),
+                query("resource", "Only those about exactly this resource.", text),
             ]);
             list(answers, page, &["permission_denied"], None);
         }
@@ -138,7 +138,7 @@ fn managed_list(special: Special, answers: &mut Answers, schemas: &mut Schemas) 
             }));
             let states =
                 json!({"type": "string", "enum": ["waiting", "dead"], "default": "waiting"});
-            parameters.push(query("state", "Which ones.", states));
+            parameters.push(query("state", "Which deliveries.", states));
             let missing = ["not_found", "route_not_found"];
             list(answers, page, &["permission_denied"], Some(&missing));
         }
@@ -149,7 +149,7 @@ fn managed_list(special: Special, answers: &mut Answers, schemas: &mut Schemas) 
 
 fn put_facts(answers: &mut Answers, schemas: &mut Schemas) {
     let summary = schemas.of_types.subschema_for::<Summary>().to_value();
-    let says = "What came of the facts.";
+    let says = "How many facts had which result.";
     answers.success(200, says, Some(summary), &["Carebook-Position"]);
     for (status, codes) in [
         (400, &["request_invalid"][..]),
@@ -174,7 +174,7 @@ fn read_events(answers: &mut Answers, schemas: &mut Schemas) {
     let event = events::any(schemas);
     let page = schemas.named("EventPage", |_| {
         let end = json!({
-            "type": "boolean", "description": "Whether nothing durable lies beyond.",
+            "type": "boolean", "description": "Whether the page has reached the end of the durable log.",
         });
         closed(
             &json!({
@@ -183,7 +183,7 @@ fn read_events(answers: &mut Answers, schemas: &mut Schemas) {
             &["events", "next", "end"],
         )
     });
-    let says = "The events, or a stream of them for who accepts one.";
+    let says = "A page of events, or a stream for `Accept: text/event-stream`.";
     answers.success(200, says, Some(page), &["Carebook-Position"]);
     answers.also(200, "text/event-stream", json!({"type": "string"}));
     answers.problem(400, &["request_invalid"]);
@@ -238,9 +238,8 @@ fn readiness() -> Value {
         &json!({"lagPositions": count, "lagSeconds": {"type": "number", "minimum": 0}}),
         &["lagPositions", "lagSeconds"],
     );
-    standby["description"] = json!(
-        "There where the service follows another one: it answers reads, and refuses commands."
-    );
+    standby["description"] =
+        json!("Present when the service is a standby: it answers reads, and rejects commands.");
     closed(
         &json!({
             "status": {"type": "string", "const": "ready"}, "standby": standby, "nats": nats, "webhooks": webhooks,
@@ -250,22 +249,22 @@ fn readiness() -> Value {
     )
 }
 
-/// The body of a batch of facts. An item that fits no kind is told in the answer, and the others
-/// are applied: so it is no fault of the request.
+/// The body of a batch of facts. An item that fits no kind is reported in the response while the
+/// others are applied, so it does not make the request invalid.
 fn facts(schemas: &mut Schemas) -> Value {
     let fact = schemas.named("ReferenceFactToPut", |schemas| {
         let FactSchemas { kinds, by_kind } = fact_schemas(Side::Asked, &mut schemas.of_types);
         json!({"oneOf": kinds, "discriminator": by_kind})
     });
-    // All types by their names, and not no type at all: of that, generators of clients would make one
-    // for each item that any value has.
+    // All types are listed: from a schema without a type, client generators would make a type of
+    // its own for each array's items.
     let unfit = schemas.named("UnfitReferenceFact", |_| {
         json!({
             "anyOf": [
                 {"type": "object"},
                 {"type": ["array", "string", "number", "boolean", "null"], "items": {}},
             ],
-            "description": "What is no fact of any kind is not applied, and told as `invalid`.",
+            "description": "An item that fits no kind is not applied, and reported as `invalid`.",
         })
     });
     let batch = schemas.named("ReferenceFacts", |_| {
@@ -295,26 +294,30 @@ fn event_parameters() -> Vec<Value> {
     vec![
         query(
             "after",
-            "The event to go on after; absent: from the earliest that is kept.",
+            "The event after which to continue; without it, from the earliest that the log has.",
             parts::event_id(),
         ),
         query(
             "limit",
-            "The most events of a page.",
+            "The most events in a page.",
             json!({"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}),
         ),
         query(
             "type",
-            "A type, or its beginning with `*` at the end; may be repeated.",
+            "A type, or a prefix of types that ends with `*`; may be repeated.",
             types,
         ),
-        query("subject", "Exactly this one.", json!({"type": "string"})),
+        query(
+            "subject",
+            "Only events of exactly this subject.",
+            json!({"type": "string"}),
+        ),
         parts::parameter("Carebook-Min-Position"),
         parts::parameter("Last-Event-ID"),
     ]
 }
 
-/// A list of what a read gives one by one.
+/// The list of the resources of a read.
 pub(super) fn list_of(row: &'static ListRow, schemas: &mut Schemas) -> Value {
     let item = (row.read.body)(&mut schemas.of_types).to_value();
     let name = pascal(row.name.trim_start_matches("list_"));
@@ -332,7 +335,7 @@ pub(super) fn list_of(row: &'static ListRow, schemas: &mut Schemas) -> Value {
     parameters.extend(filters.map(|(_, name)| {
         query(
             name,
-            "Only those of exactly this one.",
+            "Only resources with exactly this value.",
             Ident::shape().schema(Side::Asked),
         )
     }));
@@ -353,7 +356,7 @@ fn list_parameters() -> Vec<Value> {
         parts::parameter("limit"),
         parts::parameter("cursor"),
         parts::parameter("Carebook-Min-Position"),
-        query("order", "By creation.", order),
+        query("order", "The order, by creation.", order),
     ]
 }
 
@@ -365,7 +368,7 @@ pub(super) fn page(name: &str, item: Value, schemas: &mut Schemas) -> Value {
                 "items": {"type": "array", "items": item},
                 "next": {
                     "type": ["string", "null"],
-                    "description": "The cursor of the next page; null where nothing lies beyond.",
+                    "description": "The cursor of the next page; null when there is none.",
                 },
             }),
             &["items", "next"],
