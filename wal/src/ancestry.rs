@@ -1,7 +1,6 @@
-//! Which logs a log goes on from, in a file of its own beside the manifest, which
-//! lists them, too: they stand nowhere else, and a manifest can be lost. Written once
-//! for each log that has any; the log's id is in its name, so that a recovery never
-//! writes over what the log before had.
+//! Which logs a log goes on from, in a file of its own beside the manifest, which lists them, too:
+//! nothing else does, and a manifest can be lost. Written once for each log that has any; the log's
+//! id is in its name, so that a recovery never writes over what the log before had.
 //!
 //! | offset | bytes | what |
 //! |---|---|---|

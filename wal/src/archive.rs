@@ -1,6 +1,6 @@
-//! What compactions have moved out of logs: a folder for each log, named after its
-//! id, with segments under their own names. What is there is never overwritten, so
-//! that logs that were restored from one another can share an archive.
+//! What compactions have moved out of logs: a folder for each log, named after its id, with
+//! segments under their own names. Existing files are never overwritten, so that logs that were
+//! restored from one another can share an archive.
 //!
 //! A segment says itself what it holds: its header the log, epoch and number; its
 //! first frame the first position and the digest before it; its last frame, which

@@ -7,14 +7,14 @@
 //! - What was durable when the backup began is established by the first looks:
 //!   what sealed segments, snapshots and the marks of frames prove, and every
 //!   batch that can be read; where a batch begins that cannot be read, that one
-//!   too. A later look that has less than this is no end.
+//!   too. A later look that has less than this is not the last one.
 //! - Each look begins with the manifest that is in force then. What a restart or
 //!   a compaction has changed meanwhile is looked at anew, with its new owner.
 //! - What is found damaged is damage when look after look finds it in the same
 //!   place. What only waits for its proof is waited for.
-//! - Bytes of an unfinished write are nobody's loss where no process appends: the
-//!   next start sets them aside. Where one does ([`lock::Holder::Appends`]), it
-//!   finishes what it writes, so that bytes which stand still were altered.
+//! - Bytes of an unfinished write are no loss where no process appends: the next start sets them
+//!   aside. Where one does ([`lock::Holder::Appends`]), it finishes what it writes, so that bytes
+//!   which stay unfinished were altered.
 //!
 //! In the end the copy is read again and compared with what the looks found.
 
@@ -44,7 +44,7 @@ use crate::verify::verify;
 use crate::visitor::Discard;
 
 /// In how many looks, one after the other, damage is found in the same place
-/// before it is told.
+/// before it is reported.
 const STILL: u32 = 4;
 /// How many looks find the end of a log unproved, and unchanged, before it is
 /// given up.
@@ -103,7 +103,7 @@ fn with_pause(
         _ => false,
     };
     if is_altered {
-        // Where the source was altered after it was looked at, that is what is to be told.
+        // Where the source was altered after the look, that is the error to return.
         Looking::new(source, pause).settled()?;
     }
     made
@@ -117,8 +117,8 @@ struct Looking<'a> {
     /// The highest position that was there when the backup began: the end has
     /// to reach it, and a mark has to prove it.
     wanted: u64,
-    /// The position of a batch that had begun by then and could not be read, and
-    /// the epoch. Whoever began it finishes it; the next start sets it aside.
+    /// The position of a batch that had begun by then and could not be read, and the epoch. The
+    /// process that began it finishes it, or the next start sets it aside.
     begun: Option<(u64, u64)>,
     /// Whether a look has found the end of the log.
     has_end: bool,
@@ -229,8 +229,8 @@ impl<'a> Looking<'a> {
         Ok(matches!(lock::holder(self.source)?, Holder::Nobody))
     }
 
-    /// One more look at a log that nobody has open: what is whole in it is what the
-    /// next start keeps. Nothing when that is no longer so.
+    /// One more look at a log that no process has open: what is whole in it is what the next start
+    /// keeps. `None` when one has it open by now.
     fn stopped(&mut self) -> Result<Option<Manifest>, Error> {
         Ok(match self.look()? {
             CopyAttempt::Whole(copy) => Some(copy),
@@ -241,7 +241,7 @@ impl<'a> Looking<'a> {
         })
     }
 
-    /// What it means that the end of a log stands still, and lacks something.
+    /// What it means that the end of a log no longer changes, and lacks something.
     fn verdict(&self, found: SurveyedLog) -> Result<Manifest, Error> {
         let survey = &found.survey;
         let damaged = |what: String| Error::Damaged {
@@ -401,7 +401,7 @@ impl<'a> Looking<'a> {
                     }
                 }
             }
-            // What is missing while the manifest stands will be said where it is read.
+            // What is missing while the manifest is unchanged is reported where it is read.
             if !missing || before == Some(manifest.generation) {
                 return Ok(manifest);
             }
@@ -658,7 +658,8 @@ mod tests {
                         match copied(&damaged) {
                             Ok(copy) => {
                                 assert!(is_whole(&copy, last), "{case}: short or wrong");
-                                // Whoever appends has nothing unfinished, and nothing to spare.
+                                // Beside a process that appends, all of it was durable, so it is
+                                // damage.
                                 assert!(owner != Owner::Appends, "{case}: not told");
                             }
                             Err(Error::Damaged { file, .. }) => {

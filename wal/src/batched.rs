@@ -1,8 +1,8 @@
 //! The records that wait to be written, and the batches that are made of them.
 //!
-//! They are taken in while nobody else can append, so taking one in costs the same whatever waits
-//! before it: nothing of that is moved, no memory is asked for, a large record is not copied. All
-//! of that is done before, or by whoever makes batches.
+//! They are taken in while no other caller can append, so taking one in costs the same whatever
+//! waits before it: nothing of that is moved, no memory is allocated, a large record is not copied.
+//! All of that is done before, or by the thread that makes batches.
 
 use std::iter;
 
@@ -20,8 +20,8 @@ const LARGE: usize = 16 << 10;
 ///
 /// They are kept in one piece, so that callers free what they allocated on their own threads, and
 /// the journal thread neither frees nor visits single records. What comes when that piece is full
-/// is kept in further ones, and what is large stays by itself; whoever makes batches puts all of it
-/// into the first.
+/// is kept in further ones, and what is large stays by itself; the thread that makes batches puts
+/// all of it into the first.
 #[derive(Default)]
 pub(crate) struct Batched {
     bytes: Vec<u8>,

@@ -145,7 +145,7 @@ impl Error {
 pub(crate) enum MaintenanceError {
     /// Nothing has changed: the log goes on, and it can be tried again.
     Passing(Error),
-    /// Nobody can say which manifest is in force: the log must not go on.
+    /// It is unknown which manifest is in force: the log must not go on.
     Final(Error),
 }
 

@@ -2,7 +2,7 @@
 //! Built and parsed here only. All integers are little-endian.
 //!
 //! Every file begins with the same 16 bytes, in every version, so that a newer
-//! version is told from damage:
+//! version is not taken for damage:
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
@@ -187,7 +187,7 @@ pub(crate) fn short_digest(hasher: &blake3::Hasher) -> Chain {
 }
 
 /// The value that every frame's CRC starts from: a frame of another log, or one
-/// that somebody hides in a record's payload, is not sound in this one.
+/// embedded in a record's payload, is not valid in this one.
 pub(crate) fn crc_seed(log: &LogId) -> u32 {
     crc32fast::hash(log)
 }

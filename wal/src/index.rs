@@ -94,7 +94,7 @@ impl Index {
         }
     }
 
-    /// Notes frames of a segment that somebody has passed from an entry on, in order.
+    /// Notes frames of a segment that a reader has passed from an entry on, in order.
     pub(crate) fn extend(&mut self, segment: u64, passed: &[Noted]) {
         if let Some(frames) = self.position_of(segment) {
             for frame in passed {

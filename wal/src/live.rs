@@ -77,9 +77,8 @@ impl LiveReader {
     /// still there: those segments of the log, in its folder, that go on without a gap
     /// before the first position that the log has.
     ///
-    /// # Errors
-    /// As [`LiveReader::open`]; a segment of the archive that is damaged is told when
-    /// a position in it is to be shown.
+    /// # Errors As [`LiveReader::open`]; a damaged segment of the archive is an error when a
+    /// position in it is to be shown.
     pub fn open_with_archive(
         storage: Arc<dyn Storage>,
         archive: Arc<dyn Storage>,
@@ -221,9 +220,9 @@ impl LiveReader {
     /// Shows what is durable and was not shown yet, in order, to its present
     /// end. Called again, it goes on where it stopped.
     ///
-    /// # Errors
-    /// [`Error::Damaged`] with the place of the damage, [`Error::Visitor`] with
-    /// the error of whoever looks, and as [`LiveReader::open`].
+    /// # Errors [`Error::Damaged`] with the place of the damage,
+    /// [`Error::Visitor`] with the error of `look`, and as
+    /// [`LiveReader::open`].
     pub fn read_on(&mut self, look: &mut OnRecord<'_>) -> Result<LiveEnd, Error> {
         let mut missed = None;
         loop {
@@ -386,7 +385,7 @@ impl LiveReader {
     }
 
     /// Reads frames for as long as they follow each other; returns why there is
-    /// no further one, or nothing when whoever looks wants no more.
+    /// no further one, or `None` when the visitor breaks.
     fn frames(
         &mut self,
         segment: &Segment,

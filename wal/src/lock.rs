@@ -28,8 +28,8 @@ pub(crate) fn share(storage: &dyn Storage) -> Result<Lock, Error> {
     unless_held(storage, DYING_MAX, || storage.lock_shared(format::LOCK))
 }
 
-/// Says in the lock file that whoever holds it appends from now on. That this
-/// cannot be said harms nobody.
+/// Writes into the lock file that its holder appends from now on. Failing to do
+/// so does no harm.
 pub(crate) fn tell_epoch(storage: &dyn Storage, epoch: u64) {
     let _ = storage.tell(format::LOCK, &holder::appends(epoch));
 }
@@ -45,7 +45,7 @@ pub(crate) enum Holder {
     Appends(u64),
 }
 
-/// Who has the log open, as far as can be said without keeping anybody out.
+/// Who has the log open, as far as can be found out without locking others out.
 pub(crate) fn holder(storage: &dyn Storage) -> Result<Holder, Error> {
     let locked = storage
         .lock_shared(format::LOCK)

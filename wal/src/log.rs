@@ -48,12 +48,11 @@ impl Log {
     /// Where the disk has no space for that, nothing is changed, and the log is
     /// open for reading: appends wait, or fail for now, until space is back.
     ///
-    /// # Errors
-    /// [`Error::Held`] when somebody has it open; [`Error::Damaged`] when
-    /// something acknowledged is gone or altered, and nothing has been changed
-    /// then; [`Error::Visitor`] when the visitor gave up; [`Error::NoLog`],
-    /// [`Error::Unsupported`], [`Error::Io`]. After an error, what the visitor
-    /// was shown must be thrown away.
+    /// # Errors [`Error::Held`] when another process has it open;
+    /// [`Error::Damaged`] when something acknowledged is gone or altered, and
+    /// nothing has been changed then; [`Error::Visitor`] when the visitor gave
+    /// up; [`Error::NoLog`], [`Error::Unsupported`], [`Error::Io`]. After an
+    /// error, what the visitor was shown must be thrown away.
     pub fn open(
         storage: Arc<dyn Storage>,
         options: Options,
@@ -88,7 +87,7 @@ impl Log {
         ancestry::mend(storage.as_ref(), &found.manifest.identity());
         let (min, max) = (options.segment_bytes_min, options.segment_bytes_max);
         let mut maker = Maker::new(Arc::clone(&storage), found, min, max);
-        // Without space for it, what was found can be read all the same; whoever appends waits.
+        // Without space for it, what was found can be read all the same; appends wait.
         let segment = or_none_for_want(maker.prepare(0, None, &mut segment::alone))?;
         let report = Report {
             epoch: maker.manifest().epoch,
@@ -292,7 +291,7 @@ impl Log {
         self.into_parts()?.start(events)
     }
 
-    /// What [`Log::start`] starts, for another medium that stands before this one.
+    /// What [`Log::start`] starts, for another medium that wraps this one.
     ///
     /// # Errors
     /// [`Error::Io`] when the disk cannot be asked for its free space, [`Error::Stopped`] when an
@@ -333,7 +332,7 @@ impl OpenLog for Log {
     }
 }
 
-/// The two sides of an open log, and what an appender on them is told.
+/// The two sides of an open log, and what an appender on them needs to know.
 pub struct Parts {
     /// The side that any thread uses.
     pub medium: Arc<dyn Medium>,

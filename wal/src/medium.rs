@@ -38,10 +38,10 @@ pub trait BatchWriter: Send {
     fn commit(&mut self, batch: Batch<'_>) -> Result<u64, Error>;
 
     /// Begins to append a batch, which is found whole or not at all, and not without those before
-    /// it; returns its last position where it is durable already. Where it is not, that is told
-    /// later by [`BatchWriter::settle`], in the order in which batches were begun.
+    /// it; returns its last position where it is durable already. Otherwise [`BatchWriter::settle`]
+    /// returns it later, in the order in which batches were begun.
     ///
-    /// A medium that makes one batch durable before it takes the next needs no own implementation.
+    /// The default is for a medium that makes one batch durable before it takes the next.
     ///
     /// # Errors
     /// The medium has ended, and the batch may be found or not.
@@ -55,8 +55,8 @@ pub trait BatchWriter: Send {
         true
     }
 
-    /// Whether [`BatchWriter::settle`] has something to tell. When that changes the journal thread is
-    /// woken.
+    /// Whether [`BatchWriter::settle`] has something to return. When that changes the journal
+    /// thread is woken.
     fn has_settled(&self) -> bool {
         false
     }
@@ -131,9 +131,9 @@ pub trait Medium: Send + Sync {
     /// start has written it; what comes before may be given up without it. 0: nothing was written.
     fn newest_part(&self) -> u64;
 
-    /// Shows the records from a position to another one that is durable, in order and without
-    /// gaps, until `visit` breaks; returns the position after the last one that was shown. Nobody
-    /// waits for it: neither batches nor compactions.
+    /// Shows the records from a position to another one that is durable, in order and without gaps,
+    /// until `visit` breaks; returns the position after the last one that was shown. It blocks
+    /// neither batches nor compactions.
     ///
     /// # Errors
     /// [`Error::Gone`] when the next record to show is no longer kept, from the beginning or by a
@@ -155,7 +155,7 @@ pub trait Medium: Send + Sync {
     /// The snapshots there are, newest first.
     fn snapshots(&self) -> Vec<SnapshotInfo>;
 
-    /// When the newest snapshot was written; `None` when there is none, or nobody knows.
+    /// When the newest snapshot was written; `None` when there is none, or that is not known.
     fn snapshot_written(&self) -> Option<SystemTime>;
 
     /// Bytes that the newest snapshot keeps of records; 0 when there is none.

@@ -132,8 +132,8 @@ impl MemoryLog {
         Ok(last)
     }
 
-    /// The records after a position, at most so many, as somebody else finds them who reads the
-    /// same journal.
+    /// The records after a position, at most so many, as another reader of the same journal finds
+    /// them.
     #[must_use]
     pub fn records_after(&self, position: u64, most: usize) -> Vec<Vec<u8>> {
         let state = self.state.lock();
@@ -147,7 +147,7 @@ impl MemoryLog {
         self.state.lock().broken = Some(why.into());
     }
 
-    /// Whether there is room, as callers are told.
+    /// Sets whether the medium says that it has no room.
     pub fn set_full(&self, full: bool) {
         self.state.lock().full = full;
     }

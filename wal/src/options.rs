@@ -22,15 +22,15 @@ pub struct Options {
     /// Whether a log is made where there is none. Without, an empty directory,
     /// perhaps a disk that is not mounted, is [`crate::Error::NoLog`].
     pub create: bool,
-    /// The id of a log that is made; a random one where there is none. For a log whose records
-    /// somebody else keeps under that id.
+    /// The id of a log that is made; a random one where there is none. For a log whose records are
+    /// kept elsewhere, under that id.
     pub log_id: Option<[u8; 16]>,
     /// The logs that a log that is made goes on from, the oldest first.
     pub ancestors: Vec<Ancestor>,
-    /// For a log whose records somebody else keeps, who gives them again when they are lost here:
+    /// For a log whose records are kept elsewhere, and are fetched again when they are lost here:
     /// batches count as durable when they are written, and are synced after so many bytes, when
-    /// nothing was appended for a while, and before anything rests on them. Without, each batch is
-    /// synced before it counts.
+    /// nothing was appended for a while, and before anything depends on them. Without, each batch
+    /// is synced before it counts.
     pub sync_bytes: Option<u64>,
 }
 

@@ -97,7 +97,7 @@ pub(crate) fn carry_out(storage: &dyn Storage, found: &mut Findings) -> Result<M
         let _ = storage.remove(format::MANIFEST_TEMP);
         return Err(error);
     }
-    // From here on nobody can say which manifest is in force after an error.
+    // From here on it is unknown after an error which manifest is in force.
     put_in_force(storage, survey).map_err(Error::into_final)?;
     Ok(manifest)
 }
@@ -173,7 +173,7 @@ pub(crate) fn give_up(storage: &dyn Storage, name: &str) -> Result<String, Error
     Ok(storage.describe(&to))
 }
 
-/// A name beside a file's own that nobody has.
+/// A name beside a file's own that no file has.
 pub(crate) fn free_name(storage: &dyn Storage, name: &str) -> Result<String, Error> {
     let mut copy = 1;
     loop {
@@ -224,7 +224,7 @@ fn quarantine(storage: &dyn Storage, segment: &OpenSegment) -> Result<String, Er
         .and_then(|()| storage.sync_dir(format::QUARANTINE))
         .and_then(|()| storage.sync_dir(""));
     if let Err(error) = kept {
-        // Half a copy helps nobody, and takes the space that the next attempt needs.
+        // Half a copy is of no use, and takes the space that the next attempt needs.
         let _ = storage.remove(&name);
         return Err(Error::io("keep torn bytes in", storage.describe(&name))(
             error,

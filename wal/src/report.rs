@@ -6,7 +6,7 @@ use crate::manifest::Ancestor;
 use crate::visitor::SnapshotInfo;
 
 /// Bytes at a log's end that belong to no batch: what a crash leaves of a write
-/// that nobody was told had succeeded.
+/// that was not acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornTail {
     /// The segment's file.

@@ -10,7 +10,7 @@ pub struct Keep {
     pub from: u64,
     /// as far as all that is kept has so many bytes.
     pub bytes: u64,
-    /// Somebody still needs the records from this position on: they are kept beyond that,
+    /// Records from this position on are still needed: they are kept beyond that,
     pub needed_from: u64,
     /// as far as these have so many bytes.
     pub needed_bytes: u64,
@@ -41,7 +41,7 @@ impl Keep {
 pub struct Retained {
     /// Bytes that stay, without those of the part that is written just now.
     pub bytes: u64,
-    /// Bytes beyond them that stay only because somebody needs them.
+    /// Bytes beyond them that stay only because they are still needed.
     pub needed_bytes: u64,
     /// Bytes that would be removed.
     pub removable_bytes: u64,
@@ -88,7 +88,7 @@ mod tests {
     fn a_log_keeps_what_is_young_or_needed_each_within_its_bytes_and_what_no_snapshot_has() {
         let all = u64::MAX;
         for (covered, from, bytes, needed_from, needed_bytes, expected) in [
-            // Removed, kept, kept for somebody.
+            // Removed, kept, kept because needed.
             (Some(100), all, 0, all, 0, (10, 0, 0)),
             (Some(85), all, 0, all, 0, (8, 200, 0)),
             (None, all, 0, all, 0, (0, 1_000, 0)),

@@ -151,7 +151,7 @@ impl Salvage {
         self.ways.iter().map(|(way, _)| *way).collect()
     }
 
-    /// The highest position that there ever was, as far as anything tells.
+    /// The highest position that there ever was, as far as can be found out.
     #[must_use]
     pub fn highest(&self) -> u64 {
         self.highest
@@ -249,9 +249,9 @@ impl Salvage {
         })
     }
 
-    /// Brings the log to what it was at a position: builds it anew beside what is
-    /// there, under another id, puts that in its place, and keeps every file of
-    /// before under another name. Interrupted, it can be done again.
+    /// Brings the log to its state at a position: builds a new one beside it, under another id,
+    /// puts that in its place, and keeps every file of the old one under another name. Interrupted,
+    /// it can be done again.
     ///
     /// # Errors
     /// [`Error::Held`]; [`Error::Io`], also for a position that no way out reaches.

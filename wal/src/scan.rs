@@ -62,7 +62,7 @@ pub(crate) fn step(
     }
     let head = window.get(offset, HEADER)?;
     if head.len() < HEADER {
-        // Whoever has the log open has cut the file off since its length was asked for.
+        // The process that has the log open has truncated the file since its length was read.
         return Ok(Step::End(End::Unfinished("the file has become shorter")));
     }
     let header = match FrameHeader::parse(head, expected.seed) {

@@ -1,5 +1,5 @@
-//! A log that begins with a snapshot which another process has taken of the same log, and with records:
-//! for a log whose records somebody else keeps.
+//! A log that begins with a snapshot which another process has taken of the same log, and with
+//! records: for a log whose records are kept elsewhere.
 //!
 //! The snapshot comes as a file of its own, which is made first and removed last: while it is there and no
 //! manifest is, all that is beside it is what an interruption has left.

@@ -17,8 +17,8 @@ use crate::storage::{File, Storage, write_all_at};
 use crate::visitor::SnapshotInfo;
 
 const ZEROS: usize = 1 << 20;
-/// Zeros written between two syncs while nobody else needs the disk, or while
-/// somebody waits for the segment.
+/// Zeros written between two syncs while the disk is idle, or while the journal
+/// thread waits for the segment.
 pub(crate) const CHUNK: u64 = 8 << 20;
 /// The same while batches are written: each of their syncs waits for a piece at
 /// most.
@@ -240,8 +240,8 @@ impl Maker {
                     .map_err(Error::io("sync", storage.describe("")))
             })
             .and_then(|()| Manifest::put_in_place(storage));
-        // From here on nobody can say which manifest is in force after an
-        // error, so that none may pass for one that can be tried again.
+        // From here on it is unknown after an error which manifest is in force,
+        // so no error may count as one that can be tried again.
         placed.map_err(MaintenanceError::Final)?;
         self.manifest = manifest;
         for dropped in self.dropped.drain(..) {

@@ -18,7 +18,7 @@ pub enum Lack {
         /// Why none could be made.
         why: Arc<str>,
     },
-    /// Whoever keeps the records takes none just now.
+    /// The place where the records are kept takes none just now.
     Journal {
         /// Why.
         why: Arc<str>,

@@ -1,4 +1,4 @@
-//! What whoever reads a log is shown.
+//! What readers of a log are shown.
 
 use std::ops::ControlFlow;
 
@@ -14,8 +14,8 @@ pub struct Record<'a> {
     pub payload: &'a [u8],
 }
 
-/// Whoever looks at a range of records: breaks to see no more of them, having seen this one, and
-/// ends the reading with an error of its own.
+/// The visitor of a range of records: breaks to see no more of them, having seen this one, and ends
+/// the reading with an error of its own.
 pub type OnRange<'a> = dyn FnMut(Record<'_>) -> Result<ControlFlow<()>, BoxError> + 'a;
 
 /// A snapshot, as the manifest lists it.
@@ -45,7 +45,7 @@ impl From<&Snapshot> for SnapshotInfo {
 /// Sees what a log holds: the newest good snapshot, where there is one, and
 /// every record after the position that it covers, in order.
 pub trait Visitor {
-    /// Which log it is: told once, before everything else.
+    /// Which log it is: called once, before everything else.
     fn identity(&mut self, _identity: &Identity) {}
 
     /// The next record. When the log is refused in the end, what was seen

@@ -112,8 +112,8 @@ mod tests {
 
     use super::*;
 
-    /// A file whose bytes are the lowest ones of their offsets, up to where it ends, whatever its
-    /// length is told to be.
+    /// A file whose bytes are the lowest ones of their offsets, up to where it ends, whatever
+    /// length it reports.
     struct Counted {
         ends: u64,
         calls: AtomicU64,

@@ -1,4 +1,4 @@
-//! A backup beside the process that writes the log: never short, and damage is told.
+//! A backup beside the process that writes the log: never short, and damage is reported.
 
 use std::sync::Arc;
 use std::thread;

@@ -1,6 +1,6 @@
 //! The power is cut before every call; any part of what was not synced
-//! survives. What was acknowledged is there, what is there was appended, and
-//! batches are whole. A mere power cut is never a refusal.
+//! survives. What was acknowledged is found, what is found was appended, and
+//! batches are whole. After a mere power cut the log always opens.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

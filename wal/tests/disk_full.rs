@@ -213,8 +213,8 @@ fn want_of_descriptors_space_or_memory_for_a_segment_is_waited_for_and_ends_noth
 fn a_disk_that_fails_is_given_time_while_records_find_place_and_ends_the_log_when_they_do_not() {
     // EIO, EROFS, EACCES.
     for code in [5, 30, 13] {
-        // Whoever makes segments may be late on a busy machine: then the records have no place, and
-        // the log ends at once.
+        // The maintenance thread may make segments late on a busy machine: then the records have no
+        // place, and the log ends at once.
         let waited = (0..50).find_map(|_| {
             let disk = SimDisk::new();
             let heard = Heard::default();

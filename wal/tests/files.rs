@@ -183,8 +183,8 @@ fn damaged_files_give_the_same_records_or_a_refusal() {
                 damage(&format!("{name} cut off at {cut}"), &mut |disk| {
                     disk.put(name, &bytes[..cut]);
                 });
-                // What is zeroed from the last seal on is the tail of a log
-                // whose last batch nobody can know of.
+                // What is zeroed from the last seal on is the tail of a log,
+                // whose last batch has left no trace then.
                 let last = tail && segments(disk).last() == Some(name);
                 if !last {
                     damage(&format!("{name} zeroed from {cut}"), &mut |disk| {

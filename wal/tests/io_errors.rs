@@ -101,7 +101,7 @@ fn assert_stopped(log: &mut Log, case: &str) {
     }
 }
 
-/// Whether the log has stopped, which an append of nothing tells.
+/// Whether the log has stopped, which an append of nothing shows.
 fn has_stopped(log: &mut Log, case: &str) -> bool {
     match log.append(&[]) {
         Ok(_) => false,
@@ -141,8 +141,8 @@ fn run(disk: &SimDisk, seed: u64, batches: usize, case: &str) -> Known {
                         stopped || !may_hold_records(&failed),
                         "{case}: went on after {failed:?}"
                     );
-                    // Until it has its name, a segment that cannot be made is no harm; from then
-                    // on nobody can say which manifest is in force.
+                    // Until it has its name, a segment that cannot be made is no harm; from then on
+                    // it is unknown which manifest is in force.
                     let beside = failed.name.ends_with(".new") && failed.what != "rename";
                     assert_eq!(!stopped, beside, "{case}: {error} at {failed:?}");
                     if stopped {

@@ -133,7 +133,7 @@ fn verify_writes_nothing() {
 fn refused_to_write(path: &Path) -> String {
     let refused = wal::open_dir(path).map(|_| ()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
-    // Reading harms nobody, and a way to write that came by reading is refused all the same.
+    // Reading does no harm, and a storage opened for reading is still refused for writing.
     let storage: Arc<dyn Storage> = Arc::new(FileStorage::existing(path).unwrap());
     wal::verify(Arc::clone(&storage), &mut Collect::default()).unwrap();
     let error = open_with(storage, small()).map(|_| ()).unwrap_err();

@@ -136,7 +136,7 @@ fn a_medium_that_ends_is_told_once_and_nothing_is_taken_after() {
     appender.sequence().push(b"kept").unwrap();
     eventually("it is durable", || appender.durable() == 1);
     log.break_down("the stream has another writer");
-    // It may be taken, and is never told to be durable.
+    // It may be taken, and is never reported durable.
     let _ = appender.sequence().push(b"lost");
     eventually("the end is told", || !heard.state().failures.is_empty());
     assert!(matches!(

@@ -430,7 +430,7 @@ fn damaged_ancestors_are_told_and_a_start_writes_them_anew() {
     assert_eq!(open(&disk).unwrap().records.len(), 15);
     assert!(disk.bytes(&name) == Some(bytes));
     assert!(verify(&disk).is_ok());
-    // Without a manifest they are not believed, and that is told.
+    // Without a manifest they are not believed, and that is reported.
     let disk = damaged();
     disk.take_away("manifest");
     let salvage = Salvage::survey(disk.storage()).unwrap();

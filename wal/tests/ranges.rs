@@ -213,7 +213,7 @@ fn damage_within_a_range_names_its_place_and_all_before_it_is_shown() {
         append(&appender, 1);
     }
     let name = segments(&disk)[1].clone();
-    // A batch of records behind the start frame: seals, which are heads alone, stand where the
+    // A batch of records behind the start frame: seals, which are heads alone, are where the
     // appender had nothing to write for a while.
     let places = frames(&disk.bytes(&name).unwrap());
     let mut batches = places[1..].iter().filter(|(from, to)| to - from > 72);
@@ -311,7 +311,7 @@ fn a_start_reads_only_the_beginning_of_what_a_snapshot_covers() {
         (opened.report.last_position, opened.report.records),
         (last, 5)
     );
-    // A check reads all of it, and so does whoever asks for it.
+    // A check reads all of it, and so does a reader that asks for it.
     let checked = crate::support::verify(&disk);
     assert!(matches!(checked, Err(Error::Damaged { .. })), "{checked:?}");
     let mut seen = 0;

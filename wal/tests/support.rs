@@ -168,7 +168,7 @@ impl Kind {
         .unwrap()
     }
 
-    /// What whoever opens it is shown: the records and what is kept of them, and the entries.
+    /// What opening it shows: the records and what is kept of them, and the entries.
     pub(crate) fn shown(&self) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         match self {
             Self::Files(disk) => {

@@ -224,7 +224,7 @@ fn a_survey_that_shows_how_far_it_is_counts_every_byte_twice_and_finds_the_same(
         });
         let salvage = salvage.unwrap();
         assert!(shown.is_sorted(), "{shown:?}");
-        // Each segment of the second half is told of.
+        // Each segment of the second half is reported.
         let halfway = shown.iter().position(|done| *done == bytes).unwrap();
         assert_eq!(shown[halfway + 1..].len(), segments(&disk).len());
         assert_eq!(shown.last(), Some(&(bytes * 2)));

@@ -10,7 +10,7 @@ use wal::storage::sim::{SimDisk, Survivors};
 
 use crate::support::{open, random, record, snapshot};
 
-/// What a workload was told until the power went.
+/// What was acknowledged to a workload until the power went.
 pub(crate) struct Told {
     pub(crate) appended: Vec<Vec<u8>>,
     /// Lengths that the log may have: ends of batches.

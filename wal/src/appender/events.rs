@@ -1,9 +1,9 @@
-//! What the journal thread tells.
+//! The callbacks of the journal thread.
 
 use crate::error::Error;
 
-/// What the journal thread tells; called on that thread, which does nothing
-/// else in the meantime.
+/// The callbacks of the journal thread; called on that thread, which does
+/// nothing else in the meantime.
 pub trait Events: Send {
     /// Every record up to this position will survive a power cut. Positions rise.
     fn durable(&mut self, position: u64);
@@ -13,9 +13,9 @@ pub trait Events: Send {
     /// be found after a restart or not.
     fn failed(&mut self, error: &Error);
 
-    /// How many are in flight: they wait for what they have appended, or may append soon. By
-    /// this the journal thread knows when there is nobody worth waiting for. 0, as without an own
-    /// implementation, when that is not known.
+    /// How many are in flight: they wait for what they have appended, or may append soon. By this
+    /// the journal thread knows when waiting for more records does not pay. 0, the default, when
+    /// that is not known.
     fn in_flight(&self) -> usize {
         0
     }

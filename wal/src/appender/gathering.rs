@@ -1,7 +1,7 @@
 //! How many records are gathered for a batch, and for how long.
 //!
 //! Where several wait for each batch, the next one begins no sooner than 0.4 or 0.6 ms after the
-//! one before began, unless enough are queued; whoever is alone is never kept waiting. Where a batch
+//! one before began, unless enough are queued; a lone appender is never kept waiting. Where a batch
 //! takes its time and the next may begin meanwhile, a crowd is gathered for that time at the most.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ const GATHER_OF_CROWD: Duration = Duration::from_micros(600);
 const GATHER_MAX: Duration = Duration::from_millis(20);
 /// So many records in a batch are of several who wait, and the next ones are gathered.
 pub(super) const FEW: usize = 3;
-/// So many queued records are enough, where nobody knows how many are in flight.
+/// So many queued records are enough, where it is not known how many are in flight.
 const MANY: usize = 16;
 
 /// What is gathered for a batch while so many are in flight: how many records are enough, and how
@@ -37,10 +37,10 @@ pub(super) fn gathered(in_flight: usize) -> (usize, Duration) {
 /// As [`gathered`], where so many of those in flight are in batches that have begun and are not durable
 /// yet, and a batch takes so long.
 ///
-/// Each batch costs the same whatever it holds, here and at whoever makes it durable: several small ones
-/// on their way at once cost several times that, and bring nobody's answer sooner than a few large
-/// ones where many wait. So of a crowd as many are gathered beside a batch as without one, for as long
-/// as a batch takes at the most.
+/// Each batch costs the same whatever it holds, here and on the medium: several small ones on their
+/// way at once cost several times that, and where many wait no response comes sooner than with a
+/// few large ones. So of a crowd as many are gathered beside a batch as without one, for as long as
+/// a batch takes at the most.
 pub(super) fn gathered_beside(in_flight: usize, begun: usize, took: Duration) -> (usize, Duration) {
     let (enough, apart) = gathered(in_flight);
     if begun == 0 || in_flight == 0 {
@@ -49,7 +49,7 @@ pub(super) fn gathered_beside(in_flight: usize, begun: usize, took: Duration) ->
     if in_flight > 2 * MANY {
         return (enough, took.clamp(apart, GATHER_MAX));
     }
-    // Whoever waits for what was begun appends nothing else meanwhile.
+    // Those who wait for batches that have begun append nothing else meanwhile.
     gathered(in_flight.saturating_sub(begun).max(1))
 }
 

@@ -47,7 +47,7 @@ pub struct Appender {
     began: u64,
 }
 
-/// An open log on whatever medium, which nobody appends to yet.
+/// An open log on some medium, to which nothing is appended yet.
 pub trait OpenLog {
     /// Starts the journal thread, which appends for any number of callers.
     ///
@@ -60,7 +60,7 @@ pub trait OpenLog {
 enum Thread {
     NotStarted,
     Running(JoinHandle<()>),
-    /// Somebody waits for its end, or the thread itself does not.
+    /// Another call waits for its end, or it ends by itself after a call on that thread.
     Ending,
 }
 
@@ -115,8 +115,8 @@ impl Appender {
         Ok(appender)
     }
 
-    /// The place in the order: while the value lives, nobody else appends. The
-    /// order of positions is the order in which callers get here.
+    /// The right to append: while the value lives, no other caller appends.
+    /// Positions are given in the order in which callers get here.
     pub fn sequence(&self) -> Sequence<'_> {
         Sequence::new(&self.shared)
     }
@@ -185,7 +185,7 @@ impl Appender {
         self.medium.kept_bytes()
     }
 
-    /// When the newest snapshot was written; `None` when there is none, or nobody knows.
+    /// When the newest snapshot was written; `None` when there is none, or that is not known.
     pub fn snapshot_written(&self) -> Option<SystemTime> {
         self.medium.snapshot_written()
     }
@@ -217,7 +217,7 @@ impl Appender {
 
     /// Shows the durable records from a position to another one, or to the end, in order and
     /// without gaps, until `visit` breaks; returns the position after the last one that was shown.
-    /// Nobody waits for it: neither batches nor compactions.
+    /// It blocks neither batches nor compactions.
     ///
     /// # Errors
     /// [`Error::Gone`] when the next record to show is no longer kept, from the beginning or by a
@@ -372,13 +372,13 @@ impl Appender {
         let mut is_own = false;
         let thread = std::mem::replace(&mut *self.thread.lock(), Thread::Ending);
         match thread {
-            // Nobody else stops the medium.
+            // There is no journal thread to stop the medium.
             Thread::NotStarted => self.medium.stop(),
             // In a callback, on the journal thread, there is nothing to wait for.
             Thread::Running(thread) if thread.thread().id() == thread::current().id() => {
                 is_own = true;
             }
-            // A panic was caught and told where it happened.
+            // A panic was caught and reported where it happened.
             Thread::Running(thread) => drop(thread.join()),
             Thread::Ending => {}
         }
@@ -395,7 +395,7 @@ impl Appender {
 
 impl Drop for Appender {
     fn drop(&mut self) {
-        // Whoever wants to know calls it himself.
+        // A caller that needs the result calls it directly.
         let _ = self.shutdown();
     }
 }

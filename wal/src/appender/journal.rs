@@ -95,7 +95,7 @@ impl Journal {
         let mut queue = shared.queue.lock();
         let seal_at = (self.begun.is_empty() && self.writer.is_unsealed())
             .then(|| Instant::now() + self.seal_after);
-        // Whoever is alone is not kept waiting.
+        // A lone appender is not kept waiting.
         let mut gather_until = (self.batch_records >= FEW).then(|| self.gathers_from() + apart);
         loop {
             if self.writer.has_settled() {
@@ -175,7 +175,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Waits until another batch may be begun, and tells meanwhile of those that have become durable.
+    /// Waits until another batch may be begun; reports meanwhile what has become durable.
     fn until_it_may_begin(&mut self, events: &mut dyn Events) -> Result<(), Error> {
         while !self.writer.may_begin() {
             let shared = Arc::clone(&self.shared);
@@ -192,7 +192,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Tells of all that was begun and has become durable.
+    /// Reports all that was begun and has become durable.
     fn settle(&mut self, events: &mut dyn Events) -> Result<(), Error> {
         while let Some(last) = self.writer.settle()? {
             let Some(begun) = self.begun.pop_front() else {

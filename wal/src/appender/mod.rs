@@ -1,7 +1,7 @@
 //! Appends for many threads: they queue records, one thread writes them to a medium.
 //!
-//! The journal thread takes all that is queued, has the medium make it durable as one batch, tells
-//! so, and takes what has queued in the meantime.
+//! The journal thread takes all that is queued, has the medium make it durable as one batch,
+//! reports that, and takes what has queued in the meantime.
 
 mod events;
 mod gathering;

@@ -27,7 +27,7 @@ pub const BATCH_BOUNDS: [Duration; 13] = [
     Duration::from_secs(5),
 ];
 
-/// So many queued records are worth a batch, whoever may still have some.
+/// So many queued records are worth a batch, even while more may come.
 const QUIET_MAX: usize = 32;
 
 /// Why a record was not taken.

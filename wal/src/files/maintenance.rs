@@ -177,10 +177,10 @@ impl Maintenance {
         free: Option<u64>,
     ) -> Result<Result<Prepared, Arc<str>>, Error> {
         let shared = Arc::clone(&self.shared);
-        // What the journal thread waits for was appended already: the
-        // reserve is there for just that.
-        // Where nobody knows how much there is, that is tried without a
-        // bound, and what is wrong with the disk is told by it.
+        // What the journal thread waits for was appended already: the reserve
+        // is there for just that. Where the free space is unknown, that is
+        // tried without a bound, and its error says what is wrong with the
+        // disk.
         let room = match wanted {
             Some(_) => free,
             None => Some(free.unwrap_or(0).saturating_sub(shared.room.reserve)),

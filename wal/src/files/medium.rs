@@ -100,7 +100,7 @@ impl Medium for Files {
     fn close(&self, wait: bool) {
         let thread = self.thread.lock().take();
         if let Some(thread) = thread.filter(|_| wait) {
-            // A panic was caught and told where it happened.
+            // A panic was caught and reported where it happened.
             let _ = thread.join();
         }
         self.lock.lock().take();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(super) struct Room {
     /// Free space is below the reserve.
     pub(super) low: AtomicBool,
-    /// Free bytes; the largest number when nobody knows.
+    /// Free bytes; the largest number when that is not known.
     pub(super) free: AtomicU64,
     pub(super) reserve: u64,
     /// Bytes of the next segment.

@@ -32,8 +32,8 @@ pub struct LiveRecord<'a> {
     pub batch: FrameInfo,
 }
 
-/// Whoever looks at the records: breaks to see no more of them now, and ends
-/// the reading with an error of its own.
+/// The visitor of records: breaks to see no more of them now, and ends the
+/// reading with an error of its own.
 pub type OnRecord<'a> = dyn FnMut(LiveRecord<'_>) -> Result<ControlFlow<()>, BoxError> + 'a;
 
 /// How far a reading went.
@@ -43,7 +43,7 @@ pub struct LiveEnd {
     pub first_position: u64,
     /// The position after the last record that was passed.
     pub next_position: u64,
-    /// Whether whoever looks wanted no more.
+    /// Whether the visitor broke.
     pub stopped: bool,
     /// Records behind the last one shown that are whole, but not proved durable
     /// yet: they are shown when they are.

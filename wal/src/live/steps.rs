@@ -30,7 +30,7 @@ pub(super) enum Pass {
         stopped: bool,
         unproved: u64,
     },
-    /// Damage, or the work of somebody who changes the manifest just now.
+    /// Damage, or the work of a process that is changing the manifest.
     Doubt(Error),
 }
 

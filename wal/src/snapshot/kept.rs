@@ -8,7 +8,7 @@ use crate::storage::File;
 use crate::visitor::Record;
 use crate::window::Window;
 
-/// Bytes read at once by whoever reads all of them.
+/// Bytes read at once when all of them are read.
 const PIECE: usize = 1 << 17;
 
 /// The kept records of a snapshot, for reading.

@@ -1,4 +1,4 @@
-//! Snapshots: files that stand for all records up to a position, so that a log
+//! Snapshots: files that replace all records up to a position, so that a log
 //! need not be read from its first record, nor kept for ever.
 //!
 //! What is in one is the caller's business, but for its order: first the *kept

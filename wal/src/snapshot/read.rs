@@ -249,8 +249,8 @@ pub(crate) fn is_of(storage: &dyn Storage, name: &str, log: &LogId) -> Result<bo
     Ok(read == HEADER && head == header(log, number, covers))
 }
 
-/// What a manifest would list for this file, as far as the file itself tells:
-/// nothing when it is not a whole snapshot of this log.
+/// What a manifest would list for this file, from the file alone; `None` when
+/// it is not a whole snapshot of this log.
 pub(crate) fn introduce(
     storage: &dyn Storage,
     name: &str,

@@ -61,8 +61,8 @@ pub trait Storage: Send + Sync {
 
     /// When a file was last written.
     ///
-    /// # Errors
-    /// `NotFound` when there is none, `Unsupported` where nobody knows; else what the system says.
+    /// # Errors `NotFound` when there is none, `Unsupported` where that is not known; else what the
+    /// system says.
     fn modified(&self, _name: &str) -> io::Result<SystemTime> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -73,8 +73,8 @@ pub trait Storage: Send + Sync {
     /// What the system says.
     fn free_bytes(&self) -> io::Result<u64>;
 
-    /// Locks a file, made when missing, for this holder alone, and writes into
-    /// it who that is. Whoever is going to write to the directory does so.
+    /// Locks a file, made when missing, for this holder alone, and writes into it who that is. A
+    /// process that is going to write to the directory does so.
     ///
     /// # Errors
     /// `PermissionDenied` when others than this holder's user may write to the directory;
@@ -145,12 +145,12 @@ pub type Lock = Box<dyn Send + Sync>;
 pub enum Locked {
     /// It is held until the value is dropped.
     Taken(Lock),
-    /// Somebody else has it.
+    /// Another holder has it.
     Busy {
         /// What the holder wrote.
         holder: String,
         /// Whether that is a process which can be seen to live and to have the file open. Where it
-        /// is none, the holder is about to end, or nobody knows who it is.
+        /// is none, the holder is about to end, or unknown.
         lives: bool,
     },
 }

@@ -27,9 +27,8 @@ impl FileStorage {
     /// The storage of a directory to write to, which is made (mode 0700) when it is
     /// missing.
     ///
-    /// # Errors
-    /// `PermissionDenied` with a sentence when somebody else may write to it, or it
-    /// belongs to another user; else what the system says.
+    /// # Errors `PermissionDenied` with a sentence when other users may write to it, or it belongs
+    /// to another user; else what the system says.
     pub fn create(directory: &Path) -> io::Result<Self> {
         make_directory(directory)?;
         let storage = Self::existing(directory)?;
@@ -37,8 +36,8 @@ impl FileStorage {
         Ok(storage)
     }
 
-    /// The storage of a directory that is there, whoever may write to it: reading it
-    /// harms nobody. [`Storage::lock`] looks at that.
+    /// The storage of an existing directory, whoever may write to it: reading it does no harm.
+    /// [`Storage::lock`] checks that.
     ///
     /// # Errors
     /// `NotADirectory` when it is something else; else what the system says.
@@ -149,8 +148,8 @@ impl Storage for FileStorage {
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let path = self.path(name);
         let mut options = OpenOptions::new();
-        // Made here and now or not at all: never what a link of that name leads to, nor
-        // a file that somebody else has open.
+        // Made here and now or not at all: never what a link of that name leads to, nor a file that
+        // another process has open.
         options
             .read(true)
             .write(true)
@@ -246,7 +245,7 @@ impl Storage for FileStorage {
 
     fn tell(&self, name: &str, holder: &str) -> io::Result<()> {
         let file = OpenOptions::new().write(true).open(self.path(name))?;
-        // Longer than what was there, so that nobody reads an empty file.
+        // Longer than the previous content, so that no reader finds an empty file.
         file.write_all_at(holder.as_bytes(), 0)?;
         file.set_len(crate::format::to_u64(holder.len()))
     }
@@ -295,7 +294,7 @@ fn lives_with(process: u32, file: &Path) -> bool {
 }
 
 /// Whether `/proc/…/status` and `/proc/…/stat` (proc(5)) are those of a process that is dead, is
-/// ending, or has been told to by SIGKILL.
+/// ending, or has a SIGKILL pending.
 fn is_dying(status: &str, stat: &str) -> bool {
     const SIGKILL: u64 = 1 << 8;
     const EXITING: u64 = 4;

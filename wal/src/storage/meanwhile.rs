@@ -1,4 +1,4 @@
-//! Something happens while somebody reads, for tests.
+//! Changes while a reader reads, for tests.
 
 use std::io;
 use std::sync::Arc;
@@ -8,9 +8,8 @@ use super::directory::{File, Locked, Storage};
 use super::read_only::{ReadOnly, only_reads};
 use super::sim::SimDisk;
 
-/// A simulated disk for somebody who only reads, to which something is done
-/// before one of the calls of the reader: everything that can happen while a log
-/// is looked at happens between two of them.
+/// A simulated disk for a reader, changed before one of the reader's calls: everything that can
+/// happen while a log is read happens between two of them.
 pub struct Meanwhile {
     disk: SimDisk,
     turn: Arc<Turn>,

@@ -1,4 +1,4 @@
-//! Storages for somebody who only reads: files of another storage, or of several.
+//! Read-only storages: files of another storage, or of several.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Reads a log from its first live record to its end and says what is there.
+//! Reads a log from its first live record to its end and returns what it found.
 //! Changes nothing and judges nothing: that is for `verdict` and `recovery`.
 
 mod found;

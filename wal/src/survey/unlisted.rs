@@ -110,9 +110,9 @@ fn segment(
     Ok(Kind::Leftover)
 }
 
-/// Whether a directory without a manifest holds what only a log leaves there, or a
-/// backup or restore that was interrupted. A log of which nothing was made but the
-/// first manifest's beginning is none yet.
+/// Whether a directory without a manifest holds what only a log leaves there, or a backup or
+/// restore that was interrupted. A log with nothing but the beginning of its first manifest does
+/// not count yet.
 pub(crate) fn orphan(storage: &dyn Storage) -> Result<Option<String>, Error> {
     let names = storage
         .list("")

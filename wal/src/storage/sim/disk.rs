@@ -129,8 +129,8 @@ impl SimDisk {
         }
     }
 
-    /// The disk as it is now, with whoever has locked it: the same files for
-    /// somebody who looks on, and is free to damage them.
+    /// The disk as it is now, with its locks: the same files for a second
+    /// reader, which is free to damage them.
     pub fn while_it_runs(&self) -> Self {
         let copy = self.after_kill();
         let locked = self.state.lock().locked.clone();

@@ -223,7 +223,7 @@ impl State {
         what: &'static str,
         file: usize,
     ) -> io::Result<Option<Fault>> {
-        // Names are looked up only where somebody may want to know them.
+        // Names are looked up only where a fault is to be injected.
         let name = self.fault.map_or_else(String::new, |_| self.name_of(file));
         self.ask(what, &name)
     }

@@ -11,7 +11,7 @@ use crate::storage::File;
 use crate::window::Window;
 
 impl Walk<'_> {
-    /// The seal of a segment of which nothing is to be shown or read.
+    /// The seal of a segment from which nothing is to be shown or read.
     pub(super) fn passed_over(&self, segment: &Segment) -> Option<Seal> {
         let covered = |seal: &Seal| !self.is_all_read && seal.last <= self.covered;
         segment.seal.filter(covered)
