@@ -319,7 +319,7 @@ pub const RECORD_PUBLICATION: u16 = 202;
 /// The tag of the report that a receiver has taken a message, or has not.
 pub const RECORD_MESSAGE_ATTEMPT: u16 = 203;
 
-/// The row of the operation with this tag, wherever it stands.
+/// The row of the operation with this tag, in whichever table it is.
 #[must_use]
 pub fn row(tag: u16) -> Option<&'static Row> {
     let all = OPERATIONS.iter().chain(MANAGEMENT).chain(REPORTS);
@@ -372,7 +372,7 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Publication>::NEW,
 ];
 
-/// The name of the operation with this tag, as other systems are told; `reference_fact` for the
+/// The name of the operation with this tag, as events and reads show it; `reference_fact` for the
 /// tag of facts that come in.
 #[must_use]
 pub fn operation_name(tag: u16) -> &'static str {
@@ -380,7 +380,7 @@ pub fn operation_name(tag: u16) -> &'static str {
     known.map_or("reference_fact", |(_, name)| name)
 }
 
-/// The tags that records have, other than that of facts, and the names of what they stand for.
+/// The tags that records have, other than that of facts, each with its operation's name.
 pub fn recorded_operations() -> impl Iterator<Item = (u16, &'static str)> {
     let rows = OPERATIONS.iter().chain(MANAGEMENT).chain(REPORTS);
     rows.map(|row| (row.tag, row.name))

@@ -3,7 +3,7 @@
 //!
 //! The tour, floor by floor. A floor uses those before it and never one after it.
 //!
-//! 1. [`base`]: words that everybody uses. Time, text with its bounds, revisions, digests, the
+//! 1. [`base`]: the vocabulary of all others. Time, text with its bounds, revisions, digests, the
 //!    actor, JSON as it comes in, and the codec. Knows no reservation and no HTTP; reads no clock,
 //!    no file, no socket.
 //! 2. [`domain`]: what the service decides. A decision is a pure function of a state, a command,
@@ -14,19 +14,19 @@
 //!    Routes, log, documents and tests read it; nothing else lists them.
 //! 4. [`journal`]: what a commit is in the log and in a snapshot, what replaying them makes, and the
 //!    tables that hold it. Knows records and positions, not who asks or who waits.
-//! 5. [`engine`]: from a command to a durable answer. Finds or wakes the resource's actor, gives
-//!    commits their order, holds answers back until what they rest on is on the disk, takes
-//!    snapshots beside that. The only
-//!    reader of the clock and the only source of chance. Knows nothing of HTTP.
+//! 5. [`engine`]: from a command to a durable answer. Finds or starts the resource's actor, orders
+//!    commits, holds responses back until what they depend on is durable, takes snapshots
+//!    meanwhile. The only reader of the clock and the only source of randomness. Knows nothing of
+//!    HTTP.
 //! 6. [`stream`]: the journal on a replicated stream, in the place of the directory alone: one
 //!    writer at a time, fenced by the next. Knows bytes of records and not what they mean.
 //! 7. [`http`]: the front. Connections, tokens, strict bodies, and the one place where a class of
 //!    rejection becomes a status.
 //! 8. [`cli`]: the commands, their arguments, their exit codes.
 //!
-//! Beside them stands the crate `wal`, a log of bytes that has never heard of carebook. The engine
-//! appends to it, and `stream` stands before it. `cli` opens it, and so skips the floors between: a directory is recovered before
-//! there is an engine, and checked without one.
+//! Beside them is the crate `wal`, a log of bytes that knows nothing of carebook. The engine
+//! appends to it, directly or through `stream`. `cli` opens it, and so skips the floors between: a
+//! directory is recovered before there is an engine, and checked without one.
 //!
 //! Within the floors, tests may look up: the domain's own tests find their operations in the
 //! catalogue, so that a row that is forgotten fails them.

@@ -78,7 +78,7 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Nobody: the actor of operations without a token; it has no authority anywhere.
+    /// The anonymous actor of operations without a token; it has no authority anywhere.
     pub fn nobody() -> Self {
         Self {
             subject: Box::default(),

@@ -1,5 +1,5 @@
-//! What a source file says at its top, as a constant: so what is published of it is what stands
-//! there, and is said once.
+//! What a source file says at its top, as a constant: so the published description is that comment,
+//! and is written once.
 
 /// The documentation at the top of the named file, which is the one that calls this: each paragraph
 /// on a line of its own, with an empty line between.

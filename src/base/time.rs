@@ -96,7 +96,7 @@ impl Instant {
 const WRITTEN: usize = 8;
 
 thread_local! {
-    /// A commit's time stands in its answer several times.
+    /// A response contains its commit's time several times.
     static LAST_WRITTEN: Cell<Option<(Instant, Written<24>)>> = const { Cell::new(None) };
     /// The days that were written last: a response has several times, mostly of the same few days,
     /// and finding out a day's month takes most of the time that it takes to write one.

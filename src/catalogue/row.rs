@@ -94,9 +94,9 @@ pub enum Purpose {
 
 /// One operation.
 pub struct Row {
-    /// Its number in the contract; it stands in the log.
+    /// Its number in the contract, which records store.
     pub tag: u16,
-    /// Its name; it stands in fingerprints.
+    /// Its name, which is part of fingerprints.
     pub name: &'static str,
     /// Its method.
     pub method: Method,
@@ -134,7 +134,7 @@ pub struct ReadRow {
     pub read: Read,
     /// The schema of what it gives.
     pub body: SchemaOf,
-    /// Whether it is refused to actors without a permission; others are told that there is nothing.
+    /// Whether actors without a permission are rejected as such; others get "not found".
     pub needs_permission: bool,
     /// Whether what it gives is always there.
     pub is_always: bool,

@@ -23,13 +23,13 @@ pub enum Reached {
     Yes,
     /// It was not within [`WAITED_MAX`], or the service ends.
     No,
-    /// So many wait that nobody else may.
+    /// Too many readers wait already.
     Crowded,
 }
 
 /// Who waits for which position.
 pub(crate) struct Awaited {
-    /// The lowest position that somebody waits for; `u64::MAX` when nobody does.
+    /// The lowest position that a reader waits for; `u64::MAX` when none does.
     lowest: AtomicU64,
     waiting: Mutex<Waiting>,
     admission: Arc<Admission>,
@@ -75,9 +75,9 @@ impl Awaited {
         self.lowest.store(lowest, Ordering::SeqCst);
     }
 
-    /// Everything up to `durable` is durable, as whoever waits can see by now.
+    /// Everything up to `durable` is durable and visible: wakes the readers that wait for it.
     pub(crate) fn durable(&self, durable: u64) {
-        // Either this sees who waits, or that one sees what is durable.
+        // Either this sees the waiting reader, or that reader sees the new durable position.
         fence(Ordering::SeqCst);
         if self.lowest.load(Ordering::SeqCst) > durable {
             return;
@@ -92,7 +92,7 @@ impl Awaited {
         self.note_lowest(&waiting);
     }
 
-    /// Nobody needs to wait any longer.
+    /// Ends all waits.
     pub(crate) fn end(&self) {
         self.waiting.lock().readers.clear();
     }

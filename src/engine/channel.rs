@@ -10,9 +10,9 @@
 //! Items of one subject are sent in the order of their identifiers: the next one not before the one
 //! before it is taken or dead. Subjects do not wait for each other.
 //!
-//! A channel has no clock: its owner hands the time in. Pauses are counted by a clock that nobody
-//! can set; what stands in the log of them is a time of the wall clock, and a channel that goes on
-//! from there never pauses longer than the schedule says, whatever was done to that clock.
+//! A channel has no clock: its owner hands the time in. Pauses are counted by the steady clock; the
+//! log stores their ends by the wall clock, and a channel that resumes from the log never pauses
+//! longer than the schedule says, whatever the wall clock was set to.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
@@ -27,13 +27,13 @@ use crate::base::time::Instant;
 /// The present, by both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// Since some fixed instant, by a clock that nobody can set.
+    /// Since some fixed instant, by a clock that cannot be set.
     pub steady: Duration,
     /// By the wall clock.
     pub wall: Instant,
 }
 
-/// What stands in the log of an item that waits.
+/// What the log stores of an item that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Attempts that have failed.
@@ -69,7 +69,7 @@ struct Waiting<P> {
     due: Option<Duration>,
     /// The same by the wall clock, for the log.
     due_wall: Option<Instant>,
-    /// Whether the log knows of it.
+    /// Whether it is recorded in the log.
     is_recorded: bool,
     /// Since when it waits, by the wall clock.
     since: Instant,
@@ -80,7 +80,7 @@ struct Waiting<P> {
 struct Subject<I> {
     waiting: BTreeSet<I>,
     on_way: Option<I>,
-    /// The one that is next, as it stands in `ready` or in `pausing`.
+    /// The one that is next, as it is entered in `ready` or in `pausing`.
     next: Option<(I, Option<Duration>)>,
 }
 
@@ -97,10 +97,10 @@ impl<I> Default for Subject<I> {
 /// What is not in the log yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unrecorded<I> {
-    /// Items that wait, and are new or have failed since; what stands of each is asked for with
-    /// [`Channel::standing`].
+    /// Items that wait, and are new or have failed since; [`Channel::standing`] gives what to store
+    /// of each.
     pub waiting: Vec<I>,
-    /// Items that the log says wait, and do not any more.
+    /// Items that are stored as waiting, and do not wait any more.
     pub settled: Vec<I>,
 }
 
@@ -140,8 +140,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         }
     }
 
-    /// Takes in an item that nobody has tried to deliver yet. `cost` is what it takes of memory,
-    /// in bytes.
+    /// Takes in an item of which no delivery was attempted yet. `cost` is its memory in bytes.
     pub fn offer(&mut self, id: I, subject: &str, cost: usize, payload: P, now: Now) {
         let none = Standing {
             attempts: 0,
@@ -151,7 +150,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         self.unrecorded.insert(id);
     }
 
-    /// Takes in an item that the log says waits: when the channel goes on after a start, or when
+    /// Takes in an item that is stored as waiting: when the channel resumes after a start, or when
     /// one that was dead is to be tried again.
     pub fn resume(
         &mut self,
@@ -212,7 +211,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         self.schedule(subject);
     }
 
-    /// Has the next one of a subject stand where it belongs.
+    /// Enters the next item of a subject in `ready` or `pausing`, whichever applies now.
     fn schedule(&mut self, hash: u64) {
         let Some(subject) = self.subjects.get_mut(&hash) else {
             return;
@@ -389,7 +388,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
             .map(|waiting| &mut waiting.payload)
     }
 
-    /// What is to stand in the log of an item that waits.
+    /// What the log is to store of an item that waits.
     #[must_use]
     pub fn standing(&self, id: I) -> Option<Standing> {
         self.waiting.get(&id).map(|waiting| Standing {
@@ -436,8 +435,8 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         self.pace.is_failing()
     }
 
-    /// What the log does not know yet. From here on it is held to know it: when it could not be
-    /// told, [`Channel::not_recorded`] says so.
+    /// Takes what is not recorded in the log yet. From here on it counts as recorded; when
+    /// recording it fails, [`Channel::not_recorded`] takes that back.
     pub fn take_unrecorded(&mut self) -> Unrecorded<I> {
         let waiting: Vec<_> = std::mem::take(&mut self.unrecorded).into_iter().collect();
         for id in &waiting {
@@ -451,13 +450,13 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         }
     }
 
-    /// Whether the log knows all.
+    /// Whether all of it is recorded.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         self.unrecorded.is_empty() && self.settled.is_empty()
     }
 
-    /// What was taken to be recorded was not, or nobody knows.
+    /// What [`Channel::take_unrecorded`] gave was not recorded, or that is unknown.
     pub fn not_recorded(&mut self, unrecorded: Unrecorded<I>) {
         for id in unrecorded.waiting {
             if self.waiting.contains_key(&id) {
@@ -741,7 +740,7 @@ mod tests {
         let (mut log, mut truth) = (Recorded::default(), Truth::default());
         let mut examined = 0;
         let mut on_way = BTreeSet::new();
-        // Since the log was told: what may come again after a crash.
+        // Taken since the last recording: what may be delivered again after a crash.
         let mut open = BTreeSet::new();
         let record = |channel: &mut Channel<u64, u64>, log: &mut Recorded, examined| {
             let unrecorded = channel.take_unrecorded();
@@ -800,7 +799,7 @@ mod tests {
                                 assert_eq!((payload, attempts), (id, 10));
                                 truth.dead.insert(id);
                                 truth.failed_at.remove(&id);
-                                // What is dead is told to the log at once.
+                                // What is dead is recorded at once.
                                 record(&mut channel, &mut log, examined);
                                 open.retain(|id| *id > examined || channel.payload(*id).is_some());
                             }
@@ -815,7 +814,7 @@ mod tests {
                 }
                 9 => {
                     record(&mut channel, &mut log, examined);
-                    // What waits and was taken before a crash may still come again.
+                    // What waits and was taken before a crash may still be delivered again.
                     open.retain(|id| *id > examined || channel.payload(*id).is_some());
                     assert!(channel.is_recorded());
                 }

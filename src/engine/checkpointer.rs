@@ -140,7 +140,7 @@ pub(crate) struct Checkpointer {
     pub(super) needed_from: NeededFrom,
     /// That much is kept for them.
     pub(super) reminder: Mutex<Reminder>,
-    /// Bytes of which it was told that the log gave them up by itself.
+    /// Bytes that the log gave up by itself, as far as that was logged.
     pub(super) given_up: AtomicU64,
     pub(super) wake_up: Arc<WakeUp>,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
@@ -315,7 +315,7 @@ mod tests {
             });
             assert_eq!(due, expected, "{since} s, {log_bytes} bytes");
         }
-        // To know whether there is news takes long: nobody asks without need.
+        // Finding out whether there is news is slow: it is asked for only when it decides.
         let is_due = is_due(&policy, seconds(3_599), 1, 0, || panic!("asked"));
         assert!(!is_due);
     }
@@ -352,7 +352,7 @@ mod tests {
         let begun = Tick::now();
         let at_most = Duration::from_millis(60);
         std::thread::scope(|scope| {
-            // News that are no request and no stop wake nobody.
+            // A notification without a request or a stop does not end the wait.
             scope.spawn(|| {
                 for _ in 0..20 {
                     wake_up.rung.notify_all();

@@ -100,7 +100,7 @@ impl CommitTimes {
 }
 
 /// The time that the service has run, whatever its clock was set to; the age of idempotency keys.
-/// It continues from the newest snapshot, so it stands still while no server runs.
+/// It continues from the newest snapshot, so it does not advance while no server runs.
 #[derive(Debug)]
 pub(crate) struct RunningTime {
     began: Instant,

@@ -205,7 +205,7 @@ impl<W: Work> Directory<W> {
             pool.push(myself);
         } else {
             drop(pool);
-            // Nobody else has a reference, so its mailbox stays empty.
+            // There is no other reference, so its mailbox stays empty.
             let _ = myself.drain();
         }
     }

@@ -1,5 +1,5 @@
-//! The feed: what is committed, as public events, to whoever follows. An event is told once its
-//! commit is durable.
+//! The feed: what is committed, as public events, for readers that follow. An event is given out
+//! once its commit is durable.
 //!
 //! Readers ask for pages: what comes after an identifier. Those who are near the end share the
 //! events of the last commits in memory, so that a thousand of them cost one reading of the log;
@@ -96,12 +96,12 @@ pub(super) struct Recent {
     bytes: usize,
     /// Their first position; nothing before it is here.
     pub(super) from: u64,
-    /// The last one that was looked at.
+    /// The last one that was examined.
     pub(super) upto: EventId,
 }
 
 impl Recent {
-    /// From this position on, of which nothing was looked at yet.
+    /// Begins anew at this position, of which no event was examined yet.
     pub(super) fn begin_at(&mut self, from: u64) {
         *self = Self {
             from,
@@ -159,7 +159,7 @@ impl Feed {
         self.news.send_modify(|news| *news = position.max(*news));
     }
 
-    /// Nobody waits for more.
+    /// Ends the feed: no reader waits for more.
     pub(super) fn end(&self) {
         self.news.send_replace(ENDED);
     }

@@ -117,7 +117,7 @@ impl Shared {
         })
     }
 
-    /// Reads events of the log where nobody waits for the thread.
+    /// Reads events of the log on a blocking thread, within the bound of readings.
     async fn read_events(
         &self,
         from: u64,
@@ -142,9 +142,9 @@ struct Wanted {
 /// What a reading of the log gave.
 struct Read {
     events: Vec<Event>,
-    /// The last event that was looked at; of a commit that tells nothing, its number is 0.
+    /// The last event that was examined; after a commit without events, its number is 0.
     upto: EventId,
-    /// Whether all events of the last commit were looked at.
+    /// Whether all events of the last commit were examined.
     is_whole: bool,
 }
 

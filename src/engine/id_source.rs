@@ -46,7 +46,7 @@ impl EngineIdSource {
         self.outbox_number.load(Ordering::Relaxed)
     }
 
-    /// A message has this number, given by somebody else.
+    /// A message has this number, which another process assigned.
     pub(crate) fn note(&self, number: i64) {
         self.outbox_number.fetch_max(number, Ordering::Relaxed);
     }

@@ -107,7 +107,7 @@ impl Shared {
         let fingerprint = record.key.as_ref().map(|key| key.fingerprint);
         let earlier;
         let outcome = match record.outcome {
-            // A second key of the same command: its content is the first one's.
+            // A second key of the same command: its response is stored at the first one's commit.
             RecordOutcome::SameAs(position) => {
                 earlier = self.record(position).await?;
                 let earlier = Record::decode(&earlier).map_err(|error| error.to_string())?;
@@ -129,7 +129,7 @@ impl Shared {
         }
     }
 
-    /// The bytes of the durable record at `position`, or what a snapshot kept of it.
+    /// The bytes of the durable record at `position`, or what a snapshot keeps of it.
     pub(super) async fn record(&self, position: u64) -> Result<Vec<u8>, String> {
         let journal = Arc::clone(&self.journal);
         let read = tokio::task::spawn_blocking(move || journal.read(position));

@@ -95,7 +95,7 @@ impl KeyLocks {
         &self.shards[key.shard(SHARDS)].0
     }
 
-    /// Locks `key`, once nobody else holds it.
+    /// Locks `key`; waits while another one holds it.
     pub async fn hold(self: &Arc<Self>, key: Digest) -> KeyLock {
         loop {
             let given_back = {

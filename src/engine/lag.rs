@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 /// How long what was committed may be unknown here before the service says that it is behind.
 const BEHIND_FROM: Duration = Duration::from_secs(30);
 
-/// What a standby is told of how far its writer is.
+/// What a standby has heard of how far its writer is.
 #[derive(Default)]
 pub(crate) struct Standby {
-    /// Held by whoever applies records.
+    /// Held while records are applied.
     pub(super) applying: Mutex<()>,
     pub(super) heard: Mutex<Heard>,
     /// The address at which clients reach the writer.

@@ -1,5 +1,5 @@
 //! Lanes: one for each runtime. A lane's gate holds each response until everything that it depends
-//! on is durable. A lane also tells the log's thread when all its ready tasks have appended.
+//! on is durable. A lane also notifies the log's thread when all its ready tasks have appended.
 //!
 //! The log's thread wakes a lane once for a batch; the lane then wakes its own tasks, which costs
 //! no system call. In the other direction, a lane wakes the log's thread once for all commands that
@@ -56,7 +56,7 @@ pub struct Lanes {
 #[derive(Default)]
 struct Lane {
     news: Notify,
-    /// Something was appended that the log's thread may not have been told of.
+    /// Something was appended, and the log's thread may not have been notified.
     appended: AtomicBool,
     /// Whether it was asked whether it goes on, and has not answered yet.
     asked: AtomicBool,
@@ -132,7 +132,7 @@ impl Lanes {
     pub fn durable(&self, position: u64) {
         self.durable.store(position, Ordering::Release);
         for lane in &self.lanes {
-            // Whoever comes after this sees the new position itself.
+            // A task that begins to wait after this sees the new position itself.
             let first = lane.waiting.lock().peek().map(|first| first.position);
             if first.is_some_and(|first| first <= position) {
                 lane.news.notify_one();

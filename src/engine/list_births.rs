@@ -1,5 +1,5 @@
-//! Lists after a snapshot that does not say when its resources came to be listed, as programs before
-//! lists took them: the log says it, as far as it goes back.
+//! Lists after a snapshot without the positions at which its resources were first listed, as
+//! versions before lists took them: the log has these, as far as it goes back.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -12,9 +12,9 @@ use crate::domain::registered::{AnyResource, Listed};
 use crate::journal::record::Record;
 use crate::journal::tables::{Born, Tables};
 
-/// Orders the lists by the log, where recovery has guessed. What was born before the records that
-/// the log still has stands before all others, in the order of last commits. An error is logged: the
-/// guess stays.
+/// Orders the lists by the log, where recovery has guessed. What was created before the log's first
+/// record comes before all others, in the order of last commits. After an error, which is logged,
+/// the guess stays.
 pub(super) fn place(tables: &Tables, journal: &Appender) {
     if !tables.has_guessed_births() {
         return;
@@ -25,7 +25,7 @@ pub(super) fn place(tables: &Tables, journal: &Appender) {
         let record = Record::decode(found.payload)?;
         for (number, change) in (0..).zip(&record.changes) {
             let is_first = |kind: &dyn AnyResource| {
-                // What comes to be listed later, or with others, stays where its last commit is.
+                // What is listed later than created, or with others, stays at its last commit.
                 change.before == 0 && kind.listed() == Listed::FromBirth && !kind.is_together()
             };
             if catalogue::resource(change.kind).is_some_and(is_first) {

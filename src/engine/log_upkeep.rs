@@ -99,7 +99,7 @@ impl Shared {
     fn make_room(&self, policy: &CheckpointPolicy) -> Result<(), wal::Error> {
         let space = match self.journal.space() {
             Ok(space) if policy.archive.is_some() => space,
-            // Whoever does not tell the free space is told of by the log itself.
+            // Where the free space cannot be found out, the log itself logs that.
             _ => return Ok(()),
         };
         let wanted = space.reserve.saturating_add(2 * space.next_segment);

@@ -1,5 +1,5 @@
-//! Whose turn it is to look at what was: few look at a time, and of those who wait each subject has
-//! its turn in a round, however many looks one of them has asked for.
+//! A fair queue for reads of past states (*looks*): few run at a time, and the subjects that wait
+//! have their turns round robin, however many looks one of them has asked for.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ pub(in crate::engine) enum NoLook {
     Failed,
 }
 
-/// Who looks, and who waits. A look counts until it ends, also when nobody waits for it any more:
-/// who asks and goes away again and again has no more of them than others.
+/// The looks that run, and those that wait. A look counts until it ends, also when its client has
+/// gone: so a client that asks and disconnects again and again gets no more of them than others.
 pub(in crate::engine) struct Looks {
     line: Mutex<Line>,
 }
@@ -127,7 +127,7 @@ impl Looks {
             };
             match next.send(Turn(Some(Arc::clone(&self)))) {
                 Ok(()) => return,
-                // Nobody waits there any more.
+                // That client has gone.
                 Err(mut turn) => drop(turn.0.take()),
             }
         }
@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// Holds the only turn until it is told to end.
+    /// Holds the only turn until it is released.
     fn hold(
         looks: &Arc<Looks>,
     ) -> (

@@ -337,7 +337,7 @@ impl Engine {
 
     /// Deliveries need the log from this position on: it is kept for them beyond its retention, up
     /// to bounds of its own ([`retention::LogRetention`]). `None` when none waits. To be set before
-    /// [`Engine::start_checkpointer`], and again as deliveries come to their end.
+    /// [`Engine::start_checkpointer`], and again as deliveries complete.
     pub fn keep_for_deliveries(&self, from: Option<u64>) {
         self.shared.checkpointer.needed_from.set(from);
     }
@@ -464,13 +464,13 @@ impl Engine {
         }
     }
 
-    /// What waits for events, and who follows them.
+    /// The feed of committed events, and its readers.
     #[must_use]
     pub fn feed(&self) -> &Arc<Feed> {
         &self.shared.feed
     }
 
-    /// Whoever follows events is told that no more will come: the service is about to end.
+    /// Ends the feed, and all waits for a position: the service is about to end.
     pub fn end_feed(&self) {
         self.shared.feed.end();
         self.shared.awaited.end();
@@ -488,7 +488,7 @@ impl Engine {
     }
 }
 
-/// The right to have one more fact in flight.
+/// The permit for one more fact in flight.
 #[must_use]
 pub struct FactPermit {
     _among_facts: Permit,

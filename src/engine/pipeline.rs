@@ -66,11 +66,11 @@ impl Shared {
         if let Some((key, scope, reused)) = key_of(&pending.request) {
             let row = pending.request.row;
             let digest = key_digest(pending.operation, &scope, &key);
-            // While this is held, nobody else carries out a command with this key.
+            // While this is held, no other command with this key is carried out.
             let held = self.keys.hold(digest.0).await;
             if let Some(first) = self.tables.key(digest) {
                 drop(held);
-                // On the heap, as replays are few: every command carries the room for what it may await.
+                // On the heap, as replays are few: what a future may await is part of its size.
                 let replay = Box::pin(self.replay(row, first, Some(pending.fingerprint), may_act));
                 return match replay.await {
                     Some(reply) => reply,
@@ -88,7 +88,7 @@ impl Shared {
         self.decide(pending).await
     }
 
-    /// Commits what the service itself reports of a resource, in the name of the operation with this
+    /// Commits what the service itself reports of a resource, recorded as the operation with this
     /// tag.
     pub(super) async fn report(
         self: &Arc<Self>,
@@ -162,8 +162,8 @@ impl Shared {
                 Ok((ActorResult::Moved(back), _)) => pending = *back,
                 // The permit is held until the response can leave.
                 Ok((result, _permit)) => return self.answer(result, row, may_act).await,
-                // The message is gone with its actor, or with the process that ends; its outcome is
-                // unknown.
+                // The actor dropped the message, in a panic or because the process ends: then its
+                // outcome is unknown.
                 Err(_) if self.is_ending() => return CommandResult::OutcomeUnknown,
                 Err(_) => return CommandResult::Fault,
             }
@@ -244,7 +244,7 @@ impl Shared {
                         position,
                     },
                     Some(other) => other,
-                    // Whatever content is stored there is the one asked for.
+                    // Not with a fingerprint of `None`, which matches whatever is stored there.
                     None => CommandResult::Fault,
                 }
             }
@@ -281,7 +281,7 @@ impl Shared {
         }
     }
 
-    /// Rejects; or says that the actor may no longer act.
+    /// Rejects: with `rejection`, or because the actor may no longer act.
     pub(super) async fn refuse_unless_gone(
         &self,
         rejection: Rejection,

@@ -1,6 +1,6 @@
 //! The publisher: hands every event to a sink outside, one after the other in the log's order, the
-//! next one only when the one before is acknowledged. How far it is stands in the log, as a resource
-//! that is changed at most once a second, more often in the first two, and when the service ends.
+//! next one only when the one before is acknowledged. Its progress is a resource in the log,
+//! changed at most once a second, more often in the first two, and when the service ends.
 //!
 //! After a crash what was acknowledged since the last such commit is handed over again. Each event
 //! has an identifier of its own, by which the sink can know it.
@@ -30,7 +30,7 @@ use crate::journal::events::{Event, EventId};
 /// The pause after the first failure; each further one is twice as long, up to the bound.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// How far the log may be behind where commits tell no events: it is kept from there on.
+/// How far recorded progress, from which the log is kept, may lag where commits have no events.
 const RECORDED_BEHIND_MAX: u64 = 10_000;
 /// How long the acknowledgement of an event that is on its way is waited for when the service ends,
 /// and then the commit of how far it is.
@@ -71,9 +71,9 @@ pub struct Publisher {
     filter: Arc<EventFilter>,
     /// The last event that was passed.
     passed: EventId,
-    /// The last event that was acknowledged, where the log does not say it yet.
+    /// The last event that was acknowledged, where that is not recorded yet.
     unrecorded: Option<EventId>,
-    /// The position that the log says, and since when.
+    /// The recorded position, and when it was recorded.
     recorded_position: u64,
     begun: Tick,
     recorded: Tick,
@@ -82,8 +82,8 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// A publisher that goes on where the log says that the last one was; the first one begins with
-    /// the earliest event that is kept.
+    /// A publisher that goes on from the recorded progress; the first one begins with the earliest
+    /// event that is kept.
     #[must_use]
     pub fn new(engine: &Arc<Engine>, sink: Arc<dyn EventSink>) -> Self {
         let passed = engine.begin_to_publish();
@@ -251,12 +251,12 @@ impl Publisher {
         }
     }
 
-    /// When the log is told next how far the publisher is.
+    /// When the publisher's progress is recorded next.
     fn due(&self) -> Tick {
         self.recorded + recorded_every(self.begun.elapsed())
     }
 
-    /// Has the log say how far the publisher is, where that has changed.
+    /// Records the publisher's progress, where that has changed.
     async fn record(&mut self) {
         let Some(through) = self.unrecorded else {
             return;
@@ -268,7 +268,8 @@ impl Publisher {
         };
         let recorded = self.engine.shared.report(RECORD_PUBLICATION, report);
         let recorded = match self.engine.feed().has_ended() {
-            // It is committed at once; who waits until that is durable may wait for nobody by now.
+            // It is committed at once; that it is durable may not be learned while the service
+            // ends.
             true => timeout(LAST_WAIT, recorded).await.ok(),
             false => Some(recorded.await),
         };
@@ -292,7 +293,7 @@ pub fn pause(failed: u32) -> Duration {
 }
 
 impl Shared {
-    /// How far the log says that the publisher is.
+    /// The recorded progress of the publisher.
     pub(super) fn published_through(&self) -> Option<EventId> {
         let stored = ReadView::new(&self.tables).at::<Publication>(Publication::the_key())?;
         Some(EventId {

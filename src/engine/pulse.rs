@@ -1,4 +1,4 @@
-//! Whether the engine goes on, for whoever restarts a service that hangs.
+//! Whether the engine makes progress, for a supervisor that restarts a service that hangs.
 
 use std::fmt;
 use std::sync::Arc;

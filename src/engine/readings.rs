@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// So many readings at once. One counts until it ends, also when nobody waits for it any more: who
-/// asks and goes away again and again has no more of them than others.
+/// So many readings at once. One counts until it ends, also when its client has gone: so a client
+/// that asks and disconnects again and again gets no more of them than others.
 pub(super) struct Readings(Arc<Semaphore>);
 
 impl Readings {

@@ -1,5 +1,5 @@
-//! What is kept of the log beyond what a start needs: for whoever reads it back, and for deliveries
-//! that have not come to their end.
+//! What is kept of the log beyond what a start needs: for readers of the past, and for deliveries
+//! that are not complete.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant as Tick};
@@ -9,7 +9,7 @@ use wal::{Keep, Retained};
 use crate::base::time::Instant;
 use crate::journal::counters::Marks;
 
-/// How long after a warning the same one comes again.
+/// How long after a warning it is repeated.
 const AGAIN: Duration = Duration::from_secs(3_600);
 
 /// What the log keeps of the records that snapshots cover. Ages count the time that servers have
@@ -84,7 +84,7 @@ fn young_from(marks: &Marks, now: Instant, age: Duration) -> u64 {
     marks.through(then).saturating_add(1)
 }
 
-/// From which position on deliveries need the log. Whoever delivers sets it.
+/// From which position on deliveries need the log. The dispatcher and the publisher set it.
 #[derive(Debug)]
 pub(super) struct NeededFrom {
     deliveries: AtomicU64,

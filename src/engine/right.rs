@@ -1,8 +1,8 @@
 //! The right to answer as the writer, where several may believe that they have it.
 //!
-//! A writer whose journal others share may have been replaced without knowing. What it commits tells
-//! it so, since the journal refuses; what it only reads does not. So before an answer leaves it that
-//! depends on what it holds, it has to know that nobody had begun to write when the request came.
+//! A writer on a shared journal may have been replaced without knowing. A commit shows it, since
+//! the journal rejects the append; a read does not. So before a response leaves that depends on its
+//! state, it has to confirm that no other process had begun to write when the request came.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use std::time::Instant as Tick;
 /// Whether an answer may leave.
 pub type Confirming<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 
-/// What tells whether this process is the writer still.
+/// Confirms that this process is still the writer.
 pub trait Right: Send + Sync {
-    /// Whether nobody else had begun to write at `came`, when a request came. Waits until that is
-    /// known; it is known at once where something was committed that was begun later.
+    /// Whether no other process had begun to write at `came`, when a request came. Waits until that
+    /// is known; it is known at once where a commit that began after `came` has succeeded.
     fn confirm(&self, came: Tick) -> Confirming<'_>;
 }
 
-/// The right of one engine; without anybody to share the journal with it is always there.
+/// The right of one engine; where the journal is not shared, it has it until it is lost.
 #[derive(Default)]
 pub(crate) struct OwnRight {
     shared: OnceLock<Arc<dyn Right>>,

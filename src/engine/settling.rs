@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The idempotency key stays locked until the response is final. A crash before that leaves the
-//! first commit's response under the key, in which everything is pending: no other one was sent.
+//! first commit's response stored, in which everything is pending: no other one was sent.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub(crate) fn awaited(row: Option<&Row>, decided: &Decided) -> Vec<i64> {
 /// Settles the response, whether or not the client still waits for it.
 pub(crate) fn start(shared: Arc<Shared>, unsettled: Unsettled) {
     tokio::spawn(async move {
-        // After a panic nobody answers: the first commit's response stands under the key.
+        // After a panic no response is sent: the first commit's response stays stored for the key.
         let _ = unless_its_future_panics(pin!(shared.settle(unsettled))).await;
     });
 }

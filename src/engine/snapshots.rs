@@ -124,7 +124,7 @@ impl<'a> Pace<'a> {
     }
 
     /// Bytes that may be written beside the log, so that no command is rejected for a snapshot's
-    /// sake. A snapshot that somebody waits for, without a server, may not use the reserve.
+    /// sake. A snapshot in the foreground, without a server, may not use the reserve.
     fn spare(&self) -> Result<u64, wal::Error> {
         let space = self.shared.journal.space()?;
         Ok(match self.is_background {

@@ -98,9 +98,9 @@ impl Engine {
         self.shared.journal.appended()
     }
 
-    /// Applies records that were committed elsewhere, the first of which is at `first`, to an engine
-    /// that follows. Those that it has already are passed over. Blocks while the disk is behind, and
-    /// while it has no room; to be called by one thread, on which nobody else waits.
+    /// Applies records that were committed elsewhere, the first of which is at `first`, to an
+    /// engine that follows. Those that it has already are passed over. Blocks while the disk is
+    /// behind, and while it has no room; to be called by one thread of its own.
     ///
     /// # Errors
     /// Why one of them was not applied: then the engine can follow no further.
@@ -152,8 +152,8 @@ impl Engine {
 
     /// The engine becomes the writer: what was applied is made durable, and from then on it takes
     /// commands, sends what waits to be sent, and forgets what is old. Nothing is applied any more.
-    /// Blocks until then. To be called when all that was committed is applied, and nobody else can
-    /// commit anything.
+    /// Blocks until then. To be called when all that was committed is applied, and no other process
+    /// can commit.
     ///
     /// # Errors
     /// When it is not one that follows, or the service ends.
@@ -175,14 +175,14 @@ impl Engine {
         self.shared.right.share(right);
     }
 
-    /// Whether the answer to a request that came at `came` may leave this process: a standby's may,
-    /// which says nothing but how things were at its position.
+    /// Whether the answer to a request that came at `came` may leave this process: a standby's
+    /// always may, since it claims only the state as of its position.
     pub async fn may_answer(&self, came: std::time::Instant) -> bool {
         self.is_standby() || self.shared.right.confirm(came).await
     }
 
-    /// The writer is not the writer any more, or does not know: no answer leaves that is not out
-    /// yet, and nothing is accepted. The process is to end.
+    /// This process is not the writer any more, or cannot know: no response leaves that has not
+    /// left yet, and nothing is accepted. The process is to end.
     pub fn lose_right(&self, why: &str) {
         tracing::error!(why, "this is not the writer any more: nothing is answered");
         let shared = &*self.shared;
@@ -238,7 +238,7 @@ impl Shared {
         records: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<(), NotApplied> {
         let _alone = self.standby.applying.lock();
-        // Whoever has taken its writer's place has let go of this lock.
+        // It may have been promoted before this had the lock.
         if !self.role.is_standby() {
             return Err(NotApplied::NotFollowing);
         }

@@ -1,4 +1,4 @@
-//! Which changes stand in the log with the whole state before them, their *base*.
+//! Which changes the log stores together with the whole state before them, their *base*.
 //!
 //! A resource's earlier states are made from its events, from a base on: going back from a change
 //! ends at the first one that has a base, or at the birth. So what a look at one revision costs does

@@ -1,8 +1,8 @@
 //! Public events as they leave the service: `CloudEvents` 1.0 objects, made of the log's records.
 //!
-//! A commit tells one event for each resource that it changed, or several where a change is read
-//! at several paths, in the order of its record. Records of the first layout do not
-//! say what events need, and tell nothing.
+//! A commit gives one event for each resource that it changed, or several where a change is read at
+//! several paths, in the order of its record. Records of the first layout lack what events need,
+//! and give none.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use crate::domain::event::{Changed, EventType, FACT_APPLIED, Name, Told};
 pub use crate::domain::event_id::{EventId, NoEventId};
 use crate::domain::registered::Kinds;
 
-/// What stands before the types of all events.
+/// The prefix of all event types.
 pub const TYPE_PREFIX: &str = "carebook.";
 
 /// An event, ready to be sent.
@@ -54,7 +54,7 @@ pub fn event_types() -> Vec<EventType> {
 /// Makes events of the records of one log.
 #[derive(Clone, Debug)]
 pub struct Teller {
-    /// What stands in every event: `urn:carebook:{log id}`.
+    /// The `source` of every event: `urn:carebook:{log id}`.
     source: String,
     kinds: Kinds,
 }

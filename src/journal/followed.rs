@@ -1,5 +1,5 @@
-//! What a record that somebody else has committed makes of tables that have all records before it:
-//! the same changes, to be published in the same way, as those of a commit of one's own.
+//! What a record that another process has committed makes of tables that have all records before
+//! it: the same changes, published in the same way, as a commit of this process.
 
 use super::messages::completes_old;
 use super::record::{Record, RecordChange, follows};

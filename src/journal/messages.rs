@@ -1,9 +1,9 @@
 //! Messages to other systems as records carry them: what a record's outbox makes of tables.
 //!
-//! Records always carried the messages that they send; only later messages became resources. What
-//! older programs stored is read as if they had been: a message in a record that a snapshot keeps
-//! has no state there, and that the directory of branches had taken one was told by the branch's
-//! deliveries.
+//! Records always carried the messages that they send; messages became resources only later. What
+//! older versions stored is read as if they had been: a message in a record that a snapshot keeps
+//! has no state there, and the branch's deliveries recorded that the directory of branches had
+//! taken one.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -146,7 +146,7 @@ impl MessagesOfOld {
                 let Some(before) = self.waiting.remove(number) else {
                     continue;
                 };
-                // What it is about is told of a record's own changes only.
+                // What it is about is given only with a record's own changes.
                 let taken = MessageEvent::Taken(About::default());
                 sent.push(Sent {
                     key: Message::key_of(*number),

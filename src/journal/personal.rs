@@ -3,8 +3,8 @@
 //! event or a message of the same name holds the same. What shows data to people who need not see
 //! that (`carebook inspect`, public events) asks here.
 //!
-//! A field that is declared nowhere is hidden where it is text: somebody who adds one and forgets it
-//! hides too much, not too little.
+//! A field that is declared nowhere is hidden where it is text: a forgotten declaration hides too
+//! much, not too little.
 //!
 //! [`json_object!`]: crate::json_object
 
@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use crate::base::json::{Personal, Shape};
 use crate::catalogue::{FACTS, OPERATIONS};
 
-/// What a member's value is to somebody who may not see personal data.
+/// What a reader that may not see personal data gets of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// Shown, unless its text looks like a contact ([`looks_personal`]).
@@ -419,8 +419,8 @@ mod tests {
     #[test]
     fn names_contacts_addresses_days_of_birth_and_free_text_are_marked() {
         let may_say_anything = |shape: &Shape| match shape {
-            // Identifiers have 512 characters at most; a longer text, a name or a line of an address
-            // is somebody's own.
+            // Identifiers have 512 characters at most; a longer text, a name or a line of an
+            // address is personal.
             Shape::Text { longest, form, .. } => {
                 matches!(longest, 100 | 300 | 1_024 | 4_000) && form.is_empty()
                     || ["five digits", "an e-mail address"].contains(form)

@@ -28,7 +28,7 @@ use crate::domain::stored::Versioned;
 /// The version of this layout. A record of an unknown version is rejected.
 pub const SCHEMA: u8 = 4;
 
-/// The first version that says who sent the command, and of a change its revision and path.
+/// The first version with who sent the command, and with a change's revision and path.
 pub const SCHEMA_OF_EVENTS: u8 = 3;
 
 /// A commit as it is read from the log; its text and bytes are borrowed from there.
@@ -97,8 +97,8 @@ pub struct RecordChange<'a> {
     /// The event's bytes.
     #[serde(borrow)]
     pub event: Blob<&'a [u8]>,
-    /// The state before the change, of the same version, where its record has it: the resource's
-    /// states from here on are made without what comes before.
+    /// The state before the change, of the same version, where its record has it: past states from
+    /// here on are rebuilt without earlier records.
     #[serde(borrow)]
     pub base: Option<Blob<&'a [u8]>>,
 }
@@ -125,8 +125,7 @@ impl RecordChange<'_> {
 
     /// Checks that the previous change is at this position, 0 if there is none.
     ///
-    /// # Errors
-    /// A sentence that says where the change expects it.
+    /// # Errors A sentence with both positions, expected and actual.
     pub fn follows_on(&self, position: u64) -> Result<(), String> {
         follows(self.before, position)
     }
@@ -155,7 +154,7 @@ pub(super) fn follows(expected: u64, position: u64) -> Result<(), String> {
     deserialize = "Blob<B>: Deserialize<'de>"
 ))]
 pub enum RecordOutcome<B> {
-    /// None: no idempotency key leads to it.
+    /// None: no idempotency key refers to it.
     None,
     /// This response.
     Answer {
@@ -166,8 +165,8 @@ pub enum RecordOutcome<B> {
     },
     /// The response of the commit at this position.
     SameAs(u64),
-    /// This response, which replaces the one of the commit at `of` under the same key, which was
-    /// never sent: from here on the key leads here.
+    /// This response, which replaces the one of the commit at `of` for the same key, which was
+    /// never sent: from here on this is the key's stored response.
     Instead {
         /// The position of the commit whose response this replaces.
         of: u64,
@@ -313,7 +312,7 @@ pub fn key_digest(operation: u16, subject: &str, key: &str) -> KeyDigest {
     KeyDigest(Digest::of(KEYS | operation, &[subject, key]))
 }
 
-/// The layouts before this one: in none had a change the state before it.
+/// The layouts before this one: none had the state before a change.
 mod before {
     use serde::Deserialize;
 
@@ -323,7 +322,7 @@ mod before {
     /// The previous one.
     pub(super) const SCHEMA: u8 = 3;
     /// The one before that: a change had neither revision nor path, and a record not who sent the
-    /// command. What it changed is read; no events are made from it.
+    /// command. Its changes are read; no events are made from it.
     pub(super) const FIRST: u8 = 2;
 
     /// A record of one of them. A part that it did not have is `()`, which takes no bytes.
@@ -356,7 +355,7 @@ mod before {
         event: Blob<&'a [u8]>,
     }
 
-    /// What is told of a change.
+    /// What events need of a change.
     #[derive(Deserialize)]
     struct Told<'a> {
         revision: Revision,

@@ -667,7 +667,7 @@ mod tests {
                 counters: recovered.counters,
             };
             let mut entries = vec![summary.encode()];
-            // Copied one by one: some as they stood, some as they stood later.
+            // Copied one by one: some in the earlier state, some in the later one.
             later.tables.each(|kind, key, position, bytes| {
                 let entry = StateEntry {
                     kind,
@@ -754,7 +754,7 @@ mod tests {
         let whole = replayed(&records).unwrap();
         for covers in [1, 4, 5, 6, 50, 203, records.len() - 1, records.len()] {
             for upto in [covers, covers + 1, records.len()] {
-                // Whoever takes a snapshot is also who forgets keys, and does one after the other.
+                // The thread that takes snapshots also forgets keys, one after the other.
                 let forgets = |bytes: &Vec<u8>| {
                     let outcome = Record::decode(bytes).unwrap().outcome;
                     matches!(outcome, RecordOutcome::Forgotten { .. })

@@ -1,4 +1,4 @@
-//! What holds between a record and those before it, for whoever applies it: a start, or a standby.
+//! What holds between a record and those before it, checked as records are replayed or followed.
 
 use super::record::{Record, RecordChange, RecordOutcome};
 

@@ -228,7 +228,7 @@ fn start(mut worker: Worker, failed: Arc<AtomicBool>) -> Option<Thread> {
                     ended = worker.work(&chunk);
                 }
                 if ended.is_err() {
-                    // What follows is received and dropped, so that nobody waits for this thread.
+                    // What follows is received and dropped, so that senders do not block.
                     failed.store(true, Ordering::Release);
                 }
                 chunk.tasks.clear();
@@ -331,8 +331,8 @@ impl Worker {
     }
 }
 
-/// The item of its list that a resource comes to be, or to be one of, by a change from the one state
-/// to the other.
+/// The list item that a resource becomes, or becomes part of, by a change from the one state to the
+/// other.
 fn comes_to_be_listed(
     resource: &dyn AnyResource,
     key: Digest,

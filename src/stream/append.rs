@@ -60,11 +60,11 @@ pub(super) enum Attempt {
     Taken,
     /// Nothing was appended, for lack of room.
     Full(String),
-    /// Nobody knows.
+    /// Whether it was appended is unknown.
     Unknown(String),
 }
 
-/// What is told of an append while it takes its time.
+/// Notified of retries while an append takes its time.
 pub(super) trait Watched: Sync {
     /// It is tried again, because of this. Whether to go on where nothing was appended.
     fn tries_again(&self, why: &str, is_full: bool) -> bool;
@@ -100,7 +100,7 @@ impl Appending {
                     None => "the stream does not show yet what came after".to_owned(),
                 },
                 Attempt::Full(why) => {
-                    // An attempt of which nobody knows may have had the last room.
+                    // An attempt with unknown outcome may have had the last room.
                     if is_unknown && let Some(appended) = self.at_the_place().await? {
                         return Ok(appended);
                     }
@@ -209,7 +209,7 @@ impl Appending {
     }
 }
 
-/// What is told when a full stream is not waited for any more.
+/// The error when a full stream is not waited for any more.
 pub(super) fn given_up_when_full(why: &str, is_unknown: bool) -> StreamError {
     match is_unknown {
         true => StreamError::Unknown {

@@ -24,7 +24,7 @@ use super::shown::Shown;
 
 /// How long a message is waited for that the servers say they have.
 const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
-/// How often the end is read again because somebody else appended meanwhile.
+/// How often the end is read again because another process appended meanwhile.
 const FENCES_MAX: usize = 20;
 
 /// Whether what a directory holds is what the stream holds.
@@ -148,7 +148,7 @@ impl<V: Visitor> Visitor for Compared<'_, V> {
         self.visitor.reset();
     }
 
-    /// The visitor is told when the directory is filled up.
+    /// The inner visitor's `end` is called when the directory is filled up.
     fn end(&mut self) -> Result<(), BoxError> {
         Ok(Found::with(self.connection, |found| {
             self.judge(&found.extent)
@@ -181,7 +181,7 @@ fn refused(position: u64) -> impl Fn(BoxError) -> Error {
 }
 
 /// Opens the directory as the copy of the stream: compares them, and fills up what it lacks. The
-/// visitor is shown everything, and not told that it was all.
+/// visitor is shown everything, but its `end` is not called.
 ///
 /// # Errors
 /// Those of [`Log::open`]; [`Error::Visitor`] with a [`StreamError`] when directory and stream do
@@ -322,7 +322,7 @@ fn take<V: Shown>(log: &mut Log, received: &Received, visitor: &mut V) -> Result
 }
 
 /// Makes this process the writer: reads to the end and begins the next epoch there, again while
-/// others append meanwhile. The visitor is told that it was all when nobody else can append.
+/// others append meanwhile. The visitor's `end` is called once no other process can append.
 ///
 /// # Errors
 /// As [`fill_up`], and those of the fence; [`StreamError::Fenced`] when others do not let it.

@@ -1,11 +1,11 @@
 //! The chain of messages: what each has to be after the one before.
 //!
 //! A writer has up to four messages in flight, each of which the servers take only after a number
-//! of messages. When another process fences it meanwhile, the fence has the place of the first of
-//! them, which is refused then; but the next one has its number of messages before it again, and
-//! may be taken. It is *void*: of an older epoch than the fence before it. Nobody was told that it is
-//! committed, since that is told in order; everybody who reads passes over it, and the next message
-//! names the one before it as if it were not there.
+//! of messages. When another process fences it meanwhile, the fence takes the sequence of the first
+//! of them, which is rejected then; but the next one finds as many messages before it as it
+//! expects, and may be taken. It is *void*: of an older epoch than the fence before it. It was
+//! never acknowledged, since that is done in order; readers skip it, and the next message names the
+//! one before it as if it did not exist.
 //!
 //! A message says how many of its writer were in flight before it, so only one of which the first
 //! of these may have been lost to a fence can be void; any other of an older epoch is damage. For the
@@ -141,7 +141,7 @@ impl Tail {
         Ok(Follows::Next)
     }
 
-    /// Where the next message of an epoch stands in this log, made when so many before it were not
+    /// The place of the next message of an epoch in this log, made when so many before it were not
     /// acknowledged.
     #[must_use]
     pub fn place(&self, log_id: [u8; 16], epoch: u64, ahead: u8) -> Place {

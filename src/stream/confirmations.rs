@@ -60,7 +60,7 @@ impl Confirmations {
         let _ = confirmed.wait_for(is_known).await;
     }
 
-    /// Tells of each change from here on.
+    /// Notified of each change from here on.
     pub(super) fn changes(&self) -> watch::Receiver<Confirmed> {
         self.confirmed.subscribe()
     }
@@ -87,14 +87,14 @@ impl Confirmations {
         }
     }
 
-    /// Whether somebody waits for an append that has not come yet.
+    /// Whether a request waits for an append that has not come yet.
     pub(super) fn is_wanted(&self) -> bool {
         let began = self.confirmed.borrow().began;
         let wanted = *self.wanted.lock();
         wanted.is_some_and(|wanted| began.is_none_or(|began| began < wanted))
     }
 
-    /// Waits until somebody asks for one, or so long.
+    /// Waits until one is asked for, or so long.
     pub(super) async fn until_asked(&self, within: Duration) {
         let _ = timeout(within, self.asked.notified()).await;
     }

@@ -354,7 +354,8 @@ impl Connection {
         }
     }
 
-    /// Each setting of what is there already beside the journal that could lose what is in it. Blocks.
+    /// Each setting of the existing buckets beside the journal that could lose their content.
+    /// Blocks.
     ///
     /// # Errors
     /// When the servers do not answer.
@@ -484,8 +485,8 @@ impl Connection {
     }
 }
 
-/// Whether a server has answered of a stream that has copies, but nobody who leads it: it cannot
-/// know what is in the stream by now.
+/// Whether a server has answered for a replicated stream without a leader: it cannot know what is
+/// in the stream by now.
 fn has_no_leader(cluster: &Value) -> bool {
     let has_copies = cluster["replicas"]
         .as_array()

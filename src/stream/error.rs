@@ -86,7 +86,7 @@ pub enum StreamError {
         /// Its epoch, and its node's name, where they are known.
         by: Option<(u64, String)>,
     },
-    /// Nobody knows whether what was appended last is kept.
+    /// It is unknown whether what was appended last is kept.
     Unknown {
         /// For how long it was tried, in seconds, and what came of it.
         what: String,

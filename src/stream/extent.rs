@@ -35,9 +35,9 @@ pub struct Found {
 
 /// How often it is read again because it was changed meanwhile.
 const TURNS: u32 = 10;
-/// How long a server that leads no more may not know it: what it tells then is old.
+/// How long a deposed leader may not know that it is one: what it returns then may be stale.
 const MAY_BE_OLD: Duration = Duration::from_secs(15);
-/// How long after that what it told is asked for again.
+/// The pause before it is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl Found {
@@ -66,7 +66,7 @@ impl Found {
             let info = connection.block(connection.info())?;
             let (first, replicas) = (info.first, info.config["num_replicas"].as_u64());
             let shelf = match shelf {
-                // Where nothing is missing nobody needs it.
+                // Where nothing is missing it is not needed.
                 Err(StreamError::Refused { .. }) if first <= 1 => Shelf::default(),
                 other => other?,
             };

@@ -34,7 +34,7 @@ pub struct Counted {
     pub retries: u64,
     /// Messages that were appended only to show that this process still writes.
     pub barriers: u64,
-    /// Bytes of the stream, as last told.
+    /// Bytes of the stream, as last reported.
     pub bytes: u64,
     /// The most that they may be.
     pub bytes_max: u64,

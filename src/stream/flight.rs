@@ -1,8 +1,8 @@
 //! Several appends in flight, each of which expects the one before it.
 //!
-//! They are sent in order, and acknowledged in order: what comes after one of which nobody knows is
-//! not told, whatever the servers say of it. When one fails, all behind it fail; when nobody knows
-//! what became of one, it is sent again with all behind it, in order and byte for byte.
+//! They are sent in order, and acknowledged in order: while the outcome of one is unknown, none
+//! behind it is, whatever the servers say. When one fails, all behind it fail; when the outcome of
+//! one is unknown, it is sent again with all behind it, in order and byte for byte.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -42,7 +42,7 @@ impl Flying {
     }
 }
 
-/// Whom a flight tells.
+/// Notified of what becomes of messages in flight.
 pub(super) trait Told: Watched + Send + 'static {
     /// The oldest message in flight is in the stream, and all before it.
     fn acknowledged(&self, flying: Flying);
@@ -78,7 +78,7 @@ pub(super) async fn fly<T: Told + Clone>(told: T, coming: UnboundedReceiver<Flyi
     if let Err(why) = flight.await
         && why.is_panic()
     {
-        // What is in flight is told by nobody any more.
+        // What became of messages in flight is not reported any more.
         told.has_failed(StreamError::Unknown {
             what: format!("what sends it has failed: {why}"),
         });
@@ -154,7 +154,7 @@ impl<T: Told> Flight<T> {
 
     async fn hear(&mut self, answered: Answered) -> Result<(), StreamError> {
         self.early.push(answered);
-        // Nobody waits any more for what was found in the stream itself.
+        // Messages that were found in the stream itself need no answer any more.
         let waits = |number: u64| self.flying.iter().any(|(of, _)| *of == number);
         let early = std::mem::take(&mut self.early).into_iter();
         self.early = early.filter(|(number, _)| waits(*number)).collect();
@@ -186,7 +186,7 @@ impl<T: Told> Flight<T> {
                 None => "the stream does not show yet what came after".to_owned(),
             },
             Attempt::Full(why) => {
-                // An attempt of which nobody knows may have had the last room.
+                // An attempt with unknown outcome may have had the last room.
                 if self.is_unknown
                     && let Some(appended) = self.oldest().at_the_place().await?
                 {

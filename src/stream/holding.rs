@@ -16,12 +16,12 @@ pub(super) const MARGIN: Duration = Duration::from_secs(2);
 pub struct Holding {
     until: Mutex<Option<Instant>>,
     renewed: Mutex<Option<Instant>>,
-    /// Whether somebody else may have had it meanwhile.
+    /// Whether another process may have had it meanwhile.
     is_broken: AtomicBool,
 }
 
 impl Holding {
-    /// Whether it is held for certain, and nobody else has had it since it was taken.
+    /// Whether it is held for certain, and no other process has had it since it was taken.
     #[must_use]
     pub fn holds(&self) -> bool {
         let until = *self.until.lock();
@@ -40,7 +40,7 @@ impl Holding {
         *self.renewed.lock() = Some(sent);
     }
 
-    /// It was forgotten and made again: somebody else may have had it, and have written.
+    /// It expired and was made again: another process may have had it, and have written.
     pub(super) fn breaks(&self) {
         self.is_broken.store(true, Ordering::Release);
     }

@@ -1,8 +1,8 @@
 //! The writer's lease: who may write, so that standbys know when to take over.
 //!
-//! No clock is part of the safety of writes: whoever takes over fences the one before. The lease
-//! says when to do so; and, where answers rest on it instead of on appends, until when they may,
-//! judged by a clock that nobody sets, and ended well before another may take it.
+//! The safety of writes depends on no clock: a process that takes over fences the one before. The
+//! lease says when to do so; and, where responses rest on it instead of on appends, until when they
+//! may, measured by the monotonic clock, and ended well before another may take it.
 //!
 //! It is a key of a bucket whose entries the servers forget after a while. It is taken by making
 //! the key, and renewed by changing it from the revision that was made last: two never hold it.
@@ -27,9 +27,9 @@ use super::link::Link;
 const RENEWED_EACH: Duration = Duration::from_secs(2);
 /// How long one renewal may take.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1_500);
-/// How long whoever gives it up waits for a renewal.
+/// How long a holder that gives it up waits for a renewal.
 const RENEWAL_ENDS_WITHIN: Duration = Duration::from_millis(500);
-/// How often somebody who wants it tries to make it.
+/// The pause between attempts to make it.
 const TRIED_EACH: Duration = Duration::from_millis(100);
 /// How often it is tried to take it from another.
 const SEIZED_WITHIN: usize = 50;
@@ -146,7 +146,7 @@ impl Lease {
         Ok(taken.map(|(store, revision, sent)| Self::kept(link, terms, store, revision, sent)))
     }
 
-    /// Who holds it; `None` when nobody does.
+    /// Who holds it; `None` when no process does.
     ///
     /// # Errors
     /// When the servers do not answer.
@@ -155,8 +155,8 @@ impl Lease {
         Ok(found.and_then(|(_, value)| Holder::read(&value)))
     }
 
-    /// Takes the lease from whoever has it, who may rest answers on it until the time that is
-    /// returned with it; `None` where nobody does.
+    /// Takes the lease from its holder, which may rest responses on it until the time that is
+    /// returned with it; `None` where there is no holder that does.
     ///
     /// # Errors
     /// When the bucket cannot be used, or others take it, too.
@@ -235,8 +235,8 @@ impl Lease {
         });
     }
 
-    /// Deletes what is there of this process, whichever revision that is: the answer to the last renewal
-    /// may have been lost.
+    /// Deletes this process's entry, whichever revision it has: the answer to the last renewal may
+    /// have been lost.
     async fn delete(&self, connection: &Connection) {
         let mut revision = *self.revision.borrow();
         loop {
@@ -253,8 +253,8 @@ impl Lease {
     }
 }
 
-/// The entry that is there, as its leader has it: revision and value, which is empty where it was
-/// given up.
+/// The current entry, as the stream's leader has it: revision and value, which is empty where it
+/// was given up.
 async fn entry(connection: &Connection) -> Result<Option<(u64, Bytes)>, StreamError> {
     let name = &connection.names().bucket;
     let subject = format!("STREAM.MSG.GET.KV_{name}");
@@ -271,7 +271,7 @@ async fn take(
     let until = Instant::now() + within;
     loop {
         let sent = Instant::now();
-        // Where nobody knows whether it was made, it is forgotten in time.
+        // One that was made without an answer expires.
         if let Ok(Ok(revision)) = timeout(ANSWER_WITHIN, store.create(KEY, terms.value(link))).await
         {
             return Ok(Some((store, revision, sent)));
@@ -303,7 +303,7 @@ impl Keeping {
                 return;
             }
             let sent = Instant::now();
-            // Whoever gives it up has to know the last revision.
+            // Giving it up needs the last revision.
             match self.renew().await {
                 Renewed::Yes(revision) => {
                     self.revisions.send_replace(revision);
@@ -325,9 +325,9 @@ impl Keeping {
         }
     }
 
-    /// The servers have forgotten it, or another one has it, or an earlier renewal was taken whose
-    /// answer was lost. Who has it fences this process, which ends then; until it does, this process
-    /// only stops to rest on the lease: for good, since whoever had it may have written and given it up.
+    /// It expired, or another process has it, or an earlier renewal was taken whose answer was
+    /// lost. Another holder fences this process, which ends then; until it does, this process only
+    /// stops relying on the lease: for good, since the other one may have written and given it up.
     async fn make_again(&self, sent: Instant) {
         self.holding.lost();
         if let Ok(Some((revision, found))) = entry(self.link.connection()).await

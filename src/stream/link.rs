@@ -1,5 +1,5 @@
-//! The process's hold on the journal: whether it writes, what it has appended, and what it is told
-//! of trouble.
+//! The process's hold on the journal: whether it writes, what it has appended, and what trouble was
+//! reported.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -35,7 +35,7 @@ pub struct Link {
     /// Random bytes of this process.
     token: [u8; 16],
     node: String,
-    /// `None` while another process writes, or nobody does.
+    /// `None` while this process does not write.
     pen: Mutex<Option<Pen>>,
     /// Takes what is made, in order.
     flight: UnboundedSender<Flying>,
@@ -146,8 +146,8 @@ impl Link {
     }
 
     /// Begins the next epoch after everything that was read; `false` when something was appended
-    /// meanwhile, which is to be read first. Whoever wrote before writes nothing more once this is
-    /// true.
+    /// meanwhile, which is to be read first. Once this is true, the previous writer can write
+    /// nothing more.
     ///
     /// # Errors
     /// When it is not known in time whether it has begun, or the servers refuse it.
@@ -186,8 +186,7 @@ impl Link {
 
     /// Appends, and goes on once that and all before it is acknowledged.
     ///
-    /// # Errors
-    /// The end of this process's hold: whether it was appended is told by the error.
+    /// # Errors The end of this process's hold; the error says whether it was appended.
     pub async fn append(&self, content: Content<'_>) -> Result<(), StreamError> {
         let made = self.begin_in_turn(content).await?.number;
         self.until_known(made).await
@@ -235,7 +234,7 @@ impl Link {
             began: Instant::now(),
             _counted: self.figures.begins_append(),
         });
-        // Nothing is taken once something has failed, which is told in a moment.
+        // Nothing is taken once something has failed, which is about to be reported.
         sent.map(|()| Some(made)).map_err(|_| StreamError::Stopped)
     }
 
@@ -353,7 +352,7 @@ impl Link {
         if last.is_none_or(|last| info.last <= last) {
             return Ok(());
         }
-        // Somebody else has written: that is found out by the next append, which need not come.
+        // Another process has written: the next append finds that out, and none may come by itself.
         let _ = self.append(Content::Barrier).await;
         Ok(())
     }
@@ -445,7 +444,7 @@ async fn looks(link: Weak<Link>) {
                 return;
             }
             if let Err(error) = link.look().await {
-                // Nobody knows whether an append would come to anything.
+                // It is unknown whether an append would succeed.
                 *link.trouble.lock() = Some(error.to_string().into());
             }
         }
@@ -453,8 +452,8 @@ async fn looks(link: Weak<Link>) {
     }
 }
 
-/// Appends a barrier whenever somebody waits for one, nothing is in flight, and no append has come
-/// in time.
+/// Appends a barrier whenever a request waits for an append, nothing is in flight, and none has
+/// come in time.
 async fn barriers(link: Weak<Link>) {
     let mut sparing = Sparing::new(Instant::now());
     let mut last = Instant::now();
@@ -466,7 +465,7 @@ async fn barriers(link: Weak<Link>) {
             return;
         }
         if !link.confirmations.is_wanted() {
-            // The link may be dropped while nobody asks.
+            // The link may be dropped while none is asked for.
             link.confirmations.until_asked(LOOK).await;
             continue;
         }
@@ -489,7 +488,7 @@ async fn barriers(link: Weak<Link>) {
         }
         match link.append(Content::Barrier).await {
             Ok(()) => link.figures.barrier(),
-            // Nobody writes here yet.
+            // This process does not write yet.
             Err(_) => sleep(Duration::from_millis(10)).await,
         }
     }

@@ -144,7 +144,7 @@ pub fn listed(connection: &Connection) -> Result<Shelf, StreamError> {
     let subject = format!("STREAM.MSG.GET.KV_{bucket}");
     let body = json!({"last_by_subj": format!("$KV.{bucket}.{KEY}")});
     let found = match connection.block(connection.stored(&subject, &body)) {
-        // Nobody has put one there yet.
+        // None was put there yet.
         Err(StreamError::Missing { .. }) | Ok(None) => return Ok(Shelf::default()),
         Ok(Some(found)) => found,
         Err(error) => return Err(error),
@@ -188,8 +188,8 @@ impl Shelf {
         newest.map_or(0, |newest| newest.carried.covers)
     }
 
-    /// The first position that has to stay in the stream, whichever of two snapshots somebody begins with;
-    /// `None` while there are not two.
+    /// The first position that has to stay in the stream, whichever of two snapshots a node begins
+    /// with; `None` while there are not two.
     pub(super) fn needed(&self) -> Option<u64> {
         // One message stays in any case, so that the stream says whose it is.
         let each = self.snapshots.iter().map(|one| one.carried.covers);

@@ -1,4 +1,4 @@
-//! The journal as a log that an appender stands on: the stream first, then the directory.
+//! The journal as the log of an appender: the stream first, then the directory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl OpenLog for StreamLog {
     }
 }
 
-/// The end, as the log tells it.
+/// The end, as an error of the log.
 fn ended(error: &StreamError) -> Error {
     Error::Stopped {
         reason: error.to_string().into(),

@@ -22,8 +22,8 @@ use std::fmt;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-/// The largest message, with the form around its records: what a NATS server takes unless it is
-/// told otherwise, less what its headers may need.
+/// The largest message, with the form around its records: what a NATS server takes by default, less
+/// what its headers may need.
 pub const MESSAGE_BYTES_MAX: usize = (1 << 20) - HEADERS_BYTES;
 /// What the headers of a message may need.
 pub const HEADERS_BYTES: usize = 512;
@@ -227,7 +227,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Where a new message stands.
+/// The place of a new message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The log that it is of.

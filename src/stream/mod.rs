@@ -5,12 +5,13 @@
 //! stream has to be set to. `connection` asks the servers; `append` appends one message, again
 //! until it is known what became of it, and `flight` several, each of which expects the one before
 //! it; `link` is the process's hold on the stream: it fences the writer before, appends, and ends
-//! when it is not the writer any more; `pen` makes its messages, and `confirmations` knows which of them
-//! show that it still is the writer. `shelf` keeps its snapshots in the servers' object store, `listing` is the
-//! list of them, `purge` removes from the stream what they have, and `extent` says what is left. `reader`
-//! reads messages in order; `cache` compares the directory with the stream and fills up what it lacks, and
-//! `begun` begins an empty one with a snapshot; `log` puts stream and directory together as a log that an
-//! engine stands on; `lease` says when a standby takes over. Nothing here knows what a record means.
+//! when it is not the writer any more; `pen` makes its messages, and `confirmations` knows which of
+//! them show that it still is the writer. `shelf` keeps its snapshots in the servers' object store,
+//! `listing` is the list of them, `purge` removes from the stream what they have, and `extent` says
+//! what is left. `reader` reads messages in order; `cache` compares the directory with the stream
+//! and fills up what it lacks, and `begun` begins an empty one with a snapshot; `log` puts stream
+//! and directory together as the log of an engine; `lease` says when a standby takes over. Nothing
+//! here knows what a record means.
 
 mod append;
 mod begun;

@@ -21,7 +21,7 @@ pub fn purge(link: &Link, mut shelf: Shelf, kept: u64) -> Result<u64, StreamErro
     let mut base = Extent::beside(connection, &info, &shelf)?;
     let needed = shelf.needed().map(|needed| needed.min(kept));
     if let Some(needed) = needed.filter(|needed| *needed > base.base.next) {
-        // Whoever has put them there: from here on they have what the stream has not.
+        // Whichever process put them there: from here on only they have what is purged.
         for one in &shelf.snapshots {
             read_back(connection, one)?;
         }

@@ -91,7 +91,7 @@ impl Reader {
         let next = connection.block(async { timeout(within, self.messages.recv()).await });
         let (sequence, pending, payload) = match next {
             Ok(Some(sent)) => sent,
-            // It fetches for as long as somebody takes.
+            // It fetches for as long as there is a receiver.
             Ok(None) => {
                 let what = "what reads the journal has failed, see the log".to_owned();
                 return Err(StreamError::Refused { what });
@@ -123,7 +123,7 @@ impl Reader {
 }
 
 impl Reader {
-    /// What is missing may have been purged while nobody read it here.
+    /// What is missing may have been purged before it was read here.
     fn purged(&self, error: StreamError) -> StreamError {
         let end = self.tail.next - 1;
         let StreamError::Gap { sequence, .. } = error else {
@@ -135,7 +135,7 @@ impl Reader {
                 let first = base.next;
                 StreamError::Purged { end, first }
             }
-            // Nobody knows.
+            // That cannot be found out.
             Err(silent @ StreamError::Unreachable { .. }) => silent,
             _ => error,
         }
@@ -148,7 +148,7 @@ impl Drop for Reader {
     }
 }
 
-/// Sends the messages from a sequence on, for as long as somebody takes them.
+/// Sends the messages from a sequence on, for as long as there is a receiver.
 async fn fetch(connection: Arc<Connection>, from: u64, sender: mpsc::Sender<Sent>) {
     let mut next = from;
     while !sender.is_closed() {
@@ -193,7 +193,7 @@ async fn fetch_some(
         {
             return Ok(());
         }
-        // What is not the next one is refused by whoever takes it.
+        // The receiver rejects what is not the next one.
         *next = sequence + 1;
     }
     Ok(())

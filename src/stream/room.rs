@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Free room of the stream below which commands are refused: what is decided still finds room.
 const RESERVE_BYTES: u64 = 96 << 20;
 
-/// The room of the stream, as last told, without what was appended since.
+/// The room of the stream, as last reported, without what was appended since.
 pub(super) struct Room {
-    /// `u64::MAX` before it was told.
+    /// `u64::MAX` before the first report.
     free: AtomicU64,
     reserve: AtomicU64,
 }
@@ -36,7 +36,7 @@ impl Room {
             });
     }
 
-    /// The servers have told how much it has and may have, when so much was free.
+    /// The servers have reported how much it has and may have, when so much was free.
     pub(super) fn told(&self, before: u64, bytes: u64, bytes_max: u64) {
         // What was appended while they answered is counted again at the next look.
         let _ = self.free.compare_exchange(

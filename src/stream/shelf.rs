@@ -1,8 +1,8 @@
 //! Snapshots in the servers' object store, so that a node with an empty directory begins with one, and
 //! reads of the stream only what comes after.
 //!
-//! The writer puts its newest one there, reads it back, and lists it then: what is not listed counts for
-//! nothing, and is removed by whoever puts the next one.
+//! The writer puts its newest one there, reads it back, and lists it then: what is not listed does
+//! not count, and is removed when the next one is put there.
 
 use std::collections::HashSet;
 use std::io::{self, Read};
@@ -94,7 +94,7 @@ struct Going<'a> {
     hasher: blake3::Hasher,
     bytes: u64,
     began: Instant,
-    /// Whether nobody wants it any more.
+    /// Whether it is not wanted any more.
     ends: &'a (dyn Fn() -> bool + Sync),
 }
 
@@ -170,7 +170,7 @@ pub(super) async fn places(
     Ok(store)
 }
 
-/// Parts of objects that nobody has finished: gone with the next sweep, if they are there still.
+/// Parts of unfinished objects: removed with the next sweep, if they still exist.
 pub type Parts = HashSet<String>;
 
 /// Puts the newest snapshot of a directory on the shelf, unless it is there: reads it back, and lists it.
@@ -196,7 +196,7 @@ pub fn put(
     let Some(newest) = wal::newest(storage).map_err(of_log)? else {
         return Ok(shelf);
     };
-    // What is there of another log is of a stream that was there before.
+    // Snapshots of another log are of an earlier stream.
     let log_id = newest.log_id;
     shelf.snapshots.retain(|one| one.log_id == log_id);
     shelf.purged = shelf.purged.filter(|end| end.log_id == Some(log_id));

@@ -17,8 +17,8 @@ pub struct Difference {
     pub after: Value,
 }
 
-/// Every scalar in which the values differ, in the order in which they stand; items of arrays are
-/// compared by their places.
+/// Every scalar in which the values differ, in document order; items of arrays are compared by
+/// index.
 #[must_use]
 pub fn differences(before: &Value, after: &Value) -> Vec<Difference> {
     let mut found = Vec::new();

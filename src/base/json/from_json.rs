@@ -1,5 +1,5 @@
-//! What a type does to be read from a request: from the tree of a body, which tells each fault, and
-//! straight from its text, for the many that have none.
+//! What a type does to be read from a request: from the tree of a body, which reports each fault,
+//! and straight from its text, for the many that have none.
 //!
 //! What is read straight is what [`FromJson::read`] reads from the tree of the same text, or nothing at
 //! all: that says only that the tree has to be read. Both ways share every rule of a single value: a value
@@ -18,9 +18,9 @@ pub trait FromJson: Sized {
     /// Reads the value; `None` after at least one fault was noted.
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self>;
 
-    /// Reads the value straight from its text, if it has no fault: what [`FromJson::read`] reads from
-    /// its tree, which is also how it is read by default. `None` where it cannot be read so: the tree
-    /// tells why.
+    /// Reads the value straight from its text, if it has no fault: what [`FromJson::read`] reads
+    /// from its tree, which is also how it is read by default. `None` where it cannot be read so:
+    /// reading the tree gives the reason.
     fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
         from.by_tree()
     }
@@ -162,7 +162,7 @@ macro_rules! json_object {
     };
     (@fields { $($field:ident : $type:ty),+ }) => {};
     (@fields $fields:ident { $($field:ident : $type:ty),+ }) => {
-        /// The fields that the rules between them are about; `None` stands for a faulty one.
+        /// The fields that the rules between them are about; `None` for a faulty one.
         #[allow(dead_code, reason = "rules are about some of the fields")]
         struct $fields<'f> {
             $( $field: Option<&'f $type> ),+
@@ -205,8 +205,8 @@ macro_rules! schema_of_shape {
     };
 }
 
-/// Reads `text` straight into a `T`, with the number of its values; `None` where the tree has to be read,
-/// for a fault that is to be told or for any other reason.
+/// Reads `text` straight into a `T`, with the number of its values; `None` where the tree has to be
+/// read, to report a fault or for any other reason.
 #[must_use]
 pub fn read_straight<T: FromJson>(text: &[u8], now: Instant) -> Option<(T, usize)> {
     let mut from = Scanner::new(text, now)?;
@@ -225,7 +225,7 @@ impl Scanner<'_> {
         Some(())
     }
 
-    /// The field, or what stands for it where it is absent.
+    /// The field, or its default where it is absent.
     pub fn or_absent<T: FromJson>(&mut self, place: Option<T>) -> Option<T> {
         place.or_else(|| self.without_fault(T::absent))
     }
@@ -469,7 +469,7 @@ mod straight_tests {
         assert!(read_straight::<Sample>(b"[1]", Instant::default()).is_none());
     }
 
-    /// Texts of all sorts, from pieces that matter to whoever reads JSON.
+    /// Texts of all sorts, from pieces that matter to a JSON parser.
     fn any_text(random: &mut StdRng) -> Vec<u8> {
         const PIECES: &[&[u8]] = &[
             b"{",

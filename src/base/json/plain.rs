@@ -1,4 +1,4 @@
-//! Which bytes of a string stand in JSON as they are, looked at eight at a time.
+//! Which bytes of a string JSON contains unescaped, examined eight at a time.
 
 /// Where the first byte from `at` on is that ends a string or is not plain in it: a quotation mark, a
 /// backslash, a control character; or else the end of the bytes.

@@ -1,7 +1,7 @@
 //! Reading a text straight into its types, without a tree of the whole.
 //!
-//! What has a fault is not told here: a scanner gives up (`None`), and the tree of the same text says
-//! what is wrong. So it may give up wherever it likes, but what it reads is what the tree would give;
+//! Faults are not reported here: a scanner gives up (`None`), and the tree of the same text says
+//! what is wrong. So it may give up anywhere, but what it reads is what the tree would give;
 //! strings with escapes and numbers that are not plain integers are read by the tree's parser.
 
 use std::borrow::Cow;

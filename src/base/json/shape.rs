@@ -44,7 +44,7 @@ pub enum Shape {
         shortest: usize,
         /// The most, unless only the body's size bounds them.
         longest: Option<usize>,
-        /// Whether no item may stand in it twice.
+        /// Whether its items have to be distinct.
         unique: bool,
     },
     /// An object with names of the sender's choice.
@@ -61,7 +61,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The same list, in which no item may stand twice.
+    /// The same list, whose items have to be distinct.
     #[must_use]
     pub fn unique(mut self) -> Self {
         if let Self::List { unique, .. } = &mut self {
@@ -102,21 +102,21 @@ pub struct Field {
 /// What a field says of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Personal {
-    /// What somebody is called. Businesses too: many carry their owner's name.
+    /// A person's name. Businesses too: many carry their owner's name.
     Name,
-    /// How somebody is reached.
+    /// How a person is reached.
     Contact,
-    /// Where somebody lives or works, or the region of it.
+    /// Where a person lives or works, or the region of it.
     Address,
-    /// When somebody was born.
+    /// When a person was born.
     Birth,
     /// Whose bank account, and which.
     Bank,
     /// A number in a register that leads to a person or to a business of one.
     Register,
-    /// Text of somebody's own: people write names, numbers and health into it.
+    /// Free text: people write names, numbers and health into it.
     FreeText,
-    /// Fields of the sender's choice: nobody knows what is in them.
+    /// Fields of the sender's choice: they may contain anything.
     Open,
     /// A word to search for, which may be a name or a number.
     Search,

@@ -33,7 +33,7 @@ struct Writer<'t> {
 /// Writes the fields or items of one value.
 struct Inside<'t> {
     text: &'t mut Output,
-    /// What stands before the next one: what begins the value, and then a comma.
+    /// What is written before the next one: what begins the value, and then a comma.
     before: u8,
     /// What ends the value.
     end: &'static [u8],
@@ -330,7 +330,7 @@ impl ser::SerializeMap for Inside<'_> {
 /// The fields of a struct.
 enum Fields<'t> {
     Each(Inside<'t>),
-    /// It stands for a text that is JSON already.
+    /// A text that is JSON already is written in its place.
     Raw(&'t mut Output),
 }
 

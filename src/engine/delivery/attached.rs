@@ -44,7 +44,7 @@ pub(super) struct Carried {
 
 /// A subscription at work.
 pub(super) struct Attached {
-    /// Tells this channel from one that it had before.
+    /// Distinguishes this channel from those that it had before.
     pub(super) run: u64,
     pub(super) subscription: WebhookSubscription,
     /// The types that events are matched with: those of the subscription as of `examined`.
@@ -61,7 +61,7 @@ pub(super) struct Attached {
     pub(super) is_at_end: bool,
     pub(super) is_reading: bool,
     pub(super) is_gone: bool,
-    /// What the log does not know yet, beside what the channel tells.
+    /// What is not recorded in the log yet, beside what the channel reports.
     pub(super) died: Vec<Delivery>,
     pub(super) failure: Option<LastFailure>,
     pub(super) is_unrecorded: bool,
@@ -111,14 +111,14 @@ impl Attached {
             .any(|pattern| pattern.matches(event_type))
     }
 
-    /// Whether more may wait, where so many do over all subscriptions. However many those are, each
-    /// may have some: a receiver that is down must not keep others from being told.
+    /// Whether more may wait, where `waiting` do over all subscriptions. However many those are,
+    /// each may have some: a receiver that is down must not keep events from the others.
     pub(super) fn has_room(&self, waiting: usize, waiting_max: usize) -> bool {
         let is_crowded = waiting >= waiting_max && self.channel.waiting_count() >= OWN_SHARE;
         self.channel.has_room() && !is_crowded
     }
 
-    /// Whether the event tells of this subscription itself, which is not told to it.
+    /// Whether the event is about this subscription itself: it does not get those.
     pub(super) fn is_own(&self, event: &Event) -> bool {
         let own = || subject(WebhookSubscription::READ_AT, &[&self.id()]);
         event.name.kind == OWN_KIND && *event.subject == *own()
@@ -186,7 +186,7 @@ impl Attached {
         );
     }
 
-    /// What stands in the log of an item that waits.
+    /// What the log stores of an item that waits.
     pub(super) fn delivery(&self, id: EventId) -> Option<Delivery> {
         let carried = self.channel.payload(id)?;
         let standing = self.channel.standing(id)?;
@@ -227,7 +227,7 @@ impl Attached {
         since >= recorded_every(age)
     }
 
-    /// The event that tells of a gap, up to the position of `id`.
+    /// The event that reports a gap, up to the position of `id`.
     pub(super) fn gap(&self, id: EventId, from: u64, log: &str) -> Bytes {
         let to = id.position;
         let subject = subject(WebhookSubscription::READ_AT, &[&self.id()]);
@@ -239,7 +239,7 @@ impl Attached {
         json.into()
     }
 
-    /// The log has given up what lies before `first`: what of it waits is told as a gap.
+    /// The log has given up what lies before `first`: a gap event replaces what waits of that.
     pub(super) fn lose(&mut self, first: u64, now: Now) {
         let waiting = self.channel.waiting();
         let lost: Vec<_> = waiting
@@ -323,7 +323,7 @@ impl Attached {
         }
     }
 
-    /// Lets go of all that waits; what is on its way ends for nobody.
+    /// Drops all that waits; results of attempts that are on their way are ignored.
     pub(super) fn runs_dry(&mut self, runs: &mut u64, bounds: Bounds) {
         *runs += 1;
         self.run = *runs;

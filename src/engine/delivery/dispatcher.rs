@@ -12,9 +12,9 @@
 //! reader together; one that is behind, since it was paused, has too much waiting, or the service
 //! was just started, reads pages of its own until it has come to the end.
 //!
-//! Only what is durable is acted on: events are told when they are, and a subscription's change is
-//! waited for. Progress is written behind what happens, so a crash repeats what was taken in the
-//! last second, and what was on its way.
+//! Only what is durable is acted on: events are delivered once they are, and a subscription's
+//! change is waited for. Progress is recorded after the fact, so a crash repeats what was taken in
+//! the last second, and what was on its way.
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::pin;
@@ -99,7 +99,7 @@ impl Dispatcher {
         (own, dispatcher)
     }
 
-    /// Delivers until it is told to stop.
+    /// Delivers until it is stopped.
     pub(in crate::engine) async fn run(mut self) {
         self.started = tokio::time::Instant::now();
         for id in self.shared.webhook_subscriptions() {
@@ -273,7 +273,7 @@ impl Dispatcher {
         if self.tail.is_none() {
             self.tail = Some(Tail::begin(&self.shared));
         }
-        // Where it has begun has to stand in the log before anything else changes there.
+        // Where it has begun is recorded before any other progress.
         self.record(id, false);
     }
 
@@ -284,7 +284,7 @@ impl Dispatcher {
             self.wakes.remove(&(wake, id));
         }
         if self.attached.is_empty() {
-            // Where nobody listens nobody reads.
+            // Without subscriptions the log is not read.
             self.tail = None;
         }
     }

@@ -135,7 +135,7 @@ impl Dispatcher {
         }
     }
 
-    /// The last event that those near the end were told.
+    /// The last event that the subscriptions near the log's end were fed.
     pub(super) fn last_event(&self) -> EventId {
         self.tail
             .as_ref()

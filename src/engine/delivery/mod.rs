@@ -1,10 +1,10 @@
-//! Delivering: how what is committed is brought to somebody outside, attempt by attempt, until it
-//! is taken or given up.
+//! Delivering: how what is committed is sent to receivers outside, attempt by attempt, until it is
+//! taken or given up.
 //!
 //! [`channel`](super::channel) is the whole of the rules, without a clock and without a network:
-//! order by subject, pauses, how many are on their way at once, and what of it stands in the log.
-//! What it is fed from and what carries an attempt out are its owner's: the dispatcher feeds the
-//! events of the log to webhooks, and [`webhooks`] is what passes between it and others.
+//! order by subject, pauses, how many are on their way at once, and what of it the log stores. What
+//! it is fed from and what carries an attempt out are its owner's: the dispatcher feeds the events
+//! of the log to webhooks, and [`webhooks`] is what passes between it and others.
 
 mod attached;
 mod dispatcher;

@@ -1,4 +1,4 @@
-//! Writing into the log how far deliveries are, and telling how they stand.
+//! Recording in the log how far deliveries are, and publishing their figures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::domain::resource::Resource as _;
 use crate::domain::webhook::deliveries::{Progress, WebhookDeliveries};
 use crate::domain::webhook::record_progress::RecordProgress;
 
-/// How often it is written where nothing was to be delivered, and only the log went on.
+/// How often progress is recorded where nothing was to be delivered, and only the log went on.
 const IDLE_RECORD_INTERVAL: Duration = Duration::from_secs(30);
-/// After so many commits it is written though none of them told anything: the log is kept from
-/// where deliveries stand in it.
+/// After so many commits it is recorded though none of them had an event to deliver: the log is
+/// kept from the recorded position on.
 const COMMITS_UNRECORDED_MAX: u64 = 100_000;
 
 impl Dispatcher {
-    /// Writes what is due, and tells how all stand.
+    /// Records what is due, and publishes the figures of all subscriptions.
     pub(super) fn tick(&mut self) {
         let ids: Vec<_> = self.attached.keys().copied().collect();
         for id in &ids {
@@ -41,7 +41,7 @@ impl Dispatcher {
         *self.own.figures.lock() = Arc::new(figures);
     }
 
-    /// Writes how far a subscription is, when there is anything new, or it is time.
+    /// Records how far a subscription is, when there is anything new, or it is time.
     pub(super) fn record(&mut self, id: Uuid, is_last: bool) {
         let now = self.now();
         let tail = self.tail.as_ref().map(|tail| (tail.last_event, tail.upto));

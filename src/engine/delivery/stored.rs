@@ -22,7 +22,7 @@ impl Shared {
         all.iter().map(|one| one.subscription_id).collect()
     }
 
-    /// What stands of a subscription, once it is durable; `None` when the log has failed.
+    /// A subscription and its deliveries as stored, once durable; `None` when the log has failed.
     pub(super) async fn load_webhook(&self, id: Uuid, retried: Option<EventId>) -> Option<Loaded> {
         let text = [id.to_string()];
         let (own, beside) = (
@@ -51,8 +51,8 @@ impl Shared {
         }
     }
 
-    /// The first position that the deliveries of any subscription still need of the log, as far as it
-    /// says; `None` where none does.
+    /// The first position of the log that any subscription's deliveries still need, by their
+    /// recorded progress; `None` where none does.
     pub(in crate::engine) fn webhooks_need(&self) -> Option<u64> {
         let view = ReadView::new(&self.tables);
         let all = view.all_listed::<WebhookSubscription>(subscriptions());

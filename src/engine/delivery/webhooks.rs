@@ -44,7 +44,7 @@ pub enum Delivered {
     Taken,
     /// The receiver says that it is gone.
     Gone,
-    /// It has not taken it, or nobody knows.
+    /// It has not taken it, or that is unknown.
     Failed(Failure),
 }
 
@@ -57,7 +57,7 @@ pub trait Sender: Send + Sync + 'static {
     fn send(self: Arc<Self>, outgoing: Outgoing) -> Sending;
 }
 
-/// How a subscription stands, for those who watch.
+/// A subscription's figures, for monitoring.
 #[derive(Clone, Debug, Default)]
 pub struct SubscriptionFigures {
     /// The subscription.
@@ -98,7 +98,7 @@ impl Webhooks {
         self.tell(Message::Changed(subscription, Some(id)));
     }
 
-    /// How the subscriptions stand, as of the last second.
+    /// The subscriptions' figures, as of the last second.
     #[must_use]
     pub fn figures(&self) -> Arc<Vec<SubscriptionFigures>> {
         Arc::clone(&self.figures.lock())

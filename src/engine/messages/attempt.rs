@@ -50,7 +50,7 @@ impl Shared {
         let attempted = pin!(self.attempted(&line, next));
         let attempted = unless_its_future_panics(attempted).await;
         if attempted.is_none() {
-            // It is due as it was: not at once, for the panic may come again.
+            // It is due as it was: not at once, for it may panic again.
             sleep(RECORD_AGAIN).await;
         }
         let outcome = attempted.flatten();

@@ -7,10 +7,10 @@
 //!     not at the last one ──▶ commit: dead             ──durable──▶ the next of that resource
 //! ```
 //!
-//! Nothing leaves before the commit that it depends on is durable, so a receiver never hears of
-//! what a crash takes away. It may get a message twice: after a crash, or when its response was
-//! late; the message's identifier tells. Messages about one resource go to one receiver in their
-//! order; resources and receivers do not wait for each other.
+//! Nothing leaves before the commit that it depends on is durable, so a receiver never gets a
+//! message that a crash undoes. It may get a message twice: after a crash, or when its response was
+//! late; it recognizes it by the message's identifier. Messages about one resource go to one
+//! receiver in their order; resources and receivers do not wait for each other.
 //!
 //! A message whose topic has no receiver waits, and costs a state in the tables.
 
@@ -68,7 +68,7 @@ pub(crate) struct Outbox {
     progress: Notify,
 }
 
-/// What is told of a receiver.
+/// A receiver's figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReceiverFigures {
     /// The topics that it is named for.
@@ -79,7 +79,7 @@ pub struct ReceiverFigures {
     pub is_failing: bool,
     /// Messages that it has not taken at any attempt.
     pub dead: usize,
-    /// Since when the oldest of all these is there.
+    /// The age of the oldest of all these.
     pub oldest_age: Duration,
     /// Attempts.
     pub attempts: u64,
@@ -91,7 +91,7 @@ pub struct ReceiverFigures {
     pub duration: Duration,
 }
 
-/// What is told of the outbox.
+/// The outbox's figures.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OutboxFigures {
     /// Each receiver.
@@ -163,7 +163,7 @@ impl Outbox {
         self.progress.notified()
     }
 
-    /// What is told of it.
+    /// Its figures.
     pub(crate) fn figures(&self, now: Instant) -> OutboxFigures {
         OutboxFigures {
             receivers: self.lines().iter().map(|line| line.figures(now)).collect(),
@@ -225,7 +225,7 @@ mod tests {
     use crate::domain::outbox::message::{About, Born, Failure, MessageEvent};
     use crate::domain::resource::Resource as _;
 
-    /// What is told of messages without a receiver after these events of one.
+    /// The count of messages without a receiver after these events of one.
     fn unclaimed(outbox: &Outbox, body: Option<Blob>, events: &[MessageEvent]) -> u64 {
         let birth = MessageEvent::Born(Box::new(Born {
             number: 1,

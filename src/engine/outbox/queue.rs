@@ -1,8 +1,8 @@
 //! The messages for one receiver: a channel of what waits, and what is dead.
 //!
-//! What stands in the log of a message is the truth; the channel says which one is sent next. While
-//! an attempt is on its way, what its message has become meanwhile is held back until the attempt
-//! is over, so the next one about its resource does not overtake it.
+//! The committed state of a message is authoritative; the channel says which one is sent next.
+//! While an attempt is on its way, changes of its message are held back until the attempt is over,
+//! so the next one about its resource does not overtake it.
 
 use std::collections::BTreeMap;
 

@@ -17,7 +17,7 @@ impl Records for LogRecords<'_> {
 
     fn read(&self, position: u64) -> Result<Vec<u8>, Lost> {
         let asked = std::time::Instant::now();
-        // What stands in the tables may be on its way to the disk.
+        // What the tables contain may not be durable yet.
         while self.0.durable() < position {
             if asked.elapsed() > DURABLE_WITHIN {
                 return Err(Lost::Unavailable);

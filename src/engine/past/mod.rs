@@ -1,8 +1,8 @@
-//! Histories, and how things were: what a read gave at earlier commits, made from the log.
+//! Histories and past states: what a read gave at earlier commits, rebuilt from the log.
 //!
-//! Who may read the resource now may read what was; an old body is rendered by the same read, on
-//! everything as of its position. The log is read on threads where nobody waits for it, few at a
-//! time, and a long way back in pieces, so that those who ask for little have their turn between.
+//! An actor that may read the resource now may read its past; an old body is rendered by the same
+//! read, on all state as of its position. The log is read on blocking threads, few at a time, and a
+//! long way back in pieces, so that short requests have their turn between.
 
 mod asked;
 mod log;

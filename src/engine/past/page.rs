@@ -18,7 +18,7 @@ use crate::journal::past::{Below, CommitSaid, Lost, Past};
 /// Bytes of a page, beyond which it ends early.
 const PAGE_BYTES_MAX: usize = 4 << 20;
 
-/// A revision as it is told.
+/// A revision as a history shows it.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "HistoryRevision")]
 #[serde(rename_all = "camelCase")]

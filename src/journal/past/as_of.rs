@@ -6,7 +6,7 @@ use super::{Lost, Past};
 use crate::base::digest::Digest;
 use crate::domain::resource::{IndexKey, Source};
 
-/// Everything as of one position. What could not be said is noted, and counts as absent.
+/// Everything as of one position. What could not be rebuilt is noted, and counts as absent.
 pub struct AsOf<'p, 'a> {
     past: &'p Past<'a>,
     position: u64,
@@ -24,10 +24,9 @@ impl<'p, 'a> AsOf<'p, 'a> {
         }
     }
 
-    /// Why what was read is not how it stood, if so.
+    /// Whether all that was read is the state as of the position.
     ///
-    /// # Errors
-    /// The first thing that could not be said.
+    /// # Errors Why the first resource that failed could not be rebuilt.
     pub fn check(&self) -> Result<(), Lost> {
         self.lost.borrow().clone().map_or(Ok(()), Err)
     }

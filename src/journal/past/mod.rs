@@ -1,12 +1,13 @@
-//! How resources stood at earlier positions: made from the log, by the back pointers of changes.
+//! States of resources as of earlier positions: rebuilt from the log, by the back pointers of
+//! changes.
 //!
-//! A change's record names the position of the resource's change before it. From a known change the
-//! way leads back to one whose record has the state before it (a *base*, see [`super::bases`]), or to
-//! the birth, and from there the events are applied again. What that costs depends on the resource's
-//! own changes on that way, not on the log.
+//! A change's record names the position of the resource's change before it. From a known change
+//! these lead back to one whose record has the state before it (a *base*, see [`super::bases`]), or
+//! to the resource's creation, and from there the events are applied again. The cost depends on the
+//! resource's own changes in between, not on the log.
 //!
-//! [`Past`] is such a look at one position after the other; as of a position it is a
-//! [`Source`](crate::domain::resource::Source) as the tables are, in which reads find everything as it stood.
+//! [`Past`] reads at one position after the other; as of one it is a
+//! [`Source`](crate::domain::resource::Source) like the tables, with all state as of then.
 
 mod as_of;
 mod own;
@@ -28,10 +29,10 @@ use crate::base::time::Instant;
 use crate::domain::read::Numbered;
 use crate::domain::registered::{Entries, Kinds, known};
 
-/// Changes that are looked back at, at most, for a base: beyond it the states count as given up.
-/// Bases lie much closer; records that were written before there were any may have none.
+/// How many changes are searched for a base at most: beyond it the states count as given up. Bases
+/// lie much closer; records that were written before there were any may have none.
 const BACK_MAX: usize = 250_000;
-/// How many states of a resource are kept that is looked at because another one's read looks at it.
+/// How many states are kept of a resource that is read only as part of another one's read.
 const JOINED: usize = 64;
 
 /// The records of a log, by their positions.
@@ -51,7 +52,7 @@ pub trait Records {
 pub struct Moment {
     /// The position of the change.
     pub position: u64,
-    /// What its record says; `None` for a state that is known from the change after it.
+    /// From its record; `None` for a state that is known from the change after it.
     pub commit: Option<Rc<CommitSaid>>,
     /// The state after it.
     pub state: Rc<[u8]>,
@@ -59,10 +60,10 @@ pub struct Moment {
     pub revision: Revision,
 }
 
-/// How the states of a resource go on below those that were made.
+/// Which states of a resource there are below those that were rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Below {
-    /// Not at all: the lowest one is of its birth.
+    /// None: the lowest one is of its creation.
     Born,
     /// There are more, below this change.
     More,
@@ -77,7 +78,7 @@ pub struct Stretch {
     pub moments: VecDeque<Moment>,
     /// What comes before them.
     pub below: Below,
-    /// From here on they are not all: the position of the next change.
+    /// The position of the next change, which is not among them.
     above: u64,
     /// Whether further ones were left out for their bytes.
     is_cut: bool,
@@ -87,7 +88,7 @@ pub struct Stretch {
 #[derive(Clone, Copy, Debug)]
 struct Passed {
     before: u64,
-    /// The revision after it, where the record says it.
+    /// The revision after it, where the record has it.
     revision: Option<Revision>,
 }
 
@@ -96,7 +97,7 @@ struct Passed {
 pub enum Descent {
     /// To the change that was looked for: its position, and that of the change after it.
     At(u64, u64),
-    /// To the birth: there is none.
+    /// To the creation: there is none.
     Unborn,
     /// Not yet: it goes on with this change, after which comes the other one.
     Further(u64, u64),
@@ -115,7 +116,7 @@ pub enum Wanted {
     Revision(Revision),
 }
 
-/// A look at how resources stood.
+/// Reads past states of resources.
 pub struct Past<'a> {
     records: &'a dyn Records,
     tables: &'a Tables,
@@ -127,7 +128,7 @@ pub struct Past<'a> {
 }
 
 impl<'a> Past<'a> {
-    /// On these tables, as they stand, and the log that they come from, which has this identity.
+    /// On these tables, which are current, and the log that they come from, with its identity.
     #[must_use]
     pub fn new(
         records: &'a dyn Records,
@@ -254,7 +255,7 @@ impl<'a> Past<'a> {
         change
             .filter(|change| change.before < position)
             .ok_or_else(|| {
-                // What became of messages that were no resources yet is not told of them.
+                // Messages that were no resources yet have no changes of their own.
                 if record.changes.iter().any(messages::completes_old) {
                     return Lost::Gone;
                 }

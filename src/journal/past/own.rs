@@ -1,4 +1,4 @@
-//! What a record says of one resource's change.
+//! What a record contains of one resource's change.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::domain::stored::Versioned;
 use crate::journal::messages;
 use crate::journal::record::{Record, SCHEMA_OF_EVENTS};
 
-/// Why it cannot be said how something stood.
+/// Why a past state cannot be rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// The log no longer has what would be needed.
@@ -21,14 +21,14 @@ pub enum Lost {
     Damaged(String),
 }
 
-/// What a record says of its commit.
+/// What a record contains of its commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitSaid {
     /// When it was decided.
     pub at: Instant,
     /// The operation's number; 0 for a reference fact.
     pub operation: u16,
-    /// The kind and the profile of who sent it, where the record says it.
+    /// The kind and the profile of who sent it, where the record has them.
     pub actor: Option<(ActorKind, Box<str>)>,
 }
 

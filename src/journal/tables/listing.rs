@@ -1,11 +1,11 @@
-//! How lists follow commits: what a change makes of its own resource's place, and what a booking's
-//! fact makes of the places of all that is bound to it.
+//! How lists follow commits: a change updates its own resource's values, and a booking's fact those
+//! of all resources bound to it.
 //!
 //! The second may be many, so it is done before and after the sequencer is held. Before: what is
-//! bound to the booking is entered under the new values. Under the sequencer: what has come to be
-//! bound to it since, which is next to nothing. After: it is taken from under the old values. In
-//! between it stands under both, and whoever looks sees which it has. One booking's commits come
-//! one after the other, so no two of them do this at once.
+//! bound to the booking is entered under the new values. Under the sequencer: what was bound to it
+//! since, which is next to nothing. After: it is removed from the old values. In between it is
+//! listed under both, and readers check which value it has. One booking's commits come one after
+//! the other, so no two of them do this at once.
 
 use std::sync::atomic::Ordering;
 
@@ -47,8 +47,8 @@ fn bound_to(lead: &LeadMove) -> Set {
 }
 
 impl Tables {
-    /// What the booking's fact says of what is bound to it, as values of these filters, and the
-    /// position at which it came to say so.
+    /// The values that the booking's fact gives to what is bound to it, for the filters of this
+    /// kind, and the position of the fact's last commit.
     pub(super) fn by_booking(
         &self,
         kind: &dyn AnyResource,
@@ -87,7 +87,7 @@ impl Tables {
             && let Some(kind) = catalogue::resource(change.kind)
             && let Some(place) = after
         {
-            // What stands there already has what its booking says.
+            // What is listed already has its booking's values.
             if before.as_ref().map(|before| before.entry) != Some(place.entry) {
                 self.lists.of(change.kind).write().reserve(place.entry);
                 let booking = place.booking;
@@ -195,8 +195,8 @@ impl Tables {
         };
         let is_known = moved.before.as_ref().map(|before| before.entry) == Some(place.entry);
         let is_left = moved.after.is_none();
-        // What the booking's fact says is entered when there is something to be shown, and is taken
-        // away when nothing is left: it is not followed in between.
+        // The booking's values are entered when an item is first shown, and removed when nothing of
+        // it is left: changes in between are not followed here.
         let booking = place.booking.filter(|_| !is_known || is_left);
         // That fact may have changed since it was looked at.
         let by_booking = booking.map(|booking| match &ready.lists.by_booking {
@@ -240,9 +240,9 @@ impl Tables {
         }
     }
 
-    /// What is left to do in lists after a commit: what is bound to a booking is taken from under
-    /// the values that its fact had before. To be called by whoever published the commit, before
-    /// the next one of the same booking.
+    /// What is left to do in lists after a commit: what is bound to a booking is removed from the
+    /// values that its fact had before. To be called after publishing a commit, before the next one
+    /// of the same booking.
     pub fn settle(&self, changes: &[Ready]) {
         for Ready { change, .. } in changes {
             let Some(lead) = &change.lead else {
@@ -335,8 +335,8 @@ impl Tables {
         self.has_guessed_births.load(Ordering::Acquire)
     }
 
-    /// What lists hold: by kinds, each item in order of creation with its values. An item of which
-    /// nothing is left to show keeps its place, and is not among them.
+    /// What lists hold: by kinds, each item in order of creation with its values. An item with
+    /// nothing left to show keeps its place, and is not among them.
     #[must_use]
     pub fn listed_now(&self) -> Vec<(u16, Candidate, Vec<ValueHash>)> {
         let mut all = self.lists.all();

@@ -7,8 +7,8 @@
 //! numbers. Both give the numbers of a value in order, from any place, in either direction, and take
 //! in or give up one at a cost that does not grow with how many there are.
 //!
-//! A list finds candidates and no more: whoever looks at one sees for itself whether it has the
-//! value. So one that is too many costs a look; one that is missing would be a fault.
+//! A list only finds candidates: its readers check whether each has the value. So one too many
+//! costs a check; one that is missing would be a fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -279,7 +279,7 @@ impl KindList {
         }
     }
 
-    /// How many were born before this, or just so where `with` says.
+    /// How many were first listed before this one, which counts itself where `with` is set.
     pub(super) fn born_before(&self, born: Born, with: bool) -> u32 {
         let (mut low, mut high) = (0, self.len);
         while low < high {
@@ -370,8 +370,8 @@ impl Lists {
 /// What is known of a change's effect on lists before it is published.
 #[derive(Default)]
 pub(super) struct ReadyLists {
-    /// What a booking's fact says of a resource that comes to be listed, and the position of the
-    /// commit that made it say so.
+    /// The values that a booking's fact gives to a resource that is newly listed, and the position
+    /// of the fact's last commit.
     pub(super) by_booking: Option<(u64, Vec<Set>)>,
     /// The kinds bound to bookings, each with how many were in its list when those of the booking
     /// were entered under its new values.

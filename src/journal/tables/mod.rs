@@ -93,7 +93,7 @@ pub struct Tables {
     forgotten: AtomicU64,
     /// The commits whose response a second key leads to, each with the last position of such a key.
     firsts: Mutex<BTreeMap<u64, u64>>,
-    /// Held by whoever visits the places of states.
+    /// Held while the places of states are visited.
     going_through: Mutex<()>,
     lists: Lists,
     /// When resources came to be listed, in no order, while tables are built: of each shard.
@@ -335,7 +335,7 @@ impl Tables {
         }
         for shard in &self.secondary.0 {
             for (name, list) in shard.read().iter() {
-                // A list that all have left is like one that nobody ever joined.
+                // An empty list equals one that never had an item.
                 if list.len() > 0 {
                     let members: Vec<u8> = list.iter().flat_map(|member| member.0).collect();
                     add(3, name, &[&members]);

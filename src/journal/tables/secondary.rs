@@ -35,7 +35,7 @@ impl SecondaryIndex {
         list
     }
 
-    /// Makes room for a list of this name, and looks where this key stands in it or is going to.
+    /// Makes room for a list of this name, and finds this key's place in it.
     pub(super) fn reserve(&mut self, name: Digest, key: Digest) {
         self.0.reserve(name, name_of);
         if let Some(list) = self.get(name) {

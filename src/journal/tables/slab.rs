@@ -172,7 +172,7 @@ pub(super) fn alone(state: StoredState<'_>) -> Option<Alone> {
     Some(Arc::new(page))
 }
 
-/// Sets the commit position of a state's page, which nobody else may have yet.
+/// Sets the commit position of a state's page, which must not be shared yet.
 pub(super) fn committed_at(page: &mut Alone, position: u64) {
     let page = Arc::get_mut(page).expect("nobody else has the page yet");
     page[16..24].copy_from_slice(&position.to_le_bytes());

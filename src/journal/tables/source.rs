@@ -8,7 +8,7 @@ use crate::base::digest::Digest;
 use crate::domain::resource::{IndexKey, Source};
 
 impl Tables {
-    /// A resource as it stands: the position of its last commit, its state, its kind.
+    /// A resource's current state, with the position of its last commit and its kind.
     #[must_use]
     pub fn copied(&self, key: Digest) -> Option<(u64, Vec<u8>, u16)> {
         let shard = self.states.shard(key).read();

@@ -11,7 +11,7 @@ use crate::base::digest::Digest;
 pub(super) struct States {
     index: HashIndex<Place>,
     slab: Slab,
-    /// The keys of states that have moved, while somebody visits the places.
+    /// The keys of states that have moved, while the places are visited.
     moved: Option<Vec<Digest>>,
 }
 
@@ -123,7 +123,7 @@ impl States {
     }
 
     /// Replaces the state with this key by what `change` makes of it; leaves it if that is nothing.
-    /// For recovery, during which nobody visits the places.
+    /// For recovery, during which the places are not visited.
     ///
     /// # Errors
     /// That of `change`.
