@@ -130,6 +130,13 @@ pub(crate) enum Scenario {
         #[arg(long, default_value_t = 100)]
         one_in: u64,
     },
+    /// How the rate grows with processors: the time of the lanes and of the log's thread for a
+    /// request for a deposit, and the rate at most that follows for 2 to 32 processors.
+    Processors {
+        /// What a commit holds the sequencer for, in microseconds, as `--bench sequencer` reports.
+        #[arg(long, default_value_t = 0.4)]
+        sequencer_micros: f64,
+    },
     /// Resident memory for a resource and for a key, beside the size in which they are encoded.
     Memory {
         /// Statements to open, and keys to take.

@@ -40,6 +40,7 @@ mod observed;
 mod overload;
 mod peers;
 mod proc;
+mod processors;
 mod receivers;
 mod recovery;
 mod requests;
@@ -197,6 +198,10 @@ fn carry_out(scenario: &Scenario, common: &Common) -> Result<(&'static str, Valu
         }
         Scenario::Journal => ("journal", journal::measure(common)?),
         Scenario::Observed { one_in } => ("observed", observed::measure(common, *one_in)?),
+        Scenario::Processors { sequencer_micros } => (
+            "processors",
+            processors::measure(common, *sequencer_micros)?,
+        ),
         Scenario::Memory { statements } => ("memory", memory::measure(common, *statements)?),
         Scenario::Snapshot { statements } => ("snapshot", snapshot::measure(common, *statements)?),
         Scenario::Recovery {
