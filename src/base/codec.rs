@@ -262,6 +262,29 @@ mod tests {
     }
 
     #[test]
+    fn an_array_of_bytes_is_encoded_as_its_bytes_whatever_they_are() {
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        struct Words(#[serde(with = "crate::base::array")] [u8; 16]);
+        // Not-a-number with and without its quiet bit, subnormal, infinite, minus zero.
+        for high in [
+            0x7ff0, 0x7ff8, 0xfff0, 0xfff7, 0x8000, 0x0000, 0x000f, 0x3ff0_u16,
+        ] {
+            for low in [0_u64, 1, 0xffff_ffff_ffff, 0x0123_4567_89ab] {
+                let word = (u64::from(high) << 48 | low).to_le_bytes();
+                let mut bytes = [0; 16];
+                bytes[..8].copy_from_slice(&word);
+                bytes[8..].copy_from_slice(&word.map(|byte| !byte));
+                let words = Words(bytes);
+                let encoded = encode(&words);
+                assert_eq!(encoded, bytes);
+                assert_eq!(encoded, encode(&bytes));
+                assert_eq!(decode::<Words>(&bytes).unwrap(), words);
+                assert!(decode::<Words>(&bytes[..15]).is_err());
+            }
+        }
+    }
+
+    #[test]
     fn a_hostile_length_is_an_error_and_takes_no_memory() {
         let bytes = [253, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
         assert!(decode::<String>(&bytes).is_err());

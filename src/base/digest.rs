@@ -2,13 +2,16 @@
 
 use std::cell::Cell;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::array;
 
 /// 128 bits of BLAKE3 over a few labelled parts: the key of the in-memory indexes. Two different
 /// things with one digest would take 2^64 tries to find.
 ///
 /// For people and tools it is written as hexadecimal digits, in records as its bytes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 16]);
 
 /// Names up to this many bytes, with their lengths, are kept with their digests for a while: a command
@@ -39,8 +42,27 @@ impl Serialize for Digest {
         if serializer.is_human_readable() {
             serializer.serialize_str(&hex(&self.0))
         } else {
-            self.0.serialize(serializer)
+            array::serialize(&self.0, serializer)
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bytes;
+        impl<'de> Visitor<'de> for Bytes {
+            type Value = Digest;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("16 bytes")
+            }
+            fn visit_newtype_struct<D: Deserializer<'de>>(
+                self,
+                deserializer: D,
+            ) -> Result<Digest, D::Error> {
+                array::deserialize(deserializer).map(Digest)
+            }
+        }
+        deserializer.deserialize_newtype_struct("Digest", Bytes)
     }
 }
 
@@ -146,7 +168,7 @@ pub type DigestBuild = std::hash::BuildHasherDefault<DigestHasher>;
 pub struct KeyDigest(pub Digest);
 
 /// SHA-256 over the canonical form of a command. Written as a [`Digest`] is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(pub [u8; 32]);
 
 impl Serialize for Fingerprint {
@@ -154,8 +176,27 @@ impl Serialize for Fingerprint {
         if serializer.is_human_readable() {
             serializer.serialize_str(&self.to_hex())
         } else {
-            self.0.serialize(serializer)
+            array::serialize(&self.0, serializer)
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Fingerprint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bytes;
+        impl<'de> Visitor<'de> for Bytes {
+            type Value = Fingerprint;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("32 bytes")
+            }
+            fn visit_newtype_struct<D: Deserializer<'de>>(
+                self,
+                deserializer: D,
+            ) -> Result<Fingerprint, D::Error> {
+                array::deserialize(deserializer).map(Fingerprint)
+            }
+        }
+        deserializer.deserialize_newtype_struct("Fingerprint", Bytes)
     }
 }
 

@@ -163,6 +163,10 @@ fn names(names: &[&str]) -> Vec<String> {
 fn listed(members: &[(String, Form)]) -> String {
     let forms: Vec<_> = members.iter().map(|(_, form)| form.as_str()).collect();
     match forms.as_slice() {
+        // Nothing that is stored has such a number, but arrays of bytes travel as some.
+        ["f64", rest @ ..] if rest.iter().all(|form| *form == "f64") => {
+            format!("[u8; {}]", 8 * forms.len())
+        }
         [first, rest @ ..] if rest.iter().all(|form| form == first) => {
             format!("[{first}; {}]", forms.len())
         }

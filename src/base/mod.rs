@@ -4,6 +4,7 @@
 
 pub mod actor;
 pub mod address;
+pub mod array;
 pub mod codec;
 pub mod digest;
 #[cfg(test)]
