@@ -1,4 +1,4 @@
-//! Which bytes of a string JSON contains unescaped, examined eight at a time.
+//! Which bytes of a string JSON contains unescaped, examined eight or sixteen at a time.
 
 /// Where the first byte from `at` on is that ends a string or is not plain in it: a quotation mark, a
 /// backslash, a control character; or else the end of the bytes.
@@ -13,8 +13,7 @@ pub(super) fn plain_until(bytes: &[u8], at: usize) -> usize {
         }
     }
     let rest = bytes.get(at..).unwrap_or_default();
-    let is_plain = |byte: &u8| *byte >= 0x20 && !matches!(byte, b'"' | b'\\');
-    at + rest.iter().take_while(|byte| is_plain(byte)).count()
+    at + rest.iter().take_while(|byte| is_plain_byte(**byte)).count()
 }
 
 /// The highest bit of each byte that is a quotation mark, a backslash or a control character; those
@@ -36,24 +35,70 @@ pub(super) fn is_plain(bytes: &[u8]) -> bool {
     plain_until(bytes, 0) == bytes.len()
 }
 
-/// Copies all of `bytes` to `to`, which is as long, and whether none has to be escaped. They are looked at
-/// as they are copied, eight at a time; the last eight may be copied twice, in part.
+/// Copies all of `bytes` to `to`, which is as long, and whether none has to be escaped. What is short, as
+/// nearly all is, is looked at as it is copied: in pieces that overlap, without a loop.
 #[inline]
 pub(super) fn copy_if_plain(bytes: &[u8], to: &mut [u8]) -> bool {
-    let mut found = 0;
-    if let (Some(last), Some(end)) = (bytes.last_chunk(), to.last_chunk_mut()) {
-        found |= not_plain(*last);
-        *end = *last;
-        let (eights, _) = bytes.as_chunks();
-        let (places, _) = to.as_chunks_mut();
-        for (eight, place) in eights.iter().zip(places) {
-            found |= not_plain(*eight);
-            *place = *eight;
+    match bytes.len() {
+        16..=32 => copy_halves::<16>(bytes, to, |first, last| {
+            is_all_plain(first) & is_all_plain(last)
+        }),
+        8..16 => copy_halves::<8>(bytes, to, |first, last| {
+            not_plain(*first) | not_plain(*last) == 0
+        }),
+        4..8 => copy_halves::<4>(bytes, to, |first, last| {
+            let ([a, b, c, d], [e, f, g, h]) = (*first, *last);
+            not_plain([a, b, c, d, e, f, g, h]) == 0
+        }),
+        0..4 => {
+            // Three bytes at most: not worth a call that copies them.
+            match (bytes, to) {
+                ([a, b, c], [x, y, z]) => [*x, *y, *z] = [*a, *b, *c],
+                ([a, b], [x, y]) => [*x, *y] = [*a, *b],
+                ([a], [x]) => *x = *a,
+                _ => {}
+            }
+            bytes.iter().copied().all(is_plain_byte)
         }
-        return found == 0;
+        33.. => {
+            to.copy_from_slice(bytes);
+            let (sixteens, _) = bytes.as_chunks();
+            let last = bytes.last_chunk().is_none_or(is_all_plain);
+            last && sixteens.iter().all(is_all_plain)
+        }
     }
-    to.copy_from_slice(bytes);
-    is_plain(bytes)
+}
+
+/// Copies the first `N` bytes and the last `N`, which are all; what `look` says of them.
+#[inline(always)]
+fn copy_halves<const N: usize>(
+    bytes: &[u8],
+    to: &mut [u8],
+    look: impl FnOnce(&[u8; N], &[u8; N]) -> bool,
+) -> bool {
+    let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) else {
+        return false;
+    };
+    if let Some(place) = to.first_chunk_mut() {
+        *place = *first;
+    }
+    if let Some(place) = to.last_chunk_mut() {
+        *place = *last;
+    }
+    look(first, last)
+}
+
+/// Whether the byte is a character of its own in a string, or part of one.
+#[inline]
+fn is_plain_byte(byte: u8) -> bool {
+    (byte >= 0x20) & (byte != b'"') & (byte != b'\\')
+}
+
+/// Whether no byte of these has to be escaped: all sixteen at once, where the processor can.
+#[inline(always)]
+fn is_all_plain(sixteen: &[u8; 16]) -> bool {
+    let plain = |all: bool, byte: &u8| all & is_plain_byte(*byte);
+    sixteen.iter().fold(true, plain)
 }
 
 #[cfg(test)]
