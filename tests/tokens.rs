@@ -53,6 +53,34 @@ fn a_key_set_that_has_become_empty_means_nobody_until_it_holds_keys_again() {
 }
 
 #[test]
+fn a_connection_that_keeps_its_last_token_accepts_no_other_and_forgets_it_with_the_keys() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let (token, mut client) = (world.headquarters(), server.client());
+    let text = |at: usize, byte: char| {
+        let mut changed = token.clone();
+        changed.replace_range(at..=at, byte.encode_utf8(&mut [0; 4]));
+        changed
+    };
+    // The first is verified, the second looked up, the others compared with the one before.
+    for _ in 0..4 {
+        assert_eq!(status(&mut client, &token), 404);
+    }
+    for at in [0, token.len() / 2, token.len() - 40] {
+        let other = if &token[at..=at] == "A" { 'B' } else { 'A' };
+        assert_eq!(status(&mut client, &text(at, other)), 401, "byte {at}");
+        assert_eq!(status(&mut client, &token), 404);
+    }
+    assert_eq!(status(&mut client, &token[..token.len() - 1]), 401);
+    assert_eq!(client.get("/settlement-statements/nothing", "").status, 401);
+    assert_eq!(status(&mut client, &token), 404);
+    std::fs::write(world.path("jwks.json"), "{\"keys\":[]}").unwrap();
+    reread(&server, &token, 401);
+    assert_eq!(status(&mut client, &token), 401, "on the connection, too");
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
 fn a_key_set_that_cannot_be_read_again_is_good_for_its_age_and_signals_are_heard_meanwhile() {
     let world = World::new();
     let server = Server::start_with(&world, &["--jwks-max-age", "2s"]);

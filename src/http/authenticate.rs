@@ -24,6 +24,15 @@ impl Service {
             tracing::debug!(code = refusal.code(), "a token was rejected");
             Box::new(problems.unauthenticated(challenge(true)))
         };
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let authorization = values.next().map(HeaderValue::as_bytes);
+        let is_one = values.next().is_none();
+        if let Some(authorization) = authorization.filter(|_| is_one) {
+            let (last, now) = (&caller.last_token, self.engine.now().millis());
+            if let Some(actor) = self.verifier.recall_last(last, authorization, now) {
+                return Ok(actor);
+            }
+        }
         let token = match token(headers) {
             Bearer::Token(token) => token,
             Bearer::Missing => {
@@ -46,7 +55,13 @@ impl Service {
             }
         }
         let units = match recalled {
-            Recalled::Good(actor) => return Ok(actor),
+            Recalled::Good(known) => {
+                // A token that was read stands in the only header.
+                caller
+                    .last_token
+                    .keep(authorization.unwrap_or_default(), &known);
+                return Ok(known.actor());
+            }
             Recalled::Refused(refusal) => return Err(refused(refusal)),
             Recalled::GoodBefore => {
                 let now = self.engine.now().millis();

@@ -1,10 +1,12 @@
 //! Who is at the other end of a connection.
 
 use super::forgeries::Peer;
+use super::token::LastToken;
 
 /// The client of a connection.
 pub struct Caller {
     pub(super) peer: Peer,
+    pub(super) last_token: LastToken,
     /// Whether the connection is over TLS.
     pub(super) is_secure: bool,
     /// Whether it comes from this machine.

@@ -29,7 +29,7 @@ use super::observed::{Ended, Times, Told, observe, tell};
 use super::request::{DryRun, Unread, bodies_budget, no_dry_run, read_command};
 use super::response::{self, Answer, Problems};
 use super::route::{Asked, Offer, RouteMatch, Routes, Special};
-use super::token::TokenVerifier;
+use super::token::{LastToken, TokenVerifier};
 use super::upkeep::Upkeep;
 use super::webhooks::managing::WebhookFront;
 use crate::base::actor::Actor;
@@ -171,6 +171,7 @@ impl Service {
     pub fn caller(&self, address: IpAddr, is_secure: bool) -> Caller {
         Caller {
             peer: self.forgeries.peer(address),
+            last_token: LastToken::default(),
             is_secure,
             is_near: address.to_canonical().is_loopback(),
         }

@@ -24,7 +24,7 @@ pub(super) struct CacheKey {
     pub(super) generation: u64,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct CacheEntry {
     pub(super) actor: Arc<Actor>,
     pub(super) since_ms: i64,

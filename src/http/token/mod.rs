@@ -13,7 +13,8 @@
 //!
 //! A verified token is cached for at most [`REMEMBERED_MS`], under the SHA-256 of the whole
 //! token and the generation of the key set, so that a request costs a hash and a look-up instead
-//! of a signature. Rejections are not cached. The time of tokens is passed in; the age of the key
+//! of a signature; a connection also keeps the header of its last request, so that the same one costs
+//! a comparison. Rejections are not cached. The time of tokens is passed in; the age of the key
 //! set is measured by a monotonic clock.
 //!
 //! A token that was never verified successfully may be forged, and verifying it costs more than
@@ -26,6 +27,7 @@ mod claims;
 pub(in crate::http) mod fields;
 mod key_requests;
 mod key_set;
+mod last;
 mod refusal;
 mod refusal_counts;
 #[cfg(test)]
@@ -38,6 +40,7 @@ pub use cache::REMEMBERED_MS;
 pub use claims::{IDENTIFIER_CHARS_MAX, LEEWAY_MS};
 pub use key_requests::{ASKED_INTERVAL, KEYS_WAIT_MAX, KEYS_WAITING_MAX, KeyRequests, Newer};
 pub use key_set::{KEY_SET_BYTES_MAX, KEY_SET_KEYS_MAX};
+pub use last::{LAST_TOKEN_BYTES_MAX, LastToken};
 pub use refusal::{KEY_ID_BYTES_MAX, TOKEN_BYTES_MAX, TokenRefusal, VerifierError};
 pub use refusal_counts::RefusalCounts;
 pub use verifier::{Recalled, Reload, TokenVerifier};

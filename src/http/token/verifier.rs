@@ -22,6 +22,7 @@ use super::claims::{Expected, judge};
 use super::fields::{Fields, Text};
 use super::key_requests::{KeyRequests, Newer};
 use super::key_set::{Key, KeySet};
+use super::last::{Known, LastToken};
 use super::refusal::{KEY_ID_BYTES_MAX, TOKEN_BYTES_MAX, TokenRefusal, VerifierError};
 use super::refusal_counts::RefusalCounts;
 use crate::base::actor::Actor;
@@ -41,7 +42,7 @@ pub enum Reload {
 #[derive(Debug)]
 pub enum Recalled {
     /// It is valid.
-    Good(Arc<Actor>),
+    Good(Known),
     /// It was valid, and has to be verified again.
     GoodBefore,
     /// It is rejected, whoever signed it.
@@ -92,6 +93,17 @@ impl TokenVerifier {
         }
     }
 
+    /// The actor of the token that the connection's last request carried, if `authorization` is the
+    /// same and the token is still valid.
+    pub fn recall_last(
+        &self,
+        last: &LastToken,
+        authorization: &[u8],
+        now_ms: i64,
+    ) -> Option<Arc<Actor>> {
+        last.actor(authorization, self.keys.load().generation, now_ms)
+    }
+
     /// What is known of the token without checking its signature.
     pub fn recall(&self, token: &str, now_ms: i64) -> Recalled {
         // Before the hash: a token that is too long must not cost one.
@@ -99,9 +111,10 @@ impl TokenVerifier {
             return Recalled::Refused(TokenRefusal::TooLong);
         }
         let keys = self.keys.load();
-        if let Some(known) = self.verified.get(&CacheKey::of(token, keys.generation)) {
-            return match known.at(now_ms) {
-                Remembered::Good => Recalled::Good(known.actor),
+        let generation = keys.generation;
+        if let Some(entry) = self.verified.get(&CacheKey::of(token, generation)) {
+            return match entry.at(now_ms) {
+                Remembered::Good => Recalled::Good(Known { entry, generation }),
                 Remembered::Ended => Recalled::Refused(TokenRefusal::Expired),
                 Remembered::Before => Recalled::GoodBefore,
             };
