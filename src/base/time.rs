@@ -65,16 +65,10 @@ impl Instant {
             .then_some(Self(millis))
     }
 
-    /// `YYYY-MM-DDTHH:MM:SS.mmmZ`.
-    fn written(self) -> Written<24> {
-        LAST_WRITTEN.with(|last| match last.get() {
-            Some((instant, text)) if instant == self => text,
-            _ => {
-                let text = self.write();
-                last.set(Some((self, text)));
-                text
-            }
-        })
+    /// `take`s `YYYY-MM-DDTHH:MM:SS.mmmZ`.
+    fn written<R>(self, take: impl FnOnce(&str) -> R) -> R {
+        let place = usize::try_from(self.0).unwrap_or(0);
+        INSTANTS.with(|recent| written(recent, place, self, || self.write().0, take))
     }
 
     fn write(self) -> Written<24> {
@@ -83,7 +77,7 @@ impl Instant {
         let millis = u32::try_from(self.0.rem_euclid(DAY_MILLIS)).unwrap_or(0);
         let seconds = millis / 1_000;
         let mut text = Written(*b"0000-00-00T00:00:00.000Z");
-        text.0[..10].copy_from_slice(&day.written().0);
+        day.written(|day| text.0[..10].copy_from_slice(day.as_bytes()));
         text.digits(11, 2, seconds / 3_600);
         text.digits(14, 2, seconds / 60 % 60);
         text.digits(17, 2, seconds % 60);
@@ -92,16 +86,41 @@ impl Instant {
     }
 }
 
-/// How many days' texts a thread remembers.
+/// How many texts of either kind a thread remembers.
 const WRITTEN: usize = 8;
 
+/// What was written last, each at its place.
+type Recent<T> = [Cell<Option<(T, String)>>; WRITTEN];
+
 thread_local! {
-    /// A response contains its commit's time several times.
-    static LAST_WRITTEN: Cell<Option<(Instant, Written<24>)>> = const { Cell::new(None) };
-    /// The days that were written last: a response has several times, mostly of the same few days,
-    /// and finding out a day's month takes most of the time that it takes to write one.
-    static WRITTEN_BEFORE: [Cell<Option<(Date, Written<10>)>>; WRITTEN] =
-        const { [const { Cell::new(None) }; WRITTEN] };
+    /// A response contains its commit's time several times, and others of what it is about.
+    static INSTANTS: Recent<Instant> = const { [const { Cell::new(None) }; WRITTEN] };
+    /// Mostly the same few days, and finding out a day's month takes most of the time that it takes
+    /// to write one.
+    static DAYS: Recent<Date> = const { [const { Cell::new(None) }; WRITTEN] };
+}
+
+/// `take`s the text of `value`, as it was written the last time, or as `write` makes it.
+fn written<T: Copy + PartialEq, const N: usize, R>(
+    recent: &Recent<T>,
+    place: usize,
+    value: T,
+    write: impl FnOnce() -> [u8; N],
+    take: impl FnOnce(&str) -> R,
+) -> R {
+    let place = &recent[place % WRITTEN];
+    let text = match place.take() {
+        Some((known, text)) if known == value => text,
+        other => {
+            let mut text = other.map(|(_, text)| text).unwrap_or_default();
+            text.clear();
+            text.push_str(std::str::from_utf8(&write()).unwrap_or_default());
+            text
+        }
+    };
+    let taken = take(&text);
+    place.set(Some((value, text)));
+    taken
 }
 
 /// A text of so many ASCII characters. Times are in every response, several of them, and formatting
@@ -118,22 +137,18 @@ impl<const N: usize> Written<N> {
             number /= 10;
         }
     }
-
-    fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).unwrap_or_default()
-    }
 }
 
 impl fmt::Display for Instant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.written().as_str())
+        self.written(|text| f.write_str(text))
     }
 }
 
 impl Serialize for Instant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            serializer.serialize_str(self.written().as_str())
+            self.written(|text| serializer.serialize_str(text))
         } else {
             serializer.serialize_newtype_struct("Instant", &self.0)
         }
@@ -195,17 +210,10 @@ impl Date {
         )
     }
 
-    /// `YYYY-MM-DD`.
-    fn written(self) -> Written<10> {
-        let place = usize::try_from(self.0).unwrap_or(0) % WRITTEN;
-        WRITTEN_BEFORE.with(|before| match before[place].get() {
-            Some((day, text)) if day == self => text,
-            _ => {
-                let text = self.write();
-                before[place].set(Some((self, text)));
-                text
-            }
-        })
+    /// `take`s `YYYY-MM-DD`.
+    fn written<R>(self, take: impl FnOnce(&str) -> R) -> R {
+        let place = usize::try_from(self.0).unwrap_or(0);
+        DAYS.with(|recent| written(recent, place, self, || self.write().0, take))
     }
 
     fn write(self) -> Written<10> {
@@ -222,14 +230,14 @@ impl Date {
 
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.written().as_str())
+        self.written(|text| f.write_str(text))
     }
 }
 
 impl Serialize for Date {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            serializer.serialize_str(self.written().as_str())
+            self.written(|text| serializer.serialize_str(text))
         } else {
             serializer.serialize_newtype_struct("Date", &self.0)
         }

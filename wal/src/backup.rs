@@ -49,6 +49,8 @@ const STILL: u32 = 4;
 /// How many looks find the end of a log unproved, and unchanged, before it is
 /// given up.
 const LOOKS: u32 = 200;
+/// How many looks find it so before a process that appends to it is given up: its disk may stall.
+const LOOKS_AT_A_WRITER: u32 = 6 * LOOKS;
 /// From one look to the next.
 const PAUSE: Duration = Duration::from_millis(25);
 
@@ -147,8 +149,8 @@ struct SurveyedLog {
 
 impl SurveyedLog {
     /// The manifest of a copy that ends where a mark proves the last frame.
-    fn copy(self, mark: u64) -> Manifest {
-        let mut copy = self.sealed;
+    fn copy(&self, mark: u64) -> Manifest {
+        let mut copy = self.sealed.clone();
         copy.segments.extend(ends(&self.survey, mark));
         copy
     }
@@ -212,7 +214,11 @@ impl<'a> Looking<'a> {
             };
             match look {
                 CopyAttempt::Damaged(error) if alike >= STILL => return Err(error),
-                CopyAttempt::Open(found) if alike >= LOOKS => return self.verdict(*found),
+                CopyAttempt::Open(ref found) if alike >= LOOKS => {
+                    if let Some(copy) = self.verdict(found, alike)? {
+                        return Ok(copy);
+                    }
+                }
                 CopyAttempt::Open(_) if self.is_free()? => {
                     if let Some(copy) = self.stopped()? {
                         return Ok(copy);
@@ -241,8 +247,9 @@ impl<'a> Looking<'a> {
         })
     }
 
-    /// What it means that the end of a log no longer changes, and lacks something.
-    fn verdict(&self, found: SurveyedLog) -> Result<Manifest, Error> {
+    /// What it means that the end of a log was found unchanged so many times, and lacks something.
+    /// `None` when it may yet become durable.
+    fn verdict(&self, found: &SurveyedLog, alike: u32) -> Result<Option<Manifest>, Error> {
         let survey = &found.survey;
         let damaged = |what: String| Error::Damaged {
             file: survey.location.file.clone(),
@@ -266,7 +273,8 @@ impl<'a> Looking<'a> {
                 )))
             }
             // A start only reads as yet, and will keep what is whole.
-            Holder::Starts | Holder::Nobody => Ok(found.copy(u64::MAX)),
+            Holder::Starts | Holder::Nobody => Ok(Some(found.copy(u64::MAX))),
+            Holder::Appends(_) if alike < LOOKS_AT_A_WRITER => Ok(None),
             Holder::Appends(_) => {
                 let source = io::Error::new(
                     io::ErrorKind::TimedOut,
