@@ -16,9 +16,9 @@ const BEFORE_TYPES: &str = r#"# Events
 Printed by `cargo run --example events_page`; a test compares. After a change of an event, or of
 `examples/events_page.rs`: `REWRITE_DOCS=1 cargo test docs::`.
 
-Each commit is told as one *event* for each resource that it changed, in the order of the log. An event
-is told once its commit is durable, and never before. Whoever may read events
-(`events:read`, for `system_workflow` and the headquarters' kinds) gets them from `GET /events`; an operator can
+Each commit produces one *event* for each resource that it changed, in the order of the log. An event
+is published once its commit is durable, and never before. Actors with the permission `events:read`
+(`system_workflow` and the headquarters' kinds) read them with `GET /events`; an operator can
 have all of them [published to NATS](#nats).
 
 An event is a [CloudEvents 1.0](https://cloudevents.io) object:
@@ -48,41 +48,41 @@ An event is a [CloudEvents 1.0](https://cloudevents.io) object:
 | `id` | `{position}-{n}`: the commit's position in the log, and 0, 1, 2 … within the commit |
 | `source` | the log: `urn:carebook:` and the log's identity. `source` and `id` together are unique; a log that was restored from a backup has another identity |
 | `type` | `carebook.{kind}.{what happened}` |
-| `subject` | the path at which the resource is read, without its first slash, percent-encoded; `{kind}/{id}` for what has no read |
+| `subject` | the path at which the resource is read, without its first slash, percent-encoded; `{kind}/{id}` for a resource that has no read |
 | `time` | the commit's time |
 | `sequence` | the position, as 20 decimal digits |
-| `data` | `operation` (`reference_fact` for a fact that came in), `revision` (null where the resource has none), `actorKind` and `actorProfileId` (null where no token is looked at), and the fields of the type |
+| `data` | `operation` (`reference_fact` for a fact that was loaded), `revision` (null if the resource has none), `actorKind` and `actorProfileId` (null for operations without a token), and the fields of the type |
 
-No event carries a name, a contact, an address, an account number, a registration number or free text.
-Whoever needs those reads the resource, with a right to it. A type never changes its meaning; fields are
-only added, so a receiver must ignore those that it does not know.
+No event contains a name, a contact, an address, an account number, a registration number or free text. For
+those, read the resource, with a token that may read it. A type never changes its meaning; fields are
+only added, so a receiver must ignore unknown ones.
 
-Commits that change no resource tell nothing, and leave gaps in the positions. So does the commit of how far
-the publishing of events is.
+Commits that change no resource produce no event, and leave gaps in the positions. So do the commits that record the
+progress of publishing.
 
 ## Pages
 
-`GET /events` answers `{"events": […], "next": "id to go on after", "end": false}`, oldest first.
+`GET /events` answers `{"events": […], "next": "id to continue after", "end": false}`, oldest first.
 
 | parameter | meaning |
 |---|---|
 | `after` | an event's `id`, or `0-0`; without it, the earliest that is kept |
 | `limit` | 1 to 1,000, by default 100 |
-| `type` | a type, or the beginning of types with `*` as the last character; at most 200 characters, not blank; may be repeated, up to 50 |
+| `type` | a type, or a prefix of types that ends with `*`; at most 200 characters, not blank; may be repeated, up to 50 |
 | `subject` | exactly this subject |
 
-`next` is the last event that was looked at, whether it matched or not: a reader keeps it, and sends it as
-`after`. `end` is true when nothing durable lies beyond. An `after` before what is kept is 410 `events_gone`,
-and the message names the earliest; one of the future, or malformed, is 400.
+`next` is the last event that was examined, whether it matched or not: a client stores it, and sends it as the next
+`after`. `end` is true when the page has reached the end of the durable log. An `after` before the first kept event is
+410 `events_gone`, and the message names the earliest; one in the future, or a malformed one, is 400.
 
 ## Stream
 
-With `Accept: text/event-stream` the same comes as
+With `Accept: text/event-stream` the same events are sent as
 [server-sent events](https://html.spec.whatwg.org/multipage/server-sent-events.html), without an end: `id:` is
-the event's `id`, `event:` its type, `data:` the object on one line. `Last-Event-ID` is `after`, and goes before
-it. A comment with the `id:` of what was passed comes at least every 15 seconds. A reader that takes nothing for
-30 seconds is closed, and goes on from its last `id`. The token is judged again at least every minute; the
-stream ends when it no longer holds, and at a stop of the server.
+the event's `id`, `event:` its type, `data:` the object on one line. `Last-Event-ID` is the same as `after`, and takes
+precedence. A comment with the `id:` of the last examined event is sent at least every 15 seconds. The connection of a
+client that reads nothing for 30 seconds is closed; it can continue from its last `id`. The token is checked again at
+least every minute; the stream ends when the token is no longer valid, and when the server stops.
 
 At a terminal:
 
@@ -91,19 +91,19 @@ carebook events --url https://care.example.com --token-file token --follow
 carebook events --url https://care.example.com --token-file token --type 'carebook.branch.*' --json
 ```
 
-`--follow` opens a connection that breaks again, and goes on after the last event. `carebook events --help`
-says the rest.
+`--follow` reconnects when the connection breaks, and continues after the last event. For more:
+`carebook events --help`.
 
-## Order, and how often
+## Order and delivery
 
-Pages and streams give every event once, in the order of the log: `id` rises, by position and then by number
-(compare them as numbers; `sequence` compares as text). A reader that keeps the last `id` misses nothing and gets
-nothing twice, over any number of breaks and restarts of either side. What is brought to a receiver, as by NATS,
-comes *at least once*: after a break some come again, under the same identifier.
+Pages and streams return every event once, in the order of the log: `id` rises, by position and then by number
+(compare them as numbers; `sequence` compares as text). A client that stores the last `id` misses nothing and gets
+nothing twice, over any number of disconnects and restarts of either side. What is pushed (webhooks, NATS) is delivered
+*at least once*: after a disconnect some events are sent again, under the same identifier.
 
-What is kept is what the log keeps: seven days and 16 GiB, unless `--log-retention` and `--log-retention-bytes`
-say otherwise. Events of commits before that are gone; the resources they tell of are not. What NATS has not
-acknowledged is kept longer, up to `--log-kept-for-delivery` and `--log-kept-for-delivery-bytes`.
+Events are kept as long as the log's records: seven days and 16 GiB, unless `--log-retention` and
+`--log-retention-bytes` say otherwise. Older events are gone; their resources are not. Events that NATS has not
+acknowledged are kept longer, up to `--log-kept-for-delivery` and `--log-kept-for-delivery-bytes`.
 
 ## NATS
 
@@ -114,46 +114,46 @@ carebook serve … --nats nats://nats.internal:4222 --nats-credentials carebook.
 
 Every event is published to JetStream: to the subject `carebook.events.{type without "carebook."}`, with the
 object above as the message, the header `Nats-Msg-Id: {log id}-{event id}`, and `content-type:
-application/cloudevents+json`. Where traces go to a collector (`--otlp-endpoint`), `traceparent` is the place of this
-publication in a trace of its own.
+application/cloudevents+json`. With a trace collector (`--otlp-endpoint`), it has a `traceparent` of its own trace, too.
 
-- The operator makes the stream; it has to take the subjects `carebook.events.>`. A first start begins with the
-  earliest event that is kept, each further one where the last one was.
-- Events are published in the log's order, the next one only when the one before is acknowledged. So the first
-  message of each event stands in the stream in the log's order, whatever happens; the rate is that of one round trip
-  after the other.
-- At least once: what was on its way when either side was killed, and what was acknowledged in the last second
-  before carebook was, comes again. A stream drops what comes again within its duplicate window
-  (two minutes unless it says otherwise); after a longer outage a consumer tells by `Nats-Msg-Id`.
-- How far it is stands in the log, at most once a second and at a stop. It belongs to the log, not to the server's
-  address: another `--nats` goes on from there. The commit of that tells no event.
-- A server that cannot be reached, a stream that does not exist, or an error in the place of an
-  acknowledgement delays neither start, nor commands, nor stop. It is tried again after pauses from 100 ms that
-  double to 10 s, for as long as it takes; when the connection is back, at once.
-- When the log has given up events before they were published, publishing goes on with the earliest that is
-  kept; the log of the service says so, and `carebook_nats_gaps_total` counts it.
-- `nats://` takes what the server asks for, `tls://` insists on TLS. The authorities that the system trusts are
-  trusted, and those of `--ca-file FILE`. To log in: a file of credentials (JWT and
-  seed, as `nsc` writes it), read at the start, or a user and a password, or a token, in the URL, which whoever
-  may list processes sees. The user needs to publish to `carebook.events.>`, and to subscribe to `_INBOX.>`.
+- The operator creates the stream; it has to accept the subjects `carebook.events.>`. The first start begins with the
+  earliest event that is kept, each later one where the previous one ended.
+- Events are published in the log's order, the next one only when the previous one is acknowledged. So the first
+  message of each event is in the stream in the log's order, even after failures; the rate is one event for each round
+  trip.
+- At least once: when carebook or the server is killed, an event in flight is published again, and after a kill of
+  carebook also those acknowledged in the last second. A stream drops duplicates within its duplicate window
+  (two minutes by default); after a longer outage a consumer recognizes them by `Nats-Msg-Id`.
+- The progress of publishing is recorded in the log, at most once a second and at a stop. It belongs to the log, not to
+  the server's address: another `--nats` continues from there. The commit that records it produces no event.
+- A server that cannot be reached, a stream that does not exist, or an error instead of an
+  acknowledgement delays neither start, nor commands, nor stop. Publishing is retried without a limit, after pauses from
+  100 ms that double up to 10 s; when the connection is back, at once.
+- When events were removed from the log before they were published, publishing continues with the earliest that is
+  kept; a line of the service's log reports it, and `carebook_nats_gaps_total` counts it.
+- `nats://` uses TLS if the server requires it, `tls://` always. The system's certificate authorities are
+  trusted, and those of `--ca-file FILE`. To log in: a credentials file (JWT and
+  seed, as `nsc` writes it), read at the start, or a user and a password, or a token, in the URL, where anyone who
+  may list processes sees it. The user needs permission to publish to `carebook.events.>`, and to subscribe to
+  `_INBOX.>`.
 
-`GET /readyz` tells how it stands, and stays 200: `{"status":"ready","nats":{"state":"publishing","waiting":0}}`,
+`GET /readyz` has the state of publishing, and stays 200: `{"status":"ready","nats":{"state":"publishing","waiting":0}}`,
 where `failing` means that the newest attempt failed, and `waiting` counts positions of the log. `GET /metrics`
-has, while `--nats` is given:
+has, with `--nats`:
 
 | metric | what |
 |---|---|
 | `carebook_nats_waiting_positions` | positions of the log whose events are not published yet |
 | `carebook_nats_oldest_age_seconds` | the age of the oldest event that waits |
 | `carebook_nats_failures_total` | attempts that were not acknowledged |
-| `carebook_nats_gaps_total` | how often the log had given events up before they were published |
+| `carebook_nats_gaps_total` | how often events were removed from the log before they were published |
 | `carebook_nats_publish_duration_seconds` | events published (`_count`), and how long their acknowledged attempts took (`_sum`) |
 
 ## Types
 
-Beside its fields, `data` of every event has `operation`, `revision`, `actorKind` and `actorProfileId`. The event
-of a fact that an operation has put in place is told under the path of the fact or, where the operation changes the
-resource itself, under the resource's.
+Beside its fields, `data` of every event has `operation`, `revision`, `actorKind` and `actorProfileId`. The subject
+of the event of a fact that an operation has written is the path of the fact or, if the operation changes the
+resource itself, that of the resource.
 
 "#;
 
