@@ -10,8 +10,8 @@ use super::resource::{Index, IndexKey, Resource};
 use super::settlement::data_room::DataRoomRequest;
 use super::settlement::state::Statement;
 
-/// A resource that has a code: its read, and its identifier there. Whether an actor may be told of
-/// it is up to that read.
+/// A resource that has a code: its read, and its identifier there. Whether an actor may see it is
+/// up to that read.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coded {
     /// The name of the read.

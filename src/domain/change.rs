@@ -30,15 +30,15 @@ pub struct Change {
     pub event: Vec<u8>,
     /// The bytes of the state after it.
     pub state: Vec<u8>,
-    /// The names it held before and holds no more.
+    /// The unique keys that it held before and holds no more.
     pub unique_left: Vec<IndexKey>,
-    /// The names that it holds now and did not before.
+    /// The unique keys that it holds now and did not before.
     pub unique_taken: Vec<IndexKey>,
-    /// The lists it stood in before and stands in no more.
+    /// The lists (secondary index keys) that it was in before and is not in any more.
     pub secondary_left: Vec<IndexKey>,
-    /// The lists that it stands in now and did not before.
+    /// The lists that it is in now and was not before.
     pub secondary_joined: Vec<IndexKey>,
-    /// The lists that it stood in before and still does.
+    /// The lists that it was in before and still is.
     pub secondary_kept: Vec<IndexKey>,
     /// The lists in which it has, or had, a rank.
     pub ranks: Vec<RankChange>,
@@ -53,9 +53,9 @@ pub struct Change {
 pub struct RankChange {
     /// The list.
     pub list: IndexKey,
-    /// The rank before; `None` when it did not stand there.
+    /// The rank before; `None` when it was not in the list.
     pub before: Option<Rank>,
-    /// The rank from here on; `None` when it stands there no more.
+    /// The rank from here on; `None` when it is not in the list any more.
     pub after: Option<Rank>,
 }
 

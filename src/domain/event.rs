@@ -1,7 +1,7 @@
-//! Public events: what other systems are told of a commit, one event for each resource that it
-//! changed. Each is declared beside the resource's own event, with [`public_events!`], and carries
-//! identifiers, states, dates and amounts, never personal data: whoever needs those reads the
-//! resource, with a right to it.
+//! Public events: what other systems see of a commit, one event for each resource that it changed.
+//! Each is declared beside the resource's own event, with [`public_events!`], and carries
+//! identifiers, states, dates and amounts, never personal data: a receiver that needs those reads
+//! the resource, with a right to it.
 //!
 //! [`public_events!`]: crate::public_events
 
@@ -14,7 +14,7 @@ use super::resource::Resource;
 use crate::base::json::{FromJson, Presence, Shape};
 use crate::base::revision::Revision;
 
-/// The type of the event that tells of a fact that came in from its own system.
+/// The type of the event of a fact that came in from its own system.
 pub const FACT_APPLIED: EventType = EventType {
     name: Name {
         kind: "reference-fact",
@@ -178,7 +178,7 @@ pub struct Changed<'a> {
     pub revision: Revision,
 }
 
-/// What is told of a change.
+/// The public event of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// The type.
@@ -246,7 +246,7 @@ pub fn subject(path: &str, values: &[&str]) -> String {
     subject
 }
 
-/// What other systems are told of a resource.
+/// The public events of a resource.
 pub trait PublicEvents: Resource {
     /// The path at which it is read, without its first slash, with `{}` for each parameter;
     /// `{kind}/{}` where nothing reads it.
@@ -255,12 +255,12 @@ pub trait PublicEvents: Resource {
     /// The types of its events.
     const TYPES: &'static [EventType];
 
-    /// What is told of a change: nothing, where the resource is a part of another one that is told
-    /// of.
+    /// The public events of a change: none, where the resource is a part of another one that has
+    /// them.
     fn tell(event: &Self::Event, changed: &Changed<'_>) -> Vec<Told>;
 }
 
-/// Declares what other systems are told of a resource's events.
+/// Declares the public events of a resource's events.
 ///
 /// ```text
 /// public_events! {
@@ -276,11 +276,11 @@ pub trait PublicEvents: Resource {
 /// }
 /// ```
 ///
-/// `revision none` stands where the resource has no revision that its readers know. An event of a
-/// fact that came in is told under the fact's own path; where it also changes what is read of the
-/// resource itself, a type with its fields follows after `and`, told when the resource's own
-/// revision advances. After a type, `(at "path/{}", revision own)` names another path than the
-/// resource's. The value of a field is of the type given.
+/// `revision none` is written where the resource has no revision that its readers know. An event of
+/// a fact that came in has the fact's own path; where it also changes what is read of the resource
+/// itself, a type with its fields follows after `and`, sent when the resource's own revision
+/// advances. After a type, `(at "path/{}", revision own)` names another path than the resource's.
+/// The value of a field is of the type given.
 #[macro_export]
 macro_rules! public_events {
     (

@@ -20,8 +20,8 @@ pub const KEY: &str = "key-1";
 pub struct Example {
     /// Who sends it, of the samples' cast. Where no token is needed, anybody.
     pub actor: ActorKind,
-    /// The operation whose example has to be carried out before, by its name. A text `$member` in
-    /// path or body stands for that member of its answer.
+    /// The operation whose example has to be carried out before, by its name. A text `$field` in
+    /// path or body is replaced by that field of its response.
     pub after: Option<&'static str>,
     /// The parameters of the path, in their order.
     pub path: &'static [&'static str],

@@ -1,4 +1,4 @@
-//! The table of the kinds of facts, each by the resource that they come in to. It stands above the
+//! The table of the kinds of facts, each by the resource that they come in to. It is above the
 //! resources: an operation that asks for facts of any kind is given [`revision_of`] in its context.
 
 use std::borrow::Cow;
@@ -130,8 +130,8 @@ fn fact_schema(kind: &dyn AnyFactKind, facts: Value) -> Value {
     })
 }
 
-/// The revision at which the fact of the kind so named stands; `None` when there is no such fact,
-/// or no such kind.
+/// The current revision of the fact of the kind so named; `None` when there is no such fact, or no
+/// such kind.
 #[must_use]
 pub fn revision_of(view: &ReadView<'_>, kind: &str, id: &str) -> Option<Revision> {
     let kind = FACTS.iter().find(|known| known.kind().name == kind)?;
@@ -160,7 +160,7 @@ mod tests {
             assert_eq!(of(&service), None, "{kind} {id}");
             service.fact(kind, id, revision, fact["facts"].clone());
             assert_eq!(of(&service), Some(Revision::new(revision)), "{kind} {id}");
-            // It is told as it came in; what was absent is null.
+            // It is returned as it came in; what was absent is null.
             let known = FACTS
                 .iter()
                 .find(|known| known.kind().name == kind)

@@ -1,5 +1,5 @@
 //! Each operation's rejections are tested in the order of its table: for every one of them, a
-//! request to which it applies, and all that come after it as well; the first one is told.
+//! request to which it applies, and all that come after it as well; the first one is returned.
 
 #![allow(clippy::unwrap_used)]
 
@@ -60,7 +60,7 @@ impl Ladder {
         self
     }
 
-    /// The next rejection, which is not the operation's to find: the engine tells it.
+    /// The next rejection, which the engine finds, not the operation.
     pub fn then_by_engine(mut self, rejection: impl Into<Rejection>) -> Self {
         self.rejections.push((rejection.into(), None));
         self
@@ -72,8 +72,8 @@ impl Ladder {
         causes.filter_map(|(place, (_, cause))| Some((place, (*cause)?)))
     }
 
-    /// The rejection at this place is what was told. Where its code is that of another one too, the
-    /// sentences tell them apart.
+    /// The rejection at this place was returned. Where its code is that of another one too, the
+    /// sentences differ.
     #[track_caller]
     fn assert_told(&self, place: usize, then: Then, row: &Row) {
         let (expected, _) = &self.rejections[place];
@@ -147,7 +147,7 @@ impl Case {
         self
     }
 
-    /// Somebody else of the same kind asks, who has nothing.
+    /// Another actor of the same kind asks, without any rights.
     pub fn by_a_stranger(&mut self) -> &mut Self {
         self.actor = Actor {
             kind: self.actor.kind,
@@ -157,7 +157,7 @@ impl Case {
         self
     }
 
-    /// The parameter of the path is something that nobody has heard of.
+    /// The parameter of the path is an unknown one.
     pub fn at_unknown(&mut self) -> &mut Self {
         "unknown".clone_into(&mut self.path[0].1);
         self
@@ -190,7 +190,7 @@ impl Case {
         self
     }
 
-    /// The resource with this identifier stands otherwise, at the revision that it has.
+    /// The resource with this identifier has another state, at the same revision.
     #[track_caller]
     pub fn alter<R: Resource>(&mut self, id: &str, change: impl FnOnce(&mut R)) -> &mut Self {
         let mut state: R = self.service.state(&[id]).unwrap();
@@ -199,7 +199,7 @@ impl Case {
         self
     }
 
-    /// The resource with this identifier, as it stands once the example was carried out.
+    /// The resource with this identifier, in its state after the example was carried out.
     #[track_caller]
     pub fn done<R: Resource>(&self, id: &str) -> R {
         let mut example = Self::of_example(self.row);

@@ -21,7 +21,7 @@ pub enum Filter {
     Branch,
     /// The booking that it belongs to.
     Booking,
-    /// Where it stands.
+    /// Its status.
     Status,
     /// The payment that it is about.
     Payment,
@@ -113,15 +113,15 @@ pub fn is(value: &str) -> Option<Cow<'_, str>> {
 pub struct List<R: 'static> {
     /// What they are found by.
     pub filters: &'static [ListFilter<R>],
-    /// The booking that one is bound to: what its fact says now is what it is found by under
-    /// [`List::by_booking`].
+    /// The booking that one is bound to: the current values of its fact are what it is found by
+    /// under [`List::by_booking`].
     pub booking: fn(&R) -> Option<&str>,
-    /// What it is found by as the booking's fact says.
+    /// The filters whose values come from the booking's fact.
     pub by_booking: &'static [Filter],
     /// Whether one is listed, where that is not from its first commit on; once it is, it stays so.
     pub from_when: Option<fn(&R) -> bool>,
-    /// Where several are one item of the list: the name of the list with ranks in which they stand,
-    /// the highest of which is shown.
+    /// Where several are one item of the list: the key of the list with ranks that they are in, the
+    /// highest of which is shown.
     pub together: Option<fn(&R) -> Digest>,
 }
 
@@ -171,7 +171,7 @@ impl<R> List<R> {
     /// What a commit makes of the place of the resource with this key; `None` when nothing.
     pub fn moved(&self, before: Option<&R>, next: &R, key: Digest) -> Option<ListMove> {
         let before = before.filter(|before| self.is_listed(before));
-        // Most commits leave a resource where it stands: texts are compared sooner than hashed.
+        // Most commits leave a resource's place as it is: texts are compared sooner than hashed.
         let stays = match before {
             None => !self.is_listed(next),
             Some(before) => {
@@ -198,14 +198,14 @@ impl<R> List<R> {
         })
     }
 
-    /// Where the resource with this key stands; `None` while it is not listed.
+    /// The place of the resource with this key; `None` while it is not listed.
     pub fn place(&self, state: &R, key: Digest) -> Option<ListPlace> {
         let booking = || (self.booking)(state).map(BookingHash::of);
         self.is_listed(state)
             .then(|| self.place_of(state, key, booking()))
     }
 
-    /// Where one that is listed stands, which is bound to this booking.
+    /// The place of one that is listed, and bound to this booking.
     fn place_of(&self, state: &R, key: Digest, booking: Option<BookingHash>) -> ListPlace {
         let value = |own: &ListFilter<R>| {
             let value = (own.value)(state)?;
@@ -232,8 +232,8 @@ impl<R> List<R> {
     }
 }
 
-/// A filter and a value of it, as 64 bits that are good for this process only: keyed by chance, so
-/// that nobody can look for two that meet. Whoever finds something by them looks whether it has the
+/// A filter and a value of it, as a 64-bit hash that is good for this process only: keyed at
+/// random, so that collisions cannot be searched for. What is found by it is checked for having the
 /// value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ValueHash(pub u64);
@@ -270,7 +270,7 @@ impl BookingHash {
     }
 }
 
-/// Where a resource stands in its kind's list.
+/// A resource's place in its kind's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListPlace {
     /// The item that it is, or is one of: its own key, or the name that several share.

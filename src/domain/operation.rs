@@ -160,8 +160,8 @@ pub struct Context<'a> {
     pub ids: &'a dyn IdSource,
     /// Committed state of other resources.
     pub view: ReadView<'a>,
-    /// The revision at which the fact of the kind so named stands in a view; `None` when there is
-    /// no such fact, or no such kind.
+    /// The revision in a view of the fact of the kind so named; `None` when there is no such fact,
+    /// or no such kind.
     pub fact_revision: fn(&ReadView<'_>, &str, &str) -> Option<Revision>,
 }
 
@@ -192,13 +192,13 @@ pub trait Operation: Send + Sync + 'static {
     /// does not know it), then [`Operation::decide`] is asked without a state, to refuse.
     fn target(command: &Self::Command, context: &Context<'_>) -> Option<Digest>;
 
-    /// The idempotency key, where it is a member of the body.
+    /// The idempotency key, where it is a field of the body.
     fn key(_command: &Self::Command) -> Option<&str> {
         None
     }
 
-    /// The names that a commit of this command takes. The engine holds them for the command
-    /// before it is decided; one that another resource holds is seen as [`ReadView::holder`].
+    /// The unique keys that a commit of this command takes. The engine locks them for the command
+    /// before it is decided; [`ReadView::holder`] shows one that another resource holds.
     fn unique_keys(_command: &Self::Command, _context: &Context<'_>) -> Vec<IndexKey> {
         Vec::new()
     }
@@ -220,21 +220,21 @@ pub trait Operation: Send + Sync + 'static {
         None
     }
 
-    /// The first answer's body as a replay shows it.
+    /// The stored response's body as a replay shows it.
     fn replayed(body: Vec<u8>) -> Vec<u8> {
         body
     }
 
-    /// The answer in the place of the first one, once messages that the commit sent were taken;
-    /// `None` where that is the same. Asked of operations whose row says that they wait for that,
+    /// The response that replaces the stored one, once messages that the commit sent were taken;
+    /// `None` where that is the same. Called for operations whose row says that they wait for that,
     /// after a commit that was accepted ([`Disposition::Accepted`]).
     fn settled(_first: &[u8], _view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
         None
     }
 
-    /// The body that refuses a command whose key was used before with other facts, where the
-    /// operation has a shape of its own for its conflicts. It is asked before
-    /// [`Operation::decide`]: nobody has looked at the actor's authority yet.
+    /// The body that rejects a command whose key was used before with other facts, where the
+    /// operation has a shape of its own for its conflicts. Called before [`Operation::decide`]: the
+    /// actor's authority was not checked yet.
     fn key_reused(
         _command: &Self::Command,
         _actor: &Actor,
@@ -314,15 +314,15 @@ impl<R: Resource> Commit<R> {
         }
     }
 
-    /// Adds a resource that comes into being with this commit. Its identifier must be fresh:
-    /// nobody else can have heard of it.
+    /// Adds a resource that this commit creates. Its identifier must be fresh, so that no other
+    /// command can refer to it.
     pub fn born<B: Resource>(&mut self, event: &B::Event) -> B {
         self.also(None, event)
     }
 
-    /// Adds a change of another resource, which stands at `before`. That must have been read from
-    /// the context's view: the commit then stands only while it is still so. A resource is changed
-    /// once in a commit.
+    /// Adds a change of another resource, whose state is `before`. That must have been read from
+    /// the context's view: the commit is then made only while it is still current. A resource is
+    /// changed once in a commit.
     pub fn also<B: Resource>(&mut self, before: Option<&B>, event: &B::Event) -> B {
         let state = applied(before.cloned(), event, self.at);
         self.further.push(Change::of(before, event, &state));

@@ -1,5 +1,5 @@
 //! The vocabulary of payments: what the product plans, the obligations and the operations on them
-//! have in common. New values go at the end, for the number of a value stands in records.
+//! have in common. New values go at the end, since records store a value's number.
 
 use crate::wire_enum;
 
@@ -65,7 +65,7 @@ wire_enum! {
         NotRequested = "not_requested",
         /// Yes.
         Requested = "requested",
-        /// Nobody has asked the customer.
+        /// The customer was not asked.
         Unknown = "unknown",
     }
 }
@@ -77,7 +77,7 @@ wire_enum! {
         IncomeDeduction = "income_deduction",
         /// To prove a business's expense.
         BusinessExpenseProof = "business_expense_proof",
-        /// Nobody has asked the customer.
+        /// The customer was not asked.
         Unknown = "unknown",
     }
 }
@@ -119,17 +119,17 @@ wire_enum! {
 wire_enum! {
     /// Why a cash receipt may not be issued.
     pub enum ReceiptDenial {
-        /// Nobody knows whether one is wanted.
+        /// It is unknown whether one is wanted.
         RequestStateUnknown = "request_state_unknown",
         /// The platform is not the one who sells.
         MerchantNotOperator = "merchant_not_operator",
         /// There are no receipts for such an obligation.
         ObligationNotReceiptable = "obligation_not_receiptable",
-        /// Nobody knows what it is wanted for.
+        /// It is unknown what it is wanted for.
         PurposeUnknown = "purpose_unknown",
         /// The product has no receipts for this.
         PurposeNotAccepted = "purpose_not_accepted",
-        /// There is nobody to register it for.
+        /// There is no identity to register it for.
         RegistrationIdentityMissing = "registration_identity_missing",
     }
 }
@@ -165,7 +165,7 @@ wire_enum! {
         ProviderOnBehalfOfOperator = "provider_on_behalf_of_operator",
         /// A partner of the platform.
         ExternalPartner = "external_partner",
-        /// Nobody.
+        /// No issuer.
         None = "none",
     }
 }
@@ -241,15 +241,15 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// In which capacity somebody pre-registers a payment.
+    /// In which capacity an actor pre-registers a payment.
     pub enum PaymentActorKind {
         /// The mother who owes.
         Mother = "mother",
         /// A member of her family, to whom she has given authority to pay.
         DelegatedFamilyPayer = "delegated_family_payer",
-        /// Somebody who works on the payments of the reservation's branch.
+        /// A person who works on the payments of the reservation's branch.
         BranchFinanceOperator = "branch_finance_operator",
-        /// Somebody who works on payments from the head office.
+        /// A person who works on payments from the head office.
         HeadquartersFinanceOperator = "headquarters_finance_operator",
     }
 }
@@ -297,9 +297,9 @@ wire_enum! {
         SearchPayments = "search_payments",
         /// To close the virtual account of a payment.
         CloseVirtualAccount = "close_virtual_account",
-        /// To tell where a payment's refund stands.
+        /// To return the state of a payment's refund.
         InspectRefundStatus = "inspect_refund_status",
-        /// To tell where a payment's chargeback stands.
+        /// To return the state of a payment's chargeback.
         InspectChargebackStatus = "inspect_chargeback_status",
         /// To take note of a chargeback.
         RecordChargeback = "record_chargeback",

@@ -1,7 +1,7 @@
 //! How far the publishing of events to NATS is: the last event that the stream has acknowledged.
 //!
-//! There is one such resource. Nobody asks for its change from outside: what publishes reports, and
-//! a report that is behind what stands already changes nothing.
+//! There is one such resource. No client can change it: the publisher reports, and a report that is
+//! behind the recorded position changes nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub struct Publication {
     pub number: u32,
 }
 
-/// What can happen to it. New events go at the end: their order stands in the log.
+/// What can happen to it. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PublicationEvent {
     /// More events are published.

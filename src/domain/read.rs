@@ -20,8 +20,8 @@ pub struct ReadRequest<'a> {
     pub path: &'a [(&'a str, &'a str)],
     /// Committed state.
     pub view: &'a ReadView<'a>,
-    /// Whether the actor may read is not asked: by how things stand now it may, and the view shows
-    /// how they stood.
+    /// Whether the actor may read was decided on current state: it may, and the view is of the
+    /// past.
     pub is_judged: bool,
 }
 
@@ -46,7 +46,7 @@ impl ReadRequest<'_> {
 /// What a read gives.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Representation {
-    /// What stands in the entity tag: the revision, with a digest where the body depends on more
+    /// The content of the entity tag: the revision, with a digest where the body depends on more
     /// than that; or the position of the last commit, where the resource has no revision of its
     /// own.
     pub tag: String,
@@ -113,7 +113,7 @@ pub enum Numbered {
 /// How the history of what a read gives is found.
 #[derive(Clone, Copy)]
 pub struct Trail {
-    /// The kind of the resource whose commits it tells.
+    /// The kind of the resource whose commits it lists.
     pub kind: Kind,
     /// How its revisions are numbered.
     pub numbered: Numbered,

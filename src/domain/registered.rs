@@ -35,9 +35,9 @@ pub struct Entries {
 pub enum Listed {
     /// There is none.
     Never,
-    /// Its resources stand in it from their first commit on.
+    /// Its resources are in it from their first commit on.
     FromBirth,
-    /// They stand in it from some later commit on.
+    /// They are in it from some later commit on.
     Later,
 }
 
@@ -93,8 +93,8 @@ pub trait AnyResource: Send + Sync {
         at: Instant,
         next: &mut Vec<u8>,
     ) -> Result<Digest, String>;
-    /// The change that an event makes of a resource, as whoever committed it had it: the state after
-    /// it, and what becomes of the indexes and lists.
+    /// The change that an event makes of a resource, as the process that committed it had it: the
+    /// state after it, and the changes of indexes and lists.
     ///
     /// # Errors
     /// As [`AnyResource::replay`].
@@ -137,16 +137,16 @@ pub trait AnyResource: Send + Sync {
     /// # Errors
     /// When the bytes are no such state.
     fn id(&self, state: &[u8]) -> Result<Vec<String>, DecodeError>;
-    /// What other systems are told of a change, which is this event.
+    /// The public events of a change, which is this event.
     ///
     /// # Errors
     /// When the bytes are no such event.
     fn tell(&self, event: Versioned<'_>, changed: &Changed<'_>) -> Result<Vec<Told>, DecodeError>;
-    /// The types of events that other systems are told.
+    /// The types of its public events.
     fn event_types(&self) -> &'static [EventType];
     /// The path at which such a resource is read ([`PublicEvents::READ_AT`]).
     fn read_at(&self) -> &'static str;
-    /// From when on a resource stands in the list of its kind.
+    /// From when on a resource is in the list of its kind.
     fn listed(&self) -> Listed;
     /// Whether several are one item of the list: that which ranks highest in the list with ranks
     /// whose name the item has.
@@ -165,7 +165,7 @@ pub trait AnyResource: Send + Sync {
     /// # Errors
     /// When the bytes are no such state.
     fn item(&self, state: &[u8]) -> Result<Option<ListItem>, DecodeError>;
-    /// The forms of state and event, and of all types that stand in them.
+    /// The forms of state and event, and of all types that they contain.
     #[cfg(test)]
     fn forms(&self) -> Vec<String>;
 }

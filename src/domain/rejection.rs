@@ -14,7 +14,7 @@ pub enum Class {
     Forbidden,
     /// What the command is about does not exist.
     Missing,
-    /// The state of the service stands against it.
+    /// It conflicts with the state of the service.
     Conflict,
 }
 
@@ -40,7 +40,7 @@ pub struct Rejection {
     pub message: Cow<'static, str>,
     /// Faults of single members.
     pub faults: Vec<Fault>,
-    /// Places of the members that stand against the state.
+    /// Places of the fields that conflict with the state.
     pub conflicting: Vec<Cow<'static, str>>,
     /// The whole body of the answer, where the operation has a shape of its own.
     pub body: Option<Vec<u8>>,
@@ -112,7 +112,7 @@ impl Rejection {
         }])
     }
 
-    /// The same refusal, with the places of the members that stand against the state.
+    /// The same rejection, with the places of the fields that conflict with the state.
     #[must_use]
     pub fn at(mut self, members: &[&'static str]) -> Self {
         self.conflicting = members.iter().copied().map(Cow::Borrowed).collect();
@@ -121,7 +121,7 @@ impl Rejection {
 }
 
 /// Declares an operation's own rejections in the order in which they are tested: class, code,
-/// members that stand against the state, and the sentence.
+/// fields that conflict with the state, and the sentence.
 ///
 /// ```text
 /// rejections! {

@@ -10,7 +10,7 @@ use super::stored::Older;
 use crate::base::codec;
 use crate::base::{digest::Digest, revision::Revision, time::Instant};
 
-/// A kind of resource: a number that never changes (it stands in the log) and a word.
+/// A kind of resource: a number that never changes (the log stores it) and a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// The number in records and snapshots.
@@ -42,9 +42,9 @@ pub trait Resource:
     type Event: Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static;
 
     /// The older versions of its stored form, the first one first: the one place that brings what
-    /// was stored before up to the present form. Its version ([`version`](super::registered::version)) is one more than there
-    /// are of these. Whoever changes what is stored adds the form before here;
-    /// `docs/changing-stored-types.md` says how.
+    /// was stored before up to the present form. Its version
+    /// ([`version`](super::registered::version)) is one more than there are of these. A change of
+    /// what is stored adds the previous form here; `docs/changing-stored-types.md` says how.
     const OLDER: &'static [Older<Self, Self::Event>] = &[];
 
     /// How the kind is listed, if it can be.
@@ -79,22 +79,21 @@ pub trait Resource:
         self.revision()
     }
 
-    /// The names that are its own among all resources: a statement's code, a profile's owner.
-    /// The engine keeps them unique.
+    /// Its keys in unique indexes: a statement's code, a profile's owner. The engine keeps them
+    /// unique among all resources.
     fn unique_keys(&self) -> Vec<IndexKey> {
         Vec::new()
     }
 
-    /// The lists that it stands in, each once: the adjustments of a booking, the policies of a
-    /// service type.
-    /// Unlike a name of its own, a list's name is shared by all that stand in it. It is found
-    /// there with [`ReadView::listed`].
+    /// Its keys in secondary indexes (*lists*), each once: the adjustments of a booking, the
+    /// policies of a service type. Unlike a unique key, a list's key is shared by all resources in
+    /// it. [`ReadView::listed`] finds them.
     fn secondary_keys(&self) -> Vec<IndexKey> {
         Vec::new()
     }
 
     /// The lists in which it has a rank, each once, with that rank: the one that ranks highest is
-    /// found with [`ReadView::last_ranked`], whatever else stands there. A list is of this sort or of
+    /// found with [`ReadView::last_ranked`], whatever else is in it. A list is of this sort or of
     /// the other one.
     fn ranked(&self) -> Vec<(IndexKey, Rank)> {
         Vec::new()
@@ -181,7 +180,7 @@ impl IndexKey {
     }
 }
 
-/// Where a resource stands among those of a list: a time, and what tells those of one time apart.
+/// A resource's place among those of a list: a time, and what orders those of one time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank(Box<[u8]>);
 
@@ -206,11 +205,11 @@ pub trait Source {
     fn holder(&self, name: IndexKey) -> Option<Digest>;
 
     /// The position of the last commit by which something has joined or left `list`, or has changed
-    /// while it stood there; 0 when there was none since the start.
+    /// while in it; 0 when there was none since the start.
     fn secondary_touched(&self, list: IndexKey) -> u64;
 
-    /// The keys of the resources that stand in `list`, in ascending order, each once. When the list
-    /// is touched meanwhile, those that joined or left by that may or may not be among them.
+    /// The keys of the resources in `list`, in ascending order, each once. When the list is touched
+    /// meanwhile, those that joined or left by that may or may not be among them.
     fn listed(&self, list: IndexKey) -> Vec<Digest>;
 
     /// The key of the resource that ranks highest in `list`, which is one with ranks.
@@ -219,21 +218,21 @@ pub trait Source {
     /// The keys of all resources that have a rank in `list`, in ascending order of their ranks.
     fn ranked(&self, list: IndexKey) -> Vec<Digest>;
 
-    /// Whether this is not how things stand, but how they stood at an earlier position. Lists then
-    /// have those alone that stand in them still.
+    /// Whether this is the state as of an earlier position. Lists then contain only resources that
+    /// are still in them.
     fn is_of_the_past(&self) -> bool {
         false
     }
 }
 
-/// A read-only view of committed state that remembers what was read from it, so that an answer
-/// can say on which position it rests, and a commit can be sure that it still holds.
+/// A read-only view of committed state that records what was read from it (the read set), so that a
+/// response can name the position that it depends on, and a commit can be validated.
 pub struct ReadView<'a> {
     source: &'a dyn Source,
     seen: RefCell<Vec<(Digest, u64)>>,
     unique_seen: RefCell<Vec<(IndexKey, Option<Digest>)>>,
     secondary_seen: RefCell<Vec<(IndexKey, u64)>>,
-    /// Resources that stand in those lists, each with the position of its last commit.
+    /// Resources in those lists, each with the position of its last commit.
     in_lists: RefCell<Vec<(Digest, u64)>>,
 }
 
@@ -250,8 +249,7 @@ impl<'a> ReadView<'a> {
         }
     }
 
-    /// Whether things are seen as they stood at an earlier position, see
-    /// [`Source::is_of_the_past`].
+    /// Whether this is the state as of an earlier position, see [`Source::is_of_the_past`].
     #[must_use]
     pub fn is_of_the_past(&self) -> bool {
         self.source.is_of_the_past()
@@ -327,18 +325,18 @@ impl<'a> ReadView<'a> {
         holder
     }
 
-    /// The keys of the resources that stand in `list`, in ascending order (which says nothing
-    /// about them: sort by what matters).
+    /// The keys of the resources in `list`, in ascending order (which has no meaning: sort by what
+    /// matters).
     #[must_use]
     pub fn listed(&self, list: IndexKey) -> Vec<Digest> {
-        // Looked at first: whatever comes in between then shows.
+        // Read first, so that validation sees whatever is committed in between.
         let touched = self.source.secondary_touched(list);
         self.secondary_seen.borrow_mut().push((list, touched));
         self.source.listed(list)
     }
 
-    /// The resources that stand in `list`, which are all of the kind asked for, in the order of
-    /// their keys. They are not remembered one by one: a list is touched when one of them changes.
+    /// The resources in `list`, which are all of the kind asked for, in the order of their keys.
+    /// They are not recorded one by one: a list is touched when one of them changes.
     #[must_use]
     pub fn all_listed<R: Resource>(&self, list: IndexKey) -> Vec<R> {
         let all = self.all_listed_with_positions(list).into_iter();
@@ -369,8 +367,8 @@ impl<'a> ReadView<'a> {
             .collect()
     }
 
-    /// The resource that ranks highest in `list`, which is one with ranks. That costs the same
-    /// however many stand there.
+    /// The resource that ranks highest in `list`, which is one with ranks. The cost does not depend
+    /// on how many are in it.
     #[must_use]
     pub fn last_ranked<R: Resource>(&self, list: IndexKey) -> Option<R> {
         let touched = self.source.secondary_touched(list);
@@ -389,7 +387,7 @@ impl<'a> ReadView<'a> {
         self.source.ranked(list)
     }
 
-    /// How many resources were read because they stand in secondary indexes.
+    /// How many resources were read through secondary indexes.
     #[must_use]
     pub fn read_in_secondary(&self) -> usize {
         self.in_lists.borrow().len()
@@ -408,14 +406,14 @@ impl<'a> ReadView<'a> {
         self.seen.borrow().clone()
     }
 
-    /// The names that were looked up, each with its holder.
+    /// The unique keys that were looked up, each with its holder.
     #[must_use]
     pub fn unique_seen(&self) -> Vec<(IndexKey, Option<Digest>)> {
         self.unique_seen.borrow().clone()
     }
 
     /// The lists that were looked up, each with the position at which it was touched last. While
-    /// that is the same, the same resources stand in it, and each as it stood.
+    /// that is the same, the same resources are in it, each in the same state.
     #[must_use]
     pub fn secondary_seen(&self) -> Vec<(IndexKey, u64)> {
         self.secondary_seen.borrow().clone()
@@ -439,7 +437,7 @@ mod tests {
     use super::*;
     use crate::domain::event::{Changed, EventType, PublicEvents, Told};
 
-    /// Something that stands in the list of its owner.
+    /// Something in the list of its owner.
     #[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
     struct Thing {
         number: u8,
@@ -483,7 +481,7 @@ mod tests {
         }
     }
 
-    /// A source in which two things stand in one list.
+    /// A source with two things in one list.
     struct Two;
 
     impl Source for Two {

@@ -52,7 +52,7 @@ impl Source for Memory {
     }
 
     fn secondary_touched(&self, list: IndexKey) -> u64 {
-        // Nothing is validated here: as many as stand in it will do.
+        // Nothing is validated here: the number of its entries will do.
         let ranked = self.ranks.get(&list).map_or(0, BTreeSet::len);
         self.lists.get(&list).map_or(ranked, BTreeSet::len) as u64
     }
@@ -183,7 +183,7 @@ impl Then {
     }
 }
 
-/// The command was refused as a conflict with this code, which these members stand for.
+/// The command was rejected as a conflict with this code at these fields.
 #[track_caller]
 pub fn assert_conflict(then: Then, code: &str, members: &[&str]) {
     let refusal = then.refusal();
@@ -518,7 +518,7 @@ impl Scenario {
         Then::Committed(json_or_null(&decided.answer))
     }
 
-    /// The resource with this identifier, as it stands.
+    /// The current state of the resource with this identifier.
     pub fn state<R: Resource>(&self, id: &[&str]) -> Option<R> {
         ReadView::new(&self.memory).get(id)
     }

@@ -62,7 +62,7 @@ fn invited(context: &Context<'_>) -> Option<Digest> {
         let list = accepted_invitations(email, &context.actor.subject);
         let accepted = context.view.all_listed_with_positions::<Branch>(list);
         let last = accepted.iter().max_by_key(|(branch, position)| {
-            // Recorded times never fall, but stand still where the clock was set back.
+            // Recorded times never decrease, but stay equal where the clock was set back.
             let accepted_at = branch.manager.as_ref().map(|manager| manager.accepted_at);
             (accepted_at, *position)
         });
@@ -341,7 +341,7 @@ mod tests {
         let (mut scenario, first) = created();
         accept(&mut scenario, invitee(), 1).committed();
         let second = invited_again(&mut scenario);
-        // The first branch stands at 2, the second at 1.
+        // The first branch is at revision 2, the second at 1.
         assert_eq!(accept(&mut scenario, invitee(), 2).code(), "revision_stale");
         scenario.at("2026-11-21T00:00:00Z");
         let answer = accept(&mut scenario, invitee(), 1).committed();
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn of_two_accepted_at_one_time_the_one_that_was_committed_last_counts() {
-        // Recorded times stand still while the system's clock is behind the last of them, and the
+        // Recorded times stay equal while the system's clock is behind the last of them, and the
         // identifiers of branches go by that clock.
         let (mut scenario, first) = created();
         accept(&mut scenario, invitee(), 1).committed();

@@ -59,7 +59,7 @@ pub struct AccountSnapshot {
     pub taken_at: Instant,
 }
 
-/// What can happen to a snapshot. New events go at the end: their order stands in the log.
+/// What can happen to a snapshot. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum AccountSnapshotEvent {
     /// It is taken.

@@ -1,4 +1,4 @@
-//! A branch as it is shown: how it stands, and how far its deliveries are.
+//! A branch as it is shown: its current state, and how far its deliveries are.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,9 +15,9 @@ use crate::base::time::Instant;
 use crate::wire_enum;
 
 wire_enum! {
-    /// Where the invitation of the first manager stands.
+    /// The status of the first manager's invitation.
     pub enum InvitationStatus {
-        /// Nobody has accepted it.
+        /// It was not accepted yet.
         Pending = "pending",
         /// It was accepted.
         Accepted = "accepted",
@@ -25,7 +25,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// Where the membership of the first manager stands.
+    /// The status of the first manager's membership.
     pub enum MembershipStatus {
         /// The manager is a member.
         Active = "active",
@@ -33,7 +33,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// Where the policy of a membership fee stands.
+    /// The status of a membership fee's policy.
     pub enum FeePolicyStatus {
         /// It is written down.
         Recorded = "recorded",
@@ -58,8 +58,8 @@ wire_enum! {
     }
 }
 
-/// A branch as its readers see it, and as its creation is answered: how it stands, and how far its
-/// deliveries are.
+/// A branch as its readers see it, and as its creation is answered: its current state, and how far
+/// its deliveries are.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Branch")]
@@ -147,8 +147,8 @@ struct MembershipFeePolicyBody {
 }
 
 impl<'a> BranchBody<'a> {
-    /// The branch as it stands, with its deliveries as they are joined, and how far the message is
-    /// by which its manager's relationship is asked for.
+    /// The current branch with its joined deliveries, and how far the message is by which its
+    /// manager's relationship is asked for.
     #[must_use]
     pub fn new(
         branch: &'a Branch,

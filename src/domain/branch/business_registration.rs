@@ -120,7 +120,7 @@ mod tests {
                 let mut wrong = good.to_owned();
                 wrong.replace_range(place..=place, &digit.to_string());
                 let read = BusinessRegistrationNumber::parse(&wrong);
-                // The ninth digit weighs 5 and its tens, which tells all ten digits apart too.
+                // The ninth digit weighs 5 and its tens, which distinguishes all ten digits too.
                 assert_eq!(read.is_some(), wrong == good, "{wrong}");
             }
         }

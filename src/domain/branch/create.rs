@@ -1,4 +1,4 @@
-//! Whoever may create branches creates one, and invites its first manager.
+//! An actor that may create branches creates one, and invites its first manager.
 //!
 //! Resource: the organization; the branch, its deliveries and its profile are born in the same
 //! commit.
@@ -58,7 +58,7 @@ json_object! {
         pub address: Address = "address" personal Address,
         /// Who is invited to be the first manager.
         pub manager_invitation: Invitee = "managerInvitation",
-        /// Where the branch stands at first.
+        /// The branch's lifecycle status at first.
         pub initial_lifecycle_status: LifecycleStatus = "initialLifecycleStatus",
         /// What it pays at first.
         pub initial_membership_fee_policy: FeePolicy = "initialMembershipFeePolicy",
@@ -143,7 +143,7 @@ impl Operation for CreateBranch {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        /// Another branch stands that shares but this with the example.
+        /// Another branch exists that shares only this with the example.
         fn standing<'c>(case: &'c mut Case, shared: &str) -> &'c mut Case {
             let number = u32::try_from(shared.len()).expect("a pointer is short");
             case.done_before(|before| {

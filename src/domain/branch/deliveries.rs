@@ -1,8 +1,8 @@
 //! What a branch's creation brings about in other systems.
 //!
-//! That is a resource beside the branch, with the number of the message for each side effect. A side
-//! effect is completed when its message is taken, which is no change of the branch: its revision
-//! stands still meanwhile. What is shown of a branch is joined from all of them.
+//! That is a resource beside the branch, with the number of the message for each side effect. A
+//! side effect is completed when its message is taken, which is no change of the branch: its
+//! revision stays the same. What is shown of a branch is joined from all of them.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -27,7 +27,7 @@ pub struct BranchDeliveries {
     pub repair: Option<Repair>,
 }
 
-/// A branch is created, and other systems are to be told.
+/// A branch is created, and other systems are to be notified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveriesDue {
     /// The branch.
@@ -38,7 +38,7 @@ pub struct DeliveriesDue {
     pub repair_id: Option<Uuid>,
 }
 
-/// What can happen to deliveries. New events go at the end: their order stands in the log.
+/// What can happen to deliveries. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BranchDeliveriesEvent {
     /// The branch is created.
@@ -101,7 +101,7 @@ impl Resource for BranchDeliveries {
 public_events! {
     BranchDeliveries by BranchDeliveriesEvent, read at "branch-deliveries/{}", revision none;
 
-    // A part of the branch, which is told of.
+    // A part of the branch, which has the events.
     Due(_) => nothing,
     Completed { .. } => nothing,
 }
@@ -148,7 +148,7 @@ impl BranchDeliveries {
 }
 
 impl BranchDeliveriesEvent {
-    /// The numbers of the messages that the directory had taken, as this event told it.
+    /// The numbers of the messages that the directory had taken, as this event recorded it.
     #[must_use]
     pub fn taken(&self) -> &[i64] {
         match self {
@@ -181,7 +181,7 @@ mod tests {
     use crate::domain::outbox::report::Attempt;
     use crate::domain::scenario::{Scenario, revision_of};
 
-    /// A service with one branch, of which nothing in other systems is done yet.
+    /// A service with one branch, for which nothing was done in other systems yet.
     fn nothing_done() -> (Scenario, Branch, BranchDeliveries) {
         let (scenario, answer) = created_with(SILENT);
         let branch = branch_of(&scenario, &answer);

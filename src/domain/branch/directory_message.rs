@@ -8,7 +8,7 @@ use super::state::{BusinessIdentity, Founding, RelationshipTuple};
 use crate::base::text::{BranchCode, Sentence};
 
 /// The content of a message, with how far its side effect was in the commit: what is completed
-/// there is not sent. The receiver of the message is not told that.
+/// there is not sent. The receiver of the message does not get that.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Recorded<'a> {

@@ -18,7 +18,7 @@ wire_enum! {
     pub enum FactGroup {
         /// How it presents itself.
         Profile = "profile",
-        /// Where it stands.
+        /// Its lifecycle.
         Lifecycle = "lifecycle",
         /// What it settles with.
         SettlementAccount = "settlement_account",
@@ -49,9 +49,9 @@ pub struct BranchOfficeProfile {
     pub revision: Revision,
     /// How the branch presents itself.
     pub facts: BranchOfficeProfileFact,
-    /// When it came to stand so.
+    /// Since when its current facts apply.
     pub effective_at: Instant,
-    /// The update that made it stand so; `None` when that was a fact.
+    /// The update that set them; `None` when that was a fact.
     pub update: Option<Update>,
 }
 
@@ -75,7 +75,7 @@ pub struct ProfileUpdated {
     pub facts: BranchOfficeProfileFact,
 }
 
-/// What can happen to a profile. New events go at the end: their order stands in the log.
+/// What can happen to a profile. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BranchOfficeProfileEvent {
     /// A fact comes in; the first one gives birth to the profile.
@@ -145,7 +145,7 @@ pub struct ProfileRevision {
     pub revision_number: Revision,
 }
 
-/// What can happen to a revision. New events go at the end: their order stands in the log.
+/// What can happen to a revision. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ProfileRevisionEvent {
     /// It is made.
@@ -178,7 +178,7 @@ public_events! {
     ProfileRevision by ProfileRevisionEvent, read at "branch-office-profile-revision/{}/{}",
         revision none;
 
-    // A part of the profile, which is told of.
+    // A part of the profile, which has the events.
     Made(_) => nothing,
 }
 
@@ -209,7 +209,7 @@ pub fn may_update(actor: &Actor, branch_office_profile_id: &str) -> bool {
     actor.is_headquarters() || actor.manages_branch(branch_office_profile_id)
 }
 
-/// The revision at which a profile stands.
+/// The current revision of a profile.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "BranchOfficeProfileRevision")]
@@ -224,8 +224,8 @@ pub struct ProfileRevisionBody<'a> {
 }
 
 impl<'a> ProfileRevisionBody<'a> {
-    /// The revision at which this profile stands. Who made it, why, and its identifier are known
-    /// only when it was made here.
+    /// The current revision of this profile. Who made it, why, and its identifier are known only
+    /// when it was made here.
     #[must_use]
     pub fn new(profile: &'a BranchOfficeProfile) -> Self {
         let update = profile.update.as_ref();

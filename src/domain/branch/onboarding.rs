@@ -13,7 +13,7 @@ use crate::domain::operation::Disposition;
 use crate::wire_enum;
 
 wire_enum! {
-    /// What is to happen in another system; in the order in which they are told.
+    /// What is to happen in another system; in the order in which they are listed.
     pub enum SideEffectKind {
         /// The branch's operator gets an identity.
         OperatorIdentity = "operator_identity",
@@ -116,8 +116,8 @@ impl DirectoryAnswers {
         manager_invitation: SideEffectStatus::Completed,
     };
 
-    /// The embedded directory, where no receiver is named for a topic; a receiver is told once the
-    /// commit is durable, and has done nothing yet.
+    /// The embedded directory, where no receiver is named for a topic; a receiver is sent its
+    /// message once the commit is durable, and has done nothing yet.
     #[must_use]
     pub fn of_receivers(has_receiver: &dyn Fn(&str) -> bool) -> Self {
         let of = |kind: SideEffectKind| match has_receiver(kind.topic()) {

@@ -21,7 +21,7 @@ pub struct Organization {
     pub branch_count: i64,
 }
 
-/// What can happen to the organization. New events go at the end: their order stands in the log.
+/// What can happen to the organization. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum OrganizationEvent {
     /// It gets one more branch.
@@ -32,7 +32,7 @@ pub enum OrganizationEvent {
 }
 
 impl Organization {
-    /// How it stands before its first branch: there is one from the beginning, at revision 1.
+    /// Its state before its first branch: it exists from the beginning, at revision 1.
     pub const BEFORE_FIRST_BRANCH: Self = Self {
         revision: Revision::FIRST,
         branch_count: 0,

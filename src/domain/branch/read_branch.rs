@@ -1,5 +1,5 @@
-//! Reading a branch as it stands, joined with how far its deliveries are: for the head office and
-//! whoever may create branches, for its managers, and for whom its invitation is or was.
+//! Reading a branch, joined with how far its deliveries are: for the head office and actors that
+//! may create branches, for its managers, and for whom its invitation is or was.
 
 use super::body::BranchBody;
 use super::deliveries::BranchDeliveries;
@@ -139,7 +139,7 @@ mod tests {
         for reader in [headquarters(), manager("manager-1", id), invitee()] {
             assert_eq!(read(&mut scenario, reader, id).unwrap(), found);
         }
-        // Once the message is taken, that shows; the revision stands.
+        // Once the message is taken, that shows; the revision stays.
         let before = scenario
             .acting(headquarters())
             .read("read_branch", &[("branchId", id)]);

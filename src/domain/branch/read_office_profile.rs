@@ -1,5 +1,5 @@
-//! Reading the revision at which a branch office's profile stands: for headquarters and managers
-//! of the branch.
+//! Reading the current revision of a branch office's profile: for headquarters and managers of the
+//! branch.
 
 use super::office_profile::{BranchOfficeProfile, ProfileRevisionBody, may_update};
 use crate::domain::listing::Scope;

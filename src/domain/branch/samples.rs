@@ -154,13 +154,13 @@ pub(super) fn row(name: &str) -> &'static Row {
     OPERATIONS.iter().find(|row| row.name == name).unwrap()
 }
 
-/// The branch that this answer tells of.
+/// The branch that this response is about.
 pub(super) fn branch_of(scenario: &Scenario, answer: &Value) -> Branch {
     let id = answer["branchId"].as_str().unwrap();
     scenario.state(&[id]).unwrap()
 }
 
-/// The deliveries of the branch that this answer tells of.
+/// The deliveries of the branch that this response is about.
 pub(super) fn deliveries_of(scenario: &Scenario, answer: &Value) -> BranchDeliveries {
     let id = answer["branchId"].as_str().unwrap();
     scenario.state(&[id]).unwrap()

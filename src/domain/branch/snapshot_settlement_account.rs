@@ -4,7 +4,7 @@
 //! Resource: the snapshot, by the identifier that its taker gives it. Rejections, in the order
 //! tested: the actor may not settle for the branch (403); profile or account are unknown, or the
 //! account is another branch's, the account's revision is stale, the account is not verified, the
-//! snapshot's identifier stands (409). The same identifier with the same facts from the same
+//! snapshot's identifier is in use (409). The same identifier with the same facts from the same
 //! subject under another key is a replay, whatever has become of the account since.
 
 use super::account_snapshot::{
@@ -60,7 +60,7 @@ rejections! {
         SettlementAccountUnverified = Conflict "settlement_account_unverified"
             ["settlementAccountId"]
             "The settlement account is not verified.",
-        /// The identifier stands.
+        /// The identifier is in use.
         SnapshotIdConflict = Conflict "snapshot_id_conflict" ["snapshotId"]
             "A snapshot with this identifier stands with other facts, or is another actor's.",
     }

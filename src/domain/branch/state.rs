@@ -21,7 +21,7 @@ use crate::{json_object, public_events, wire_enum};
 pub const BRANCH_CREATE: &str = "branch:create";
 
 wire_enum! {
-    /// Whose register a business stands in.
+    /// The jurisdiction whose register lists a business.
     pub enum Jurisdiction {
         /// Korea.
         Korea = "KR",
@@ -29,7 +29,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// Where a branch stands when it is created.
+    /// The lifecycle status of a branch when it is created.
     pub enum LifecycleStatus {
         /// Not open yet.
         Preparing = "preparing",
@@ -49,7 +49,7 @@ wire_enum! {
 json_object! {
     /// Which business a branch is: one branch to a business.
     pub struct BusinessIdentity {
-        /// Whose register it stands in.
+        /// The jurisdiction of the register.
         pub jurisdiction: Jurisdiction = "jurisdiction",
         /// Its number there.
         pub registration_number: BusinessRegistrationNumber = "registrationNumber" personal Register,
@@ -138,7 +138,7 @@ pub struct Founding {
     pub contact: Contact,
     /// Where it is.
     pub address: Address,
-    /// Where it stands.
+    /// Its lifecycle status.
     pub lifecycle_status: LifecycleStatus,
     /// Who is invited.
     pub invitee: Invitee,
@@ -218,7 +218,7 @@ pub struct Manager {
     pub accepted_at: Instant,
 }
 
-/// What can happen to a branch. New events go at the end: their order stands in the log.
+/// What can happen to a branch. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BranchEvent {
     /// It is created.

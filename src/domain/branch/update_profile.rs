@@ -321,7 +321,7 @@ mod tests {
             ],
         );
         scenario.when(NAME, &[], &next).committed();
-        // Neither a later revision nor a later fact gives the first one's identifier free.
+        // Neither a later revision nor a later fact frees the first one's identifier.
         scenario
             .fact(KIND, "branch-1", 6, facts())
             .acting(headquarters());
@@ -351,7 +351,7 @@ mod tests {
         scenario.when(NAME, &[], &update()).committed();
         let mut later = facts();
         later["displayName"] = json!("서울 3지점");
-        // The revision that the update brought about stands against the same number.
+        // The revision that the update made conflicts with a fact of the same number.
         let same = scenario.put_fact(KIND, "branch-1", 4, later.clone());
         assert_eq!(same.code(), "conflict");
         let before = scenario.put_fact(KIND, "branch-1", 3, facts());

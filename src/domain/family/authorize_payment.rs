@@ -1,10 +1,10 @@
 //! A family member proves that they may pay for a reservation. Nothing changes, and no key is
 //! taken.
 //!
-//! Resource: the book of the actor's delegations for the booking. Rejections, in the order
-//! tested: the actor is no family member, or the token does not say which one (403); no active
-//! delegation of that account and mother has the scope and covers the amount (invalid). What is
-//! not there and what is not enough are told alike, so that nobody learns the limits of another.
+//! Resource: the book of the actor's delegations for the booking. Rejections, in the order tested:
+//! the actor is no family member, or the token does not say which one (403); no active delegation
+//! of that account and mother has the scope and covers the amount (invalid). Missing and
+//! insufficient delegations get the same response, so that no actor learns another's limits.
 
 use super::payment_authority::{PaymentAuthority, PaymentDelegationBody, RESERVATION_DEPOSIT};
 use crate::base::actor::ActorKind;

@@ -39,7 +39,7 @@ pub struct CareHistoryAccessGranted {
     pub terms: GrantTerms,
 }
 
-/// What can happen to a grant. New events go at the end: their order stands in the log.
+/// What can happen to a grant. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum CareHistoryGrantEvent {
     /// It is granted.
@@ -127,7 +127,7 @@ pub struct CareHistoryGrantEntered {
     pub grant_id: Uuid,
 }
 
-/// What can happen to a book. New events go at the end: their order stands in the log.
+/// What can happen to a book. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum CareHistoryAuthorityEvent {
     /// A grant is entered.

@@ -65,7 +65,7 @@ impl Grant {
         }
     }
 
-    /// Whether it stands at `now`: it is not revoked, and its time is not over.
+    /// Whether it is in force at `now`: it is not revoked, and its time is not over.
     #[must_use]
     pub fn is_active(&self, now: Instant) -> bool {
         self.revocation.is_none() && now < self.terms.expires_at

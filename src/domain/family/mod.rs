@@ -10,7 +10,7 @@
 //! is held and shown, and no operation here makes one.
 //!
 //! Each grant is a resource of its own. What one member was given for one booking has a *book*
-//! beside them: whether a new grant overlaps a standing one is decided on one state, so two that
+//! beside them: whether a new grant overlaps one in force is decided on one state, so two that
 //! overlap cannot both be committed. The book names the latest grant alone, so that it does not
 //! grow with the history that it has seen.
 

@@ -45,7 +45,7 @@ pub struct PaymentGranted {
     pub maximum_authorized_amount_krw: Won,
 }
 
-/// What can happen to a delegation. New events go at the end: their order stands in the log.
+/// What can happen to a delegation. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PaymentDelegationEvent {
     /// It is granted.
@@ -148,7 +148,7 @@ pub struct DelegationEntered {
     pub payment_delegation_id: Uuid,
 }
 
-/// What can happen to a book. New events go at the end: their order stands in the log.
+/// What can happen to a book. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PaymentAuthorityEvent {
     /// A delegation is entered.

@@ -1,4 +1,4 @@
-//! A mother reads her own profile, also while her account is not active. Nobody else does, the
+//! A mother reads her own profile, also while her account is not active. No other actor does, the
 //! head office included.
 
 use super::state::{MotherProfile, ProfileBody};

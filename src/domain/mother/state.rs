@@ -29,7 +29,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What a mother may, or must, do next; in the order in which they are told.
+    /// What a mother may, or must, do next; in the order in which they are listed.
     pub enum NextAction {
         /// Verify a contact.
         VerifyContact = "verify_contact",
@@ -62,7 +62,7 @@ wire_enum! {
     }
 }
 
-/// How many consent versions a mother may have accepted: each of her profile's answers tells all.
+/// How many consent versions a mother may have accepted: each response with her profile lists all.
 pub const CONSENT_RECEIPTS_MAX: usize = 1_000;
 
 /// That a mother accepted a consent version.
@@ -142,7 +142,7 @@ pub struct ProfileUpdated {
     pub accepted: Vec<ConsentAccepted>,
 }
 
-/// What can happen to a profile. New events go at the end: their order stands in the log.
+/// What can happen to a profile. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MotherProfileEvent {
     /// A fact comes in; the first one gives birth to the profile.
@@ -329,8 +329,8 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// The standing of `profile` while the consent versions `required` (their identifiers) must
-    /// be accepted.
+    /// Computes it for `profile` while the consent versions `required` (their identifiers) must be
+    /// accepted.
     #[must_use]
     pub fn of(profile: &MotherProfile, required: &[Box<str>]) -> Self {
         let verified = profile.fact.has_verified_contacts();
@@ -636,7 +636,7 @@ mod tests {
             .fact("mother-profile", "profile-1", 2, facts.clone());
         let (tag, after) = scenario.read("read_mother_profile", &[]).unwrap();
         assert_eq!((revision_of(&tag), after), ("1".to_owned(), before));
-        // The fact itself stands as it came in: the same one again is unchanged, an earlier one
+        // The fact itself is stored as it came in: the same one again is unchanged, an earlier one
         // is stale.
         assert_eq!(
             scenario

@@ -547,7 +547,7 @@ mod tests {
     fn either_stale_revision_is_a_conflict_that_names_it() {
         let mut scenario = ready();
         change(&mut scenario, "/verifiedEmail", Value::Null);
-        // The fact has moved the profile to 2, the address stands at 1.
+        // The fact has moved the profile to 2, the address is at 1.
         for (profile, address, members) in [
             (1, 1, &["expectedProfileRevision"][..]),
             (3, 1, &["expectedProfileRevision"]),

@@ -1,4 +1,4 @@
-//! Messages as they are listed: what each is about and where it stands, without its body.
+//! Messages as they are listed: what each is about and its status, without its body.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -31,7 +31,7 @@ pub struct MessageBody<'a> {
 }
 
 impl<'a> MessageBody<'a> {
-    /// The message as it stands.
+    /// The current message.
     #[must_use]
     pub fn new(message: &'a Message) -> Self {
         let unsettled = message.unsettled.as_ref();
@@ -58,7 +58,7 @@ pub fn body_of(message: &Message) -> Vec<u8> {
 /// Which messages are listed, and in which order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Only those that stand so.
+    /// Only those with this status.
     pub status: Option<MessageStatus>,
     /// Only those of this topic.
     pub topic: Option<String>,

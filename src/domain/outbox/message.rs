@@ -17,7 +17,7 @@ use crate::{public_events, wire_enum};
 const NUMBERS_OF_A_LIST: i64 = 1_024;
 
 wire_enum! {
-    /// Where a message stands.
+    /// A message's status.
     pub enum MessageStatus {
         /// Its receiver has not taken it yet.
         Waiting = "waiting",
@@ -25,7 +25,7 @@ wire_enum! {
         Dead = "dead",
         /// Its receiver has taken it.
         Taken = "taken",
-        /// It was decided that nobody needs it any more.
+        /// It was decided that it is not needed any more.
         Skipped = "skipped",
     }
 }
@@ -39,7 +39,7 @@ pub struct Unsettled {
     pub at: Instant,
     /// Its content, JSON.
     pub body: Blob,
-    /// How often it was tried since it was born, or since it was last told to be tried again.
+    /// How often it was tried since it was born, or since a retry was last requested.
     pub tried: u32,
     /// When it is tried next; `None` where nothing speaks against trying it now, or it is dead.
     pub next_attempt_at: Option<Instant>,
@@ -69,7 +69,7 @@ pub struct Message {
     pub resource: Box<str>,
     /// What its sender knows it by, where that is not its number.
     pub reference: Option<Uuid>,
-    /// Where it stands.
+    /// Its status.
     pub status: MessageStatus,
     /// How often it was tried.
     pub attempts: u32,
@@ -94,7 +94,7 @@ pub struct Born {
     pub body: Option<Blob>,
 }
 
-/// What a message is about: what is told of it.
+/// What a message is about, for its public events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// What it is about, a dotted word.
@@ -103,7 +103,7 @@ pub struct About {
     pub resource: Box<str>,
 }
 
-/// What can happen to a message. New events go at the end: their order stands in the log.
+/// What can happen to a message. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MessageEvent {
     /// It is born.
@@ -126,7 +126,7 @@ pub enum MessageEvent {
     },
     /// It is to be tried again now, as if it had not been tried.
     Retried {},
-    /// Nobody needs it any more.
+    /// It is not needed any more.
     Skipped {
         /// What it is about.
         about: About,
@@ -222,7 +222,7 @@ impl Resource for Message {
 public_events! {
     Message by MessageEvent, read at "outbox/{}", revision none;
 
-    // Of its birth the change tells that causes it.
+    // The change that causes it has the event of its birth.
     Born(_) => nothing,
     /// The receiver of a message has taken it.
     Taken(about) => "taken" {
@@ -236,7 +236,7 @@ public_events! {
         "resource": Box<str> = about.resource,
     },
     Retried {} => nothing,
-    /// It was decided that nobody needs a message any more.
+    /// It was decided that a message is not needed any more.
     Skipped { about, .. } => "skipped" {
         "topic": Box<str> = about.topic,
         "resource": Box<str> = about.resource,
@@ -262,7 +262,7 @@ impl Message {
         self.status == MessageStatus::Taken
     }
 
-    /// What is told of it.
+    /// What it is about, for its public events.
     #[must_use]
     pub fn about(&self) -> About {
         About {

@@ -6,9 +6,9 @@
 //!     └──skip──▶ skipped ◀──skip── dead
 //! ```
 //!
-//! A record carries the messages that its commit sends; what becomes of one is in later commits.
-//! A message that is taken or skipped keeps no body. What a read shows of a message is joined to
-//! the resource that sent it, whose revision stands still.
+//! A record carries the messages that its commit sends; what becomes of one is in later commits. A
+//! message that is taken or skipped keeps no body. What a read shows of a message is joined to the
+//! resource that sent it, whose revision stays the same.
 
 mod addressed;
 pub mod list;

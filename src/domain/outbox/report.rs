@@ -1,7 +1,7 @@
 //! A receiver has taken a message, or has not.
 //!
-//! Resource: the message. Nobody asks for this from outside: it has no path. Of a message that is
-//! settled by now, or dead, nothing is changed.
+//! Resource: the message. No client can request this: it has no path. Of a message that is settled
+//! by now, or dead, nothing is changed.
 
 use super::message::{Failure, Message, MessageEvent, MessageStatus};
 use crate::base::digest::Digest;
@@ -50,7 +50,7 @@ impl Report for RecordAttempt {
         };
         let event = match &self.attempt {
             Attempt::Taken => MessageEvent::Taken(waiting.about()),
-            // It was told meanwhile to be tried again: that attempt was not this one.
+            // A retry was requested meanwhile: that attempt was not this one.
             Attempt::Failed(failure, _) | Attempt::Dead(failure)
                 if waiting.revision != self.revision =>
             {

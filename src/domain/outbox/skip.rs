@@ -1,4 +1,4 @@
-//! A message that waits or is dead is given up: nobody needs it any more, and what waits behind it
+//! A message that waits or is dead is given up: it is not needed any more, and what waits behind it
 //! goes on.
 //!
 //! Resource: the message. Rejections, in the order tested: the actor may not manage messages (403);

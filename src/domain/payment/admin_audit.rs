@@ -53,7 +53,7 @@ pub struct AdminAudit {
     pub provider_message: Option<Box<str>>,
 }
 
-/// What can happen to an audit. New events go at the end: their order stands in the log.
+/// What can happen to an audit. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum AdminAuditEvent {
     /// It is written.

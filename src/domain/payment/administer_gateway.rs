@@ -568,7 +568,7 @@ mod tests {
             fact["facts"],
             with(&sample(), &[("/virtualAccountState", json!("closed"))])
         );
-        // The system that owns the fact goes on from the revision that stands.
+        // The system that owns the fact goes on from the current revision.
         let then = service.put_fact("gateway-payment", "payment-1", 4, sample());
         assert_eq!(then.code(), "conflict");
         service.fact("gateway-payment", "payment-1", 5, sample());

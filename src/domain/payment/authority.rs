@@ -24,7 +24,7 @@ use crate::domain::resource::ReadView;
 
 /// The permission that a finance operator needs in the token.
 pub const PAYMENT_AUTHORIZE: &str = "payment:authorize";
-/// The relation in which a finance operator stands to a branch or to the head office.
+/// The relation of a finance operator to a branch or to the head office.
 const FINANCE_OPERATOR: &str = "finance_operator";
 /// The head office, as relationships call it.
 const HEADQUARTERS: &str = "headquarters";

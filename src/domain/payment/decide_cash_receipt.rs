@@ -120,7 +120,7 @@ pub fn eligibility(
     }
 }
 
-/// What a receipt that somebody may want is issued for, or the first reason why it is not.
+/// What a receipt is issued for, or the first reason why it is not.
 fn accepted_purpose(
     plan: &PaymentProductPlan,
     obligation: ObligationPurpose,

@@ -78,7 +78,7 @@ pub(crate) fn body() -> Value {
     })
 }
 
-/// Whoever acts pre-registers the payment.
+/// The scenario's actor pre-registers the payment.
 pub(crate) fn pre_register(service: &mut Scenario) -> Then {
     service.when("pre_register_payment", &[], &body())
 }
@@ -103,7 +103,7 @@ pub(crate) fn father() -> Actor {
     member(ActorKind::FamilyMember, "father-user", "father")
 }
 
-/// Somebody who works on a branch's payments, as far as the token says.
+/// A person who works on a branch's payments, according to the token.
 pub(crate) fn branch_operator() -> Actor {
     Actor {
         permissions: vec!["payment:authorize".into()],
@@ -111,7 +111,7 @@ pub(crate) fn branch_operator() -> Actor {
     }
 }
 
-/// Somebody who works on payments from the head office, as far as the token says.
+/// A person who works on payments from the head office, according to the token.
 pub(crate) fn headquarters_operator() -> Actor {
     Actor {
         permissions: vec!["payment:authorize".into()],

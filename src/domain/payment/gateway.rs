@@ -15,7 +15,7 @@ use crate::domain::operation::to_json;
 use crate::domain::payment_words::{OperationStatus, PaymentMethod};
 use crate::domain::reference::gateway_payment::{GatewayPayment, VirtualAccountState};
 
-/// Where a payment's chargeback stands once one was recorded.
+/// The state of a payment's chargeback once one was recorded.
 const CHARGEBACK_RECORDED: &str = "recorded";
 
 /// What is asked of the gateway about one payment.
@@ -25,9 +25,9 @@ pub enum PaymentOrder {
     LookUp,
     /// To close its virtual account.
     CloseVirtualAccount,
-    /// To tell where its refund stands.
+    /// To return the state of its refund.
     InspectRefund,
-    /// To tell where its chargeback stands.
+    /// To return the state of its chargeback.
     InspectChargeback,
     /// To take note of a chargeback of so many won, at least one.
     RecordChargeback(Won),

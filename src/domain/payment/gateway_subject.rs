@@ -13,7 +13,7 @@ use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{IndexKey, Kind, Resource};
 use crate::public_events;
 
-/// A gateway payment's fact as it stands.
+/// A gateway payment's current fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatewayFact {
     /// Its revision.
@@ -22,7 +22,7 @@ pub struct GatewayFact {
     pub payment: GatewayPayment,
 }
 
-/// A payment at the gateway. It exists without its fact once somebody has asked for it: an
+/// A payment at the gateway. It exists without its fact once an operation has asked for it: an
 /// unknown payment is operated on too, and the audit says that the gateway does not know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaymentSubject {
@@ -52,7 +52,7 @@ pub struct PaymentOperated {
     pub change: Option<GatewayChange>,
 }
 
-/// What can happen to a payment. New events go at the end: their order stands in the log.
+/// What can happen to a payment. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PaymentSubjectEvent {
     /// A fact comes in.
@@ -186,7 +186,7 @@ pub struct SearchSubject {
     pub operations: Revision,
 }
 
-/// What can happen to a search key. New events go at the end: their order stands in the log.
+/// What can happen to a search key. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SearchSubjectEvent {
     /// A search with this key is recorded.
@@ -232,7 +232,7 @@ impl Resource for SearchSubject {
 public_events! {
     SearchSubject by SearchSubjectEvent, read at "gateway-search/{}", revision none;
 
-    // What was searched for may name a person; the search's audit is told.
+    // What was searched for may name a person; the search's audit has the event.
     Searched(_) => nothing,
 }
 
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn facts_come_in_as_to_any_other_kind_and_leave_the_operations_alone() {
         let mut service = Scenario::new();
-        // Somebody has asked for the payment before its fact came in.
+        // An operation has asked for the payment before its fact came in.
         let asked = operated(operated(None, None).into(), None);
         assert_eq!(asked.validate(), Ok(()));
         assert_eq!(asked.fact(), None);

@@ -42,7 +42,7 @@ pub struct MethodFeeQuote {
     pub rate_basis_points: BasisPoints,
 }
 
-/// The plan's terms for the provider's fee, as they stood.
+/// The plan's terms for the provider's fee, as of the pre-registration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProviderFeeSnapshot {
@@ -56,7 +56,7 @@ pub struct ProviderFeeSnapshot {
     pub fee_recognition_basis: FeeRecognitionBasis,
     /// The settlement's lines that it goes to; at least one.
     pub settlement_line_targets: Vec<SettlementLineTarget>,
-    /// Whether the amount that a customer sees stands once it is paid.
+    /// Whether the amount that a customer sees is final once it is paid.
     pub freezes_customer_visible_amount_after_payment: bool,
     /// Whether a later change of the catalogue may change what was shown.
     pub later_catalog_changes_can_alter_exposed_result: bool,
@@ -218,9 +218,9 @@ pub struct Obligation {
     pub payment_id: Box<str>,
     /// The fact's revision.
     pub fact_revision: Revision,
-    /// The fact as it stands.
+    /// The current fact.
     pub fact: PaymentObligation,
-    /// Whether nobody but the mother may pay it: it is a consultation's, which has no booking.
+    /// Whether only the mother may pay it: it is a consultation's, which has no booking.
     pub mother_alone: bool,
     /// Its pre-registration.
     pub pre_registration: Option<PreRegistration>,
@@ -237,10 +237,10 @@ pub struct ObligationPut {
     pub fact: PaymentObligation,
 }
 
-/// What can happen to an obligation. New events go at the end: their order stands in the log.
+/// What can happen to an obligation. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ObligationEvent {
-    /// The fact stands so from now on.
+    /// A new revision of the fact.
     Put(Box<ObligationPut>),
     /// A consultation's obligation is born.
     BornOfConsultation(Box<ObligationPut>),
@@ -255,8 +255,8 @@ impl ObligationEvent {
         Self::Put(Box::new(ObligationPut::first(payment_id, fact)))
     }
 
-    /// The birth of an obligation, at revision 1, with a consultation: the request for it stands
-    /// in the place of the booking, and only the mother may pre-register its payment.
+    /// The birth of an obligation, at revision 1, with a consultation: the request for it takes the
+    /// place of the booking, and only the mother may pre-register its payment.
     #[must_use]
     pub fn born_of_consultation(payment_id: &str, fact: PaymentObligation) -> Self {
         Self::BornOfConsultation(Box::new(ObligationPut::first(payment_id, fact)))

@@ -1,10 +1,10 @@
 //! Headquarters or the branch's manager records the repair of an exception in the receipt of a
 //! caregiver's payout.
 //!
-//! Resource: the payout's receipt state, which stands at revision 0 before its first commit.
+//! Resource: the payout's receipt state, which is at revision 0 before its first commit.
 //! Rejections, in the order tested: the actor is neither, or the booking is unknown or another
-//! branch's (403); the booking is cancelled, the instruction speaks of another payout, the
-//! expected revision is stale (409).
+//! branch's (403); the booking is cancelled, the instruction speaks of another payout, the expected
+//! revision is stale (409).
 
 use super::standing::{has_happened, is_dealt_with, mismatches};
 use super::state::{Payout, PayoutReceipt, PayoutReceiptBody, PayoutReceiptEvent, ReceiptRepaired};

@@ -91,7 +91,7 @@ pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
     body
 }
 
-/// Places and codes as a scenario tells them.
+/// Places and codes as a scenario returns them.
 pub(super) fn faults<const N: usize>(
     faults: [(&str, &'static str); N],
 ) -> Vec<(String, &'static str)> {

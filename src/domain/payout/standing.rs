@@ -8,7 +8,7 @@ use crate::domain::reference::payout_instruction::PayoutInstructionFact;
 use crate::domain::reference::reservation_booking::BookingState;
 use crate::domain::resource::ReadView;
 
-/// How far ahead of this service's clock the clock of whoever reports may be.
+/// How far ahead of this service's clock the reporter's clock may be.
 const CLOCK_SKEW_SECONDS_MAX: i64 = 300;
 
 /// What is reported has happened: a fault at `occurredAt` when it is too far ahead.

@@ -12,7 +12,7 @@ use crate::domain::resource::{Kind, Resource};
 use crate::{public_events, wire_enum};
 
 wire_enum! {
-    /// What is known of the receipt. Before anything is, it is `unrecorded`, which nobody reads.
+    /// What is known of the receipt. Before anything is, it is `unrecorded`, which no read shows.
     pub enum ReceiptState {
         /// An exception was repaired.
         Repaired = "repaired",
@@ -137,7 +137,7 @@ pub struct DepositAcknowledged {
     pub reason: Option<Text>,
 }
 
-/// What can happen to a receipt state. New events go at the end: their order stands in the log.
+/// What can happen to a receipt state. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PayoutReceiptEvent {
     /// An exception is repaired.

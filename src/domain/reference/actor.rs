@@ -5,7 +5,7 @@ use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
 
 wire_enum! {
-    /// Where an actor stands.
+    /// An actor's lifecycle state.
     pub enum ActorLifecycle {
         /// May act.
         Active = "active",
@@ -19,7 +19,7 @@ wire_enum! {
 json_object! {
     /// What is known of an actor.
     pub struct ActorFact {
-        /// Where the actor stands.
+        /// The actor's state.
         pub lifecycle: ActorLifecycle = "lifecycle",
     }
 }

@@ -28,7 +28,7 @@ json_object! {
         pub matching_request_key: Ident = "matchingRequestKey",
         /// The booking that it was made for.
         pub reservation_booking_id: BookingId = "reservationBookingId",
-        /// From when on nobody may be assigned from it.
+        /// From when on it may not be used for assignments.
         pub expires_at: Instant = "expiresAt",
         /// Who could serve.
         pub candidates: Vec<Candidate> = "candidates",

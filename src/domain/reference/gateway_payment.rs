@@ -10,7 +10,7 @@ use crate::domain::resource::{Index, IndexKey, Kind};
 use crate::{json_object, wire_enum};
 
 wire_enum! {
-    /// Where a virtual account stands.
+    /// A virtual account's state.
     pub enum VirtualAccountState {
         /// It takes money.
         Open = "open",
@@ -29,11 +29,11 @@ json_object! {
         pub method: PaymentMethod = "method",
         /// How much, in won.
         pub amount_krw: AtLeast<1> = "amountKrw",
-        /// Where its virtual account stands, when it has one.
+        /// The state of its virtual account, when it has one.
         pub virtual_account_state: Option<VirtualAccountState> = "virtualAccountState",
-        /// Where its refund stands, in the gateway's word.
+        /// The state of its refund, in the gateway's word.
         pub refund_state: Text = "refundState",
-        /// Where its chargeback stands, in the gateway's word.
+        /// The state of its chargeback, in the gateway's word.
         pub chargeback_state: Text = "chargebackState",
         /// How much of it was charged back, in won.
         pub charged_back_krw: AtLeast<0> = "chargedBackKrw",

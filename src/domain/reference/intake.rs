@@ -20,7 +20,7 @@ pub const LINE_BYTES_MAX: usize = 1024 * 1024;
 /// How much of a line is held: one byte more, for a CR before its end.
 const HELD_BYTES_MAX: usize = LINE_BYTES_MAX + 1;
 
-/// How many problems a summary tells of.
+/// How many problems a summary lists.
 const PROBLEMS_MAX: usize = 100;
 
 /// The longest unknown kind that a problem repeats, in bytes: a batch of hostile facts must not
@@ -54,11 +54,11 @@ pub struct Lines {
 pub struct Line<'a> {
     /// Its number, counted from 0.
     pub index: u64,
-    /// What stands in it.
+    /// Its content.
     pub text: LineText<'a>,
 }
 
-/// What stands in a line.
+/// The content of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineText<'a> {
     /// Its bytes, without its end.
@@ -203,7 +203,7 @@ pub fn parse_batch<'v, 'a>(body: &'v Json<'a>) -> Result<&'v [Json<'a>], Rejecti
     Ok(facts)
 }
 
-/// Stands for a member that should be an array, and is none.
+/// In place of a field that should be an array, and is none.
 struct NoArray;
 
 impl FromJson for NoArray {
@@ -286,7 +286,7 @@ impl Incoming {
     }
 }
 
-/// A fact that does not stand as it was sent.
+/// A fact that was not stored as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "FactProblem")]
@@ -302,13 +302,13 @@ struct Problem {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "FactSummary")]
 pub struct Summary {
-    /// How many facts stand now.
+    /// How many facts were applied.
     pub applied: u64,
-    /// How many stood already.
+    /// How many were stored already.
     pub unchanged: u64,
-    /// Of how many a later revision stands.
+    /// Of how many a later revision is stored.
     pub stale: u64,
-    /// How many stand against others.
+    /// How many conflict with what is stored.
     pub conflict: u64,
     /// How many break their kind's schema.
     pub invalid: u64,

@@ -67,7 +67,7 @@ pub trait FactKind:
         true
     }
 
-    /// The names that the fact holds among all resources.
+    /// The unique keys that the fact holds among all resources.
     fn unique_keys(&self, _id: &str) -> Vec<IndexKey> {
         Vec::new()
     }
@@ -77,7 +77,7 @@ pub trait FactKind:
         Vec::new()
     }
 
-    /// The lists that the fact stands in.
+    /// The lists that the fact is in.
     fn secondary_keys(&self, _id: &str) -> Vec<IndexKey> {
         Vec::new()
     }
@@ -119,7 +119,7 @@ pub struct Fact<K: FactKind> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub enum FactEvent<K: FactKind> {
-    /// It stands so from now on.
+    /// A new revision is stored.
     Put(Box<Fact<K>>),
 }
 
@@ -206,10 +206,10 @@ pub trait FactHolder: Resource {
     /// What comes in.
     type Facts: FactKind;
 
-    /// The fact as it stands, where there is one.
+    /// The current fact, where there is one.
     fn fact(&self) -> Option<(Revision, &Self::Facts)>;
 
-    /// The event that puts a new revision of the fact in place, or `None` when it stands against
+    /// The event that puts a new revision of the fact in place, or `None` when it conflicts with
     /// what this service holds (`conflict`).
     fn put(
         state: Option<&Self>,

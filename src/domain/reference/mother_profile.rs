@@ -1,4 +1,4 @@
-//! `mother-profile`, by motherProfileId: whose profile it is, how the account stands, what the
+//! `mother-profile`, by motherProfileId: whose profile it is, the state of the account, what the
 //! identity provider has verified. The first fact gives birth to the profile; the resource that
 //! holds both is [`MotherProfile`].
 //!
@@ -12,7 +12,7 @@ use crate::domain::resource::{Index, IndexKey, Kind};
 use crate::{json_object, wire_enum};
 
 wire_enum! {
-    /// Where a mother's account stands.
+    /// The state of a mother's account.
     pub enum AccountLifecycle {
         /// In use.
         Active = "active",
@@ -24,7 +24,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// Where the relationship stands that makes the profile its owner's.
+    /// The state of the relationship that makes the profile its owner's.
     pub enum OwnershipState {
         /// On its way.
         Pending = "pending",
@@ -66,7 +66,7 @@ json_object! {
         pub owner_subject: Text = "ownerSubject",
         /// The account; counts in the first fact only.
         pub mother_account_id: ReceiptId = "motherAccountId",
-        /// Where the account stands.
+        /// The account's state.
         pub account_lifecycle: AccountLifecycle = "accountLifecycle",
         /// The mother's name; counts in the first fact only.
         pub full_name: FullName = "fullName" personal Name,
@@ -82,7 +82,7 @@ json_object! {
         pub verified_email: Option<VerifiedEmail> = "verifiedEmail",
         /// The phone number that was verified last.
         pub verified_phone: Option<VerifiedPhone> = "verifiedPhone",
-        /// Where the relationship of ownership stands.
+        /// The state of the relationship of ownership.
         pub ownership_state: OwnershipState = "ownershipState",
         /// The receipt of the relationship.
         pub relationship_receipt_id: Option<Ident> = "relationshipReceiptId",

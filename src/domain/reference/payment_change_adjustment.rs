@@ -9,13 +9,13 @@ use crate::domain::resource::{Index, IndexKey, Kind};
 use crate::{json_object, wire_enum};
 
 wire_enum! {
-    /// Where an adjustment stands in its own system.
+    /// An adjustment's status in its own system.
     pub enum RequestedAdjustmentStatus {
         /// Asked for.
         Requested = "requested",
         /// The mother may pay it.
         Payable = "payable",
-        /// Nobody pays it.
+        /// It is not to be paid.
         Cancelled = "cancelled",
     }
 }
@@ -47,7 +47,7 @@ json_object! {
         pub pure_customer_amount_krw: Won = "pureCustomerAmountKrw",
         /// What the mother has to pay.
         pub mother_payable_adjustment_krw: Won = "motherPayableAdjustmentKrw",
-        /// Where it stands.
+        /// Its status.
         pub adjustment_status: RequestedAdjustmentStatus = "adjustmentStatus",
         /// The payment prepared, where there is one.
         pub pre_registration: Option<AdjustmentPreRegistration> = "preRegistration",

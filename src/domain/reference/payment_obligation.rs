@@ -9,7 +9,7 @@ use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
 
 wire_enum! {
-    /// Where an obligation stands.
+    /// An obligation's state.
     pub enum ObligationState {
         /// It is to be paid.
         Open = "open",
@@ -41,7 +41,7 @@ json_object! {
         pub branch_profile_id: BranchProfileId = "branchProfileId",
         /// The mother's family account.
         pub family_account_id: Option<FamilyAccountId> = "familyAccountId",
-        /// Where it stands.
+        /// Its state.
         pub state: ObligationState = "state",
     }
 }

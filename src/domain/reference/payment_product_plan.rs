@@ -38,7 +38,7 @@ json_object! {
         pub fee_recognition_basis: FeeRecognitionBasis = "feeRecognitionBasis",
         /// The settlement's lines that they go to.
         pub settlement_line_targets: NonEmpty<SettlementLineTarget> = "settlementLineTargets",
-        /// Whether the amount that a customer sees stands once it is paid.
+        /// Whether the amount that a customer sees is final once it is paid.
         pub freezes_customer_visible_amount_after_payment: bool = "freezesCustomerVisibleAmountAfterPayment",
         /// Whether a later change of the catalogue may change what was shown.
         pub later_catalog_changes_can_alter_exposed_result: bool = "laterCatalogChangesCanAlterExposedResult",

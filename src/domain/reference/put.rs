@@ -15,13 +15,13 @@ use crate::domain::resource::{IndexKey, Kind, ReadView};
 crate::wire_enum! {
     /// What came of a fact that came in.
     pub enum FactResult {
-        /// It stands now.
+        /// It was stored.
         Applied = "applied",
-        /// It stood already.
+        /// It was stored already.
         Unchanged = "unchanged",
-        /// A later revision stands.
+        /// A later revision is stored.
         Stale = "stale",
-        /// The same revision stands with other facts, or the fact stands against another.
+        /// The same revision is stored with other facts, or the fact conflicts with another.
         Conflict = "conflict",
         /// It breaks its kind's schema.
         Invalid = "invalid",
@@ -54,9 +54,9 @@ pub trait AnyFactKind: Send + Sync {
     fn id(&self) -> &'static str;
     /// See [`FactKind::id_has_form`].
     fn id_has_form(&self, id: &str) -> bool;
-    /// What the member `facts` may be.
+    /// What the field `facts` may be.
     fn shape(&self) -> Shape;
-    /// Reads the member `facts` and makes the command that puts the fact in place.
+    /// Reads the field `facts` and makes the command that puts the fact in place.
     fn read(
         &self,
         id: Ident,
@@ -64,9 +64,9 @@ pub trait AnyFactKind: Send + Sync {
         facts: Option<&Json<'_>>,
         at: &mut Reader,
     ) -> Option<Box<dyn AnyCommand>>;
-    /// The fact as it stands: its revision, and its facts in JSON.
+    /// The current fact: its revision, and its facts in JSON.
     fn find(&self, id: &str, view: &ReadView<'_>) -> Option<(Revision, Vec<u8>)>;
-    /// The revision at which the fact stands.
+    /// The fact's current revision.
     fn revision(&self, id: &str, view: &ReadView<'_>) -> Option<Revision>;
 }
 
@@ -224,7 +224,7 @@ pub fn read_fact(
     if envelope.id.as_ref().is_some_and(|id| !kind.id_has_form(id)) {
         at.fault_at::<()>("id", FaultCode::Pattern);
     }
-    // The facts are read even when the rest is at fault: all faults are told at once.
+    // The facts are read even when the rest is at fault: all faults are returned at once.
     let id = envelope
         .id
         .clone()

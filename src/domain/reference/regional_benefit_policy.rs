@@ -37,7 +37,7 @@ json_object! {
 }
 
 fn exactly_one(at: &mut Reader, fields: &Fields<'_>) {
-    // The outer `None` is a faulty member, which has been told of.
+    // The outer `None` is a faulty field, which was reported.
     let code = match (fields.fixed_krw, fields.basis_points) {
         (Some(Some(_)), Some(Some(_))) => FaultCode::NotAllowed,
         (Some(None), Some(None)) => FaultCode::Required,

@@ -1,9 +1,9 @@
 //! `relationship`: what the authorization service says of a subject, such as that it is a finance
 //! operator of a branch.
 //!
-//! The fact's own identifier says nothing. A relationship is found by what it says: the facts that
-//! apply it stand in the list of its object, relation and subject, and it holds as long as one
-//! does. One that is revoked leaves the list.
+//! The fact's own identifier has no meaning. A relationship is found by its content: the facts that
+//! apply it are in the list of its object, relation and subject, and it holds as long as one is.
+//! One that is revoked leaves the list.
 
 use super::{FactKind, HeldAlone};
 use crate::base::text::Text;
@@ -11,7 +11,7 @@ use crate::domain::resource::{Index, IndexKey, Kind};
 use crate::{json_object, wire_enum};
 
 wire_enum! {
-    /// Where a relationship stands.
+    /// A relationship's state.
     pub enum RelationshipState {
         /// It holds.
         Applied = "applied",
@@ -23,13 +23,13 @@ wire_enum! {
 json_object! {
     /// What is known of a relationship.
     pub struct Relationship {
-        /// What the subject stands in relation to: `branch/{branchProfileId}`, `headquarters`.
+        /// What the subject has a relation to: `branch/{branchProfileId}`, `headquarters`.
         pub object: Text = "object",
         /// The relation: `finance_operator`.
         pub relation: Text = "relation",
         /// The subject.
         pub subject: Text = "subject",
-        /// Where it stands.
+        /// Its state.
         pub state: RelationshipState = "state",
     }
 }
@@ -41,7 +41,7 @@ impl Relationship {
         IndexKey::new(Index::Relationship, &[object, relation, subject])
     }
 
-    /// The list of the facts by which this subject stands in this relation to anything.
+    /// The list of the facts by which this subject has this relation to anything.
     #[must_use]
     pub fn of_subject(relation: &str, subject: &str) -> IndexKey {
         IndexKey::new(Index::RelationshipsOfSubject, &[relation, subject])

@@ -7,7 +7,7 @@ use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
 
 wire_enum! {
-    /// Where a booking stands.
+    /// A booking's state.
     pub enum BookingState {
         /// The care is to come, or under way.
         Active = "active",
@@ -27,7 +27,7 @@ json_object! {
         pub mother_member_id: MemberId = "motherMemberId",
         /// The branch that it belongs to.
         pub branch_profile_id: BranchProfileId = "branchProfileId",
-        /// Where it stands.
+        /// Its state.
         pub state: BookingState = "state",
     }
 }

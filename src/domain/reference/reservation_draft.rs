@@ -13,7 +13,7 @@ wire_enum! {
     pub enum ReservationIntent {
         /// A talk, and no booking.
         Consultation = "consultation",
-        /// More days for a booking that stands.
+        /// More days for an existing booking.
         Extension = "extension",
         /// A booking whose dates are open.
         PreReservation = "pre_reservation",

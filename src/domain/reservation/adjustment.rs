@@ -21,13 +21,13 @@ use crate::domain::resource::{IndexKey, Kind, Rank, ReadView, Resource};
 use crate::{public_events, wire_enum};
 
 wire_enum! {
-    /// Where an adjustment stands.
+    /// An adjustment's status.
     pub enum AdjustmentStatus {
         /// It is asked for.
         Requested = "requested",
         /// The mother may pay it.
         Payable = "payable",
-        /// Nobody pays it.
+        /// It is not to be paid.
         Cancelled = "cancelled",
         /// The mother has paid it.
         Paid = "paid",
@@ -101,7 +101,7 @@ pub struct PaymentCaptured {
     pub workflow_request_id: Uuid,
 }
 
-/// What can happen to an adjustment. New events go at the end: their order stands in the log.
+/// What can happen to an adjustment. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PaymentChangeAdjustmentEvent {
     /// A fact comes in; the first one gives birth to the adjustment.
@@ -217,7 +217,7 @@ public_events! {
 }
 
 impl PaymentChangeAdjustment {
-    /// Where it stands.
+    /// Its status.
     #[must_use]
     pub fn status(&self) -> AdjustmentStatus {
         if self.payment.is_some() {

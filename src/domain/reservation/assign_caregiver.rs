@@ -2,10 +2,10 @@
 //! the candidates that matching froze in a snapshot.
 //!
 //! Resource: the booking's care-team roster. Rejections, in the order tested: the actor may not
-//! staff the booking, or there is none (403: who may not is not told which); the booking is not
+//! staff the booking, or there is none (403: the two are not distinguished); the booking is not
 //! active, the snapshot is not the one that is meant or not to be used any more, an expected
-//! revision is stale, the slot is filled, there is nothing to replace, the decision stands, as many
-//! decisions as may be were taken together with it (409).
+//! revision is stale, the slot is filled, there is nothing to replace, the decision's identifier is
+//! in use, as many decisions as may be were taken together with it (409).
 
 use super::roster::{
     Assignment, AssignmentDecision, CareTeamRoster, CaregiverAssigned, DECISIONS_TOGETHER_MAX,
@@ -67,7 +67,7 @@ json_object! {
 }
 
 rejections! {
-    /// Why nobody is assigned.
+    /// Why no assignment is made.
     pub enum Reason {
         /// Authority over the booking.
         NotPermitted = Forbidden "permission_denied" []
@@ -88,11 +88,11 @@ rejections! {
         /// Nothing to replace.
         ReplacementNotFound = Conflict "replacement_not_found" ["replacementOfAssignmentKey"]
             "No decision stands in the slot that is to be replaced.",
-        /// The decision's identifier stands.
+        /// The decision's identifier is in use.
         AssignmentDecisionConflict = Conflict "assignment_decision_conflict"
             ["assignmentDecisionId"]
             "A decision with this identifier stands.",
-        /// As many decisions as may be stand under the roster decision's identifier.
+        /// The roster decision has as many decisions as it may have.
         RosterDecisionFull = Conflict "roster_decision_full" ["rosterDecisionId"]
             "200 decisions stand under this rosterDecisionId: take another one.",
     }
@@ -445,7 +445,7 @@ mod tests {
         );
         let taken = assign(&mut service, &assignment(2_000, "slot-0999", 1_000));
         assert_conflict(taken, "assignment_slot_taken", &["targetAssignmentKey"]);
-        // What was decided under an earlier identifier is told whole when it is gone on with.
+        // What was decided under an earlier identifier is shown whole when it is continued.
         let under_the_first = with(
             &assignment(2_000, "slot-0000", 1_000),
             &[("rosterDecisionId", json!("together-0000"))],
@@ -712,7 +712,7 @@ mod tests {
     fn stale_revisions_are_all_named_before_the_slots_are_looked_at() {
         let mut service = assigning();
         assign(&mut service, &assignment(1, "slot-1", 0)).committed();
-        // The slot is filled, what is to be replaced is not there, the decision stands.
+        // The slot is filled, there is nothing to replace, the decision's identifier is in use.
         let body = replacing(1, "slot-1", 1, "slot-9");
         for (reservation, roster, places) in [
             (4, 1, &["expectedReservationRevision"][..]),
@@ -748,7 +748,7 @@ mod tests {
         let mut service = assigning();
         assign(&mut service, &assignment(1, "slot-1", 0)).committed();
         assign(&mut service, &assignment(2, "slot-2", 1)).committed();
-        // Another one that stands is replaced, not the one in the slot.
+        // Another existing one is replaced, not the one in the slot.
         for replaced in ["slot-2", "slot-9"] {
             assert_conflict(
                 assign(&mut service, &replacing(1, "slot-1", 2, replaced)),

@@ -1,14 +1,14 @@
 //! The owner of a reservation draft confirms the facts as reviewed, and the reservation comes
 //! into being.
 //!
-//! Resource: the draft. One commit confirms it and gives birth to a booking (not for a
-//! consultation) and to a payment obligation, both facts like those that come in. Rejections, in
-//! the order tested: the draft is unknown; the review is unknown or another draft's (404); the
-//! draft is another owner's (403); then conflicts, each with a body of this operation's own: the
-//! draft stands at another revision; it has expired; it has no current review; its current review
-//! is another one; the review stands at another revision; the draft is not ready or confirmed
-//! already; a fact that the review rests on has changed, or the booking to be extended is not
-//! eligible, not active or extended already. All that has changed is told at once.
+//! Resource: the draft. One commit confirms it and creates a booking (not for a consultation) and a
+//! payment obligation, both facts like those that come in. Rejections, in the order tested: the
+//! draft is unknown; the review is unknown or another draft's (404); the draft is another owner's
+//! (403); then conflicts, each with a body of this operation's own: the draft is at another
+//! revision; it has expired; it has no current review; its current review is another one; the
+//! review is at another revision; the draft is not ready or confirmed already; a fact that the
+//! review rests on has changed, or the booking to be extended is not eligible, not active or
+//! extended already. All that has changed is returned at once.
 //!
 //! A key that was used with other facts is refused by the engine, with the same body.
 
@@ -91,7 +91,7 @@ rejections! {
         /// Authority by resource.
         NotPermitted = Forbidden "permission_denied" []
             "Only its owner may confirm a reservation draft.",
-        /// The draft stands at another revision.
+        /// The draft is at another revision.
         DraftRevisionMismatch = Conflict "draft_revision_mismatch" ["expectedDraftRevision"]
             "The draft stands at another revision: review it again.",
         /// The draft's time is over.
@@ -104,7 +104,7 @@ rejections! {
         ProjectionSuperseded = Conflict "final_review_projection_superseded"
             ["reservationDraftStepAuthorityProjectionId"]
             "Another final review has taken the place of this one.",
-        /// The review stands at another revision.
+        /// The review is at another revision.
         ReviewRevisionMismatch = Conflict "final_review_revision_mismatch"
             ["expectedReviewRevision"]
             "The final review stands at another revision: review it again.",
@@ -175,7 +175,7 @@ fn changed_dependencies(
     paths
 }
 
-/// What stands against the extension that was reviewed, where it is one.
+/// Why the extension that was reviewed, where it is one, cannot be confirmed.
 fn extension_faults(
     draft: &ReservationDraftFact,
     review: &FinalReviewProjectionFact,
@@ -216,9 +216,8 @@ fn extension_faults(
     faults
 }
 
-/// SHA-256 over the RFC 8785 form of `{"extensionSourceReservationId", "intent",
-/// "reviewedFacts"}`; the names stand in its order already, and the source is null where there is
-/// none.
+/// SHA-256 over the RFC 8785 form of `{"extensionSourceReservationId", "intent", "reviewedFacts"}`;
+/// the names are in its order already, and the source is null where there is none.
 fn reviewed_fact_fingerprint(
     review: &FinalReviewProjectionFact,
     intent: ReservationIntent,
@@ -552,8 +551,8 @@ mod tests {
         value
     }
 
-    /// A world in which this draft stands at revision 4 and this review at 2; its owner acts, and
-    /// may extend booking-9.
+    /// A world in which this draft is at revision 4 and this review at 2; its owner acts, and may
+    /// extend booking-9.
     fn world(draft: Value, review: Value) -> Scenario {
         let mut service = Scenario::new();
         let booking = json!({"motherUserId": "user-1", "motherMemberId": "mother-1",
@@ -935,7 +934,7 @@ mod tests {
         assert_conflict(confirm(&mut service, &body()), &expected);
         service.at("2026-11-20T12:00:00.000Z");
         confirm(&mut service, &body()).committed();
-        // Told before a review that is missing, and reasons against it.
+        // Returned before a missing review, and before reasons against it.
         let expired = with(
             draft(),
             &[
@@ -1017,7 +1016,7 @@ mod tests {
         );
         let stale = with(stale, &[("currentDraftRevision", json!(5))]);
         assert_conflict(confirm(&mut service, &body()), &stale);
-        // ... and whoever has seen that is told why.
+        // ... and an actor that has seen that gets the reason.
         let seen = with(body(), &[("expectedDraftRevision", json!(5))]);
         let again = |reasons: &[&str], revision: i64| {
             let expected = conflict("confirmation_not_ready", false, &[], reasons);
@@ -1032,7 +1031,7 @@ mod tests {
         };
         let expected = again(&["draft_already_confirmed"], 5);
         assert_conflict(confirm(&mut service, &seen), &expected);
-        // A later fact leaves the confirmation alone, and its reasons are told beside it.
+        // A later fact leaves the confirmation alone, and its reasons are shown beside it.
         let later = with(draft(), &[("disabledReasonCodes", json!(["closed"]))]);
         service.fact("reservation-draft", "draft-1", 6, later);
         let seen = with(body(), &[("expectedDraftRevision", json!(6))]);
@@ -1325,7 +1324,7 @@ mod tests {
         let expected = conflict("idempotency_key_reused", false, &[], &[]);
         let expected = with(expected, &[("expectedReviewRevision", json!(9))]);
         assert_eq!(reused(&service, "draft-1", &other), expected);
-        // What does not stand has no current revision.
+        // What does not exist has no current revision.
         let unknown = [(
             "reservationDraftStepAuthorityProjectionId",
             json!("review-9"),

@@ -28,7 +28,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// Where a handed-over payment stands.
+    /// The state of a handed-over payment.
     pub enum HandoffState {
         /// The payment is still to be prepared.
         PreparationRequired = "preparation_required",
@@ -40,7 +40,7 @@ wire_enum! {
 pub struct PaymentHandoff {
     /// Its identifier.
     pub payment_handoff_id: Uuid,
-    /// The charge as it stood when it was handed over.
+    /// The charge as of the handover.
     pub charge_snapshot_id: Uuid,
     /// The obligation that was born with it; its paymentId.
     pub payment_obligation_id: Uuid,
@@ -112,7 +112,7 @@ pub struct FactCameIn {
     pub facts: ReservationDraftFact,
 }
 
-/// What can happen to a draft. New events go at the end: their order stands in the log.
+/// What can happen to a draft. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ReservationDraftEvent {
     /// A fact comes in.

@@ -111,7 +111,7 @@ pub struct EnabledFlags(BTreeMap<Box<str>, bool>);
 const NAME_MAX: usize = 512;
 
 impl FromJson for EnabledFlags {
-    /// A name at fault is told, and does not keep the flags from being read.
+    /// A faulty name is reported, and does not keep the flags from being read.
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         if let Json::Object(flags) = value {
             for (name, _) in flags {
@@ -459,7 +459,7 @@ pub(crate) mod samples {
         body
     }
 
-    /// Nobody, for whom no token speaks, finalizes the booking's charge.
+    /// An actor without a token finalizes the booking's charge.
     pub(crate) fn finalize(scenario: &mut Scenario, body: &Value) -> Then {
         scenario
             .acting(Actor::nobody())
@@ -783,7 +783,7 @@ mod tests {
             (Class::Missing, "reservation_facts_not_found")
         );
         assert_eq!(service.state::<FinancialLifecycle>(&["booking-2"]), None);
-        // It is told before a sum that only the benefit makes too large.
+        // It is returned before a sum that only the benefit makes too large.
         let policy = json!({"serviceType": "x", "level1": "x", "effectiveFrom": "2026-01-01",
             "fixedKrw": 11});
         service.fact("regional-benefit-policy", "policy-x", 1, policy);
@@ -854,7 +854,7 @@ mod tests {
                 ("", "out_of_range"),
             ])
         );
-        // The sum of amounts of which one cannot be read is nobody's to judge.
+        // A sum with an unreadable amount is not judged.
         let unreadable = with(&edge(4), &[("couponDiscountAmountKrw", json!(-1))]);
         assert_eq!(
             ask(&unreadable).faults(),

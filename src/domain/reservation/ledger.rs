@@ -4,7 +4,7 @@
 //! what leaves here fits in 64 bits, or is refused as a whole. Nothing wraps, nothing is rounded
 //! but the two shares and the part of a price, which are rounded down.
 //!
-//! Every won stands in exactly one line on each side of the ledger:
+//! Every won is in exactly one line on each side of the ledger:
 //!
 //! ```text
 //!  debits                                     credits
@@ -161,7 +161,7 @@ pub fn benefit_krw(grant: Grant, cap_krw: Option<Won>, service_price_krw: Won) -
 }
 
 impl Charge {
-    /// All that is charged for, whoever carries it.
+    /// All that is charged for, whichever party bears it.
     fn gross(&self) -> i128 {
         i128::from(self.service_price_krw)
             + i128::from(self.additional_service_krw)
@@ -270,7 +270,7 @@ impl Settlement {
             .sum()
     }
 
-    /// The amount that stands on one side for an account; 0 when it has no line there.
+    /// An account's amount on one side; 0 when it has no line there.
     #[must_use]
     pub fn amount(&self, side: Side, account: Account) -> Won {
         self.lines
@@ -715,7 +715,7 @@ mod tests {
             assert_eq!(settled.total(Side::Debit), debits, "SEED={seed}");
             assert_eq!(settled.total(Side::Credit), credits, "SEED={seed}");
             let at = |side, account| i128::from(settled.amount(side, account));
-            // Each won that comes in stands in one line of the debits …
+            // Each won that comes in is in one line of the debits …
             assert_eq!(at(Side::Debit, Account::Voucher), voucher);
             assert_eq!(at(Side::Debit, Account::GovernmentDiscount), government);
             assert_eq!(at(Side::Debit, Account::CouponDiscount), coupon);

@@ -29,7 +29,7 @@ wire_enum! {
 pub struct ComponentAmounts(BTreeMap<Box<str>, AtLeast<0>>);
 
 impl FromJson for ComponentAmounts {
-    /// A code at fault is told, and does not keep the amounts from being read.
+    /// A faulty code is reported, and does not keep the amounts from being read.
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         if let Json::Object(components) = value {
             for (code, _) in components {
@@ -116,7 +116,7 @@ pub struct FinancialLifecycle {
     pub finalized_at: Instant,
 }
 
-/// What can happen to it. New events go at the end: their order stands in the log.
+/// What can happen to it. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum FinancialLifecycleEvent {
     /// Its charge is finalized, for the first time or anew.

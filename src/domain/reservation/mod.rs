@@ -13,7 +13,7 @@
 //!
 //! The *care-team roster* of a booking is the sequence of its assignment decisions. Each fills a
 //! slot, named by its target key, and may empty the slot of an earlier one that it replaces. A
-//! roster stands at revision 0 before its first decision and advances by one with each.
+//! roster is at revision 0 before its first decision and advances by one with each.
 //!
 //! The *financial lifecycle* of a booking and its *payment-change adjustments*, which are asked
 //! for, made payable and cancelled by the system whose facts they are:

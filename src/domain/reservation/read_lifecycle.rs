@@ -138,7 +138,7 @@ mod tests {
         assert_eq!((nothing.class, nothing.code), (Class::Missing, "not_found"));
         finalize(&mut service, &charge()).committed();
         let mut readers = vec![
-            // The branch of the request, which nobody has proved.
+            // The branch that the request names, without proof.
             manager("manager-9", "branch-of-the-request"),
             member(ActorKind::Mother, "mother-2", "member-1"),
             Actor::nobody(),

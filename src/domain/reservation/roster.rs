@@ -17,7 +17,7 @@ use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::resource::{Kind, ReadView, Resource};
 use crate::{public_events, wire_enum};
 
-/// How many decisions may be taken together, under one rosterDecisionId: an answer tells them all.
+/// How many decisions may be taken together, under one rosterDecisionId: a response lists them all.
 pub const DECISIONS_TOGETHER_MAX: usize = 200;
 
 wire_enum! {
@@ -37,7 +37,7 @@ pub struct Assignment {
     pub roster_decision_id: Ident,
     /// The slot that it fills.
     pub target_assignment_key: AssignmentKey,
-    /// The slot that it empties first; none: it replaces nobody.
+    /// The slot that it empties first; `None`: it replaces no assignment.
     pub replacement_of_assignment_key: Option<AssignmentKey>,
     /// The caregiver.
     pub caregiver_profile_id: CaregiverId,
@@ -87,7 +87,7 @@ pub struct CaregiverAssigned {
     pub assignment: Assignment,
 }
 
-/// What can happen to a decision. New events go at the end: their order stands in the log.
+/// What can happen to a decision. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum AssignmentEvent {
     /// A caregiver is assigned.
@@ -159,8 +159,8 @@ pub struct DecidedTogether {
     pub assignment_decision_id: Ident,
 }
 
-/// What can happen to what is decided together. New events go at the end: their order stands in
-/// the log.
+/// What can happen to what is decided together. New events go at the end: records store their
+/// index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum RosterDecisionEvent {
     /// A decision is taken.
@@ -216,7 +216,7 @@ public_events! {
     RosterDecision by RosterDecisionEvent, read at "care-team-roster-decision/{}/{}",
         revision none;
 
-    // A part of the roster, which is told of.
+    // A part of the roster, which has the events.
     Decided(_) => nothing,
 }
 
@@ -244,7 +244,7 @@ pub struct SlotSet {
     pub filled_by: Option<Ident>,
 }
 
-/// What can happen to a slot. New events go at the end: their order stands in the log.
+/// What can happen to a slot. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SlotEvent {
     /// It is filled, anew or for the first time, or emptied.
@@ -296,7 +296,7 @@ impl Resource for AssignmentSlot {
 public_events! {
     AssignmentSlot by SlotEvent, read at "care-team-slot/{}/{}", revision none;
 
-    // A part of the roster, which is told of.
+    // A part of the roster, which has the events.
     Set(_) => nothing,
 }
 
@@ -320,7 +320,7 @@ pub struct RosterDecided {
     pub roster_decision_id: Ident,
 }
 
-/// What can happen to a roster. New events go at the end: their order stands in the log.
+/// What can happen to a roster. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum RosterEvent {
     /// A decision is taken.
@@ -403,7 +403,7 @@ pub fn is_filled(slot: Option<&AssignmentSlot>) -> bool {
     slot.is_some_and(|slot| slot.filled_by.is_some())
 }
 
-/// What stands before an assignment, as its decision has read it.
+/// The state before an assignment, as its decision has read it.
 pub struct Standing {
     /// What was decided together with it so far.
     pub together: Option<RosterDecision>,
@@ -413,7 +413,7 @@ pub struct Standing {
     pub replaced: Option<AssignmentSlot>,
 }
 
-/// The commit of an assignment in the roster of a booking, and the decision as it stands then.
+/// The commit of an assignment in the roster of a booking, and the decision after it.
 #[must_use]
 pub fn assigned(
     roster: Option<&CareTeamRoster>,
@@ -455,7 +455,7 @@ pub fn assigned(
 }
 
 impl RosterDecision {
-    /// Its decisions, oldest first, as far as they stand in `view`.
+    /// Its decisions, oldest first, as far as `view` has them.
     #[must_use]
     pub fn decisions(&self, view: &ReadView<'_>) -> Vec<AssignmentDecision> {
         let ids = self.assignment_decision_ids.iter();

@@ -13,7 +13,7 @@ wire_enum! {
     pub enum DecisionKind {
         /// Fills an empty slot.
         Assign = "assign",
-        /// Fills a slot in the place of a decision that stood.
+        /// Fills a slot in the place of an existing decision.
         Replace = "replace",
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn assignment(number: u32, slot: &str, expected_roster_revision: i64)
     })
 }
 
-/// As [`assignment`], replacing what stands in another slot, or in the same one.
+/// As [`assignment`], replacing the assignment of another slot, or of the same one.
 pub(super) fn replacing(
     number: u32,
     slot: &str,

@@ -71,11 +71,11 @@ impl Request for Command {
     }
 }
 
-// The rules between members read the members that they need from the body as it came, not from
-// what was made of it: a fault of one line or member must not hide what is wrong with another
-// (all value errors of a body are told at once).
+// The rules between fields read the fields that they need from the body as it came, not from what
+// was parsed of it: a fault of one line or field must not hide what is wrong with another (all
+// value errors of a body are returned at once).
 
-/// A member's value, where there is one; a fault of its own is told elsewhere.
+/// A field's value, where there is one; a fault of its own is reported elsewhere.
 fn readable<T: FromJson>(object: &Json<'_>, name: &str, at: &Reader) -> Option<T> {
     T::read(member_of(object, name)?, &mut Reader::new(at.now()))
 }
@@ -128,7 +128,7 @@ fn inter_office_consistent(body: &Json<'_>, at: &mut Reader) {
     let Some(facts) = member_of(body, "interOfficeAcknowledgement") else {
         return;
     };
-    // A fault is told of the later one of the two members that disagree.
+    // The fault is reported at the later one of the two fields that disagree.
     let own_side = readable(facts, "acknowledgementSide", at).map(|side| match side {
         AcknowledgementSide::ServiceDeliveryBranch => "serviceDeliveryBranchProfileId",
         AcknowledgementSide::CustomerRelationshipBranch => "customerRelationshipBranchProfileId",
@@ -809,7 +809,7 @@ mod tests {
                 format!("{lines}[1].lineAcknowledgementId"),
                 "not_unique",
             ),
-            // What disagrees is told of the later member: the branch of the acknowledging side.
+            // A disagreement is reported at the later field: the branch of the acknowledging side.
             (
                 format!("{handoff}.acknowledgingBranchProfileId"),
                 json!("branch-2"),

@@ -18,7 +18,7 @@ use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
 use crate::{json_object, public_events, wire_enum};
 
 wire_enum! {
-    /// Where a request stands.
+    /// A request's status.
     pub enum DataRoomStatus {
         /// Nothing is there to fetch yet.
         Open = "open",
@@ -50,7 +50,7 @@ impl FromJson for EvidenceKeys {
         if items.is_empty() {
             return at.fault(FaultCode::TooShort);
         }
-        // A repeated key is told of though another one cannot be read.
+        // A repeated key is reported though another one cannot be read.
         let mut seen = BTreeSet::new();
         let mut keys = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
@@ -125,7 +125,7 @@ json_object! {
     }
 }
 
-/// How many artifacts a request may have, superseded ones included: each of its answers tells all.
+/// How many artifacts a request may have, superseded ones included: each response lists all.
 pub const ARTIFACTS_MAX: usize = 200;
 
 /// An artifact of a request.
@@ -165,7 +165,7 @@ pub struct JournalEntry {
 pub struct DataRoomRequest {
     /// What the opening said.
     pub opening: DataRoomOpened,
-    /// Where it stands.
+    /// Its status.
     pub status: DataRoomStatus,
     /// How many commits it has seen.
     pub revision: Revision,
@@ -217,7 +217,7 @@ pub struct ArtifactReady {
     pub action_id: Uuid,
 }
 
-/// What can happen to a request. New events go at the end: their order stands in the log.
+/// What can happen to a request. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum DataRoomEvent {
     /// It is opened.
@@ -336,7 +336,7 @@ impl DataRoomRequest {
         IndexKey::new(Index::DataRoomRequestCode, &[request_code])
     }
 
-    /// Whether an artifact with this identifier stands, superseded or not.
+    /// Whether an artifact with this identifier exists, superseded or not.
     #[must_use]
     pub fn has_artifact(&self, artifact_id: &str) -> bool {
         self.artifacts

@@ -1,9 +1,10 @@
 //! A workflow says that a file of a data-room request is ready to be fetched.
 //!
-//! Resource: the request. Rejections, in the order tested: the actor is no workflow, or not the
-//! one that the body names (403); the request is unknown (404); the expected revision is stale,
-//! an artifact with this identifier stands, the artifact was made from older data than were asked
-//! for, the request has as many as it may have (409). An earlier artifact of the same kind stays, superseded.
+//! Resource: the request. Rejections, in the order tested: the actor is no workflow, or not the one
+//! that the body names (403); the request is unknown (404); the expected revision is stale, an
+//! artifact with this identifier exists, the artifact was made from older data than were asked for,
+//! the request has as many as it may have (409). An earlier artifact of the same kind stays,
+//! superseded.
 
 use super::data_room::{
     ARTIFACTS_MAX, Artifact, ArtifactReady, DataRoomBody, DataRoomEvent, DataRoomRequest,
@@ -57,7 +58,7 @@ rejections! {
         /// The revision is stale.
         RevisionStale = Conflict "revision_stale" ["expectedRevision"]
             "The expected revision is not the current one: read again, then decide.",
-        /// The artifact's identifier stands.
+        /// The artifact's identifier is in use.
         ArtifactIdConflict = Conflict "artifact_id_conflict" ["artifact.artifactId"]
             "An artifact with this identifier stands on the request.",
         /// The data are too old.

@@ -2,9 +2,9 @@
 //! a data-room request.
 //!
 //! Resource: the new request. Rejections, in the order tested: the actor may not ask for this
-//! scope, or is not the one that the body names (403); the request code stands with other facts
-//! or is another actor's (409). The same code with the same facts from the same actor under
-//! another key is a replay.
+//! scope, or is not the one that the body names (403); the request code is in use with other facts
+//! or is another actor's (409). The same code with the same facts from the same actor under another
+//! key is a replay.
 
 use super::data_room::{
     DataRoomBody, DataRoomEvent, DataRoomOpened, DataRoomRequest, DataRoomScope, may_open,
@@ -43,7 +43,7 @@ rejections! {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
             "Only headquarters, a system workflow, or a manager of the scope's branch, named in the body as in the token, may open a data-room request.",
-        /// The code stands.
+        /// The code is in use.
         RequestCodeConflict = Conflict "request_code_conflict" ["requestCode"]
             "A data-room request with this code stands with other facts.",
         /// It was done before under a key that is forgotten by now; the engine finds that.
@@ -275,7 +275,7 @@ mod tests {
             &[("actorProfileId", json!("workflow-2"))],
         );
         assert_eq!(open(&other_profile).code(), "permission_denied");
-        // Where the token names a profile, the subject does not stand in for it.
+        // Where the token names a profile, the subject does not replace it.
         let profiled = with_profile(workflow(), "profile-1");
         assert_eq!(
             open_by(profiled, &data_room_request()).code(),

@@ -60,7 +60,7 @@ mod tests {
         Ok((revision_of(&tag), body))
     }
 
-    /// As [`read`], with the tag as it stands.
+    /// As [`read`], with the current tag.
     fn tagged(
         scenario: &mut Scenario,
         reader: Actor,

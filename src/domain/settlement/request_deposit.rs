@@ -1,7 +1,7 @@
 //! Headquarters, or a workflow, asks a branch for a settlement deposit: opens a statement.
 //!
 //! Resource: the new statement. Rejections, in the order tested: the actor may not ask, or is not
-//! the one that the body names (403); the statement code stands with other facts or is another
+//! the one that the body names (403); the statement code is in use with other facts or is another
 //! actor's (409). The same code with the same facts from the same actor under another key is a
 //! replay.
 
@@ -68,7 +68,7 @@ rejections! {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
             "Only headquarters or a system workflow, named in the body as in its token, may request a settlement deposit.",
-        /// The code stands.
+        /// The code is in use.
         StatementCodeConflict = Conflict "statement_code_conflict" ["statementCode"]
             "A statement with this code exists with other content.",
         /// It was done before under a key that is forgotten by now; the engine finds that.
@@ -297,7 +297,7 @@ mod tests {
             &[("actorProfileId", json!("workflow-2"))],
         );
         assert_eq!(ask(&other_profile).code(), "permission_denied");
-        // Where the token names a profile, the subject does not stand in for it.
+        // Where the token names a profile, the subject does not replace it.
         let mut scenario = Scenario::new();
         scenario.acting(with_profile(workflow(), "profile-1"));
         assert_eq!(

@@ -32,7 +32,7 @@ fn pointer(path: &str) -> String {
     format!("/{}", path.replace('.', "/"))
 }
 
-/// Places and codes as a scenario tells them.
+/// Places and codes as a scenario returns them.
 pub(super) fn faults<const N: usize>(
     faults: [(&str, &'static str); N],
 ) -> Vec<(String, &'static str)> {

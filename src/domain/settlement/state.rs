@@ -30,7 +30,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// Where a statement stands.
+    /// A statement's status.
     pub enum StatementStatus {
         /// The branch is asked to deposit.
         AwaitingBranchDeposit = "awaiting_branch_deposit",
@@ -103,7 +103,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// On which side of a handoff between branches the acknowledging branch stands.
+    /// The side of the acknowledging branch in a handoff between branches.
     pub enum AcknowledgementSide {
         /// The branch that delivered the service.
         ServiceDeliveryBranch = "service_delivery_branch",
@@ -221,7 +221,7 @@ pub struct Statement {
     /// What the opening said.
     #[serde(with = "shared")]
     pub opening: Arc<DepositRequested>,
-    /// Where it stands.
+    /// Its status.
     pub status: StatementStatus,
     /// How many commits it has seen.
     pub revision: Revision,
@@ -287,7 +287,7 @@ pub struct DepositAcknowledged {
     pub inter_office: Option<InterOfficeAcknowledgement>,
 }
 
-/// What can happen to a statement. New events go at the end: their order stands in the log.
+/// What can happen to a statement. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum StatementEvent {
     /// It is opened.
@@ -390,7 +390,7 @@ impl DepositAcknowledged {
 
 impl Statement {
     /// Whether the audits are a chain: the first one opens, each goes on from the revision and the
-    /// status that the one before has left, and what the last one left is how the statement stands.
+    /// status that the one before has left, and the last one left the statement's current state.
     fn audits_follow_on_each_other(&self) -> Result<(), String> {
         let mut revision = Revision::NONE;
         // Its opening leaves a statement's first status as it is.

@@ -14,7 +14,7 @@ use crate::domain::event_id::EventId;
 use crate::wire_enum;
 
 wire_enum! {
-    /// Where a subscription stands.
+    /// A subscription's status.
     pub enum SubscriptionStatus {
         /// Deliveries go out.
         Enabled = "enabled",
@@ -53,14 +53,14 @@ pub struct SubscriptionBody<'a> {
     waiting: usize,
     dead: usize,
     last_failure: Option<LastFailureBody<'a>>,
-    /// Where the answer tells a secret: its number, in the place of which whoever answers puts
-    /// the secret. No secret stands in what is stored.
+    /// Where the response has a secret: its number, which is replaced by the secret when the
+    /// response is sent. No secret is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     secret_number: Option<u32>,
 }
 
-/// A subscription whose secret is told beside it, as its schema.
+/// A subscription with its secret, as its schema.
 pub struct SubscriptionWithSecret;
 
 impl JsonSchema for SubscriptionWithSecret {
@@ -128,7 +128,7 @@ impl<'a> SubscriptionBody<'a> {
         }
     }
 
-    /// The same, where the answer tells the secret of this number.
+    /// The same, where the response has the secret of this number.
     #[must_use]
     pub fn telling_secret(mut self, number: u32) -> Self {
         self.secret_number = Some(number);

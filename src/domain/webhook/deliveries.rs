@@ -1,6 +1,6 @@
 //! How far the deliveries of a subscription are: what was examined, what waits, what is dead.
 //!
-//! They are a resource beside the subscription, whose revision stands still while events go out.
+//! They are a resource beside the subscription, whose revision does not change while events go out.
 //! What was taken is not kept: everything up to where the log was examined, and not listed here.
 
 use serde::{Deserialize, Serialize};
@@ -34,8 +34,8 @@ pub struct Delivery {
     pub last_status: Option<u16>,
     /// What was wrong with the last attempt.
     pub last_error: Option<Box<str>>,
-    /// Where a gap begins, of which this delivery tells in the place of an event: the first
-    /// position that the log had given up.
+    /// Where a gap begins, which this delivery reports in the place of an event: the first position
+    /// that the log had given up.
     pub gap_from: Option<u64>,
 }
 
@@ -105,7 +105,7 @@ pub struct Progress {
     pub is_gone: bool,
 }
 
-/// What can happen to deliveries. New events go at the end: their order stands in the log.
+/// What can happen to deliveries. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum DeliveriesEvent {
     /// The subscription is created.
@@ -182,7 +182,7 @@ impl Resource for WebhookDeliveries {
 public_events! {
     WebhookDeliveries by DeliveriesEvent, read at "webhook-deliveries/{}", revision none;
 
-    // A part of the subscription, which is told of.
+    // A part of the subscription, which has the events.
     Begun { .. } => nothing,
     Progressed(_) => nothing,
     Retried { .. } => nothing,

@@ -58,7 +58,7 @@ pub fn list_subscriptions(request: &ReadRequest<'_>) -> Result<Representation, R
     let all = request
         .view
         .all_listed::<WebhookSubscription>(subscriptions());
-    // Those of one millisecond are told apart by their identifiers.
+    // Those of one millisecond are ordered by their identifiers.
     let rank = |of: &WebhookSubscription| format!("{:020}/{}", of.created_at.millis(), of.id()[0]);
     let mut all: Vec<_> = all.into_iter().map(|one| (rank(&one), one)).collect();
     all.sort_by(|(one, _), (other, _)| one.cmp(other));

@@ -1,7 +1,7 @@
 //! Webhooks: events brought to a URL.
 //!
-//! A *subscription* says which types of events go to which URL. Beside it stands how far its
-//! deliveries are, a resource of its own, since that changes while the subscription stands still:
+//! A *subscription* says which types of events go to which URL. How far its deliveries are is a
+//! resource of its own, since that changes while the subscription does not:
 //!
 //! ```text
 //!  (none) ──create──▶ enabled ◀──update──▶ paused
@@ -10,7 +10,7 @@
 //!                      gone ──update──▶ enabled, from the next event on
 //! ```
 //!
-//! A secret signs what is delivered. It stands nowhere: it is derived from a master key outside of
+//! A secret signs what is delivered. It is not stored: it is derived from a master key outside of
 //! the log, by the subscription and the secret's number, which is what is stored.
 
 mod addressed;

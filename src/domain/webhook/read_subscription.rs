@@ -7,7 +7,7 @@ use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource;
 
-/// Refuses whoever may not manage webhooks.
+/// Rejects actors that may not manage webhooks.
 pub(super) fn check_authority(request: &ReadRequest<'_>) -> Result<(), Rejection> {
     if may_manage(request.actor) {
         return Ok(());

@@ -1,7 +1,7 @@
 //! The dispatcher reports how far deliveries have come.
 //!
-//! Resource: the subscription's deliveries. Nobody asks for this from outside: it has no path, and
-//! what is reported of deliveries that have begun anew since, or ended, changes nothing.
+//! Resource: the subscription's deliveries. No client can request this: it has no path, and what is
+//! reported of deliveries that have begun anew since, or ended, changes nothing.
 
 use super::deliveries::{DeliveriesEvent, Progress, WebhookDeliveries};
 use crate::base::digest::Digest;

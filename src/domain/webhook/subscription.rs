@@ -120,7 +120,7 @@ pub struct WebhookSubscription {
     pub description: Description,
     /// Whether it was paused.
     pub is_paused: bool,
-    /// Whether it was deleted: it is told of nowhere then.
+    /// Whether it was deleted: no read shows it then.
     pub is_deleted: bool,
     /// The number of the secret that signs; the first is 1.
     pub secret_number: u32,
@@ -154,7 +154,7 @@ pub struct SubscriptionUpdated {
     pub status: Switch,
 }
 
-/// What can happen to a subscription. New events go at the end: their order stands in the log.
+/// What can happen to a subscription. New events go at the end: records store their index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SubscriptionEvent {
     /// It is created.
