@@ -1,7 +1,7 @@
 //! The access log: a line for each request, written by a thread of its own.
 //!
-//! A lane formats the line and hands it over; it never waits. As many lines wait as [`LINES_MAX`];
-//! beyond that, while nobody reads them, lines are lost, and counted.
+//! A lane formats the line and hands it over; it never waits. At most [`LINES_MAX`] lines
+//! are queued; when the output is not read, further lines are dropped, and counted.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -39,9 +39,9 @@ pub struct AccessLine<'a> {
     pub at: Instant,
     /// Its method.
     pub method: &'a Method,
-    /// The template of its path; `None` where there is no route.
+    /// The template of its path; `None` without a route.
     pub route: Option<&'a str>,
-    /// What it asks for.
+    /// The name of its operation.
     pub operation: &'a str,
     /// The status of its response.
     pub status: u16,

@@ -1,4 +1,4 @@
-//! The body of an answer: whole, or a stream that goes on as long as somebody reads.
+//! The body of a response: whole, or a stream that lasts as long as it is read.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,11 +12,11 @@ use hyper::body::{Body, Frame, SizeHint};
 /// The body of an answer.
 #[derive(Debug)]
 pub enum AnswerBody {
-    /// All of it is there.
+    /// The complete body.
     Whole(Full<Bytes>),
-    /// All of a problem is there, whose code this is.
+    /// The complete body of a problem, and its code.
     Problem(Full<Bytes>, &'static str),
-    /// It is made while it is read.
+    /// A body that is produced while it is read.
     Stream(Channel<Bytes>),
 }
 

@@ -63,7 +63,7 @@ where
     })
 }
 
-/// 415, with a sentence that names what is taken.
+/// 415, with a message that names the accepted media types.
 pub(super) fn unsupported_media_type(problems: Problems, message: &'static str) -> Answer {
     problems.problem(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection.
+//! The client of a connection.
 
 use super::forgeries::Peer;
 use super::token::LastToken;
@@ -20,13 +20,13 @@ impl Caller {
         self.peer.is_to_go()
     }
 
-    /// Whether the client is on this machine, as far as its address tells.
+    /// Whether the client is on this machine, judged by its address.
     #[must_use]
     pub fn is_on_this_machine(&self) -> bool {
         self.is_near
     }
 
-    /// Waits until that is so.
+    /// Waits until the connection is to be closed.
     pub async fn is_told_to_go(&self) {
         self.peer.is_told_to_go().await;
     }

@@ -42,8 +42,8 @@ impl Unchanging {
         Self { tag, body }
     }
 
-    /// 200, or 304 when the caller has it already. It may be kept, and is asked for again each time:
-    /// another version of the program may have another one.
+    /// 200, or 304 when the caller has it already. Caches may keep it but must revalidate it:
+    /// another version of the program may have another body.
     pub(super) fn answer(&self, headers: &HeaderMap) -> Answer {
         let mut answer = found_body(&self.tag, self.body.clone(), headers);
         let kept = HeaderValue::from_static("no-cache");

@@ -53,7 +53,7 @@ impl ConnectionRefusal {
     }
 }
 
-/// What is counted of connections.
+/// The counts of connections.
 #[derive(Debug, Default)]
 pub struct ConnectionCounts {
     open: AtomicUsize,
@@ -111,7 +111,7 @@ impl Connections {
         })
     }
 
-    /// What is counted of them.
+    /// The counts of connections.
     #[must_use]
     pub fn counts(&self) -> &Arc<ConnectionCounts> {
         &self.counts

@@ -134,8 +134,8 @@ impl Service {
         answer
     }
 
-    /// The paths of what the actor may read by this identifier or code: each is read as its own
-    /// request would be, so nobody is told of what is not for them.
+    /// The paths of what the actor may read by this identifier or code: each is read as by a
+    /// request of its own, so no actor learns of a resource that it may not read.
     async fn found(&self, caller: &Caller, headers: &HeaderMap, query: Option<&str>) -> Answer {
         let problems = Problems::PLAIN;
         let actor = match self.actor(caller, headers, problems).await {
@@ -180,7 +180,7 @@ impl Service {
         response::json(StatusCode::OK, json!({"found": found}).to_string())
     }
 
-    /// The figures of the service, for who may read them.
+    /// The figures of the service, for actors that may read them.
     async fn shown_figures(
         &self,
         console: &Console,

@@ -19,10 +19,10 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
     "Carebook-Dry-Run, Carebook-Position, Carebook-Writer, ETag, Idempotent-Replayed, Retry-After, \
      X-Request-Id",
 );
-/// For how many seconds a browser need not ask again what is allowed.
+/// For how many seconds a browser may cache a preflight.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// An origin, as browsers write it: `https://HOST`, with a port where it is not the usual one.
+/// An origin, as browsers write it: `https://HOST`, with a port if it is not the default one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin(HeaderValue);
 
@@ -41,7 +41,7 @@ impl FromStr for Origin {
             _ => return Err("it has to begin with https:// or http://".to_owned()),
         };
         let authority = uri.authority().ok_or("it names no host")?;
-        // Nothing stands behind it, not even a slash.
+        // Nothing may follow the authority, not even a slash.
         let whole = format!("{scheme}://{authority}");
         if whole != lower || authority.as_str().contains('@') || authority.host().is_empty() {
             return Err("it is a scheme, a host and perhaps a port, and nothing else".to_owned());

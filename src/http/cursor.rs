@@ -15,7 +15,7 @@ const LIMIT: usize = 50;
 /// Characters of what a cursor is bound to.
 const BOUND: usize = 16;
 
-/// The most items of the page that is asked for.
+/// The requested page size.
 pub(super) fn limit(query: &mut Query<'_>) -> usize {
     query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT)
 }
@@ -25,15 +25,15 @@ pub(super) fn limit(query: &mut Query<'_>) -> usize {
 pub(super) struct Cursors(String);
 
 impl Cursors {
-    /// Those that are good for what this text says.
+    /// Cursors that are bound to this text.
     pub(super) fn bound_to(what: &str) -> Self {
         let mut bound = Fingerprint::of(what.as_bytes()).to_hex();
         bound.truncate(BOUND);
         Self(bound)
     }
 
-    /// The place at which the cursor of the query goes on, read by `place`; `None` where there is
-    /// none, or after its fault was noted.
+    /// The place of the query's cursor, parsed by `place`; `None` without a cursor, or with an
+    /// invalid one, whose fault is noted.
     pub(super) fn place<T>(
         &self,
         query: &mut Query<'_>,

@@ -26,7 +26,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const RECEIVED_BYTES_MAX: u32 = 64 << 10;
 /// Addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 4;
-/// How long an address is tried while there is another one.
+/// How long an address is tried before the next one.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A future on the heap.
@@ -69,7 +69,7 @@ fn over_tcp() -> Reach {
     })
 }
 
-/// What is trusted: the system's certificates, and these (DER) besides.
+/// A configuration that trusts the system's certificates, and these (DER) besides.
 ///
 /// # Errors
 /// When one of them is no certificate.
@@ -121,9 +121,9 @@ impl Target {
 /// Why there is no connection.
 #[derive(Debug)]
 pub struct DialError {
-    /// In a few words, which tell nothing of the other end.
+    /// In a few words, which contain nothing that the other end sent.
     pub what: &'static str,
-    /// What the system or the other end had to say.
+    /// The error of the system or the other end.
     pub cause: Option<io::Error>,
 }
 
@@ -164,7 +164,7 @@ impl Drop for Connection {
     }
 }
 
-/// Makes connections. How long that may take is for who asks to say.
+/// Makes connections. The caller sets the timeout.
 pub struct Dialer {
     tls: TlsConnector,
     resolve: Resolve,
@@ -172,7 +172,7 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// One that trusts so, and finds addresses so.
+    /// One with this TLS configuration and this resolver.
     #[must_use]
     pub fn new(tls: ClientConfig, resolve: Resolve) -> Self {
         Self {
@@ -182,14 +182,14 @@ impl Dialer {
         }
     }
 
-    /// The same, over something else than TCP.
+    /// The same, over another transport than TCP.
     #[must_use]
     pub fn reaching(mut self, reach: Reach) -> Self {
         self.reach = reach;
         self
     }
 
-    /// What there is to say where there is no TLS with the other side.
+    /// The message when the TLS handshake fails.
     fn no_tls(error: &io::Error) -> &'static str {
         match error.get_ref().and_then(|cause| cause.downcast_ref()) {
             Some(tokio_rustls::rustls::Error::InvalidCertificate(_)) => {
@@ -218,7 +218,7 @@ impl Dialer {
         if found.is_empty() {
             return Err("its name has no address".into());
         }
-        // What was judged is what is connected to: the name is not asked for again.
+        // The addresses that were checked are those connected to: the name is not resolved again.
         let mut allowed = found
             .into_iter()
             .filter(|address| allows(address.ip()))
@@ -262,7 +262,7 @@ impl Dialer {
             .await;
         let (sender, connection) = shaken.map_err(|_| "it broke off")?;
         let task = tokio::spawn(async move {
-            // How it ended is known to whoever has asked.
+            // The request's own future reports how it ended.
             let _ = connection.await;
         });
         Ok(Connection {

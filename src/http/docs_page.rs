@@ -1,5 +1,5 @@
 //! `GET /docs`: a page that shows the API document and can try its requests. Everything in it is
-//! served from here, and a browser is told to load nothing else.
+//! served from here, and its policy forbids the browser to load anything else.
 
 use std::sync::LazyLock;
 

@@ -41,7 +41,7 @@ fn readiness(page: &mut Page, figures: &Figures) {
     }
 }
 
-/// What the service is for, how far it is behind where it follows, and who waits for a position.
+/// The service's role, a standby's lag, and requests that wait for a position.
 fn following(page: &mut Page, figures: &Figures) {
     let gauge = "gauge";
     let name = "carebook_role";

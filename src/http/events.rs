@@ -38,26 +38,26 @@ const STREAM_LIMIT: usize = 64;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How long a reader may take to make room for more.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long an actor is taken at the word of its token.
+/// How long an actor's token is trusted before it is checked again.
 const JUDGED_EVERY: Duration = Duration::from_secs(60);
 /// Events are handed over in pieces of about so many bytes, of which so many may wait.
 const PIECE_BYTES: usize = 16 << 10;
 const PIECES_MAX: usize = 4;
 
-/// What a request asks for.
+/// The parsed query of a request.
 struct Wanted {
     after: Option<EventId>,
     filter: Arc<EventFilter>,
     limit: usize,
 }
 
-/// Who asks, and of whom.
+/// The requesting actor, and what serves it.
 pub struct Reader<'s> {
     /// The engine.
     pub engine: &'s Arc<Engine>,
     /// What judges tokens.
     pub verifier: &'s Arc<TokenVerifier>,
-    /// Who asks.
+    /// The requesting actor.
     pub actor: Arc<Actor>,
 }
 
@@ -218,7 +218,7 @@ struct Follower {
     sender: Sender<Bytes>,
     /// When the actor was last judged.
     judged: Instant,
-    /// The last event that was passed.
+    /// The last event that was sent or skipped.
     told: EventId,
 }
 

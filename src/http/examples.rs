@@ -1,7 +1,7 @@
-//! The operations' examples as requests to a fresh demonstration, and what it has beside the sample
-//! facts for that, so that each example is carried out as it stands, one after the other: an example
-//! may take the identifier of something that another operation brings into being, and nobody knows
-//! that before.
+//! The operations' examples as requests to a fresh demonstration, and what the demonstration
+//! creates beside the sample facts, so that each example can be carried out unchanged, one after
+//! the other: an example may need the identifier of a resource that another operation creates,
+//! which is otherwise not known in advance.
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -10,18 +10,20 @@ use crate::catalogue::{OPERATIONS, Row};
 use crate::domain::example::{self, Example, filled, renamed};
 use crate::domain::reference::samples;
 
-/// The first of the identifiers of what the demonstration brings into being; each is so much larger
-/// as its operation's number.
+/// The base of the identifiers that the demonstration creates; each is this plus its operation's
+/// number.
 const BORN: u128 = 0x0190_0000_0000_7000_8000_0000_0000_0000;
 
-/// A command that the demonstration carries out before anybody asks: the example of an operation, with
-/// another identifier where its answer repeats one, so that the example itself can be carried out, too.
+/// A command that the demonstration carries out at its start: the example of an operation, with
+/// another identifier where its response repeats one, so that the example itself can be carried
+/// out.
 pub struct Standing {
     /// The operation.
     pub row: &'static Row,
     /// The identifier of the example, and the other one.
     renamed: (&'static str, String),
-    /// Whether the examples that rest on it name the identifier as well: it is that of a sample fact.
+    /// Whether the examples that rest on it name the identifier as well: it is that of a sample
+    /// fact.
     is_shared: bool,
 }
 
@@ -36,8 +38,8 @@ pub struct Shown {
 
 /// The commands, in the order of their operations.
 pub fn standing() -> impl Iterator<Item = Standing> {
-    // What comes after it in the order of the operations, and takes nothing from its answer, rests on
-    // its example as well.
+    // What comes after it in the order of the operations, and takes nothing from its answer, rests
+    // on its example as well.
     let is_needed = |row: &&Row| {
         OPERATIONS.iter().any(|other| {
             let example = other.operation.example();

@@ -55,7 +55,7 @@ impl Rhythm {
 pub struct Sender<'s> {
     /// The engine that applies the facts.
     pub engine: &'s Arc<Engine>,
-    /// Who sends.
+    /// The sending actor.
     pub actor: Arc<Actor>,
     /// Whether the token is still valid: its expiry, and the keys.
     pub token_is_good: &'s (dyn Fn() -> bool + Sync),

@@ -25,7 +25,7 @@ pub struct AllFigures<'a> {
     pub engine: Figures,
     /// The front, besides its requests.
     pub front: FrontFigures,
-    /// The publisher to NATS, where there is one.
+    /// The publisher to NATS, if any.
     pub publisher: Option<PublisherFigures>,
     /// The subscriptions.
     pub webhooks: &'a [SubscriptionFigures],
@@ -150,7 +150,7 @@ mod tests {
     use crate::engine::figures::BATCH_BOUNDS;
     use crate::engine::readiness::Unready;
 
-    /// A figure that stood under another's name, or nowhere, would be another number.
+    /// Each figure has a number of its own, so a swapped or missing one would be noticed.
     #[test]
     fn each_figure_stands_under_its_own_name() {
         let mut next = 1_000_u64;

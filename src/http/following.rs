@@ -1,5 +1,5 @@
-//! What is different where a service follows another one, or may have been replaced by one: which
-//! requests it takes, and which answers leave it.
+//! What is different for a standby, and for a writer that may have been replaced: which requests it
+//! accepts, and which responses it may send.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,8 +14,8 @@ use crate::base::actor::Actor;
 use crate::engine::CommandResult;
 
 impl Service {
-    /// The answer to a request that came at `came`, if it may leave: one that depends on what this
-    /// service holds may not where another one has begun to write.
+    /// The answer to a request that came at `came`, if it may be sent: one that depends on this
+    /// service's state may not once another service has begun to write.
     pub(super) async fn unless_replaced(
         &self,
         answer: Answer,
@@ -34,7 +34,7 @@ impl Service {
         self.instead(head.uri.path(), result)
     }
 
-    /// Who sends facts, where they are taken.
+    /// The actor that sends facts, if this service is the writer.
     pub(super) async fn writing_actor(
         &self,
         caller: &Caller,
@@ -47,13 +47,13 @@ impl Service {
         }
     }
 
-    /// What a command is answered where the service follows another one.
+    /// The answer to a command, if this service is a standby.
     pub(super) fn not_writer(&self, problems: Problems) -> Option<Answer> {
         let is_standby = self.engine.is_standby();
         is_standby.then(|| problems.not_writer(self.engine.writer().as_deref()))
     }
 
-    /// What readiness tells of a service that follows: a field with a comma before it.
+    /// What `/readyz` reports of a standby: a field with a comma before it; empty for a writer.
     pub(super) fn following(&self) -> String {
         let Some(lag) = self.engine.lag() else {
             return String::new();

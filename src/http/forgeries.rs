@@ -2,14 +2,15 @@
 //!
 //! Verifying a signature costs more than sending an invalid one, so a forger could keep the server
 //! from doing anything else. Only tokens that have never been verified successfully are limited
-//! here; a token in the cache never waits, whoever shares the address. For the rest:
+//! here; a token in the cache never waits, even on an address that is shared with a forger. For the
+//! rest:
 //!
 //! - A connection that has sent [`FORGED_OF_CONNECTION_MAX`] forged signatures is closed after its
 //!   responses.
 //! - An address (IPv6: a /64) may send so many invalid ones at once, and so many a second; beyond
 //!   that, its next unknown tokens wait for their turn, [`WAIT_MAX`] at most. A connection has one
 //!   turn at a time. A token that is correctly signed but rejected costs as much, and counts as
-//!   invalid here, though nobody has forged it.
+//!   invalid here, though it is not forged.
 //! - All addresses that sent invalid ones in the last minute share another such limit.
 //!
 //! Signatures are counted by their cost, so an expensive key is no way around the limit. An address
@@ -60,7 +61,7 @@ const OF_ALL: Allowance = Allowance {
     per_second: 3_000.0,
 };
 
-/// What somebody has used; it decreases with time.
+/// The verification cost that was used; it decreases with time.
 #[derive(Clone, Copy)]
 struct Debt {
     units: f64,
@@ -102,7 +103,7 @@ struct Table {
     overflowed: Option<Instant>,
 }
 
-/// Who has sent bad signatures.
+/// The addresses that have sent invalid signatures.
 pub struct Forgeries {
     table: Mutex<Table>,
     bad: AtomicU64,
@@ -136,7 +137,7 @@ struct Reserved {
 }
 
 impl Forgeries {
-    /// Nobody yet.
+    /// No address yet.
     #[must_use]
     pub fn new() -> Arc<Self> {
         let table = Table {

@@ -239,7 +239,7 @@ mod tests {
         bytes
     }
 
-    /// A connection whose time is told by the test.
+    /// A connection whose clock the test sets.
     struct Timed {
         frames: Frames,
         now: Instant,
@@ -264,7 +264,7 @@ mod tests {
             self.now += Duration::from_secs(seconds);
         }
 
-        /// What is left of the patience, in seconds.
+        /// The rest of the patience, in seconds.
         fn left(&mut self) -> u64 {
             let deadline = self.frames.deadline(self.now);
             assert!(self.frames.earliest() <= deadline);
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(timed.left(), 10);
         timed.written(&frame(DATA, END_STREAM, 3, 200));
         assert_eq!(timed.left(), 30);
-        // Who no longer wants it is not waiting for it.
+        // A client that has reset the stream does not wait for it.
         timed.received(&frame(RST_STREAM, 0, 1, 4));
         assert_eq!(timed.left(), 75);
     }

@@ -1,5 +1,5 @@
 //! Where the messages of an HTTP/1 connection begin and end, tracked by their bytes before hyper
-//! sees them. hyper accepts what makes two parsers of one connection see different requests: a
+//! sees them. hyper accepts messages in which two parsers could see different requests: a
 //! length beside chunks, lines that end in a bare LF, a fragment in a target; and it does not check
 //! `Host`. Such a head is rejected here, before hyper has all of it: earlier requests are answered,
 //! then this one with 400, and the connection is closed.
@@ -8,8 +8,8 @@ use memchr::memchr;
 
 use super::authority::Authority;
 
-/// What hyper reads instead of a rejected head: never a valid head, whatever part of one it already
-/// has, so that hyper answers 400 after earlier responses, and closes.
+/// What hyper reads instead of a rejected head: with any prefix that hyper already has, it is no
+/// valid head, so hyper answers 400 after earlier responses, and closes.
 pub const REFUSED: &[u8] = b"\0\r\n\r\n";
 
 /// Why bytes are not passed on.

@@ -1,4 +1,4 @@
-//! Histories and earlier bodies: what a query asks for of the past, and how it is answered.
+//! Histories and earlier bodies: their queries and their responses.
 
 use hyper::{StatusCode, Uri};
 
@@ -13,8 +13,8 @@ use crate::domain::rejection::Rejection;
 use crate::engine::past::{HistoryPage, NoPast, PastFound, PastQuery};
 use hyper::header::HeaderMap;
 
-/// Whether a read's query asks for an earlier body, and for which. Other parameters are not looked
-/// at, as those of every read.
+/// Whether a read's query asks for an earlier body, and for which. As with every read, other
+/// parameters are ignored.
 ///
 /// # Errors
 /// `request_invalid` with every fault.
@@ -45,14 +45,14 @@ pub(super) fn asked_of_read(query: Option<&str>) -> Result<Option<PastQuery>, Re
     Ok(revision.or(at.map(PastQuery::At)))
 }
 
-/// What is asked for of a history.
+/// The parsed query of a history.
 pub(super) struct HistoryQuery {
     pub(super) query: PastQuery,
     cursors: Cursors,
 }
 
 impl HistoryQuery {
-    /// Reads the query of the history at this place, which is asked for by `subject`.
+    /// Parses the query that `subject` sends to the history at this path.
     ///
     /// # Errors
     /// `request_invalid` with every fault.
@@ -82,7 +82,7 @@ impl HistoryQuery {
     }
 }
 
-/// The answer to who asked for the past.
+/// The answer to a request for a history or an earlier body.
 pub(super) fn answer(
     problems: Problems,
     found: Result<(PastFound, u64), NoPast>,
@@ -97,7 +97,7 @@ pub(super) fn answer(
             at_position(json(StatusCode::OK, asked.body(&page)), position)
         }
         (Err(NoPast::Gone { position }), _) => {
-            let gone = "The log no longer has what was then.";
+            let gone = "The log no longer has the resource's state of that time.";
             at_position(
                 problems.problem(StatusCode::GONE, "revision_gone", gone),
                 position,

@@ -6,7 +6,7 @@ use super::metrics_page::Page;
 use crate::stream::figures::Counted;
 use crate::stream::link::Link;
 
-/// What is told of the journal.
+/// The figures of the journal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JournalFigures {
     /// What was counted.

@@ -1,4 +1,4 @@
-//! What is asked for of a list, page by page.
+//! The query of a list: page size, order, cursor, filters.
 
 use super::cursor::{self, Cursors};
 use super::query::Query;
@@ -9,8 +9,8 @@ use crate::domain::rejection::Rejection;
 /// The most characters of an identifier.
 const VALUE_MAX: usize = 512;
 
-/// The query as the body of a command that has none: `{"query": {…}}`, a text of digits as the
-/// number that it is. What is given twice stands there twice.
+/// The query as the body of a command that has none: `{"query": {…}}`, a text of digits as a
+/// number. A duplicate parameter becomes a duplicate field.
 #[must_use]
 pub fn as_body(query: Option<&str>) -> Vec<u8> {
     let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
@@ -26,18 +26,17 @@ pub fn as_body(query: Option<&str>) -> Vec<u8> {
     format!("{{\"query\":{{{}}}}}", members.join(",")).into_bytes()
 }
 
-/// A parameter of a list's own: its name, and its words, of which the first one is meant where
-/// nothing is said.
+/// A parameter of a list's own: its name, and its words, of which the first is the default.
 pub type OwnParameter = (&'static str, &'static [&'static str]);
 
-/// What is asked for of a list.
+/// The parsed query of a list.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ListQuery {
     /// The most items.
     pub limit: usize,
     /// `newest` or `oldest`.
     pub order: &'static str,
-    /// What the page before gave as the place to go on from; empty for the first page.
+    /// The place after which the page begins, from the cursor; empty for the first page.
     pub after: String,
     /// The list's own parameters.
     pub own: Vec<(&'static str, &'static str)>,
@@ -47,9 +46,9 @@ pub struct ListQuery {
 }
 
 impl ListQuery {
-    /// Reads the query of the list so named, which is asked for by `subject`, and has parameters of
-    /// its own beside `limit`, `order` and `cursor`, and filters, each of which has an identifier's
-    /// bounds. `is_place` says whether a page can go on from there.
+    /// Parses the query that `subject` sends to the list of this name. Beside `limit`, `order` and
+    /// `cursor` the list has parameters of its own, and filters, each with an identifier's bounds.
+    /// `is_place` says whether a cursor's place is valid.
     ///
     /// # Errors
     /// `request_invalid` with every fault.
@@ -98,14 +97,14 @@ impl ListQuery {
         })
     }
 
-    /// The cursor of the page that goes on after this.
+    /// The cursor of the page that begins after this place.
     #[must_use]
     pub fn cursor(&self, after: &str) -> String {
         self.cursors.at(after)
     }
 }
 
-/// What is wrong with the value of a filter, which is an identifier's.
+/// The fault of a filter's value, which has an identifier's bounds.
 fn bounds(text: &str) -> Option<FaultCode> {
     match text {
         "" => Some(FaultCode::TooShort),

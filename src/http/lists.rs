@@ -17,7 +17,7 @@ use crate::engine::admission::{Admission, Permit};
 use crate::engine::lists::ListRequest;
 use crate::journal::tables::Born;
 
-/// Bytes of pages that may be on their way out at once.
+/// Bytes of pages that may be in flight to clients at once.
 const PAGES_BYTES_MAX: usize = 128 << 20;
 
 /// The budget of the bytes of pages.
@@ -38,17 +38,17 @@ impl AsRef<[u8]> for Charged {
     }
 }
 
-/// What is asked for of a list.
+/// Parses the query of a list.
 ///
 /// # Errors
-/// What is wrong with it.
+/// `request_invalid` with every fault.
 pub fn query(row: &'static ListRow, actor: &Actor, uri: &Uri) -> Result<ListQuery, Rejection> {
     let names: Vec<_> = row.filters().map(|(_, name)| name).collect();
     let is_place = |after: &str| after.parse::<Born>().is_ok();
     ListQuery::read(uri.query(), row.path, &actor.subject, &[], &names, is_place)
 }
 
-/// The page of a list that is asked for.
+/// The requested page of a list.
 pub async fn page(
     engine: &Engine,
     row: &'static ListRow,

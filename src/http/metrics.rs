@@ -38,7 +38,7 @@ const BUCKETS: [(u64, &str); 14] = [
 ];
 /// The classes of statuses.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-/// Statuses that are counted by themselves, too: those that somebody is woken for.
+/// Statuses that are also counted by themselves: those that alerts use.
 const APART: [StatusCode; 5] = [
     StatusCode::UNAUTHORIZED,
     StatusCode::CONFLICT,
@@ -124,7 +124,7 @@ impl Metrics {
         all
     }
 
-    /// What was counted of each series that was asked for.
+    /// The counts of each series with at least one request.
     #[must_use]
     pub fn answered(&self) -> Vec<SeriesFigures> {
         let all = self.names.iter().enumerate().map(|(series, operation)| {

@@ -1,4 +1,4 @@
-//! `Carebook-Min-Position`: a read that is to show what its reader knows of from elsewhere.
+//! `Carebook-Min-Position`: a read that has to reflect a position, such as the client's own write.
 
 use hyper::header::{HeaderMap, HeaderName};
 
@@ -12,10 +12,10 @@ const MIN_POSITION: HeaderName = HeaderName::from_static("carebook-min-position"
 /// How faults name it.
 const PATH: &str = "header.Carebook-Min-Position";
 
-/// Waits until the engine has come to the position that a request asks for, if it does.
+/// Waits until the engine has reached the position that a request names, if it names one.
 ///
 /// # Errors
-/// The answer, when it cannot be read, so many wait already, or it was waited for in vain.
+/// The answer, when the header is invalid, too many wait already, or the wait timed out.
 pub(super) async fn come_to(
     engine: &Engine,
     headers: &HeaderMap,

@@ -1,4 +1,4 @@
-//! A request as it is told of afterwards: in the log, in the access log, in a trace.
+//! What is recorded of a request when it has ended: in the log, the access log and a trace.
 
 use std::time::{Duration, Instant as Tick};
 
@@ -18,13 +18,13 @@ use crate::base::trace_context::TraceContext;
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// What is found out about a request on its way.
+/// What is found out about a request while it is handled.
 pub(super) struct Told<'r> {
     /// The series that it belongs to.
     pub(super) series: Series,
-    /// The template of its path; `None` where there is no route.
+    /// The template of its path; `None` without a route.
     pub(super) route: Option<&'r str>,
-    /// When its command was handed to the engine, and when the engine had answered; where that is
+    /// When its command was handed to the engine, and when the engine had answered, if that is
     /// recorded.
     pub(super) command: Times,
 }
@@ -32,10 +32,10 @@ pub(super) struct Told<'r> {
 /// From when to when something was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Times {
-    /// Nobody asks.
+    /// Not recorded.
     #[default]
     Unasked,
-    /// It is asked for.
+    /// To be recorded.
     Asked,
     /// It has begun.
     Begun(Tick),
@@ -44,7 +44,7 @@ pub(super) enum Times {
 }
 
 impl Times {
-    /// They are asked for where that is so.
+    /// To be recorded if the request is traced.
     pub(super) fn asked(observed: Option<&Observed>) -> Self {
         let doing = observed.and_then(|observed| observed.doing.as_ref());
         match doing.is_some_and(|doing| doing.context.is_sampled) {
@@ -68,8 +68,7 @@ impl Times {
     }
 }
 
-/// What is told of a request besides what was found out on its way; there only where somebody is
-/// told.
+/// What else is recorded of a request; only if there is an access log or a tracer.
 pub(super) struct Observed {
     at: Instant,
     trace: Option<TraceContext>,
@@ -87,14 +86,14 @@ pub(super) struct Ended<'a> {
     pub(super) is_secure: bool,
 }
 
-/// The place in a trace that the headers tell of.
+/// The trace context of the headers.
 fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
     let values = |name| headers.get_all(name).iter().map(HeaderValue::as_bytes);
     TraceContext::read(values(TRACEPARENT), values(TRACESTATE))
 }
 
-/// What will be told of the request with these headers; `None` where nobody is told, which costs
-/// a look at an option.
+/// Begins the record of a request with these headers; `None` without an access log and a tracer,
+/// which costs a comparison.
 pub(super) fn observe(
     upkeep: &Upkeep,
     now: impl FnOnce() -> Instant,
@@ -119,7 +118,7 @@ pub(super) fn observe(
     })
 }
 
-/// Tells of a request.
+/// Records a request.
 pub(super) fn tell(upkeep: &Upkeep, observed: Option<Observed>, ended: &Ended<'_>) {
     let status = ended.answer.status().as_u16();
     let operation = ended.operation;

@@ -72,7 +72,7 @@ pub async fn list(
     at_position(json(StatusCode::OK, body), position)
 }
 
-/// What is asked for, and after which number the page begins.
+/// The parsed query, and the number after which the page begins.
 fn wanted(query: Option<&str>, subject: &str) -> Result<(Asked, Option<i64>), Rejection> {
     let mut query = Query::read(query, &PARAMETERS);
     let status = |text: &str| {
@@ -105,7 +105,7 @@ fn wanted(query: Option<&str>, subject: &str) -> Result<(Asked, Option<i64>), Re
     Ok((asked, after))
 }
 
-/// What goes on after this number: for the same filters, order and subject alone.
+/// The cursor after this number, bound to the filters, the order and the subject.
 fn cursor(number: i64, asked: &Asked, subject: &str) -> String {
     const CURSORS: u16 = 0x7002;
     let parts = [
@@ -130,8 +130,8 @@ fn number_of(cursor: &str) -> Option<i64> {
     text.split_once('.')?.0.parse().ok()
 }
 
-/// How messages and their receivers are, for whoever asks whether the service is ready: a further
-/// field with a comma before it, or nothing where there is nothing to say.
+/// The state of messages and their receivers for `/readyz`: a further field with a comma before it;
+/// empty without receivers and without unclaimed messages.
 pub(super) fn health(figures: &OutboxFigures) -> String {
     if figures.receivers.is_empty() && figures.unclaimed == 0 {
         return String::new();
@@ -148,7 +148,7 @@ pub(super) fn health(figures: &OutboxFigures) -> String {
     )
 }
 
-/// What Prometheus is told of messages and their receivers.
+/// The metrics of messages and their receivers.
 pub(super) fn metrics(figures: &OutboxFigures) -> String {
     let mut page = Page::default();
     type Of = fn(&ReceiverFigures) -> String;

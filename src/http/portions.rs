@@ -33,8 +33,8 @@ impl ResponseBudget {
         Arc::clone(&self.0).acquire_owned().await.ok()
     }
 
-    /// A response body, which holds its share until it is taken. It is sent even if it exceeds what
-    /// is left, since it is made already.
+    /// A response body, which holds its share until the client has taken it. It is sent even if it
+    /// exceeds the rest of the budget, since it exists already.
     pub fn portioned<B: Body>(&self, body: B, room: Option<OwnedSemaphorePermit>) -> Portioned<B> {
         let bytes = body.size_hint().exact().unwrap_or(0);
         let kib = usize::try_from(bytes / 1024).unwrap_or(usize::MAX);
@@ -51,7 +51,7 @@ impl ResponseBudget {
 /// A body in portions.
 pub struct Portioned<B> {
     body: B,
-    /// What is left of the last frame.
+    /// The rest of the last frame.
     portion: Bytes,
     _room: Option<OwnedSemaphorePermit>,
     _share: Option<OwnedSemaphorePermit>,

@@ -1,5 +1,4 @@
-//! What the kernel tells of this process, under the names that Prometheus' client libraries have
-//! agreed on.
+//! The kernel's figures of this process, under the names that Prometheus' client libraries use.
 
 use std::sync::OnceLock;
 
@@ -8,7 +7,7 @@ use procfs::process::{LimitValue, Process};
 
 use super::metrics_page::Page;
 
-/// What the kernel tells of this process. What it does not tell is 0.
+/// The kernel's figures of this process. A figure that cannot be read is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessFigures {
     /// Seconds of processor time, in user and system mode.

@@ -77,7 +77,7 @@ impl<'q> Query<'q> {
         })
     }
 
-    /// What is left to say of the query.
+    /// Ends the parsing of the query.
     ///
     /// # Errors
     /// The refusal, when there was a fault.

@@ -18,8 +18,8 @@ use crate::catalogue::{ListRow, ReadRow, Success};
 use crate::domain::rejection::Rejection;
 
 impl Service {
-    /// Who asks for what can be read alone, with nothing to be carried out. What is wrong with the
-    /// request is told before a position is waited for.
+    /// The actor of a request that only reads, and so has no dry run. Faults of the request are
+    /// reported before a position is waited for.
     async fn reader(
         &self,
         caller: &Caller,
@@ -57,7 +57,7 @@ impl Service {
         lists::page(&self.engine, row, &actor, &self.pages, &query, headers).await
     }
 
-    /// The answer to a read, of what is or what was.
+    /// The answer to a read, of the current state or an earlier one.
     pub(super) async fn read_row(
         &self,
         caller: &Caller,

@@ -3,7 +3,7 @@
 //! # Bodies
 //!
 //! A body is charged to a budget, the bytes of bodies that may be in flight, as its bytes arrive: a
-//! body that is announced and does not come costs nothing. It is kept in one piece that grows with
+//! body that is announced but not sent costs nothing. It is kept in one piece that grows with
 //! what arrived, so that a body in a million chunks takes no more memory than it is charged for.
 //!
 //! Slow senders must not take the memory of others. A body that has arrived already may use
@@ -316,7 +316,7 @@ pub struct ReadCommand {
 /// Parses a body that has to be a JSON object, and charges its share for the memory of its values.
 ///
 /// # Errors
-/// One fault, alone: it is not JSON, or not an object. [`Unread::Overloaded`] when there is no
+/// A single fault: it is not JSON, or not an object. [`Unread::Overloaded`] when the budget has no
 /// memory for so many values.
 pub fn parse_object<'b>(body: &'b [u8], share: &mut Permit) -> Result<Json<'b>, Unread> {
     let fault = |code| Err(Unread::Rejected(Rejection::invalid_at("", code)));
@@ -337,7 +337,7 @@ pub fn parse_object<'b>(body: &'b [u8], share: &mut Permit) -> Result<Json<'b>, 
 pub enum Unread {
     /// It is invalid.
     Rejected(Rejection),
-    /// It takes more memory than there is for bodies.
+    /// It takes more memory than the budget of bodies has left.
     Overloaded,
 }
 
@@ -374,8 +374,8 @@ pub(super) fn no_dry_run() -> Rejection {
     Rejection::invalid_at("query.dryRun", FaultCode::NotAllowed)
 }
 
-/// The command of `row`, when nothing is wrong with the request, and its values fit in the memory that
-/// a body has without a share of its own for them.
+/// The command of `row`, when nothing is wrong with the request, and its values fit in the memory
+/// that a body has without a share of its own for them.
 fn read_straight(
     row: &'static Row,
     path: &[(&str, &str)],
@@ -420,7 +420,8 @@ pub fn read_command(
     read_by_tree(row, path, headers, dry_run, body, share, now)
 }
 
-/// As [`read_command`], always by way of the body's tree: what is wrong with a request is told by this.
+/// As [`read_command`], always by way of the body's tree: only this reports the faults of a
+/// request.
 ///
 /// # Errors
 /// As [`read_command`].

@@ -319,8 +319,8 @@ pub fn statuses(row: &Row) -> BTreeMap<u16, Codes> {
     statuses
 }
 
-/// Notes faults that the caller is not told, in the span that names the request. Names that the
-/// caller has made up stand in no log: of a profile they are those of unknown fields.
+/// Logs faults that the response does not contain, in the span of the request. Names that the
+/// caller has chosen, such as unknown fields of a profile, are not logged.
 fn tell_of_faults(faults: &[Fault]) {
     for fault in faults {
         let is_own_name = matches!(
@@ -434,8 +434,8 @@ pub fn allowing(mut answer: Answer, methods: &str) -> Answer {
     answer
 }
 
-/// What is answered while commands are taken. What goes out of the service is told beside that, and
-/// never makes it unready; `others` are further fields, each with a comma before it, or nothing.
+/// The answer of `/readyz` while commands are accepted. It reports outgoing deliveries, too, which
+/// never make the service unready; `others` are further fields, each with a comma before it.
 #[must_use]
 pub fn ready(publisher: Option<&PublisherFigures>, others: &str) -> Answer {
     let mut ready = b"{\"status\":\"ready\"".to_vec();

@@ -12,7 +12,7 @@ use crate::catalogue::{
     ReadRow, Row,
 };
 
-/// What is at a path.
+/// The handlers of one path.
 #[derive(Default)]
 pub struct Place {
     /// The template of its path.
@@ -153,7 +153,7 @@ impl Special {
     ];
 }
 
-/// What a request asks for.
+/// The handler of a request.
 #[derive(Clone, Copy)]
 pub enum Asked {
     /// An operation.
@@ -214,7 +214,7 @@ pub struct RouteMatch<'r, 'p> {
 /// All places.
 pub struct Routes {
     router: matchit::Router<Place>,
-    /// What is at each path.
+    /// The handlers of each path.
     all: Vec<(String, Vec<(Method, Asked)>)>,
 }
 
@@ -275,7 +275,7 @@ impl Routes {
         Self { router, all }
     }
 
-    /// All paths, each with the methods that it has, and what they ask for.
+    /// All paths, with their methods and handlers.
     pub fn all(&self) -> impl Iterator<Item = (&str, Method, Asked)> {
         let all = self.all.iter();
         all.flat_map(|(path, asked)| {
@@ -303,13 +303,13 @@ impl Routes {
 }
 
 impl Place {
-    /// The template of its path: nothing of a request's.
+    /// The template of its path, without a request's parameters.
     #[must_use]
     pub fn template(&self) -> &str {
         &self.template
     }
 
-    /// What each method asks for here.
+    /// The handler of each method.
     fn all(&self) -> Vec<(Method, Asked)> {
         let operations = self.operations.iter();
         let operations = operations.map(|(method, _, row)| (method.clone(), Asked::Operation(row)));
@@ -324,7 +324,7 @@ impl Place {
         operations.chain(special).chain(reads).collect()
     }
 
-    /// What `method` asks for here; HEAD is treated like GET.
+    /// The handler of `method`; HEAD is treated like GET.
     #[must_use]
     pub fn asked(&self, method: &Method) -> Option<(Series, Asked)> {
         let method = if *method == Method::HEAD {

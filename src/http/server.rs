@@ -44,9 +44,9 @@ pub struct FrontLimits {
     pub idle_timeout: Duration,
     /// How long the head of a request may take to arrive, from its first byte.
     pub head_timeout: Duration,
-    /// How long a response may wait for its reader.
+    /// How long a client may take none of a response.
     pub write_timeout: Duration,
-    /// How long requests in flight may take after the server was told to stop.
+    /// How long requests in flight may take once the server stops.
     pub drain_timeout: Duration,
 }
 
@@ -63,8 +63,8 @@ impl Default for FrontLimits {
     }
 }
 
-/// The most bytes that the head of a request may have. The most fields in it are hyper's 100, for which
-/// it has room on the stack; for any other number it fills room at each request.
+/// The most bytes that the head of a request may have. The most fields in it are hyper's 100, for
+/// which it has room on the stack; for any other number it fills room at each request.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Streams that a connection of HTTP/2 may have open.
 const STREAMS_MAX: u32 = 100;
@@ -102,14 +102,14 @@ pub struct Internal {
     pub service: Arc<Service>,
 }
 
-/// What is done with the connections of one listener.
+/// How the connections of one listener are served.
 struct Front {
     service: Arc<Service>,
     tls: Option<Arc<Tls>>,
     limits: FrontLimits,
 }
 
-/// A connection on its way to its lane.
+/// A connection that is handed to a lane.
 struct Handed {
     stream: std::net::TcpStream,
     counted: Counted,
@@ -198,7 +198,7 @@ impl Server {
         accepted
     }
 
-    /// Serves connections until told to stop, and answers what is in flight; returns when all of
+    /// Serves connections until a stop, and answers what is in flight; returns when all of
     /// that has to be over.
     async fn lane(
         self: Arc<Self>,
@@ -385,7 +385,7 @@ impl Front {
     }
 }
 
-/// Accepts connections and hands them to the lanes in turn, until told to stop.
+/// Accepts connections and hands them to the lanes in turn, until a stop.
 async fn accept(
     front: Front,
     listener: TcpListener,
@@ -410,7 +410,7 @@ async fn accept(
                 };
                 turn = (turn + 1) % lanes.len();
                 if lanes[turn].send(handed).is_err() {
-                    // A lane that was told to stop may have ended.
+                    // At a stop the lane may have ended already.
                     return match *stop.borrow() {
                         true => Ok(()),
                         false => Err(io::Error::other("a lane has ended")),

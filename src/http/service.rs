@@ -153,14 +153,14 @@ impl Service {
         self
     }
 
-    /// The same, whose metrics tell of these, too.
+    /// The same, with these metrics, too.
     #[must_use]
     pub fn with_upkeep(mut self, upkeep: Upkeep) -> Self {
         self.upkeep = upkeep;
         self
     }
 
-    /// What is counted of connections, by whoever accepts them.
+    /// The counts of connections, which the acceptor updates.
     #[must_use]
     pub fn connection_counts(&self) -> &Arc<ConnectionCounts> {
         &self.connections
@@ -215,8 +215,8 @@ impl Service {
                 &mut body,
                 &mut told,
             ));
-            // What is logged on the way names its request, where that is logged at all; the future
-            // itself is not moved.
+            // Log lines of this request have its id, if they are logged at all; the future itself
+            // is not moved.
             let routed = routed.instrument(tracing::debug_span!(
                 "request",
                 request_id = request_id.to_str().unwrap_or("-")
@@ -297,7 +297,7 @@ impl Service {
         HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-"))
     }
 
-    /// The response; `told` is told where the request belongs.
+    /// The response; notes in `told` which series and route the request belongs to.
     pub(super) async fn routed<'s, B>(
         &'s self,
         caller: &Caller,

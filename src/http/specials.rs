@@ -103,7 +103,7 @@ impl Service {
         }
     }
 
-    /// The list of what the service is managed by that is asked for at this path.
+    /// The list of messages, subscriptions or deliveries at this path.
     pub(super) async fn management_list(
         &self,
         caller: &Caller,

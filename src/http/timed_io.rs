@@ -118,7 +118,7 @@ const GATHERED_BYTES_MAX: usize = 16 * 1024;
 const LINGER_BYTES_MAX: usize = 1 << 20;
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// When the service was told to stop, once it was.
+/// When the service began to stop; empty until then.
 pub type Stop = Arc<OnceLock<Instant>>;
 
 /// How long an idle HTTP/2 client has to learn that the service stops.
@@ -255,7 +255,7 @@ impl<S> TimedIo<S> {
         self.watch(context, polled)
     }
 
-    /// Whether what is waited for is late; if not, the task is woken when it may be.
+    /// Whether the wait has exceeded its limit; if not, the task is woken when it may have.
     fn is_late(&mut self, context: &mut Context<'_>) -> bool {
         let stop = self.stop.get();
         let earliest = match &self.protocol {
@@ -512,7 +512,7 @@ mod tests {
         let head = HeadLimit::new(LIMIT, LIMIT);
         let mut timed = TimedIo::new(near, LIMIT, Stop::default()).http1(Arc::clone(&head));
         for _ in 0..3 {
-            // What is there is taken, whatever the time.
+            // A byte that has arrived is read, however late.
             far.write_all(&[0]).await.unwrap();
             timed.read_u8().await.unwrap();
             head.arrived();

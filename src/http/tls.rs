@@ -25,10 +25,10 @@ pub struct Tls {
     failures: AtomicU64,
 }
 
-/// How the certificate stands.
+/// The state of the certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CertificateFigures {
-    /// When the first certificate of the chain in use that ends does so, in seconds since 1970.
+    /// The earliest expiry in the certificate chain in use, in seconds since 1970.
     pub ends: i64,
     /// How often a changed or missing file could not be used, since the start.
     pub failures: u64,
@@ -106,7 +106,7 @@ impl Tls {
         Ok(true)
     }
 
-    /// How the certificate stands.
+    /// The state of the certificate.
     #[must_use]
     pub fn figures(&self) -> CertificateFigures {
         CertificateFigures {
@@ -152,8 +152,7 @@ impl Files {
     }
 }
 
-/// When the first of these certificates that ends does so, in seconds since 1970; 0 when none of them
-/// tells.
+/// The earliest expiry of these certificates, in seconds since 1970; 0 when none can be parsed.
 fn first_end(chain: &[CertificateDer<'_>]) -> i64 {
     let ends = chain.iter().filter_map(|certificate| {
         let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;

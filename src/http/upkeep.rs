@@ -1,4 +1,4 @@
-//! What the metrics tell beside requests, tokens and the engine: the certificate, and backups.
+//! Metrics of the certificate, backups, logs, traces and the journal.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::traces::{TraceFigures, Tracer};
 use crate::base::time::Instant;
 use crate::stream::link::Link;
 
-/// What the metrics are told of by others; nothing where it is not there.
+/// The sources of these metrics; `None` for what the service does not use.
 #[derive(Clone, Default)]
 pub struct Upkeep {
     /// TLS.
@@ -30,14 +30,14 @@ pub struct Upkeep {
     pub log_lost: Option<ErrorCounter>,
 }
 
-/// How backups stand, as whoever makes them has told.
+/// The state of backups, as the backup command has written it.
 #[derive(Debug, Default)]
 pub struct Backups(Mutex<BackupFigures>);
 
-/// How backups stand.
+/// The state of backups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupFigures {
-    /// Whether that could be read at the last attempt; the rest is as it was read before.
+    /// Whether the last attempt to read the state succeeded; otherwise the rest is older.
     pub is_readable: bool,
     /// When the newest one that succeeded ended; `None` when there is none.
     pub at: Option<Instant>,
@@ -50,7 +50,7 @@ pub struct BackupFigures {
 }
 
 impl Backups {
-    /// How backups stand.
+    /// The state of backups.
     #[must_use]
     pub fn figures(&self) -> BackupFigures {
         *self.0.lock()
@@ -66,7 +66,7 @@ impl Backups {
     }
 }
 
-/// What [`Upkeep`] has to tell.
+/// The figures of [`Upkeep`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UpkeepFigures {
     /// The certificate in use.
@@ -84,7 +84,7 @@ pub struct UpkeepFigures {
 }
 
 impl Upkeep {
-    /// What there is to tell.
+    /// The current figures.
     #[must_use]
     pub fn figures(&self) -> UpkeepFigures {
         UpkeepFigures {

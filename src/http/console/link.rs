@@ -1,8 +1,8 @@
-//! A link that signs in once: printed at the start of a demonstration, for who sits at the machine.
+//! A link that signs in once: printed at the start of a demonstration, for the user of the machine.
 //!
-//! The code is 256 random bits after the `#` of the link, which browsers send to nobody. It is good
-//! for a few minutes, for one sign-in, and from the loopback alone. Whoever has stolen and used it
-//! has used it up: its owner is told so.
+//! The code is 256 random bits in the fragment (`#`) of the link, which browsers do not send. It is
+//! valid for ten minutes, for one sign-in, and only from the loopback. If a thief has used it, its
+//! owner gets an error that says so.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -19,14 +19,14 @@ const CODE_BYTES: usize = 32;
 
 /// A link that signs in once.
 pub struct Link {
-    /// Of the code: nobody who reads the memory of the process later finds it here.
+    /// Of the code, so that the code itself cannot be read from the memory of the process.
     digest: blake3::Hash,
     made: Instant,
-    /// What it gives, until it has.
+    /// The tokens that it gives; `None` once it was used.
     gives: Mutex<Option<Value>>,
 }
 
-/// Why a link signs nobody in.
+/// Why a link does not sign in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoSignIn {
     /// It is no code of this service.
@@ -44,10 +44,10 @@ impl NoSignIn {
         match self {
             Self::Unknown => (
                 "link_unknown",
-                "This link is none of this run of the service.",
+                "This link is not from this run of the service.",
             ),
-            Self::Used => ("link_used", "This link has signed somebody in already."),
-            Self::Ended => ("link_ended", "This link was good for ten minutes."),
+            Self::Used => ("link_used", "This link was used already."),
+            Self::Ended => ("link_ended", "This link has expired."),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! `/console`: a page for those who operate the service, and what the page consists of.
+//! `/console`: a web page for operators, and its files.
 //!
-//! It is a site of its own and no part of the API: a page, static modules below a path that has the
-//! digest of all of them in it, and what the page is told at its start. What the page shows it
-//! asks the API for, with the token of who has signed in; nothing here looks at the engine.
+//! It is a site of its own and no part of the API: a page, static modules below a path that
+//! contains the digest of all of them, and the page's settings. The page gets its data from the
+//! API, with the token of the signed-in user; nothing here accesses the engine.
 
 pub mod figures;
 mod files;
@@ -31,7 +31,7 @@ use super::response::{self, Answer, tagged};
 pub const PATH: &str = "/console";
 /// The page, whose modules are named by the digest of all.
 const PAGE: &str = "index.html";
-/// What stands for the folder of the modules in the page.
+/// The placeholder in the page for the folder of the modules.
 const FOLDER: &str = "/console/files";
 /// What starts the modules in the page.
 const START: &str = "<script type=\"module\"";
@@ -47,20 +47,20 @@ const PERMISSIONS: HeaderName = HeaderName::from_static("permissions-policy");
 pub struct BrowserClient {
     /// The provider: `https` URL of an issuer with a discovery document.
     pub issuer: String,
-    /// The client that the console is there.
+    /// The console's client id.
     pub client_id: String,
-    /// The scopes that are asked for.
+    /// The scopes that are requested.
     pub scope: String,
-    /// The resource that a token is asked for (RFC 8707), where the provider wants to be told.
+    /// The resource that a token is requested for (RFC 8707), if the provider requires it.
     pub resource: Option<String>,
 }
 
 /// What the console knows of the service that it is for.
 #[derive(Debug, Default)]
 pub struct ConsoleSettings {
-    /// Where one signs in; without it, with a token that one has.
+    /// Where users sign in; without it they paste a token.
     pub provider: Option<BrowserClient>,
-    /// What is kept and for how long, by the settings: for who operates the service.
+    /// The retention settings, for operators.
     pub kept: Value,
     /// The link that signs in once, and what it gives.
     pub link: Option<Link>,
@@ -73,25 +73,25 @@ pub struct Console {
     site: OnceLock<Site>,
 }
 
-/// What a request for the console asks for.
+/// What a request below the console's path is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsolePart<'p> {
     /// The page.
     Page,
-    /// What the page is told at its start.
+    /// The settings that the page reads at its start.
     Settings,
     /// A sign-in with a link.
     SignIns,
     /// The figures of the service.
     Figures,
-    /// What is read by an identifier.
+    /// The resources with an identifier.
     Found,
     /// A file.
     File(&'p str),
 }
 
 impl<'p> ConsolePart<'p> {
-    /// What is at a path; `None` where that is not below the console's.
+    /// The part at a path; `None` outside of the console's.
     #[must_use]
     pub fn at(path: &'p str) -> Option<Self> {
         let rest = path.strip_prefix(PATH)?;
@@ -128,7 +128,7 @@ impl Console {
         }
     }
 
-    /// The page or a file; `None` where there is no such file.
+    /// The page or a file; `None` if the file does not exist.
     #[must_use]
     pub fn file(&self, part: ConsolePart<'_>, headers: &HeaderMap) -> Option<Answer> {
         let site = self.site.get_or_init(Site::embedded);
@@ -142,7 +142,7 @@ impl Console {
         Some(answer)
     }
 
-    /// What the page is told at its start.
+    /// The settings that the page reads at its start.
     #[must_use]
     pub fn told(&self) -> Answer {
         let provider = self.settings.provider.as_ref().map(|provider| {
@@ -165,19 +165,19 @@ impl Console {
         answer
     }
 
-    /// The link that signs in once, where there is one.
+    /// The link that signs in once, if any.
     #[must_use]
     pub fn link(&self) -> Option<&Link> {
         self.settings.link.as_ref()
     }
 
-    /// What is kept and for how long.
+    /// The retention settings.
     #[must_use]
     pub fn kept(&self) -> &Value {
         &self.settings.kept
     }
 
-    /// Tells the browser what the page may do, and who may show it: itself alone.
+    /// Adds the headers that restrict what the page may load, and which pages may embed it: none.
     fn guard(&self, answer: &mut Answer) {
         let headers = answer.headers_mut();
         headers.insert(CONTENT_SECURITY_POLICY, self.policy.clone());
@@ -197,8 +197,8 @@ impl Console {
     }
 }
 
-/// Modules, styles and requests of this service, and requests to the provider where one signs in
-/// there. No code stands in the page, none is made from text, and nobody may frame it.
+/// Modules, styles and requests of this service, and requests to the provider if users sign in
+/// there. No inline code, none made from text, and no framing.
 fn policy(provider: Option<&str>) -> HeaderValue {
     let connect = provider.map_or_else(String::new, |origin| format!(" {origin}"));
     let policy = format!(

@@ -17,8 +17,8 @@ pub const FIRST_KEYS_PATIENCE: Duration = Duration::from_secs(30);
 const FIRST_KEYS_PAUSE: Duration = Duration::from_secs(1);
 /// The longest time from one reading to the next.
 pub const INTERVAL_MAX: Duration = Duration::from_secs(600);
-/// The shortest time until the provider is asked again by itself, whatever it says; also after an
-/// attempt that failed.
+/// The shortest time between two scheduled readings, whatever `Cache-Control` says; also after a
+/// failed attempt.
 pub const INTERVAL_MIN: Duration = Duration::from_secs(60);
 
 /// The first keys.
@@ -80,7 +80,7 @@ impl Provider {
     }
 
     /// Reads the keys again for ever: when they are `due`, when `requests` ask for it, and when
-    /// `told` to.
+    /// `told` notifies it.
     pub async fn keep(
         &self,
         verifier: &TokenVerifier,

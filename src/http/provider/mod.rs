@@ -1,10 +1,10 @@
 //! The identity provider at a URL: where its keys are, and the keys, over HTTPS.
 //!
 //! With an issuer alone, the keys are where its discovery document says (`OpenID` Connect Discovery
-//! 1.0, section 4), which each reading looks at again. Redirects are not followed, plain HTTP is not
-//! spoken, and whatever is at the other end, a document takes no more time and memory than its
-//! bounds. A reading that fails in any way changes nothing: the last keys stay in use until they
-//! are too old.
+//! 1.0, section 4), which each reading fetches again. Redirects are not followed, plain HTTP is not
+//! spoken, and even from a hostile server a document takes no more time and memory than its bounds.
+//! A reading that fails in any way changes nothing: the last keys stay in use until they are too
+//! old.
 
 mod fetch;
 mod keeping;

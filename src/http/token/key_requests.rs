@@ -1,10 +1,10 @@
 //! Requests for newer keys: a token may name a key that its provider has published only just now.
 //!
-//! Whoever keeps the key set numbers its readings. A request that meets an unknown `kid` asks for
-//! the next reading and waits for it, with all that come meanwhile; one reading is for all of them.
-//! There is at most one that was asked for in [`ASKED_INTERVAL`], whatever is sent: what comes in
-//! between is not made to wait. Nothing is held by who waits but the head of its request, and only
-//! so many may wait.
+//! The task that keeps the key set numbers its readings. A request with an unknown `kid` asks for
+//! the next reading and waits for it; one reading serves all requests that wait. In
+//! [`ASKED_INTERVAL`] there is at most one requested reading, so a flood of unknown keys causes no
+//! more; requests in between do not wait. A waiting request holds only its head, and at most
+//! [`KEYS_WAITING_MAX`] wait.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
-/// The least time between two readings that unknown keys ask for.
+/// The least time between two readings that unknown keys cause.
 pub const ASKED_INTERVAL: Duration = Duration::from_secs(30);
 /// How long a request waits for them.
 pub const KEYS_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How many requests may wait at once.
 pub const KEYS_WAITING_MAX: usize = 1_024;
 
-/// What came of asking for newer keys.
+/// The result of a request for newer keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Newer {
-    /// The keys were read again since, or are not going to be now: what is known now is known.
+    /// The keys were read again, or will not be in time: the present keys decide.
     Looked,
     /// Too many wait already.
     TooMany,
 }
 
-/// Where those who meet an unknown key and the one who reads the keys meet.
+/// Connects the requests with an unknown key and the task that reads the keys.
 pub struct KeyRequests {
     state: Mutex<Asked>,
     asked: Notify,
@@ -41,7 +41,7 @@ pub struct KeyRequests {
 struct Asked {
     /// How many readings have begun.
     begun: u64,
-    /// The number of the reading that was last asked for.
+    /// The number of the reading that was last requested.
     wanted: u64,
     /// When that one began.
     at: Option<Instant>,
@@ -68,7 +68,7 @@ impl KeyRequests {
             return Newer::TooMany;
         };
         let mut ended = self.ended.subscribe();
-        // Whether it came in time: who asked looks at the keys anyway.
+        // In time or not: the request verifies its token again in any case.
         let _ = timeout(KEYS_WAIT_MAX, ended.wait_for(|ended| *ended >= wanted)).await;
         Newer::Looked
     }
@@ -81,14 +81,14 @@ impl KeyRequests {
             if is_early {
                 return None;
             }
-            // One that is under way may have been answered before the key was there.
+            // A reading in progress may have fetched the keys before this one was published.
             state.wanted = state.begun + 1;
             self.asked.notify_one();
         }
         Some(state.wanted)
     }
 
-    /// Waits until a reading is asked for.
+    /// Waits until a reading is requested.
     pub async fn asked(&self) {
         loop {
             self.asked.notified().await;

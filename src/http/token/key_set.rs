@@ -31,7 +31,7 @@ pub(super) struct KeySet {
     pub(super) skipped: Vec<String>,
 }
 
-/// A kind of key, which is to say an algorithm: one stands for the other throughout.
+/// A kind of key, which is also an algorithm: each kind has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyKind {
     P256,
@@ -200,8 +200,8 @@ impl KeySet {
         }
     }
 
-    /// The set, unless it holds keys of which none can verify a token. One without any is its
-    /// provider's word that nobody is trusted any more.
+    /// The set, unless it holds keys of which none can verify a token. An empty set is valid: the
+    /// provider has withdrawn all its keys.
     pub(super) fn of_somebody_or_empty(self) -> Result<Self, VerifierError> {
         match self.skipped.is_empty() {
             true => Ok(self),
@@ -293,7 +293,7 @@ pub(super) fn judge_key(json: &str) -> Result<Judged, String> {
     Ok(Judged::Used(kid.into(), key))
 }
 
-/// Reads a JSON object: the fields of a struct alone could stand in an array as well.
+/// Reads a JSON object: serde alone would also read the fields of a struct from an array.
 fn object<'de, T: Deserialize<'de>>(json: &'de [u8]) -> serde_json::Result<T> {
     match json.trim_ascii_start().first() {
         None | Some(b'{') => serde_json::from_slice(json),

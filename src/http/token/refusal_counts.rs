@@ -9,8 +9,7 @@ const MISSING: &str = "missing";
 /// What was sent is not one bearer token.
 const MALFORMED: &str = "malformed";
 
-/// How many reasons there are: that there is no token, that it is malformed, and those of
-/// [`TokenRefusal::ALL`].
+/// The number of reasons: a missing token, a malformed one, and those of [`TokenRefusal::ALL`].
 const REASONS: usize = 2 + TokenRefusal::ALL.len();
 
 /// Each reason by one word.

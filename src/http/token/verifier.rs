@@ -45,7 +45,7 @@ pub enum Recalled {
     Good(Known),
     /// It was valid, and has to be verified again.
     GoodBefore,
-    /// It is rejected, whoever signed it.
+    /// It is rejected without checking its signature.
     Refused(TokenRefusal),
     /// It was never seen, or was rejected: verifying it costs so many units, where a P-256 or
     /// Ed25519 signature costs one.
@@ -66,7 +66,7 @@ pub struct TokenVerifier {
     failed_readings: AtomicU64,
     /// Tokens that were rejected.
     refused: RefusalCounts,
-    /// Where newer keys can be asked for.
+    /// Where newer keys can be requested.
     requests: Option<Arc<KeyRequests>>,
     pub(super) verified: Cache<CacheKey, CacheEntry, ByTokenBytes>,
 }
@@ -77,15 +77,15 @@ impl TokenVerifier {
         Self::with_cache_bytes(jwks, issuer, audience, CACHE_BYTES_MAX)
     }
 
-    /// The same, with somebody who can be asked for newer keys.
+    /// The same, with a way to request newer keys.
     #[must_use]
     pub fn asking(mut self, requests: Arc<KeyRequests>) -> Self {
         self.requests = Some(requests);
         self
     }
 
-    /// Has the keys read again for a token that names one that is not known, if they are read on
-    /// demand and that is due; whatever comes of it, the token is to be looked at again.
+    /// Has the keys read again for a token that names an unknown key, if they are read on demand
+    /// and a reading is due. In any case the token is to be verified again after that.
     pub async fn newer_keys(&self) -> Newer {
         match &self.requests {
             Some(requests) => requests.newer().await,
@@ -174,7 +174,7 @@ impl TokenVerifier {
         }
     }
 
-    /// How many requests had no token that was accepted; whoever rejects one counts it here.
+    /// Counts of requests without a valid token; the code that rejects a request counts it here.
     #[must_use]
     pub fn refused(&self) -> &RefusalCounts {
         &self.refused
@@ -212,7 +212,7 @@ impl TokenVerifier {
 
     /// Replaces the key set by another, read at `now`, as a whole or not at all: after an error the
     /// previous set stays in use, until it is too old ([`TokenVerifier::expire`]). A set without
-    /// any usable key is valid: its provider trusts nobody any more.
+    /// any usable key is valid: its provider has withdrawn all keys.
     pub fn reload(&self, jwks: &[u8], now: Instant) -> Result<Reload, VerifierError> {
         let next = KeySet::parse(jwks, self.next_generation())?;
         Ok(self.replace(next, now))

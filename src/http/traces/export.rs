@@ -1,7 +1,8 @@
 //! The way to the collector: OTLP over HTTP, protobuf, in batches, on a thread of its own.
 //!
-//! Whatever is at the other end, a batch takes no longer than its attempts, and no more memory than
-//! the queue and the head and [`ANSWER_BYTES_MAX`] of an answer's body. Redirects are refusals.
+//! Even with a hostile collector, a batch takes no longer than its attempts, and no more memory
+//! than the queue, and the head and [`ANSWER_BYTES_MAX`] of a response's body. Redirects are
+//! refusals.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -169,7 +170,7 @@ impl Exporter {
                 }
             }
         };
-        // What is there already.
+        // The spans that are queued already.
         let mut last = std::mem::take(&mut self.next);
         while let Ok(span) = self.spans.try_recv() {
             last.push(span);

@@ -1,8 +1,8 @@
 //! Traces: which requests and attempts are recorded, and as what spans (OpenTelemetry).
 //!
-//! A request is recorded by chance, one in so many; and when its caller has recorded its part of the
-//! trace, as far as [`CALLERS_PER_SECOND`] allows: no caller can have everything recorded. What is
-//! recorded goes to a bounded queue, and from there to the collector by a thread of its own.
+//! Requests are sampled at random, one in so many. A request whose caller has sampled the trace is
+//! recorded, too, up to [`CALLERS_PER_SECOND`], so that no caller can have everything recorded.
+//! Spans go to a bounded queue, and from there to the collector by a thread of its own.
 
 pub mod export;
 
@@ -21,8 +21,8 @@ use super::metrics_page::Page;
 use crate::base::trace_context::TraceContext;
 use crate::engine::clock::Clock;
 
-/// Requests a second that are recorded because their callers have recorded theirs, over all callers;
-/// and as many at once.
+/// Requests a second that are recorded because their callers have recorded theirs, over all
+/// callers; and as many at once.
 pub const CALLERS_PER_SECOND: f64 = 100.0;
 /// Spans that may wait for the collector.
 pub const SPANS_MAX: usize = 2_048;
@@ -95,7 +95,7 @@ impl TraceFigures {
     }
 }
 
-/// What of an allowance is left, and when that was so.
+/// The rest of an allowance, as of a time.
 struct Allowance {
     left: f64,
     at: Tick,
@@ -124,9 +124,9 @@ pub struct Tracer {
     clock: Arc<dyn Clock>,
 }
 
-/// Something that is being done, as a place in a trace.
+/// Work in progress, as a span of a trace.
 pub struct Doing {
-    /// Its place: what it asks of others has it as the parent.
+    /// Its trace context: the parent of the requests that it sends.
     pub context: TraceContext,
     /// The span that it is part of; `None` where the trace begins here.
     parent: Option<[u8; 8]>,
@@ -140,9 +140,9 @@ pub struct Done {
     pub name: String,
     /// What it was.
     pub kind: SpanKind,
-    /// Whether it failed, by fault of who did it.
+    /// Whether it failed by an error of its own side.
     pub is_error: bool,
-    /// What else there is to say.
+    /// Its attributes.
     pub attributes: Vec<KeyValue>,
 }
 
@@ -218,7 +218,7 @@ impl Tracer {
         }
     }
 
-    /// It is done: recorded, if it is to be, and if there is room.
+    /// Ends a span: recorded if it is sampled, and if the queue has room.
     pub fn end(&self, doing: Doing, done: impl FnOnce() -> Done) {
         if !doing.context.is_sampled {
             return;

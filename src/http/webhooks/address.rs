@@ -99,13 +99,13 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !SPECIAL.iter().any(is_in)
 }
 
-/// Only global unicast (2000::/3) is public, and of that what is not special. What holds an address
-/// of IPv4 is judged by that one.
+/// Only global unicast (2000::/3) is public, and only outside of its special ranges. An address
+/// that contains an IPv4 address is public if that one is.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let of = address.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     match of {
-        // ::ffff:0:0/96 was told apart before; ::/96, compatible with IPv4.
+        // ::ffff:0:0/96 was handled before; ::/96, compatible with IPv4.
         [0, 0, 0, 0, 0, 0, ..] => false,
         // 64:ff9b::/96, NAT64; 64:ff9b:1::/48 is local.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => is_public_v4(v4(high, low)),

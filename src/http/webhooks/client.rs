@@ -42,8 +42,8 @@ const REQUESTS_MAX: usize = 1_024;
 pub enum Judge {
     /// Any: the URL is the operator's own.
     Anywhere,
-    /// Those of the Internet, and what is allowed besides; over plain HTTP this machine alone,
-    /// unless that is allowed.
+    /// Public addresses, and the allowed networks; over plain HTTP only this machine, unless more
+    /// is allowed.
     Webhooks {
         /// Networks besides.
         allowed: Arc<Allowed>,
@@ -64,12 +64,12 @@ impl Judge {
     }
 }
 
-/// What a receiver answered: the head of it.
+/// The head of a receiver's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
     /// The status.
     pub status: u16,
-    /// How long it asks to be left alone.
+    /// Its `Retry-After`.
     pub retry_after: Option<Duration>,
 }
 
@@ -113,7 +113,7 @@ impl Client {
         self
     }
 
-    /// POSTs the body to the URL. The answer's body is not told.
+    /// POSTs the body to the URL. The response's body is not returned.
     ///
     /// # Errors
     /// When no answer came in time; why, in a few words.
@@ -134,11 +134,11 @@ impl Client {
         }
     }
 
-    /// The same, of what is traced under this name; any answer of the class 2xx says that it was
-    /// taken. The receiver is told the attempt's place in its trace.
+    /// The same, traced under this name; any 2xx response means that it was taken. The receiver
+    /// gets the attempt's `traceparent`.
     ///
     /// # Errors
-    /// When it was not, or nobody knows.
+    /// When it was not taken, or when that is unknown.
     pub async fn deliver(
         &self,
         what: &str,

@@ -37,11 +37,11 @@ pub struct WebhookFront {
 pub struct Managed<'a> {
     /// What carries it out.
     pub engine: &'a Engine,
-    /// What has to hear of it.
+    /// What is notified of the change.
     pub webhooks: &'a WebhookFront,
     /// Which one.
     pub row: &'static Row,
-    /// Who asks.
+    /// The requesting actor.
     pub actor: Arc<Actor>,
     /// The parameters of its path.
     pub parameters: &'a [(&'a str, &'a str)],
@@ -100,7 +100,7 @@ pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> 
     problems.reply(result, row.success)
 }
 
-/// A page of the list that is asked for.
+/// A page of the requested list.
 pub async fn list(
     engine: &Engine,
     actor: &Actor,
@@ -138,8 +138,8 @@ pub async fn list(
     }
 }
 
-/// A word on webhooks for those who ask whether the service is ready: a field with a comma before it,
-/// nothing where nobody subscribes.
+/// The state of webhooks for `/readyz`: a field with a comma before it; empty without
+/// subscriptions.
 #[must_use]
 pub fn ready(webhooks: &[SubscriptionFigures]) -> String {
     if webhooks.is_empty() {

@@ -1,7 +1,7 @@
 //! The secrets of webhooks, and what they sign.
 //!
-//! A secret is derived from the master key by the subscription and the secret's number, so it has
-//! to stand nowhere. Signatures are those of Standard Webhooks (`v1`, HMAC-SHA256).
+//! A secret is derived from the master key by the subscription and the secret's number, so it
+//! need not be stored. Signatures are those of Standard Webhooks (`v1`, HMAC-SHA256).
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -15,7 +15,7 @@ pub const SECRET_BYTES: usize = 32;
 /// The master key that all secrets are derived from.
 pub struct MasterKey(hmac::Key);
 
-/// Bytes of a secret that somebody else has made, as Standard Webhooks say.
+/// The length in bytes of a secret that comes from elsewhere, as Standard Webhooks define it.
 const GIVEN_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
 /// A secret that signs.
@@ -56,7 +56,7 @@ impl Secret {
         GIVEN_BYTES.contains(&secret.0.len()).then_some(secret)
     }
 
-    /// The secret as its receiver is told.
+    /// The secret in the form that its receiver gets.
     #[must_use]
     pub fn text(&self) -> String {
         format!("whsec_{}", BASE64_STANDARD.encode(&self.0))
@@ -86,8 +86,8 @@ pub fn signatures(secrets: &[Secret], id: &str, timestamp: i64, body: &[u8]) -> 
     each.collect::<Vec<_>>().join(" ")
 }
 
-/// The headers of what Standard Webhooks call a message, of this content and identifier, sent at this
-/// time, in seconds since 1970; without secrets it is not signed.
+/// The headers of what Standard Webhooks call a message, of this content and identifier, sent at
+/// this time, in seconds since 1970; without secrets it is not signed.
 #[must_use]
 pub fn signed_headers(
     content_type: HeaderValue,
@@ -117,8 +117,8 @@ pub fn signed_headers(
     headers
 }
 
-/// The answer as it is told: in the place of a secret's number, which is its last member, the
-/// secret. `None` when the answer tells none.
+/// The response body with the secret in the place of its number, which is the last field. `None`
+/// when the body has no secret's number.
 #[must_use]
 pub fn told(key: &MasterKey, body: &[u8]) -> Option<Vec<u8>> {
     const NUMBER: &str = ",\"secretNumber\":";
