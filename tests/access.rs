@@ -126,7 +126,7 @@ fn needed(actor: &Actor, may: &mut dyn FnMut(&Actor) -> bool) -> Vec<String> {
     without.collect()
 }
 
-/// Each kind with the claims that it needs; what holds of each kind is told once.
+/// Each kind with the claims that it needs; what holds of each kind is written once.
 fn all_told(who: &[(ActorKind, Vec<String>)]) -> String {
     let told = |kind: String, claims: &[String]| match claims {
         [] => kind,

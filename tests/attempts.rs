@@ -1,5 +1,5 @@
-//! How long an attempt at a receiver may take, and where it may not go. These tests wait for limits that
-//! nobody can set, so they are among the first to begin.
+//! How long an attempt at a receiver may take, and where it may not go. These tests wait for limits
+//! that cannot be configured, so they are among the first to begin.
 
 use crate::webhooks::House;
 use crate::webhooks::receiver::{Receiver, Reply};

@@ -117,7 +117,7 @@ fn hostile() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A figure of the process in KiB, as `/proc` tells it.
+/// A figure of the process in KiB, from `/proc`.
 fn memory(server: &Server, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -551,7 +551,7 @@ fn the_template_has_each_kind_once_and_every_way_in_takes_it() {
         .env("CAREBOOK_TOKEN", &token);
     let (code, out, err) = run_with_input(&mut command, &changed);
     assert_eq!((code, counted(&out)), (Some(0), (19, 0, 0)), "{err}");
-    // What is not in place afterwards is told, and makes it a failure.
+    // What is not in place afterwards is reported, and makes it a failure.
     let mut command = carebook();
     command.args(["facts", "load", "-", "--url", &url, "--token", &token]);
     let (code, out, err) = run_with_input(&mut command, "{}\nno json\n");
@@ -576,7 +576,7 @@ fn the_template_has_each_kind_once_and_every_way_in_takes_it() {
         err.contains("403") && err.contains("permission_denied"),
         "{err}"
     );
-    // Nobody listens.
+    // The server does not listen any more.
     assert_eq!(server.stop(), Some(0));
     let (code, _, err) = run(&["facts", "load", file, "--url", &url, "--token", &token]);
     assert_eq!(code, Some(1));

@@ -1,4 +1,4 @@
-//! Many clients at once: of those that want the same, one gets it, and everybody is told which.
+//! Many clients at once: of those that want the same, one gets it, and each response says which.
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;
@@ -144,7 +144,7 @@ fn of_a_mothers_grants_that_overlap_one_stands() {
         (4, "/granteeMemberId", "grant_overlap"),
     ] {
         let good = Good::of(row(tag).unwrap(), &stage);
-        // In each round for somebody else: a grant that stands stays.
+        // In each round for another one: an existing grant stays.
         for member in ["member-family-1", "member-family-2"] {
             let body = with(good.body.clone(), payer, json!(stage.id(member)));
             let answers = at_once(&stage, |number, client| {
@@ -265,7 +265,7 @@ fn clients_that_leave_before_their_answers_leave_whole_commits_behind() {
             });
         }
     });
-    // Each command can be sent again, and then stands once.
+    // Each command can be sent again, and is then done once.
     let mut client = stage.client();
     for number in 0..CLIENTS {
         let first = good.send_bytes(&mut client, &hq, body_of(number).as_bytes());

@@ -55,8 +55,8 @@ fn members_of(body: &Value) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// An invalid request, refused before the engine with exactly these faults; where the shape of
-/// the row's problems tells no faults, the code alone.
+/// An invalid request, rejected before the engine with exactly these faults; where the shape of the
+/// row's problems has no faults, the code alone.
 #[track_caller]
 fn assert_invalid(row: &Row, answer: &Answer, faults: &[(String, &str)], what: &str) {
     let what = format!("{} {what}: {answer:?}", row.name);
@@ -219,8 +219,8 @@ fn a_refusal_takes_no_key() {
         let token = good.token(&stage);
         let mut client = stage.client();
         let lesser = stage.token(&stripped(&good.actor));
-        // Whoever owns a draft may confirm it, whatever else the token says: its own facts are
-        // refused instead.
+        // The owner of a draft may confirm it, whatever else the token says: its own facts are
+        // rejected instead.
         let refused = match row.tag {
             18 => good.send(&mut client, &token, &good.other),
             _ => good.send(&mut client, &lesser, &good.other),
@@ -415,7 +415,7 @@ fn who_is_inactive_or_has_withdrawn_may_do_nothing() {
             let refused = good.send(&mut client, &token, &good.body);
             assert_problem(row.problem, &refused, 403, &expected);
             assert!(refused.position().is_some());
-            // What is wrong with the request itself is told first.
+            // What is wrong with the request itself is reported first.
             let refused = good.send(&mut client, &token, &json!({"unknown": 1}));
             assert_eq!(refused.status, invalid_status(row), "{}", row.name);
         }
@@ -685,7 +685,7 @@ fn what_is_no_json_object_is_told_alone() {
     }
 }
 
-/// The members that an operation cannot do without, as its answer to an empty body tells.
+/// The fields that an operation requires, from its response to an empty body.
 fn required(good: &Good, client: &mut Client, token: &str) -> Vec<String> {
     let answer = good.send(client, token, &json!({}));
     let row = good.row;
@@ -715,7 +715,7 @@ fn missing_unknown_repeated_and_ill_typed_members_are_each_told_by_their_places(
         let mut send_text = |text: &str| good.send_bytes(&mut client, &token, text.as_bytes());
         let mut send = |members: &[(String, Value)]| send_text(&text_of(members));
         for name in &required {
-            // EP7's one optional member is not told by its problems.
+            // EP7's one optional field is not in its problems.
             if name == "consentAcceptances" {
                 continue;
             }
@@ -1002,7 +1002,7 @@ fn what_is_shed_says_when_to_come_back_and_was_not_done() {
         assert_eq!(answer.position(), None);
         let waited = asked.elapsed();
         assert!(waited.as_millis() >= 20, "who comes back at once waits");
-        // Nobody has looked at the body, and somebody at the token.
+        // The body was not looked at, but the token was.
         let no_json = [headers[0], ("Content-Type", "text/plain")];
         let answer = client.request(method(row), &some_path(row.path), &no_json, b"{");
         assert_problem(row.problem, &answer, 429, "overloaded");
@@ -1016,7 +1016,7 @@ fn what_is_shed_says_when_to_come_back_and_was_not_done() {
     assert_eq!(read.status, 200);
     assert_eq!(server.stop(), Some(0));
 
-    // No room on the disk: what stands is read and answered again, nothing is added.
+    // No room on the disk: what is stored is read and replayed, nothing is added.
     let server = Server::start_with(&world, &["--reserve-bytes", "1000000000000000"]);
     let mut client = server.client();
     let refused = good.send(&mut client, &hq, &other_key);
@@ -1209,7 +1209,7 @@ fn faults_inside_of_members_are_told_by_their_places() {
                     assert!(members.contains_key(name), "{}: {path}", row.name);
                 }
             }
-            // A repeated member is told of once, by its place.
+            // A repeated field is reported once, by its place.
             for (name, inner) in members {
                 let once = format!("{}:{inner}", json!(name));
                 let text = good.body.to_string();

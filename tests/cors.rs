@@ -1,4 +1,4 @@
-//! Pages of other origins: those that are named may call the service, and nobody else's.
+//! Pages of other origins: those that are named may call the service, and no others.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The demonstration: what it prints works as it stands.
+//! The demonstration: what it prints works as printed.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Stdio};
@@ -39,7 +39,7 @@ impl Running {
         }
     }
 
-    /// What stands between `before` and `after` in the first line that has both.
+    /// The text between `before` and `after` in the first line that has both.
     fn between(&self, before: &str, after: &str) -> &str {
         let found = self.lines.iter().find_map(|line| {
             let (_, rest) = line.split_once(before)?;

@@ -22,7 +22,7 @@ struct Browser {
     from: Receiver<Value>,
     number: u64,
     session: Option<String>,
-    /// What it told on its own.
+    /// Messages that it sent on its own.
     told: Vec<Value>,
 }
 
@@ -104,7 +104,7 @@ impl Browser {
         }
     }
 
-    /// A page of its own, of which everything is told.
+    /// A page of its own, with all notifications enabled.
     fn open(&mut self, url: &str) {
         let target = self.call("Target.createTarget", json!({"url": "about:blank"}));
         let target = json!({"targetId": target["targetId"], "flatten": true});
@@ -142,7 +142,7 @@ impl Browser {
         ))
     }
 
-    /// Clicks on what is there, or will be.
+    /// Clicks on an element, once it exists.
     fn click(&mut self, selector: &str) {
         let found = format!("document.querySelector({})", json!(selector));
         self.seen(&found);

@@ -43,7 +43,7 @@ fn load(world: &World, url: &str, arguments: &[&str], trusted: Option<&str>) -> 
         .args(["facts", "load", text(&world.path("facts")), "--json"])
         .args(["--url", url, "--token-file", text(&world.path("token"))])
         .args(arguments)
-        // Whoever runs the tests may have some of their own.
+        // The environment of the tests may set some of its own.
         .env_remove("SSL_CERT_DIR")
         .env_remove("SSL_CERT_FILE")
         .env_remove("CAREBOOK_TOKEN");

@@ -208,7 +208,7 @@ fn states(data: &Path) -> String {
     lines.concat()
 }
 
-/// Kinds and versions that stand in a directory's records, and in its snapshots.
+/// Kinds and versions in a directory's records, and in its snapshots.
 #[derive(Default)]
 struct Versions {
     records: BTreeSet<(u16, u16)>,

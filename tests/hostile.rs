@@ -132,7 +132,7 @@ where
     }
 }
 
-/// Comes again whenever it is let go.
+/// Connects again whenever it is disconnected.
 async fn hostile(target: Target, kind: Kind, there: Arc<AtomicUsize>) {
     loop {
         let Ok(stream) = TcpStream::connect(&target.address).await else {

@@ -1,4 +1,4 @@
-//! `carebook inspect`, beside real servers and on directories that nobody holds.
+//! `carebook inspect`, beside real servers and on directories that no process has open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader};
@@ -421,7 +421,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Nobody listens from the beginning; the first thing printed finds that out.
+    // The pipe is closed from the beginning; the first thing printed finds that out.
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
@@ -617,7 +617,7 @@ fn looking_is_right_while_the_server_compacts() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// The texts of members that are hidden, wherever they stand in a value, and those of others.
+/// The texts of fields that are hidden, wherever they are in a value, and those of others.
 fn texts(value: &Value, hidden: bool, found: &mut [BTreeSet<String>; 2]) {
     match value {
         Value::String(text) => {
@@ -638,8 +638,8 @@ fn texts(value: &Value, hidden: bool, found: &mut [BTreeSet<String>; 2]) {
     }
 }
 
-/// Whether the text has the word by itself: five digits may well stand within an identifier, which is
-/// made of the time.
+/// Whether the text has the word by itself: five digits may well occur within an identifier, which
+/// is made of the time.
 fn has_word(text: &str, word: &str) -> bool {
     let is_within = |beside: Option<char>| beside.is_some_and(char::is_alphanumeric);
     text.match_indices(word).any(|(at, _)| {
@@ -758,7 +758,7 @@ fn nothing_personal_shows_of_any_kind_of_resource_unless_it_is_revealed() {
     let postal_code = "06236";
     assert!(has_word(&open, postal_code), "{postal_code} is nowhere");
     assert!(!has_word(&masked, postal_code), "{postal_code} is shown");
-    // And whatever else stands in a hidden member, but for what is an identifier elsewhere.
+    // And all other content of a hidden field, but for what is an identifier elsewhere.
     let [plain, hidden] = found;
     let only_hidden: Vec<_> = hidden.difference(&plain).collect();
     assert!(only_hidden.len() > 20, "{only_hidden:?}");

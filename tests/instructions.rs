@@ -68,7 +68,7 @@ fn by_function(out: &Path) -> HashMap<String, u64> {
     let mut counts: HashMap<String, u64> = HashMap::new();
     let (mut function, mut is_of_call) = ("", false);
     for line in text.lines() {
-        // A name is told once, with its number: `fn=(12) name`, and `fn=(12)` from then on.
+        // A name is given once, with its number: `fn=(12) name`, and `fn=(12)` from then on.
         if let Some(named) = line.strip_prefix("fn=").or(line.strip_prefix("cfn=")) {
             let (number, name) = named.split_once(')').unwrap();
             if !name.is_empty() {

@@ -107,7 +107,7 @@ fn what_needs_no_token_is_on_the_listener_for_inside_alone() {
     }
     let refused = ask(&mut outside, "GET", "/metrics");
     assert_eq!(refused.json()["code"], "route_not_found");
-    // It tells of both listeners.
+    // It covers both listeners.
     let counted = metrics(&mut inside);
     let health = "carebook_requests_total{operation=\"healthz\",status=\"2xx\"}";
     assert_eq!(counted[health], 2.0);
@@ -192,7 +192,7 @@ fn what_is_shed_is_counted() {
     assert_eq!(metrics(&mut client)["carebook_requests_shed_total"], 1.0);
 }
 
-/// What the kernel tells of a process or of one of its threads.
+/// What the kernel reports of a process or of one of its threads.
 fn told(of: &std::path::Path, what: &str) -> Option<String> {
     let status = std::fs::read_to_string(of.join("status")).unwrap();
     let mut lines = status.lines();
@@ -205,7 +205,7 @@ fn a_server_is_given_memory_by_small_pages_alone() {
     let world = World::new();
     let server = Server::start(&world);
     let own = std::path::PathBuf::from(format!("/proc/{}", server.id()));
-    // A kernel without huge pages tells nothing of them.
+    // A kernel without huge pages reports nothing of them.
     let test = std::path::Path::new("/proc/self");
     let expected = told(test, "THP_enabled").map(|_| "0".to_owned());
     assert_eq!(told(&own, "THP_enabled"), expected);

@@ -428,11 +428,11 @@ fn what_leaves_a_filter_between_two_pages_makes_none_repeat_and_none_missing() {
 }
 
 /// How many walks go through the lists of one server: more statements than some 2,000 make each
-/// walk long, and fewer commits would stand beside it.
+/// walk long, and fewer commits would happen beside it.
 const WALKS_OF_A_ROUND: usize = 250;
 
 /// Walks from the first page to the last while statements are opened and acknowledged, those at
-/// which a page ends before all others: none repeats, and none is missing that stood all the while.
+/// which a page ends before all others: none repeats, and none is missing that always existed.
 #[test]
 fn a_walk_repeats_nothing_and_misses_nothing_that_stood_all_the_while() {
     let seed = crate::support::seed();
@@ -592,7 +592,7 @@ fn a_page_ends_before_4_mib_of_bodies_and_the_next_one_goes_on() {
     assert_eq!(seen, created);
 }
 
-/// Pages that are on their way out take 128 MiB at most, whoever asks for them.
+/// Pages that are on their way out take 128 MiB at most, over all clients.
 #[test]
 fn pages_on_their_way_are_bounded_and_the_next_one_is_refused_until_one_is_sent() {
     const ON_THEIR_WAY: usize = 128 << 20;

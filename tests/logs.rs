@@ -258,7 +258,7 @@ fn a_log_that_nobody_reads_holds_up_no_request_and_what_is_lost_is_counted() {
         .arg("--access-log")
         .env("RUST_LOG", "carebook=debug")
         .stderr(Stdio::piped());
-    // Nobody reads the pipe, which is open as long as the server is.
+    // The pipe is not read, and is open as long as the server is.
     let server = Server::spawn_telling(command);
     let mut client = server.client();
     let mut sent = 0;

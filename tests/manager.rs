@@ -1,4 +1,4 @@
-//! What a manager of services is told, and the unit that is for systemd.
+//! What a service manager is notified of, and the unit that is for systemd.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -30,7 +30,7 @@ impl Manager {
         Self { socket, path }
     }
 
-    /// Tells the command where it listens.
+    /// Passes the command the address where it listens.
     fn starts(&self, command: &mut Command) {
         command.env("NOTIFY_SOCKET", &self.path);
         command.env("WATCHDOG_USEC", WATCHDOG.as_micros().to_string());

@@ -1,5 +1,5 @@
 //! The metrics of the running server: each is described in the documents, and each moves with what
-//! it tells of.
+//! it measures.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -238,7 +238,7 @@ fn connections_are_counted_and_so_is_why_one_is_refused() {
     while series("carebook_connections") > 3.0 {
         assert!(started.elapsed() < SOON);
     }
-    // Whoever has no descriptor left accepts nothing, and says so.
+    // A server without a free descriptor accepts nothing, and says so.
     let process = Pid::from_raw(server.id().try_into().unwrap());
     let none = Rlimit {
         current: Some(0),

@@ -126,7 +126,7 @@ fn each_example_is_carried_out_as_it_stands_on_one_fresh_demonstration_in_their_
         );
         assert_eq!(answer.header("idempotent-replayed"), None, "{}", row.name);
     }
-    // A message waits by now, of which this tells: it is judged by the document, too.
+    // A message waits by now, which this reports: it is judged by the document, too.
     let ready = client.request("GET", "/readyz", &[], b"").json();
     assert!(ready["outbox"].is_object(), "{ready}");
 }
@@ -336,9 +336,9 @@ fn an_answer_that_the_document_does_not_have_fails_the_test_that_receives_it() {
     assert!(!is_content(path, &refused, &json!({})));
 }
 
-/// With `SEEN_ANSWERS=FILE` a run of all tests writes down what it was answered; with
-/// `SEEN_ANSWERS_IN=FILE` this tells what of the document no test has seen, and what was seen that
-/// is not in it.
+/// With `SEEN_ANSWERS=FILE` a run of all tests writes down its responses; with
+/// `SEEN_ANSWERS_IN=FILE` this reports what of the document no test has seen, and what was seen
+/// that is not in it.
 #[test]
 fn each_answer_of_the_document_was_seen_by_a_test_where_it_is_said_what_was() {
     let all = all_answers();

@@ -454,8 +454,8 @@ fn sequences(cases: &mut Cases) {
     cases.add(format!("{GOOD}{smuggled}"), &[200, 400], false);
 }
 
-/// What a connection says from its first answer to its end: statuses, and whether the last answer
-/// is the probe's.
+/// What a connection returns from its first response to its end: statuses, and whether the last
+/// response is the probe's.
 fn said(mut bytes: &[u8], statuses: &[i32]) -> (Vec<i32>, bool) {
     let mut found = Vec::new();
     let mut is_probe = false;
@@ -493,7 +493,7 @@ fn ask(server: &Server, case: &Case, pieces: usize) {
     let mut stream = connect(server);
     let all = [&case.bytes[..], PROBE].concat();
     for piece in all.chunks(all.len().div_ceil(pieces)) {
-        // Whoever is refused may find the connection closed while still talking.
+        // A rejected client may find the connection closed while still sending.
         if stream.write_all(piece).is_err() {
             break;
         }

@@ -13,7 +13,7 @@ use crate::support::{Server, World, carebook};
 fn world() -> World {
     let world = World::new();
     let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    // The form of NATS' credentials: a token that nobody looks into here, and the seed of a user's
+    // The form of NATS' credentials: a token that is not examined here, and the seed of a user's
     // key, made of zeros (prefix, 32 bytes, CRC 16; base32).
     let credentials = "-----BEGIN NATS USER JWT-----\nabc\n------END NATS USER JWT------\n\n\
         -----BEGIN USER NKEY SEED-----\nSUAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAEQ\n------END USER NKEY SEED------\n";
@@ -373,7 +373,7 @@ fn what_a_file_says_of_switches_and_numbers_is_what_is_set() {
         let wanted = json!({"name": name, "value": value, "from": "file", "line": line});
         assert_eq!(all[name], wanted);
     }
-    // A flag that stands in no help is not shown either, as long as nobody sets it.
+    // A flag without help is not shown either, as long as it is not set.
     let command = carebook::cli::command();
     for hidden in known(&command).iter().filter(|known| known.is_hidden) {
         assert!(!all.contains_key(&hidden.name), "{}", hidden.name);
@@ -537,7 +537,7 @@ fn a_check_shows_no_password_and_starts_nothing() {
     assert_eq!(output.status.code(), Some(0));
     assert!(out.ends_with("these settings can be used\n"), "{out}");
     assert!(!out.contains("secret"), "{out}");
-    // What cannot be used is told as at a start.
+    // What cannot be used is reported as at a start.
     std::fs::write(world.path("jwks.json"), "no keys").unwrap();
     let output = check(&world, &file).output().unwrap();
     assert_eq!(output.status.code(), Some(1));

@@ -1,6 +1,6 @@
 //! What a body may hold is declared once, where it is read ([`carebook::base::json::Shape`]). Here
-//! every bound of every member of every operation and of every kind of facts is tried: what the
-//! declaration says is what is read, and a fault is told by its code at its place.
+//! every bound of every field of every operation and of every kind of facts is tried: what the
+//! declaration says is what is read, and a fault is reported by its code at its place.
 
 use carebook::base::json::{Field, Json, Presence, Reader, Shape};
 use carebook::base::time::Instant;
@@ -10,7 +10,7 @@ use carebook::domain::reference::intake::Incoming;
 use carebook::domain::reference::samples;
 use serde_json::{Value, json};
 
-/// Reads a body, and tells its faults: place and code.
+/// Reads a body, and returns its faults: place and code.
 type Read<'a> = dyn Fn(&Value) -> Vec<(String, &'static str)> + 'a;
 
 /// A good body, where a member of it is, and how bodies are read.
@@ -83,7 +83,7 @@ impl Place<'_> {
         body
     }
 
-    /// With this value here, this code is told here.
+    /// With this value here, this code is reported here.
     #[track_caller]
     fn refused(&self, value: Option<Value>, code: &'static str) {
         let shown = value.as_ref().map_or("nothing".to_owned(), shortly);
@@ -93,8 +93,7 @@ impl Place<'_> {
         assert!(told, "{what}: {path} = {shown} is no {code}: {faults:?}");
     }
 
-    /// With this value here, nothing is told here, but for what a rule between members has against
-    /// it.
+    /// With this value here, nothing is reported here, but for rules between fields.
     #[track_caller]
     fn taken(&self, value: Option<Value>) {
         let shown = value.as_ref().map_or("nothing".to_owned(), shortly);
@@ -219,7 +218,7 @@ fn try_shape(place: &Place<'_>, shape: &Shape) -> usize {
     }
 }
 
-/// A value of this shape, as far as the shape tells: a text may have no form.
+/// A value of this shape, as far as the shape determines it: a text may have no form.
 fn some_value(shape: &Shape) -> Value {
     match shape {
         Shape::Flag => json!(true),
@@ -239,7 +238,7 @@ fn some_value(shape: &Shape) -> Value {
 }
 
 impl Place<'_> {
-    /// With this value at `at`, this code is told here.
+    /// With this value at `at`, this code is reported here.
     #[track_caller]
     fn told_in(&self, at: &Place<'_>, value: Value, code: &'static str) {
         let faults = at.faults(Some(value));
@@ -248,7 +247,7 @@ impl Place<'_> {
     }
 }
 
-/// With an empty object here, each member that has to be there is told.
+/// With an empty object here, each required field is reported.
 fn missing(place: &Place<'_>, fields: &[Field]) -> usize {
     for field in fields {
         if field.presence != Presence::Optional {
@@ -367,10 +366,11 @@ fn completed(row: &Row, mut body: Value) -> Value {
     body
 }
 
-/// The fingerprints of each operation's example, and of that with what it leaves out, as far as that
-/// can be read, stand in tests/fingerprints.txt. They stand in the log beside the idempotency key: a
-/// key that was used before an update is one that was used with the same content after it. So what the
-/// file has is never written anew; `REWRITE_DOCS=1` adds the operations that it does not have.
+/// The fingerprints of each operation's example, and of that with what it leaves out, as far as
+/// that can be read, are in tests/fingerprints.txt. The log stores them beside the idempotency key:
+/// a key that was used before an update is one that was used with the same content after it. So
+/// what the file has is never written anew; `REWRITE_DOCS=1` adds the operations that it does not
+/// have.
 #[test]
 fn the_fingerprint_of_a_command_never_changes() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fingerprints.txt");
@@ -445,7 +445,7 @@ fn a_fingerprint_knows_every_field_but_the_key_and_not_whether_one_is_absent_or_
         places("", fields(&shape), &mut found);
         for (place, field) in found {
             let (parent, name) = place.rsplit_once('/').unwrap();
-            // What an optional object holds is told by the object.
+            // What an optional object holds is reported at the object.
             let Some(Value::Object(members)) = body.pointer(parent) else {
                 continue;
             };

@@ -41,7 +41,7 @@ impl Stream {
         self.client.try_send_raw(chunk.as_bytes()).is_ok()
     }
 
-    /// The number that the answer's message begins to tell with, which facts stand.
+    /// The number at the beginning of the response's message, of facts that are stored.
     fn ends_with(mut self, server: &Server, world: &World, status: u16, code: &str) -> usize {
         let answer = self.client.read_answer("POST").unwrap();
         assert_eq!(
@@ -77,7 +77,7 @@ fn told(answer: &Answer) -> usize {
     digits.parse().unwrap()
 }
 
-/// Waits until so many of the stream's lines stand.
+/// Waits until so many of the stream's lines are stored.
 fn wait_for(server: &Server, world: &World, number: usize) {
     let mut client = server.client();
     let path = format!("/reference-facts/actor/streamed-{number}");
@@ -150,7 +150,7 @@ fn a_stream_ends_when_its_key_is_withdrawn() {
     );
     let told = told(&answer);
     assert!((10..=10 + JUDGED_AFTER).contains(&told), "{told}");
-    // Its own key again: what was told stands.
+    // Its own key again: what was reported is stored.
     std::fs::write(world.path("jwks.json"), world.key.jwks()).unwrap();
     server.signal("HUP");
     while client.get("/organization", &token).status == 401 {

@@ -187,7 +187,7 @@ fn a_key_that_is_not_the_certificate_s_is_named_before_anything_is_opened() {
     assert!(!world.data().exists());
 }
 
-/// So many forged signatures end a connection: over HTTP/2 it is told so, and what was sent before
+/// So many forged signatures end a connection: over HTTP/2 it is notified, and what was sent before
 /// that is answered.
 #[test]
 fn over_tls_every_answer_says_so_and_a_forger_is_told_to_go() {
@@ -238,7 +238,7 @@ fn over_tls_every_answer_says_so_and_a_forger_is_told_to_go() {
         }
         assert_eq!(statuses.pop(), Some(404));
         assert_eq!(statuses, [401; 16]);
-        // It ends by itself and in good order, though there is still somebody who would send.
+        // It ends by itself and in good order, though its client would still send.
         let ended = tokio::time::timeout(Duration::from_secs(30), connection);
         assert!(ended.await.unwrap().unwrap().is_ok());
         assert!(sender.is_closed());

@@ -86,7 +86,7 @@ fn a_key_set_that_cannot_be_read_again_is_good_for_its_age_and_signals_are_heard
     let server = Server::start_with(&world, &["--jwks-max-age", "2s"]);
     let token = world.headquarters();
     let file = world.path("jwks.json");
-    // A pipe that nobody writes into would keep its reader waiting for ever.
+    // A pipe without a writer would keep its reader waiting for ever.
     std::fs::remove_file(&file).unwrap();
     let made = std::process::Command::new("mkfifo").arg(&file).status();
     assert!(made.unwrap().success());

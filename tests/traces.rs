@@ -123,7 +123,7 @@ pub fn attempts(collector: &Receiver, name: &str, count: usize) -> Vec<Span> {
     of_name()
 }
 
-/// Each attempt has told its receiver its place, and says what of it; nothing of where it went.
+/// Each attempt has sent its trace context; its span has the outcome, and not the destination.
 fn assert_told(attempts: &[Span], came: &[Delivery], statuses: &[i64]) {
     assert_eq!(
         (attempts.len(), came.len()),
@@ -530,7 +530,7 @@ fn a_batch_is_tried_three_times_and_one_that_is_refused_for_good_once() {
         assert_eq!(collector.came().len(), 3 + number + 1, "{status}");
         assert_eq!(failures(&server), 3.0 + refused, "{status}");
     }
-    // Whatever it did, it is told of what comes next.
+    // Whatever it did, it gets what comes next.
     collector.now_answers(|_, _| TAKEN);
     ask(&server);
     until("it is taken", || exported(&server) == 1.0);

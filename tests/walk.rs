@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::support::pages::{Block, blocks, read_by};
 use crate::support::{Server, World, carebook};
 
-/// What stands before the number and title of a step in what the shell prints.
+/// The text before the number and title of a step in what the shell prints.
 const MARK: &str = "== step ";
 const END: &str = "# That was all of it.";
 
@@ -215,8 +215,8 @@ fn the_document_is_the_walk_as_it_is() {
     crate::docs::is_as_printed("docs/walkthrough.md", &carebook::cli::walk::document());
 }
 
-/// Runs each block of the guide as a reader would. After it stands the last status that it printed, and
-/// with that, before the colon, what else it printed.
+/// Runs each block of the guide as a reader would. After it comes the last status that it printed,
+/// and with that, before the colon, what else it printed.
 #[test]
 fn the_guide_s_commands_do_what_it_says() {
     let world = World::new();

@@ -48,7 +48,7 @@ pub(crate) struct Case {
 
 /// As often as anybody likes.
 const ALWAYS: usize = usize::MAX / 2;
-/// Tokens that nobody has seen: each is signed before.
+/// Tokens that the verifier has not seen: each is signed before.
 const TOKENS: usize = 4_000;
 /// Commands that wait for one resource at once.
 const WAITING: usize = 32;

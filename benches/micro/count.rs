@@ -41,7 +41,7 @@ fn count(case: &Case, out: &Path) -> Result<u64, String> {
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--collect-atstart=no"])
-        // The name of the function stands in its mangled one.
+        // The mangled name contains the function's name.
         .arg("--toggle-collect=*count*counted*")
         .arg(format!("--callgrind-out-file={}", out.display()))
         .arg(this)

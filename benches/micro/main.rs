@@ -63,7 +63,7 @@ struct Arguments {
 
 /// How long one piece is timed.
 const TIMED: Duration = Duration::from_millis(600);
-/// One stretch of it; the median of all is told.
+/// One stretch of it; the median of all is reported.
 const STRETCH: Duration = Duration::from_millis(10);
 /// Times before anything is measured.
 const WARM: usize = 30;

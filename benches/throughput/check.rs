@@ -42,7 +42,7 @@ pub(crate) struct Request {
     pub(crate) bytes: Vec<u8>,
     /// Where its body begins.
     body: usize,
-    /// Where in it stands what the answer has to repeat; empty where nothing does.
+    /// Where in it is what the response has to repeat; empty where nothing is.
     pub(crate) echo: Range<usize>,
     /// The rest.
     pub(crate) expected: &'static Expected,

@@ -353,7 +353,7 @@ impl Page {
                 connection = Connection::open(&self.address).await?;
             }
             if pause.is_none() || began.elapsed() > Duration::from_secs(1) {
-                // What came before it was left is told once.
+                // What came before it was left is sent once.
                 self.refresh(&mut connection).await?;
                 pause = None;
             }
@@ -374,7 +374,7 @@ impl Page {
         Ok(())
     }
 
-    /// Follows the events until more come in a second than are told one by one.
+    /// Follows the events until more come in a second than are shown one by one.
     async fn stream(&self, after: u64) -> Result<(), String> {
         let broken = |error: std::io::Error| format!("a stream broke: {error}");
         let mut stream = TcpStream::connect(&self.address).await.map_err(broken)?;

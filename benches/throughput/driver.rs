@@ -27,7 +27,7 @@ pub(crate) type Source = Box<dyn Iterator<Item = Request> + Send>;
 /// How long answers may take after the last request has left.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Requests that may wait for a connection in an open loop; further ones are not sent, as by a
-/// client that gives up. Nobody should have to wait: that is told as a doubt.
+/// client that gives up. No request should have to wait: that is reported as a doubt.
 pub(crate) const BACKLOG_MAX: usize = 100_000;
 /// By how much the threads that keep to a schedule come before others, where that is allowed: on a
 /// machine that the server keeps busy they would otherwise be late, and the server would pay.
@@ -36,7 +36,7 @@ const NICENESS: i32 = -10;
 const BURST: usize = 32;
 /// How far apart the sender wakes up at the least. At some 20,000 requests a second each wake-up of
 /// its own for every one of them would take a quarter of a processor from the server; the wait is
-/// part of the latency, and told as lag.
+/// part of the latency, and reported as lag.
 const TICK: Duration = Duration::from_micros(250);
 
 /// A run to be carried out.
@@ -77,7 +77,7 @@ impl Shared {
         self.idle.is_empty() && self.open >= most
     }
 
-    /// Checks an answer and keeps what is to be told of it.
+    /// Checks a response and keeps what is to be reported of it.
     fn take(&mut self, request: &Request, status: u16, body: &[u8], since: Instant) {
         let now = Instant::now();
         let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
@@ -195,7 +195,7 @@ impl Part {
                     Err(error) => failure = Some(error),
                 }
             }
-            // Whoever failed takes part in the start too, or the others would wait for ever.
+            // A thread that failed takes part in the start too, or the others would wait for ever.
             self.ready.wait();
             self.ready.wait();
             if let Some(failure) = failure {
@@ -246,8 +246,8 @@ impl Part {
         let mut random = StdRng::seed_from_u64(self.seed ^ (self.index as u64) << 32);
         let most = self.share(self.connections.1).max(1);
         if self.backlog > 0 {
-            // Only a privileged process may; the lag tells what came of it. Where more is offered
-            // than can be sent, it would take from the server what it needs to answer.
+            // Only a privileged process may; the lag shows the effect. Where more is offered than
+            // can be sent, it would take from the server what it needs to answer.
             let _ = rustix::process::setpriority_process(None, NICENESS);
         }
         let started = shared.borrow().started;

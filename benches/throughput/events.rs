@@ -131,7 +131,7 @@ fn durable(server: &Server) -> Result<u64, String> {
 /// What readers have seen.
 #[derive(Default)]
 struct Seen {
-    /// When the client was told that the commit at this position is durable; by position.
+    /// When the client got the response of the commit at this position; by position.
     told: Mutex<std::collections::HashMap<u64, Instant>>,
     events: AtomicU64,
     is_over: AtomicBool,
@@ -165,7 +165,7 @@ async fn follow(
         if answer.status != 201 {
             return Err(String::from_utf8_lossy(connection.body(&answer)).into_owned());
         }
-        // The answer's head names its position; there is nobody else who commits.
+        // The answer's head names its position; no other client commits.
         let position = from + 1 + (number - sizes.commits) as u64;
         seen.told.lock().insert(position, Instant::now());
     }

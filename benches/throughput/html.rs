@@ -225,7 +225,7 @@ fn closed_first(medians: &[Value]) -> impl Iterator<Item = &Value> {
     of("closed").chain(of("open"))
 }
 
-/// A line for each of the first rows: more than there are colours nobody can tell apart.
+/// A line for each of the first rows: more than there are colours cannot be distinguished.
 fn lines<'a>(
     rows: impl Iterator<Item = &'a Value>,
     medians: &[Value],

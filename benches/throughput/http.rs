@@ -56,7 +56,7 @@ impl Connection {
         }
     }
 
-    /// The position of the log that the answer which came last tells.
+    /// The position of the log that the last response names.
     pub(crate) fn position(&self, answer: &Answer) -> Option<u64> {
         let head = std::str::from_utf8(&self.buffer[..answer.body.start]).ok()?;
         let lines = head.lines();

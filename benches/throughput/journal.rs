@@ -1,7 +1,8 @@
 //! What a journal on three machines costs: the same commands at a server whose log is files, and at
-//! servers whose log is a stream of three NATS servers, in turn; beside them what one append to such a
-//! stream takes by itself, and the log of files again, while those servers take as many messages a
-//! second of the same size from somebody else: all of them have the same processors and caches.
+//! servers whose log is a stream of three NATS servers, in turn; beside them what one append to
+//! such a stream takes by itself, and the log of files again, while those servers take as many
+//! messages a second of the same size from another client: all of them have the same processors and
+//! caches.
 
 use std::net::TcpListener;
 use std::path::PathBuf;

@@ -38,7 +38,7 @@ pub(crate) enum Like {
 }
 
 impl Workload {
-    /// As it stands in tables.
+    /// Its name in tables.
     pub(crate) fn name(self) -> String {
         match self {
             Self::Operation(name) => format!("EP{} {name}", row(name).tag),

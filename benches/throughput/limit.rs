@@ -87,7 +87,7 @@ pub(crate) fn serve(directory: &Path) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     println!("listening on http://{}", listener.local_addr().unwrap());
     std::thread::spawn(|| {
-        // Whoever has started this ends it by leaving.
+        // The parent process ends this by exiting.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         std::process::exit(0);
     });

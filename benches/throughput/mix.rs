@@ -1,6 +1,6 @@
 //! The mixed day of a platform.
 //!
-//! No records of a real platform stand behind the shares; they are what its rules suggest, and
+//! The shares do not come from records of a real platform; they are what its rules suggest, and
 //! each says why. What matters is that everything happens at once and that reads are as many as
 //! commands. Branches are created and their managers come so seldom that they have no share.
 

@@ -1,5 +1,5 @@
-//! Many times the capacity, offered in an open loop: what still gets through, what the rest is
-//! told and how soon, what memory does, and how long it takes until all is as before.
+//! Many times the capacity, offered in an open loop: what still gets through, which response the
+//! rest gets and how soon, what memory does, and how long it takes until all is as before.
 
 use std::time::Duration;
 
@@ -59,8 +59,8 @@ fn once(common: &Common, times: f64, seed: u64) -> Result<Value, String> {
         load: Load::Open(asked),
         sources: statements(&headquarters(server), common.generators),
         connections: (common.connections_most, common.connections_most),
-        // Clients that come on their own do not wait for each other's connections: who finds none is
-        // not sent, and what was sent is told beside what was to be.
+        // Clients that come on their own do not wait for each other's connections: a request that
+        // finds none is not sent, and what was sent is reported beside what was to be.
         backlog: 0,
         at_most: Some(Duration::from_secs_f64(common.seconds)),
         seed,

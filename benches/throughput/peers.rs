@@ -1,9 +1,9 @@
 //! What is measured beside the service in the same rounds: PostgreSQL and Redis doing as much.
 //!
 //! They are a package of their own (`benches/peers`), which is built when it is asked for, and
-//! whose README says what each of them does. PostgreSQL stands behind a small HTTP service, which
-//! is driven as ours is. Redis is driven by its own program over its own protocol, which is more
-//! than it would get behind HTTP.
+//! whose README says what each of them does. PostgreSQL is behind a small HTTP service, which is
+//! driven as ours is. Redis is driven by its own program over its own protocol, which is more than
+//! it would get behind HTTP.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

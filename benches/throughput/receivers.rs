@@ -112,7 +112,7 @@ pub(crate) fn receiver(manner: Manner, came: Arc<Came>) -> Result<u16, String> {
     Ok(port.port())
 }
 
-/// Receivers in a process of their own, which gets a processor only where nobody else wants it.
+/// Receivers in a process of their own, which gets a processor only where no other wants it.
 pub(crate) struct Receivers {
     pub(crate) child: Child,
     pub(crate) ports: Vec<u16>,

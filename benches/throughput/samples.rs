@@ -78,7 +78,7 @@ pub(crate) struct Figures {
     sent: usize,
     received: usize,
     answers: Vec<Sample>,
-    /// What another driver has told of its run, of which nothing else is known.
+    /// What another driver has reported of its run, of which nothing else is known.
     told: Option<Told>,
     /// Of equal parts of the run: when each began, in seconds, good answers and shed ones a
     /// second, and the 99th percentile of the good ones.
@@ -91,7 +91,7 @@ pub(crate) struct Figures {
     pub(crate) written: Option<u64>,
 }
 
-/// What another driver tells of a run.
+/// What another driver reports of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Told {
     /// Answers, all of them good.
@@ -161,7 +161,7 @@ impl Figures {
         }
     }
 
-    /// The run that another driver tells of.
+    /// The run that another driver reports.
     pub(crate) fn told(load: Load, elapsed: Duration, told: Told) -> Self {
         let mut figures = Self::new(load, elapsed, Samples::default());
         figures.told = Some(told);
@@ -200,7 +200,7 @@ impl Figures {
     }
 
     /// The latency in microseconds that the share `quantile` of the good answers does not exceed;
-    /// none where another driver has not told it.
+    /// none where another driver has not reported it.
     pub(crate) fn quantile(&self, quantile: f64) -> Option<u32> {
         match self.told {
             None => Some(percentile(&self.good, quantile)),
@@ -210,7 +210,7 @@ impl Figures {
         }
     }
 
-    /// The same; 0 where it was not told.
+    /// The same; 0 where it was not reported.
     pub(crate) fn percentile(&self, quantile: f64) -> u32 {
         self.quantile(quantile).unwrap_or(0)
     }
@@ -299,7 +299,7 @@ impl Figures {
     }
 }
 
-/// The quantiles that are told of latencies.
+/// The quantiles that are reported of latencies.
 const QUANTILES: [(&str, f64); 8] = [
     ("p10", 0.10),
     ("p50", 0.50),

@@ -45,8 +45,7 @@ pub(crate) struct Server {
     pub(crate) ready_after: Duration,
 }
 
-/// Where servers keep their data, unless they are told another place: on the disk that the
-/// program is built on.
+/// Where servers keep their data by default: on the disk that the program is built on.
 pub(crate) fn scratch(directory: Option<&Path>) -> Result<TempDir, String> {
     let within = directory.unwrap_or(Path::new(env!("CARGO_TARGET_TMPDIR")));
     tempfile::tempdir_in(within).map_err(|error| format!("{}: {error}", within.display()))
@@ -61,12 +60,12 @@ pub(crate) struct Start {
     pub(crate) data: Option<PathBuf>,
     /// Further arguments of `carebook serve`.
     pub(crate) arguments: Vec<String>,
-    /// Whether nobody reads what it says on standard error.
+    /// Whether its standard error is not read.
     pub(crate) is_unheard: bool,
 }
 
 impl Start {
-    /// With a standard error that nobody reads.
+    /// With a standard error that is not read.
     pub(crate) fn unheard(self) -> Self {
         Self {
             is_unheard: true,
@@ -176,7 +175,7 @@ impl Server {
         Process(self.child.id())
     }
 
-    /// Its metrics, as they stand on the page.
+    /// Its metrics, as they are on the page.
     ///
     /// # Errors
     /// When it does not answer.
@@ -246,7 +245,7 @@ impl Server {
         self.token(&example::actor(ActorKind::SystemWorkflow, &str::to_owned))
     }
 
-    /// Loads these facts, one a line; each has to stand afterwards.
+    /// Loads these facts, one a line; each has to be stored afterwards.
     ///
     /// # Errors
     /// When one does not, or the server does not take them.

@@ -1,9 +1,8 @@
 //! Speed and latency, under full load, while a snapshot is taken, beside those while none is.
 //!
-//! Two closed loops, one after the other on the same server, whose order
-//! rotates. During one of them the server is told to take a snapshot (SIGUSR1); what is compared
-//! is the time from the signal until the metrics say that it has ended, with the same stretch of
-//! time of the other loop.
+//! Two closed loops, one after the other on the same server, whose order rotates. During one of
+//! them the server is sent SIGUSR1, to take a snapshot; what is compared is the time from the
+//! signal until the metrics say that it has ended, with the same stretch of time of the other loop.
 
 use std::time::{Duration, Instant};
 
@@ -128,7 +127,7 @@ fn looped(
     })
 }
 
-/// Tells the server to take a snapshot, and waits until it has.
+/// Has the server take a snapshot, and waits until it has.
 pub(crate) fn take(server: &Server) -> Result<Duration, String> {
     let metrics = server.metrics()?;
     let before = taken(&metrics)?;

@@ -82,7 +82,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The branches' profiles that are read, and that nobody can change with a stale revision.
+    /// The branches' profiles that are read, and that a stale revision cannot change.
     pub(crate) fn offices(&mut self) -> Result<(), String> {
         if self.has_offices {
             return Ok(());

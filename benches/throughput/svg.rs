@@ -34,7 +34,7 @@ pub(crate) struct Line {
 /// A plot.
 pub(crate) struct Plot {
     pub(crate) title: String,
-    /// What stands under the title.
+    /// The text under the title.
     pub(crate) note: String,
     pub(crate) x: String,
     pub(crate) y: String,
@@ -163,7 +163,7 @@ impl Plot {
     }
 }
 
-/// Where numbers stand on the plot.
+/// The places of numbers on the plot.
 struct Places {
     from: f64,
     to: f64,
@@ -289,7 +289,7 @@ pub(crate) fn mebibytes(bytes: f64) -> String {
     format!("{} MiB", number((bytes / f64::from(1 << 20)).round()))
 }
 
-/// Text as it stands in a page.
+/// Text as it is written in a page.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

@@ -9,7 +9,7 @@ use crate::server::Server;
 use crate::shapes;
 use crate::workload::written;
 
-/// Stands for the number of the command, and for that of its resource, until they are written.
+/// Placeholders of the command's number and of its resource's, until those are written.
 const COMMAND: usize = 888_888_888;
 const RESOURCE: usize = 777_777_777;
 /// All numbers have as many digits.

@@ -11,7 +11,7 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// Below this nobody waits: to be woken takes as long.
+/// Below this there is no wait: to be woken takes as long.
 const TOO_SHORT: Duration = Duration::from_micros(20);
 
 pub(crate) struct Timer(AsyncFd<OwnedFd>);
@@ -21,7 +21,8 @@ impl Timer {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         // Deprecated for kinds of files that may close while they are registered. This one cannot:
-        // it is owned from here on, nobody else has it, and the new name for the same is `unsafe`.
+        // it is owned from here on, there is no other owner, and the new name for the same is
+        // `unsafe`.
         #[allow(deprecated)]
         let registered = AsyncFd::new(timer)?;
         Ok(Self(registered))

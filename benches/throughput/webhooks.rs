@@ -1,5 +1,5 @@
-//! Webhooks: how fast one receiver is told, how long it takes until many are, what that costs the
-//! commands meanwhile, and what receivers that mean no good cost one that does.
+//! Webhooks: how fast one receiver gets events, how long it takes until many do, what that costs
+//! the commands meanwhile, and what hostile receivers cost a good one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -146,7 +146,7 @@ pub(crate) fn measure(common: &Common, sizes: Sizes) -> Result<Value, String> {
     }))
 }
 
-/// One receiver is told of what has waited for it.
+/// One receiver gets what has waited for it.
 fn one(common: &Common, sizes: Sizes) -> Result<Value, String> {
     eprintln!("{} events for one receiver", sizes.events);
     let house = House::open(common)?;
@@ -169,7 +169,7 @@ fn one(common: &Common, sizes: Sizes) -> Result<Value, String> {
     }))
 }
 
-/// Many subscriptions are told of one event, alone and at the beginning of a window of commands.
+/// Many subscriptions get one event, alone and at the beginning of a window of commands.
 fn many(common: &Common, sizes: Sizes) -> Result<Value, String> {
     eprintln!("{} subscriptions to one event", sizes.subscriptions);
     let house = House::open(common)?;
@@ -204,7 +204,7 @@ fn many(common: &Common, sizes: Sizes) -> Result<Value, String> {
             busy.push(took.map_err(|_| "telling ended in a panic")??);
             rate
         };
-        // Whoever comes second would have the fuller tables.
+        // The second one would have the fuller tables.
         let (quiet, loud) = match round % 2 {
             0 => (quiet()?, loud()?),
             _ => {
@@ -224,7 +224,7 @@ fn many(common: &Common, sizes: Sizes) -> Result<Value, String> {
 }
 
 /// How long a good receiver waits for events: alone, beside others that take what comes, and beside
-/// as many that mean no good. The others are processes that get a processor only where nobody else
+/// as many hostile ones. The others are processes that get a processor only where no other process
 /// wants it: what is measured is what the service does for them.
 fn hostile(common: &Common) -> Result<Value, String> {
     eprintln!("a good receiver beside {} others", Manner::HOSTILE.len());
@@ -349,8 +349,8 @@ fn latencies(
         Ok::<_, String>(())
     })?;
     wait_for(good, already + count)?;
-    // Who else commits are webhooks themselves, of which nothing is told here: the events come in
-    // the order of the commands.
+    // Besides the commands only webhooks commit, whose events are not delivered here: the events
+    // come in the order of the commands.
     let mut came: Vec<_> = good.first.lock().drain().collect();
     came.sort_unstable_by_key(|(position, _)| *position);
     if came.len() != count {

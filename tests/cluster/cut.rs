@@ -1,7 +1,7 @@
 //! Links are cut under load, between nodes and servers of the journal and between servers, in one
 //! direction or both, and healed in any order; clients reach both nodes all the time. Nothing that
-//! was acknowledged is lost or done twice; all that anybody was told is one history in the order of
-//! real time, and of two that wrote the one before says nothing more.
+//! was acknowledged is lost or done twice; all responses are one history in the order of real time,
+//! and a replaced writer does not respond any more.
 //!
 //! `LINK_ROUNDS=100 cargo test --release --test main cluster::cut -- --nocapture` is a full size.
 //! Network namespaces take root.

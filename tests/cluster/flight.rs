@@ -1,5 +1,5 @@
-//! Several appends in flight: what is acknowledged is a prefix of what was sent, whichever of them is
-//! lost, delayed or overtaken, and whoever takes over meanwhile.
+//! Several appends in flight: what is acknowledged is a prefix of what was sent, whichever of them
+//! is lost, delayed or overtaken, and whichever process takes over meanwhile.
 //!
 //! `FLIGHT_ROUNDS=50 cargo test --release --test main cluster::flight -- --nocapture` is the full
 //! size.
@@ -71,7 +71,7 @@ fn four_in_flight_are_answered_in_order_once_and_only_when_all_before_are_there(
     let proxy = Proxy::to(cluster.nodes[0].port(), |_| Fate::Passes);
     let server = through(&cluster, &proxy, &world, &world.data());
     ask_for(&world, &server, 0..6);
-    // All but the first arrive: nothing is told of them.
+    // All but the first arrive: none of them is acknowledged.
     let seen = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&seen);
     proxy.judge_by(move |from| match from {

@@ -1,7 +1,7 @@
 //! A full journal refuses commands, as a full disk does, and goes on when there is room again.
 //!
-//! `FULL_SECONDS=40 cargo test --test main -- cluster::full` lets it be full for longer than an append
-//! is waited for of which nobody knows.
+//! `FULL_SECONDS=40 cargo test --test main -- cluster::full` lets it be full for longer than an
+//! append with unknown outcome is waited for.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ fn an_answer_that_is_lost_while_the_journal_is_full_ends_nothing() {
     until("there is room again", || {
         ask(&world, &mut server.client(), 4) == Some(201)
     });
-    // The one that nobody was told of is there, too.
+    // The unacknowledged one is there, too.
     ask_for(&world, &server, 3..6);
     assert_eq!(server.stop(), Some(0));
     let told = cluster.verify(&world.data());

@@ -1,5 +1,5 @@
-//! A directory that was kept without a journal is brought into a new stream: all of it, once, or
-//! nobody starts on it.
+//! A directory that was kept without a journal is brought into a new stream: all of it, once, or no
+//! server starts on it.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn a_directory_is_imported_whole_and_served_from_any_node_as_before() {
     };
     let world = World::new();
     kept_alone(&world, 12);
-    // While somebody has it, it is left alone.
+    // While a server has it open, it is left alone.
     let server = Server::start(&world);
     let (code, _, said) = import(&cluster, &world);
     assert_eq!(code, Some(4), "{said}");

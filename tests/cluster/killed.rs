@@ -1,6 +1,5 @@
 //! Writers and the stream's servers are killed under load, in turn: nothing that was acknowledged
-//! is lost, nothing is done twice, and all that anybody was told is one history in the order of real
-//! time.
+//! is lost, nothing is done twice, and all responses are one history in the order of real time.
 //!
 //! `CLUSTER_ROUNDS=300 cargo test --release --test main cluster::killed -- --nocapture` is the full
 //! size.
@@ -30,7 +29,7 @@ const KILLED: [&str; 4] = [
     "nobody: the writer stands still while another one takes over",
 ];
 
-/// Starts a writer, on the first of these directories if nobody has it.
+/// Starts a writer, on the first of these directories if no node has it open.
 fn start(cluster: &Cluster, crowd: &Crowd, nodes: &mut Nodes<'_>, first: usize) -> usize {
     let mut started = None;
     until("a writer starts", || {

@@ -1,4 +1,4 @@
-//! The writer's lease: who gives it up leaves it free at once, and nobody gives up another's.
+//! The writer's lease: giving it up frees it at once, and no process gives up another's.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -289,7 +289,7 @@ impl Cluster {
         })
     }
 
-    /// The journal is made anew, and nobody has its lease.
+    /// The journal is made anew, and no process has its lease.
     fn renew(&self) {
         self.with(async |context| {
             let names = [STREAM, BUCKET];

@@ -1,5 +1,5 @@
-//! Two nodes of one service under load: who they are just now, what their clients were told, and
-//! that all of it is what one history says.
+//! Two nodes of one service under load: their current processes, the responses of their clients,
+//! and that all of these fit one history.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub struct Nodes<'a> {
     pub unknown: u64,
 }
 
-/// Asked for something; `None` when nobody answers.
+/// The response to a request; `None` when there is none.
 fn asked(server: &Server, path: &str) -> Option<Answer> {
     let mut client = Client::try_connect(&server.address).ok()?;
     client.try_request("GET", path, &[], b"").ok()
@@ -161,7 +161,7 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    /// Holds the node that writes to all that was told, once more where it is replaced meanwhile:
+    /// Checks all responses against the node that writes, once more where it is replaced meanwhile:
     /// after trouble with the lease the other node may take it first. `again` waits until a node
     /// writes, and says which one.
     #[track_caller]
@@ -186,8 +186,8 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    /// Ends the service, first the node that follows; all that clients were told is held to the log
-    /// of the one that wrote, and both directories to the journal.
+    /// Ends the service, first the node that follows; all responses are checked against the log of
+    /// the one that wrote, and both directories against the journal.
     #[track_caller]
     pub fn end(&mut self, cluster: &Cluster, crowd: &mut Crowd) -> Compared {
         let writer = self.writer();
@@ -208,7 +208,7 @@ impl<'a> Nodes<'a> {
 }
 
 impl Drop for Nodes<'_> {
-    /// What the nodes have logged last tells why a round has failed.
+    /// What the nodes have logged last shows why a round has failed.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             return;

@@ -114,7 +114,7 @@ impl Proxy {
         }
     }
 
-    /// From here on nobody gets through, or everybody again.
+    /// From here on no connection gets through, or all do again.
     pub(super) fn refuse(&self, refuses: bool) {
         self.shared.refuses.store(refuses, Ordering::SeqCst);
         self.cut();

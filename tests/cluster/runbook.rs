@@ -2,9 +2,9 @@
 //! the machines that are named before it, with three servers and two nodes to which it has happened.
 //!
 //! A machine is a directory and an address of the loopback. `<!-- on: a b -->` names machines, or
-//! `the-writer`, `the-standby`, `the-lost`, `the-other`, `the-furthest`; `<!--
-//! meanwhile: … -->` what happens before
-//! ([`Stage::happens`]). After each block stands its exit code, and words that it prints.
+//! `the-writer`, `the-standby`, `the-lost`, `the-other`, `the-furthest`; `<!-- meanwhile: … -->`
+//! what happens before ([`Stage::happens`]). After each block come its exit code, and words that it
+//! prints.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -141,7 +141,7 @@ impl Stage {
     fn kill(&self, machine: &str, unit: &str) {
         let file = self.path(machine).join(format!("{unit}.pid"));
         let running = self.path(machine).join(format!("{unit}.running"));
-        // Nobody starts it again.
+        // The unit is not started again.
         std::fs::write(self.path(machine).join(format!("{unit}.off")), "").unwrap();
         if let Ok(pid) = std::fs::read_to_string(&file) {
             let killed = Command::new("kill").args(["-KILL", pid.trim()]).status();
@@ -222,14 +222,14 @@ impl Stage {
             .env("AUDIENCE", AUDIENCE)
             .env("TOKEN", self.world.workflow())
             .env("AS", "");
-        // The exit code stands at the end.
+        // The exit code is printed at the end.
         let script = format!("({script}\n)\nprintf '\\n%s' $?\n");
         let (_, printed) = read_by(&mut shell, &script);
         let (told, code) = printed.rsplit_once('\n').unwrap_or(("", &printed));
         (code.to_owned(), told.to_owned())
     }
 
-    /// People write, and are told that it is done.
+    /// Clients write, and get it acknowledged.
     fn people_write(&mut self) {
         let mut granted = 0;
         until("somebody is granted what was asked for", || {

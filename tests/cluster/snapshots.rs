@@ -206,7 +206,7 @@ fn what_an_interruption_leaves_counts_for_nothing_and_is_removed() {
     let server = writer(&cluster, &world, &world.data());
     ask_for(&world, &server, 0..10);
     snapshot(&cluster, &server);
-    // Parts of an object without its name, and an object that nobody has listed.
+    // Parts of an object without its name, and an object that is not listed.
     cluster.with(async |context| {
         let part = "$O.CAREBOOK_SNAPSHOTS_tests.C.neverfinished";
         context.publish(part, "some bytes".into()).await?.await?;
@@ -268,7 +268,7 @@ fn a_stream_that_has_less_than_a_snapshot_has_lost_what_was_acknowledged() {
         assert!(!world.path("empty").join("manifest").exists());
     };
     refused(&["empty", "behind"], "has lost what was acknowledged");
-    // Where there is no list somebody does.
+    // With an empty list a server starts all the same.
     relist(
         &cluster,
         &json!({"form": 1, "snapshots": [], "purged": null}),
@@ -276,7 +276,7 @@ fn a_stream_that_has_less_than_a_snapshot_has_lost_what_was_acknowledged() {
     let server = writer(&cluster, &world, &world.path("behind"));
     ask_for(&world, &server, 20..30);
     assert_eq!(server.stop(), Some(0));
-    // Who was ahead, all of whose records a snapshot covers, is told so, and nobody begins with that.
+    // A directory that was ahead, and all of whose records a snapshot covers, is rejected for that.
     let (code, said) = start_refused(&cluster, &world, &world.data());
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("another record at position 10"), "{said}");
@@ -491,7 +491,7 @@ fn a_purged_stream_that_has_lost_more_is_refused() {
     relist(&cluster, &other);
     refused("an older list", "message 1 is missing");
     relist(&cluster, &good);
-    // Somebody purges more.
+    // More is purged from outside.
     cluster.with(async |context| {
         let stream = context.get_stream(STREAM).await?;
         stream.purge().sequence(first + 2).await?;
@@ -500,7 +500,7 @@ fn a_purged_stream_that_has_lost_more_is_refused() {
     refused("more is gone", &format!("message {first} is missing"));
 }
 
-/// Puts another list in the place of what is there.
+/// Replaces the current list.
 fn relist(cluster: &Cluster, list: &Value) {
     cluster.with(async |context| {
         context

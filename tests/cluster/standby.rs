@@ -139,7 +139,7 @@ fn a_standby_takes_over_from_a_writer_that_is_killed_and_is_handed_over_to_by_on
     ask_for(&world, &first, 5..10);
     let killed = Instant::now();
     first.kill();
-    // Whoever it is: the other one follows.
+    // Whichever writes: the other one follows.
     until("one of them writes", || {
         is_writer(&second) || is_writer(&third)
     });

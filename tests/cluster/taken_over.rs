@@ -1,7 +1,6 @@
-//! A writer stands still, ends or is killed under load, and its standby takes over, each time the
-//! other way round: nothing that was acknowledged is lost, nothing is done twice, who has stood
-//! still says nothing more, and all that anybody was told by either is one history in the order of
-//! real time.
+//! A writer is paused, ends or is killed under load, and its standby takes over, each time the
+//! other way round: nothing that was acknowledged is lost, nothing is done twice, a paused writer
+//! does not respond any more, and all responses of both are one history in the order of real time.
 //!
 //! `TAKEOVER_ROUNDS=100 cargo test --release --test main cluster::taken_over -- --nocapture` is a
 //! full size.

@@ -1,6 +1,6 @@
 //! Machines of a network of their own, whose links can be cut: each is a network namespace with one
 //! address, all on one bridge. What goes to a machine that is cut off is sent to a station that
-//! nobody is, so it vanishes without a word, in this direction and without any connection being told.
+//! does not exist, so it is lost silently, in this direction and without any connection noticing.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -86,9 +86,9 @@ fn station(number: usize) -> String {
     format!("02:00:00:00:00:{number:02x}")
 }
 
-/// A station that nobody is.
+/// A station that does not exist.
 const NOBODY: usize = 0xff;
-/// The number of whoever looks on from the middle.
+/// The number of the observer in the middle.
 const MIDDLE: usize = 0xfe;
 
 impl Wires {

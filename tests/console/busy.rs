@@ -1,5 +1,5 @@
-//! What a page does where more is committed than people can read, and where nobody sees it: it asks the
-//! service for less. In a real browser.
+//! What a page does where more is committed than people can read, and where it is not visible: it
+//! asks the service for less. In a real browser.
 
 use std::process::Command;
 

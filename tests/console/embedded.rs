@@ -101,7 +101,7 @@ fn nothing_of_the_console_is_code_in_a_page_or_markup_out_of_text() {
     for name in sent() {
         let text = read(&name);
         let is_ours = !name.starts_with("vendor/");
-        // Preact knows one by which markup can be asked for; nobody here asks.
+        // Preact knows one by which markup can be set; it is not used here.
         for bad in [
             "nnerHTML",
             "outerHTML",

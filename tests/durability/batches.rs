@@ -92,7 +92,7 @@ impl Inside {
         (head.status.as_u16(), serde_json::from_slice(&body).unwrap())
     }
 
-    /// Waits until so many facts stand.
+    /// Waits until so many facts are stored.
     async fn stand(&self, facts: u64) {
         while self.engine().durable() < facts {
             tokio::task::yield_now().await;
@@ -134,7 +134,7 @@ impl hyper::body::Body for Untouched {
     }
 
     fn is_end_stream(&self) -> bool {
-        // So that nobody wants to have its rest.
+        // So that the client does not wait for its rest.
         true
     }
 }

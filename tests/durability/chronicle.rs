@@ -1,12 +1,11 @@
-//! The log as a witness: its records, read while no server has it open, against all that clients
-//! were told.
+//! The log as a witness: its records, read while no server has it open, against all responses.
 //!
 //! The log is replayed record by record. On the way each command is decided again by the library,
-//! on the state before its record, and has to come to the record's changes and answer, to the
-//! byte; and each answer has to be what the state at its position says: a commit's that of its
-//! record, a replay's the first one's, a refusal's and a read's what the same decision makes of
-//! that state. Beside that the order of real time: what ended before something else began has no
-//! higher position.
+//! on the state before its record, and has to come to the record's changes and response, to the
+//! byte; and each response has to follow from the state at its position: a commit's is that of its
+//! record, a replay's the stored one, a rejection's and a read's what the same decision makes of
+//! that state. Also checked is the order of real time: what ended before something else began has
+//! no higher position.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -52,7 +51,7 @@ pub struct Moment {
     pub wall: i64,
 }
 
-/// A command or a read, and what somebody was told.
+/// A command or a read, and its response.
 #[derive(Clone, Debug)]
 pub struct Told {
     pub command: Arc<Command>,
@@ -79,8 +78,8 @@ impl Told {
     }
 }
 
-/// Since when each of several processes is the one that writes, as far as clients can tell: since
-/// the end of its first answer to a command that rests on what it holds.
+/// Since when each of several processes is the writer, as far as clients can see: since the end of
+/// its first response to a command that depends on its state.
 fn writing_since(told: &[Told]) -> BTreeMap<u32, Duration> {
     let mut since: BTreeMap<u32, Duration> = BTreeMap::new();
     let commands = told.iter().filter(|told| !told.is_read());
@@ -267,8 +266,8 @@ impl Chronicle {
     }
 }
 
-/// For each of `told` the highest position of an answer that was there before it began: of all who
-/// write, or of the same one that follows.
+/// For each of `told` the highest position of a response that had ended before it began: of all
+/// writers, or of the same standby.
 fn real_time_floors(told: &[Told]) -> Vec<u64> {
     let group = |told: &Told| told.follows.then_some(told.by);
     let mut ended: BTreeMap<_, Vec<(Duration, u64)>> = BTreeMap::new();
@@ -411,7 +410,7 @@ impl IdSource for Given<'_> {
     }
 }
 
-/// Finds out what stands in `theirs` where `ours` has the identifiers handed out.
+/// Finds out what `theirs` has where `ours` has the identifiers handed out.
 fn learn(handed: &[Uuid], ours: &Value, theirs: &Value, learned: &mut [Option<Uuid>]) {
     match (ours, theirs) {
         (Value::Object(ours), Value::Object(theirs)) => {
@@ -543,7 +542,7 @@ impl<'a> Checking<'a> {
 
     fn sort_in(&mut self, told: &'a Told, floor: u64) {
         if let Some(answer) = &told.answer {
-            // One that says when to come again says nothing of what it holds.
+            // One that says when to retry says nothing of the state.
             match answer.position().filter(|_| answer.status != 503) {
                 Some(position) => {
                     if position < floor {
@@ -582,7 +581,7 @@ impl<'a> Checking<'a> {
         if let Some(digest) = record.key_digest() {
             let fingerprint = record.key.as_ref().map(|key| key.fingerprint);
             let commands = self.asked.remove(&digest).unwrap_or_default();
-            // Whoever was refused was told that nothing was done.
+            // A rejection says that nothing was done.
             let same = |asked: &&Asked<'_>| {
                 let answer = asked.told.answer.as_ref();
                 Some(asked.command.fingerprint()) == fingerprint
@@ -753,8 +752,8 @@ impl<'a> Checking<'a> {
         Ok(())
     }
 
-    /// Replays a record as it stands, one after the other: the plain form of what a start does on
-    /// all processors at once.
+    /// Replays records one after the other: the plain form of what a start does on all processors
+    /// at once.
     fn apply(&mut self, position: u64, record: &Record<'_>) {
         let mut actors = false;
         for change in &record.changes {
@@ -841,7 +840,8 @@ impl<'a> Checking<'a> {
         }
     }
 
-    /// An actor who may not act in the state at the answer's position is told so, and no other is.
+    /// Actors who may not act in the state at the response's position, and only those, are
+    /// rejected.
     fn lifecycle(&self, told: &Told, answer: &Answer) -> Result<bool, String> {
         let Some(who) = told.command.who.filter(|_| told.command.op != 13) else {
             return Ok(false);
@@ -1026,7 +1026,7 @@ impl<'a> Checking<'a> {
         Err(format!("it reads {}", comes_to.join(" or ")))
     }
 
-    /// Each fact of the batch stands at its revision, or at a later one.
+    /// Each fact of the batch is stored at its revision, or at a later one.
     fn rest_of_facts(&mut self, told: &Told, answer: &Answer) -> Result<(), String> {
         if answer.status != 200 {
             self.compared.refusals += 1;

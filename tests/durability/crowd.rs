@@ -1,5 +1,5 @@
 //! Clients that send commands of all operations, facts and reads, made by the model's world from
-//! what stands by then; and all that they were told.
+//! what exists by then; and all their responses.
 //!
 //! Many at once: what one has changed is what the next one's command is made from, so they meet on
 //! the same bookings, statements, branches and profiles all the time. The model only helps to make
@@ -42,7 +42,7 @@ struct Maker {
     world: world::World,
     model: Model,
     step: usize,
-    /// A command that somebody is sending, for another to send, too.
+    /// A command that a client is sending, for another to send, too.
     echo: Option<Arc<Command>>,
 }
 
@@ -54,11 +54,11 @@ pub struct Crowd {
     pub world: support::World,
     tokens: Vec<String>,
     maker: Mutex<Maker>,
-    /// Everything that anybody was told, in the order in which it came.
+    /// All responses, in the order in which they came.
     told: Mutex<Vec<Told>>,
     pub chronicle: Chronicle,
     started: Instant,
-    /// The highest position that anybody was told.
+    /// The highest position of a response.
     highest: AtomicU64,
     /// Whether trouble is expected: then a 503 says what it says.
     pub troubled: AtomicBool,
@@ -127,7 +127,7 @@ impl Crowd {
         assert!(complaints.is_empty(), "{complaints:#?}");
     }
 
-    /// Everything that anybody was told by now.
+    /// All responses so far.
     pub fn told(&self) -> Vec<Told> {
         self.told.lock().unwrap().clone()
     }
@@ -212,7 +212,7 @@ impl Crowd {
         }
         if let Some(answer) = &kept {
             match answer.status {
-                // It says of itself that nobody knows, and is as good as no answer.
+                // It says that the outcome is unknown, and is as good as no response.
                 503 if self.troubled.load(Ordering::SeqCst) => {
                     if answer.json()["code"] == "outcome_unknown" {
                         kept = None;
@@ -281,7 +281,7 @@ impl Crowd {
         world.remember(command.clone(), &answer);
     }
 
-    /// One client's work, until the connection breaks or it is told to stop.
+    /// One client's work, until the connection breaks or `stop` is set.
     pub fn work(&self, address: &str, seed: u64, stop: &AtomicBool) {
         let mut random = StdRng::seed_from_u64(seed);
         let Ok(mut client) = Client::try_connect(address) else {
@@ -290,7 +290,7 @@ impl Crowd {
         while !stop.load(Ordering::Relaxed) {
             let command = self.next();
             if command.method != "GET" && random.random_ratio(1, 25) {
-                // Somebody sends it and hangs up at once; then it is sent on another connection.
+                // It is sent on a connection that is closed at once; then on another one.
                 if let Ok(mut other) = Client::try_connect(address) {
                     let mut text = format!(
                         "{} {} HTTP/1.1\r\nHost: test\r\n",
@@ -321,19 +321,19 @@ impl Crowd {
                 Err(_) => return,
             }
             if self.troubled.load(Ordering::Relaxed) {
-                // Whoever is refused for want of room tries again soon, not at once.
+                // A client that is rejected for want of room tries again soon, not at once.
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
     }
 
-    /// One client's work with the processes at one of several places, whoever that is and whatever
-    /// becomes of it, until it is told to stop. One that does not write is asked for reads for a
-    /// while.
+    /// One client's work with the processes at one of several places, whichever those are and
+    /// whatever becomes of them, until `stop` is set. One that does not write is asked for reads
+    /// for a while.
     fn work_at(&self, place: &Place, seed: u64, stop: &AtomicBool) {
         let mut random = StdRng::seed_from_u64(seed);
         while !stop.load(Ordering::Relaxed) {
-            // Who is refused, or finds nobody, tries again soon, not at once.
+            // A client that is rejected, or cannot connect, tries again soon, not at once.
             std::thread::sleep(PACE);
             let there = place.lock().unwrap().clone();
             let Some((address, process)) = there else {
@@ -365,7 +365,7 @@ impl Crowd {
         }
     }
 
-    /// A read of something that stands, as far as anybody was told.
+    /// A read of something that exists according to the responses.
     fn a_read(&self, random: &mut StdRng) -> Option<Arc<Command>> {
         let mut reads = self.maker().model.reads();
         let place = (!reads.is_empty()).then(|| random.random_range(0..reads.len()));
@@ -413,8 +413,8 @@ impl Crowd {
         })
     }
 
-    /// Holds a server that was started again to all that was told since the last time: what was
-    /// acknowledged replays, what had no answer is found out. Nothing else is going on.
+    /// Checks a restarted server against all responses since the last time: what was acknowledged
+    /// replays, what had no response is resolved. Nothing else is going on.
     pub fn hold_to(&mut self, server: &Server, seed: u64) {
         let held = self.try_hold_to(server, seed);
         held.unwrap();
@@ -468,7 +468,7 @@ impl Crowd {
         }
     }
 
-    /// Sent again, an acknowledged command has its first answer.
+    /// Sent again, an acknowledged command gets its stored response.
     fn replay(&self, client: &mut Client, told: &Told) -> std::io::Result<()> {
         let first = told.answer.as_ref().unwrap();
         let again = self.send_for_good(client, &told.command)?;
@@ -483,7 +483,7 @@ impl Crowd {
         let same = again.header("idempotent-replayed").is_some()
             && again.status == expected.status
             && Some(again.json()) == expected.body;
-        // Whoever may no longer act is told that.
+        // An actor that may no longer act is rejected for it.
         let subject = told.command.who.map_or("", |who| ACTORS[who].subject);
         let may_not = matches!(subject, "user-m2" | "user-hq2")
             && again.status == 403
@@ -545,7 +545,7 @@ impl Crowd {
         expires.is_some_and(|at| (now - 10_000..=now).contains(&millis(at)))
     }
 
-    /// Holds everything that was told to the whole log, which nobody has open, and a start to it.
+    /// Checks all responses, and a start, against the whole log, which no process has open.
     #[track_caller]
     pub fn hold_to_log(&mut self) -> Compared {
         let data = self.world.data();

@@ -148,7 +148,7 @@ fn a_torn_last_batch_leaves_what_was_acknowledged_or_a_refusal() {
     let all = payloads.len();
     assert!(all > 200, "{all} records");
     println!("as it was killed: {}", tear(&disk, &payloads, &mut random));
-    // The same records, the last of them in one large batch that nobody was answered for yet.
+    // The same records, the last of them in one large batch that was not acknowledged yet.
     let disk = SimDisk::new();
     let (log, _) = Log::open(disk.storage(), small(), &mut Replaying::new("recovering")).unwrap();
     let mut log = log;

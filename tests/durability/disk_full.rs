@@ -6,9 +6,9 @@
 //!
 //! A round: the server runs under load of all operations on a small disk of its own (a tmpfs),
 //! which something else then fills, down to a random rest below the reserve, now and then to the
-//! last byte. Within a second commands are refused with 503 `service_unavailable`, snapshots fail and
-//! harm nothing, reads go on. Room is made, and within a second commands are carried out again:
-//! nobody has to do anything. Sometimes the server is killed while the disk is full. Nothing that
+//! last byte. Within a second commands are refused with 503 `service_unavailable`, snapshots fail
+//! and harm nothing, reads go on. Room is made, and within a second commands are carried out again,
+//! without any intervention. Sometimes the server is killed while the disk is full. Nothing that
 //! was acknowledged is lost, and what was refused for want of room is not there.
 //!
 //! Where nothing may be mounted, the test says so and passes. A second one needs no rights: there,
@@ -52,7 +52,7 @@ const ARGUMENTS: &[&str] = &[
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts one, with the crowd's data directory on it; what stands against it otherwise.
+    /// Mounts one, with the crowd's data directory on it; otherwise, why that is not possible.
     fn mount(crowd: &Crowd) -> Result<Self, String> {
         let place = crowd.world.path("disk");
         std::fs::create_dir(&place).unwrap();

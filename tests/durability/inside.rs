@@ -246,7 +246,7 @@ fn incoming(fact: &Value) -> Incoming {
     Incoming::of_item(0, &item, FACTS, Instant::default())
 }
 
-/// Puts the lifecycle of `somebody` in place.
+/// Puts the lifecycle fact of the actor `somebody`.
 pub(super) async fn put_lifecycle(engine: &Engine, revision: i64, state: &str) -> CommandResult {
     put(engine, lifecycle("somebody", revision, state)).await
 }
@@ -258,7 +258,7 @@ async fn put(engine: &Engine, fact: Incoming) -> CommandResult {
     engine.put_fact(workflow, command, permit).await
 }
 
-/// Whoever restarts a service that hangs is told only of one that does.
+/// The supervisor that restarts a service that hangs hears only of one that does.
 #[test]
 fn a_log_whose_disk_hangs_is_stuck_and_goes_on_with_it() {
     let world = World::new();
@@ -319,8 +319,8 @@ fn a_log_whose_disk_hangs_is_stuck_and_goes_on_with_it() {
     engine.shut_down().unwrap();
 }
 
-/// That somebody may act again is learned like anything else: no answer that follows from it
-/// leaves before it is durable, or says that it rests on what was before.
+/// That an actor may act again is a commit like any other: no response that depends on it leaves
+/// before it is durable, or names a position before it.
 #[test]
 fn whoever_may_act_again_is_answered_when_that_is_durable() {
     let gate = Arc::new(Gate::default());
@@ -371,7 +371,7 @@ fn whoever_may_act_again_is_answered_when_that_is_durable() {
     engine.shut_down().unwrap();
 }
 
-/// Who stands in the list of the consents that are required.
+/// The entries in the list of the consents that are required.
 fn required_consents(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let list = IndexKey::new(Index::RequiredConsents, &[]);
     let standing = request.view.listed(list).len();

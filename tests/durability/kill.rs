@@ -8,7 +8,7 @@
 //! or a profile, second keys, refused ones, facts, ones whose sender hangs up), and `kill -9`
 //! comes 50 to 500 ms later. After the restart
 //!
-//! - each acknowledged command, sent again, has its first answer;
+//! - each acknowledged command, sent again, gets its stored response;
 //! - each read is at least at the revision that was last seen;
 //! - each command without an answer is there whole or not at all;
 //! - each refused one is refused again, and its key was not taken;

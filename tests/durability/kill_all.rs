@@ -10,14 +10,14 @@
 //! Now and then it is told to stop instead. Between two runs the directory is sometimes compacted, and
 //! that sometimes killed, too, as is a start. After the restart
 //!
-//! - each acknowledged command of the round, and some of earlier ones, has its first answer again;
+//! - each acknowledged command of the round, and some of earlier ones, gets its stored response;
 //! - each command without an answer is there whole or not at all;
 //! - sometimes the server, at rest, is told to take a snapshot and killed at once: then everything
 //!   that was read before reads the same.
 //!
-//! After some rounds the whole log, with what was removed from it meanwhile, is held against
-//! everything that anybody was told (see `chronicle`), a start from snapshot and log makes the
-//! same tables, `verify` finds nothing, and a new directory is begun.
+//! After some rounds the whole log, with what was removed from it meanwhile, is checked against all
+//! responses (see `chronicle`), a start from snapshot and log makes the same tables, `verify` finds
+//! nothing, and a new directory is begun.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};

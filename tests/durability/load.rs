@@ -1,5 +1,5 @@
-//! Clients that send real commands of several operations, remember what they were told, and hold
-//! the service to it afterwards.
+//! Clients that send real commands of several operations, remember the responses, and check the
+//! service against them afterwards.
 
 use carebook::base::text::MemberId;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -44,8 +44,8 @@ pub struct Request {
     pub body: Value,
     /// What it concerns: the resource that its positions are of, as far as it is known before.
     pub concerns: String,
-    /// Where the resource can be read, and at which revision it stands once this is done, as far
-    /// as that is known before.
+    /// Where the resource can be read, and its revision once this is done, as far as that is known
+    /// before.
     pub leads_to: Option<(String, i64)>,
 }
 
@@ -116,13 +116,13 @@ struct Known {
     revisions: BTreeMap<(String, String), i64>,
     /// Every key that was taken, with its operation's path and subject.
     keys: BTreeSet<(&'static str, String, String)>,
-    /// The statement that a code stands for.
+    /// The statement that has a code.
     codes: BTreeMap<String, String>,
     /// Grants, by the booking they are for: one each.
     grants: BTreeMap<String, String>,
 }
 
-/// A world with clients, and all that they were told.
+/// A world with clients, and all their responses.
 pub struct Town {
     pub world: World,
     pub figures: Figures,
@@ -434,12 +434,12 @@ impl Town {
         self.work_as(server, memory, round, true, &|| false);
     }
 
-    /// As [`Town::work`], but nobody hangs up.
+    /// As [`Town::work`], but no client hangs up.
     pub fn work_patiently(&self, server: &str, memory: &mut Memory, round: u64) {
         self.work_as(server, memory, round, false, &|| false);
     }
 
-    /// As [`Town::work_patiently`], until told to stop.
+    /// As [`Town::work_patiently`], until `stop` is set.
     pub fn work_until(&self, server: &str, memory: &mut Memory, round: u64, stop: &AtomicBool) {
         let is_over = || stop.load(Ordering::SeqCst);
         self.work_as(server, memory, round, false, &is_over);
@@ -546,7 +546,7 @@ impl Town {
                 request(&who, &key, &self.world.deposit_request(&code, ""))
             }
             (46..50, Some(pick)) => {
-                // A code that stands, with other facts.
+                // A code that is in use, with other facts.
                 let mut body = memory.statements[pick].0.clone();
                 body["headOfficePrivateMemo"] = json!("another");
                 request(&who, &key, &body)
@@ -605,7 +605,7 @@ impl Town {
         known.revisions.get(&place).copied().unwrap_or(1)
     }
 
-    /// Holds the service to an acknowledged command: sent again, it has the first answer.
+    /// Checks an acknowledged command: sent again, it gets the stored response.
     pub fn replay(&self, client: &mut Client, request: &Request, first: &Answer) {
         let again = self.send(client, request).unwrap();
         Figures::add(&self.figures.replayed);
@@ -628,7 +628,7 @@ impl Town {
         }
     }
 
-    /// What was refused because of what stands is refused again: nothing here is ever undone.
+    /// What was rejected because of the state is rejected again: nothing here is ever undone.
     fn refused_again(&self, client: &mut Client, request: &Request, status: u16, code: &str) {
         let again = self.send(client, request).unwrap();
         // Its key may have been used for another command since.
@@ -654,7 +654,7 @@ impl Town {
         };
         let outcome = self.outcome(request, answer.clone());
         let acknowledged = matches!(outcome, Outcome::Acknowledged(_));
-        // A code that stands makes a replay of a key that was not taken before, too.
+        // A code that is in use makes a replay of a key that was not used before, too.
         let opened_by = answer.json()["transitionAudits"][0]["idempotencyKey"].clone();
         let second = request.path == REQUEST && opened_by != json!(request.key);
         Figures::add(match (acknowledged && replayed, second) {
@@ -679,8 +679,8 @@ impl Town {
         outcome
     }
 
-    /// Holds the service to all that these clients were told: what was acknowledged replays, what
-    /// was refused is refused again, what had no answer is resolved. Nothing else is going on.
+    /// Checks the service against these clients' responses: what was acknowledged replays, what was
+    /// rejected is again, what had no response is resolved. Nothing else is going on.
     pub fn hold_to(&self, server: &Server, memories: &mut [Memory], everything: bool) {
         /// Commands of earlier rounds that each client tries again.
         const EARLIER: usize = 10;
@@ -747,7 +747,7 @@ impl Town {
         }
     }
 
-    /// The records of a log that nobody has open are exactly those that the clients know of.
+    /// The records of a log that no process has open are exactly those that the clients know of.
     pub fn compare_with_log(&self) {
         let storage = wal::storage::FileStorage::existing(&self.world.data()).unwrap();
         let mut replaying = Replaying::new("verifying");

@@ -1,5 +1,5 @@
 //! What was acknowledged is never lost, and what was refused leaves nothing: with the process
-//! killed, the disk failing, full or damaged, under load beyond its bounds, and told to stop.
+//! killed, the disk failing, full or damaged, under load beyond its bounds, and at a stop.
 //!
 //! Every test has a small share by default; the campaigns take more from the environment:
 //!

@@ -1,4 +1,4 @@
-//! A fault of ours, wherever it happens: one command's or read's 500, and nobody else's. The next
+//! A fault of ours, wherever it happens: one command's or read's 500, and no other's. The next
 //! request finds everything as it was.
 
 use std::convert::Infallible;
@@ -188,7 +188,7 @@ fn a_panic_in_a_read_is_that_of_its_request_alone() {
     engine.shut_down().unwrap();
 }
 
-/// A directory that panics when it is told of the first message, once, and takes all others.
+/// A directory that panics when it is sent the first message, once, and takes all others.
 #[derive(Default)]
 struct PanicsAtFirst {
     done: AtomicBool,
@@ -260,7 +260,7 @@ impl Body for PanickingBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        // Nobody wants the rest of it.
+        // The rest of it is not wanted.
         true
     }
 }

@@ -103,7 +103,7 @@ fn a_snapshot_that_does_not_fit_is_not_begun_and_one_that_runs_out_of_room_leave
                 created.fetch_add(1, Ordering::SeqCst);
             }
             if what == "write_at" && is_tight.load(Ordering::SeqCst) {
-                // A slow disk, which somebody else fills as soon as the snapshot has begun.
+                // A slow disk, which is filled from outside as soon as the snapshot has begun.
                 if created.swap(9, Ordering::SeqCst) != 9 {
                     disk.set_capacity(used(&disk) + (64 << 10) + (256 << 10) + 1);
                 }
@@ -353,7 +353,7 @@ fn a_compaction_that_was_interrupted_is_finished_by_the_next() {
     });
     deposits(&engine, &world, 1..60);
     for _ in 0..2 {
-        // The snapshot stands, and nothing can be moved.
+        // The snapshot is taken, and nothing can be moved.
         let taken = engine.snapshot_now(&mut |_| {}).unwrap().unwrap();
         assert_eq!(taken.compacted.segments, 0);
     }
@@ -375,7 +375,7 @@ fn a_compaction_that_was_interrupted_is_finished_by_the_next() {
 
 /// A server, and the file of what it says on standard error.
 fn heard(world: &World, log: &Path, arguments: &[&str]) -> Server {
-    // `spawn` would have nobody hear it.
+    // `spawn` would not read its output.
     let mut command = std::process::Command::new("sh");
     command.args(["-c", "exec \"$0\" \"$@\" 2>>\"$SAID\""]);
     command.env("SAID", log).arg(carebook().get_program());
@@ -444,7 +444,7 @@ fn a_server_starts_at_once_after_another_was_killed() {
     let mut server = Server::start(&world);
     for _ in 0..10 {
         server.signal("KILL");
-        // Nobody waits until the process is gone.
+        // The next start does not wait until the process is gone.
         let next = Server::start(&world);
         let killed = std::mem::replace(&mut server, next);
         assert_eq!(killed.ended_within(LONG), None);

@@ -175,7 +175,7 @@ fn a_snapshot_taken_under_load_and_the_log_after_it_make_what_the_whole_log_make
     wal::verify(disk.storage(), &mut verifying).unwrap();
 }
 
-/// A clock that stands where it was set, and runs when it is told to.
+/// A clock that stays where it was set, and runs only when moved.
 #[derive(Default)]
 pub struct SetClock {
     /// Milliseconds that it has run.
@@ -268,7 +268,7 @@ fn a_key_older_than_its_retention_is_forgotten_over_starts_and_compactions() {
     engine.shut_down().unwrap();
     for round in 0..3 {
         let engine = start_at(32);
-        // The key is as good as new, but the statement stands, and its first answer is gone.
+        // The key is as good as new, but the statement exists, and its stored response is gone.
         assert_eq!(deposit(&engine, &world, "S-1", "key-1"), forgotten());
         // Its second key is younger, and has that answer still.
         let again = deposit(&engine, &world, "S-1", "key-3");

@@ -1,4 +1,4 @@
-//! Told to stop under load, the server answers what it has begun and goes.
+//! Stopped under load, the server responds to what it has begun and exits.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ fn told_to_stop_under_load_it_answers_what_it_has_read_and_keeps_what_it_answere
         std::thread::scope(|scope| {
             for memory in &mut memories {
                 let (town, address) = (&town, &address);
-                // Those who hang up on purpose would leave commands that nobody was told of.
+                // Clients that hang up on purpose would leave commands without a response.
                 scope.spawn(move || town.work_patiently(address, memory, round));
             }
             std::thread::sleep(Duration::from_millis(150));
@@ -38,7 +38,7 @@ fn told_to_stop_under_load_it_answers_what_it_has_read_and_keeps_what_it_answere
         let unanswered = memories.iter().flat_map(|memory| &memory.sent);
         let unanswered = unanswered.filter(|sent| matches!(sent.outcome, Outcome::Unknown));
         println!("{} requests met a closed connection", unanswered.count());
-        // Whoever had no answer was not read: there is no record that nobody knows of.
+        // A request without a response was not read: there is no record that no client knows of.
         town.compare_with_log();
         server = Server::start(&town.world);
         town.hold_to(&server, &mut memories, round == 2);
@@ -90,7 +90,7 @@ fn told_to_stop_at_any_time_it_ends_with_0_whoever_holds_on_to_it() {
                     // Each with a connection of its own, so that some come while it ends.
                     while !is_over.load(Ordering::SeqCst) {
                         let Ok(mut client) = Client::try_connect(&address) else {
-                            // Nobody listens any more, or not yet again.
+                            // No server listens any more, or not yet again.
                             std::thread::sleep(Duration::from_millis(1));
                             continue;
                         };

@@ -111,8 +111,8 @@ fn a_failed_sync_ends_the_process_and_nothing_is_acknowledged_after_it() {
     println!("{}", town.figures);
 }
 
-/// Whoever ought to read standard error has stopped, and the pipe is full: the end does not wait for
-/// its last words.
+/// The reader of standard error has stopped, and the pipe is full: the exit does not wait for its
+/// last lines.
 #[test]
 fn a_failed_sync_ends_the_process_also_when_nobody_reads_what_it_says() {
     if !can_trace() {

@@ -1,6 +1,6 @@
 //! The system's clock is set forward and back, by seconds and by years, while the service runs and
-//! between runs: tokens are judged by it as it stands, the times of commits never fall, and no key
-//! is forgotten before its time has run.
+//! between runs: tokens are judged by its current time, the times of commits never decrease, and no
+//! key is forgotten before its time has run.
 //!
 //! `CLOCK_JUMPS` says how many jumps, `SEED` which ones.
 

@@ -11,8 +11,8 @@
 //!
 //! - every record that was known is there byte by byte, as far as the log and its archive hold
 //!   it; a start makes the same tables as all records, replayed one by one, do;
-//! - what a server reads out is what it was, and what was acknowledged replays with its first
-//!   answer;
+//! - what a server reads out is what it was, and what was acknowledged replays with its stored
+//!   response;
 //! - what an interrupted backup or restore leaves is refused, or is whole;
 //! - of a damaged directory `recover` keeps every byte of before, and its export has every
 //!   record that is given up and can be read.
@@ -738,7 +738,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// A tool that ran to its end may have had a tail that nobody was answered for.
+    /// A tool that ran to its end may have had an unacknowledged tail.
     fn same_tables_or_more(&mut self, target: &Path) {
         self.look();
         self.same_tables(target);

@@ -36,14 +36,14 @@ fn somebody() -> Actor {
     actor(ActorKind::HeadquartersAdministrator, "somebody")
 }
 
-/// A deposit that somebody may ask for.
+/// A deposit that the actor may ask for.
 fn deposit(world: &World) -> Value {
     let mut body = world.deposit_request("S-1", "key-1");
     body["actorProfileId"] = "somebody".into();
     body
 }
 
-/// Has somebody withdraw, on a lane and a thread of its own; its position.
+/// Withdraws the actor, on a lane and a thread of its own; returns the position.
 fn withdraw(engine: &Engine) -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -232,7 +232,7 @@ fn whoever_waits_for_an_identical_command_and_withdraws_is_not_given_its_answer(
         let first = engine.execute(call(), engine.admit().unwrap());
         let again = async {
             directory.asked.notified().await;
-            // Its key is held: the first one's answer is not settled.
+            // Its key is locked: the first one's response is not settled.
             let again = engine.execute(call(), engine.admit().unwrap());
             let mut again = std::pin::pin!(again);
             let position = tokio::select! {

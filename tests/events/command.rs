@@ -203,7 +203,7 @@ fn it_ends_well_when_nobody_reads_its_output() {
     let mut following = Following::start(&server.address, &token);
     assert_eq!(following.next()["id"], *first);
     let Following { child, lines } = &mut following;
-    // `drop` cannot move out of it: another reader takes the place, of which nothing is read.
+    // `drop` cannot move out of it: another reader takes its place, from which nothing is read.
     let (closed, _) = std::io::pipe()
         .map(|(reader, writer)| (reader, drop(writer)))
         .unwrap();

@@ -1,4 +1,4 @@
-//! What is committed, as whoever may read events is told.
+//! What is committed, as readers of events get it.
 
 mod command;
 mod kept;
@@ -41,7 +41,7 @@ fn played_with_bodies() -> (Stage, Vec<Value>) {
     (stage, bodies)
 }
 
-/// Somebody who may read events.
+/// An actor who may read events.
 pub fn reader() -> Actor {
     Actor {
         permissions: vec!["events:read".into()],

@@ -24,7 +24,7 @@ use crate::support::claims;
 
 const BEGINNING: i64 = 1_800_000_000_000;
 
-/// A clock that stands until the test moves it.
+/// A clock that stops until the test moves it.
 struct TestClock(AtomicI64);
 
 impl Clock for TestClock {

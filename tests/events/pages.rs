@@ -71,7 +71,7 @@ fn an_empty_log_has_an_empty_page_that_can_be_gone_on_from() {
         (ids(&page.events), &*page.next, page.end),
         (vec!["1-0"], "1-0", true)
     );
-    // The same again changes nothing, and tells nothing.
+    // The same again changes nothing, and gives no event.
     client.post("/settlement-deposit-requests", &world.headquarters(), &body);
     let page = page_of(&client.get("/events?after=1-0", &token));
     assert_eq!((page.events.len(), page.end), (0, true));

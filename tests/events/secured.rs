@@ -11,7 +11,7 @@ use super::reader;
 use crate::support::World;
 use crate::tls::{Secure, block_on, secured};
 
-/// What the stream tells until `end` stands in it.
+/// The stream's text until it contains `end`.
 async fn told(answer: &mut Response<Incoming>, end: &str) -> String {
     let mut text = String::new();
     while !text.contains(end) {

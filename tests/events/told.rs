@@ -58,7 +58,7 @@ fn every_event_is_a_cloud_event_of_a_declared_type_and_says_nothing_personal() {
             .for_each(|value| texts(of, "", value, &mut found));
         found
     };
-    // What was searched for may be an identifier that is told elsewhere.
+    // What was searched for may be an identifier that is shown elsewhere.
     let personal = &all_texts(Shown::Hidden) - &all_texts(Shown::Plain);
     assert!(personal.len() > 20, "{personal:?}");
     let mut last = (0, 0);
@@ -145,7 +145,7 @@ fn an_event_tells_who_did_what_to_which_resource() {
     let headquarters = stage.headquarters();
     let read = client.get(&format!("/{subject}"), &headquarters);
     assert_eq!(read.json()["statementCode"], event["data"]["statementCode"]);
-    // Nobody asked for a token.
+    // No token was asked for.
     let finalized = "&type=carebook.reservation-financial-lifecycle.*";
     let event = only(all(&mut client, &token, finalized, 100));
     assert_eq!(event["data"]["actorKind"], Value::Null);

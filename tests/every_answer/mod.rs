@@ -1,6 +1,6 @@
-//! Each status and code that the API document has for all requests alike is seen: by requests that are
-//! made of the document itself, so that none is left out. What one operation alone answers is seen by
-//! its own tests, and a step of the gate tells what no test has seen.
+//! Each status and code that the API document has for all requests alike is seen: by requests that
+//! are made of the document itself, so that none is left out. What one operation alone returns is
+//! seen by its own tests, and a step of the gate reports what no test has seen.
 
 mod own;
 
@@ -129,7 +129,7 @@ fn all() -> Vec<Asked> {
     all
 }
 
-/// Somebody who may do whatever a workflow may.
+/// An actor who may do whatever a workflow may.
 pub fn workflow(subject: &str) -> Actor {
     let permissions = [
         "facts:write",
@@ -355,14 +355,14 @@ fn furnished(world: &World) -> (SimDisk, Vec<Asked>) {
             let found = inside.send("GET", path, &headers, Full::<Bytes>::default());
             found.await.json()
         };
-        // Of which the subscription is told.
+        // The subscription gets its event.
         let body = json!({"facts": [lifecycle("another", "active", 1)]}).to_string();
         let body = Full::new(Bytes::from(body));
         let put = inside
             .send("POST", "/reference-facts", &headers, body)
             .await;
         assert_eq!(put.json()["applied"], 1, "{put:?}");
-        // The sample delegation has told of itself.
+        // The sample delegation has sent a message.
         let waiting = get("/outbox?state=waiting").await;
         let message = waiting["items"][0]["number"].as_i64().unwrap().to_string();
         let path = format!("/webhook-subscriptions/{subscription}/deliveries");
@@ -392,7 +392,7 @@ fn furnished(world: &World) -> (SimDisk, Vec<Asked>) {
     (inside.disk.clone(), all)
 }
 
-/// Such a service, started again; the requests, and a token of who may manage what is there.
+/// Such a service, started again; the requests, and a token for managing its webhooks and messages.
 fn reopened(world: &World) -> (Inside, Vec<Asked>, String) {
     let (disk, all) = furnished(world);
     let wanted = Wanted {
@@ -457,7 +457,7 @@ fn a_command_that_was_committed_when_the_disk_failed_has_an_unknown_outcome() {
     assert!(count >= 26, "{count}");
 }
 
-/// Whoever asks was changed by a commit that may be lost, on which all that may be answered rests.
+/// The requesting actor was changed by a commit that may be lost, on which every response depends.
 #[test]
 fn once_the_log_has_failed_nothing_is_answered_that_rests_on_what_may_be_lost() {
     let world = World::new();
@@ -533,7 +533,7 @@ fn every_read_says_that_it_waited_in_vain_for_a_position() {
     let bearer = format!("Bearer {token}");
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Whoever waits is told that nothing more comes, so that nobody takes five seconds.
+        // Readers that wait are notified that nothing more comes, so that none takes five seconds.
         scope.spawn(|| {
             while !is_over.load(Ordering::SeqCst) {
                 inside.engine().end_feed();

@@ -166,7 +166,7 @@ fn a_delivery_is_not_retried_while_its_receiver_is_gone_nor_right_after_it_begin
             409,
             "webhook_subscription_gone",
         );
-        // Nobody is there who begins.
+        // Nothing begins without this task.
         deliveries.abort();
         assert!(deliveries.await.unwrap_err().is_cancelled());
         let enable = json!({"expectedRevision": 1, "status": "enabled"});

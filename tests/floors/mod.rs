@@ -1,4 +1,4 @@
-//! The floors of the program: what stands on what, read from its source.
+//! The floors of the program: what depends on what, read from its source.
 
 mod circles;
 mod source;
@@ -60,7 +60,7 @@ fn is_test_module(name: &str) -> bool {
     })
 }
 
-/// The code up to its tests, which stand at the end, without comments.
+/// The code up to its tests, which are at the end, without comments.
 fn without_tests(text: &str) -> String {
     let mut code = String::new();
     let mut lines = text.lines().peekable();

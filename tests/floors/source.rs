@@ -1,8 +1,8 @@
 //! What the source of one crate says, read with `syn`: which file uses which, and how long each is.
 //!
-//! A file uses another when it names something that stands there, by `use` or by a path in its
-//! code or in a macro's arguments. Names are followed to where they are defined: what a module only
-//! hands on (`pub use`) is no use of that module, and handing on uses nothing.
+//! A file uses another when it names something defined there, by `use` or by a path in its code or
+//! in a macro's arguments. Names are followed to where they are defined: what a module only hands
+//! on (`pub use`) is no use of that module, and handing on uses nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ type Segments = Vec<String>;
 #[derive(Clone, Debug)]
 enum Name {
     Module(ModuleAt),
-    /// Something that stands in this file.
+    /// Something defined in this file.
     Here(usize),
     /// Brought in from elsewhere.
     Import(Segments),
@@ -100,7 +100,7 @@ pub fn read(root: &Path) -> Source {
 }
 
 impl Reader {
-    /// Reads a file as a module whose own modules stand in `folder`.
+    /// Reads a file as a module whose own modules are in `folder`.
     fn file(&mut self, path: &Path, folder: &Path, parent: Option<ModuleAt>) -> ModuleAt {
         let text = std::fs::read_to_string(path).unwrap();
         let parsed = syn::parse_file(&text).unwrap_or_else(|fault| panic!("{path:?}: {fault}"));
@@ -424,7 +424,7 @@ fn for_tests(attributes: &[Attribute]) -> bool {
     attributes.any(|one| one.to_token_stream().to_string().replace(' ', "") == "#[cfg(test)]")
 }
 
-/// Where a module's file stands when it says so itself.
+/// The path of a module's file, where an attribute names it.
 fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     let attribute = attributes.iter().find(|one| one.path().is_ident("path"))?;
     let syn::Meta::NameValue(pair) = &attribute.meta else {

@@ -75,7 +75,7 @@ fn what_is_given_up_is_gone_and_what_comes_after_it_is_told_with_what_was_before
     let changes = told[0]["changes"].as_array().unwrap();
     let revision = json!({"path": "revisionNumber", "before": 2, "after": 9});
     assert!(told.len() == 1 && changes.contains(&revision), "{told:?}");
-    // How it stood since the log begins is known, by its time.
+    // Its states since the log begins are known, by time.
     let then = client.get(&format!("{path}?at={at}"), &token);
     assert!([200, 410].contains(&then.status), "{then:?}");
     if then.status == 200 {

@@ -68,7 +68,7 @@ fn revision_of(tag: &str) -> u64 {
     tag.split('-').next().unwrap().parse().unwrap()
 }
 
-/// Checks that everything that was seen is seen again, by those who may read it now and nobody else.
+/// Checks that everything that was seen is seen again, by those who may read it now and no others.
 fn check(play: &Play, client: &mut Client) {
     let tokens = play.tokens();
     let mut histories: BTreeMap<(usize, &str), Vec<Value>> = BTreeMap::new();
@@ -304,7 +304,7 @@ fn what_cannot_have_been_is_refused_by_its_place() {
         200
     );
     assert_eq!(status_of(&mut client, "/organization/history", &token), 404);
-    // Problems of a profile have its shape, and nobody but the mother is told of it.
+    // Problems of a profile have its shape, and only the mother gets them.
     let mother = play.tokens()[0].clone();
     let problem = client.get("/mother/profile?revision=99", &mother);
     assert_eq!(

@@ -41,7 +41,7 @@ pub struct Seen {
     pub who: usize,
     pub body: Vec<u8>,
     pub tag: String,
-    /// A time at which it stood so.
+    /// A time at which this was its state.
     pub at: String,
     /// How many commits the test had made before.
     pub looks: usize,

@@ -140,7 +140,7 @@ fn what_waiting_for_a_provider_cannot_mend_ends_the_start_at_once_with_1_and_a_s
 fn a_start_that_waits_for_a_provider_listens_as_soon_as_it_is_there() {
     let (world, key) = (World::new(), key());
     let certified = Certified::in_directory(&world.path(""));
-    // Nobody answers there yet, but connections wait.
+    // No server answers there yet, but connections wait.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let issuer = format!(
         "https://localhost:{}",
@@ -309,7 +309,7 @@ fn a_provider_that_goes_away_leaves_the_keys_in_use_and_the_failures_are_counted
         std::thread::yield_now();
     }
     assert_eq!(status(&mut server.client(), &good), 404);
-    // None at all: nobody.
+    // No key at all: no token is valid.
     provider.publish(&[]);
     hang_up(&server, &provider, &good);
     assert_eq!(server.metric("carebook_key_set_keys"), 0.0);

@@ -181,7 +181,7 @@ impl Model {
             let Some(first) = accepted.first() else {
                 return Expected::forbidden();
             };
-            // Of several accepted ones it is not said which counts; all stand at one revision.
+            // Of several accepted ones it is unspecified which counts; all are at one revision.
             return if first.revision == expected {
                 Expected::conflict("activation_conflict").anywhere()
             } else {

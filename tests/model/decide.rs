@@ -1,5 +1,5 @@
-//! What a command has to be answered with: what is common to all operations, facts and reads. What
-//! each operation comes to stands in its group's file.
+//! The response that a command has to get: what is common to all operations, facts and reads. What
+//! each operation decides is in its group's file.
 
 use std::collections::BTreeMap;
 
@@ -30,8 +30,8 @@ impl Model {
         expected
     }
 
-    /// Takes note of a command that was carried out beside others, in whatever order their answers
-    /// came: what stands is then nearly what the service has, enough to make commands from.
+    /// Takes note of a command that was carried out beside others, in whatever order their
+    /// responses came: its state is then nearly the service's, enough to make commands from.
     pub fn note(&mut self, command: &Command, answer: &Answer) {
         self.decide(command, answer);
     }
@@ -293,7 +293,7 @@ impl Model {
         }
     }
 
-    /// A read of everything that stands, by somebody who may read it.
+    /// A read of everything that exists, by an actor who may read it.
     pub fn reads(&self) -> Vec<Command> {
         let workflow = commands::WORKFLOW;
         let headquarters = commands::HEADQUARTERS;

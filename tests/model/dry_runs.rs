@@ -10,7 +10,7 @@ use super::expected::Answer;
 use super::state::Model;
 use super::world::{Command, FACTS, World};
 
-/// Dry runs where nobody says how many.
+/// The default number of dry runs.
 const DRY_RUNS: usize = 600;
 
 /// A service that carries commands out as dry runs.

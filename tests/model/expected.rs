@@ -198,7 +198,7 @@ impl Expected {
     }
 }
 
-/// The tag of what stands at this revision and depends on more than that: a digest goes with it.
+/// The tag of what is at this revision and depends on more than that: a digest goes with it.
 pub fn and_digest(revision: i64) -> String {
     format!("{revision}-{DIGEST}")
 }

@@ -10,7 +10,7 @@ use super::expected::Answer;
 use super::state::Model;
 use super::world::{ACTORS, HEADQUARTERS};
 
-/// The members of bodies that say where a resource stands, under any of their names.
+/// The fields of bodies that have a resource's status, under any of their names.
 const STATUS: [&str; 7] = [
     "adjustmentStatus",
     "preRegistrationStatus",

@@ -54,16 +54,16 @@ use expected::Answer;
 use state::Model;
 use world::{ACTORS, Command, World};
 
-/// The commands of a run that is not told how many.
+/// The default number of commands of a run.
 const COMMANDS: usize = 12_000;
 /// The commands of the run on a medium in memory.
 const COMMANDS_IN_MEMORY: usize = 3_000;
-/// The seed of a run that is not told which.
+/// The default seed of a run.
 const SEED: u64 = 20_261_101;
 /// The clock's first reading: 2026-11-01T00:00:00Z.
 const BEGINNING: i64 = 1_793_491_200_000;
 
-/// A clock that stands until the test moves it.
+/// A clock that stops until the test moves it.
 struct TestClock(AtomicI64);
 
 impl Clock for TestClock {
@@ -307,7 +307,7 @@ impl Tags {
 fn without_fresh(body: Value, seen: &mut Vec<String>) -> Value {
     match body {
         Value::String(text) => {
-            // Some stand behind the name of their kind.
+            // Some come after the name of their kind.
             let pieces = text.split('/').map(|piece| {
                 let id = uuid::Uuid::try_parse(piece);
                 if !id.is_ok_and(|id| id.get_version_num() == 7) {

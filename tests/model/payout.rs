@@ -71,7 +71,7 @@ impl Model {
         other.then(|| Expected::conflict("payout_instruction_mismatch").anywhere())
     }
 
-    /// The receipt's place; a new one stands at revision 0.
+    /// The receipt's place; a new one is at revision 0.
     fn receipt_place(&mut self, body: &Value) -> usize {
         let id = id_of(body);
         let place = self.receipts.iter().position(|receipt| receipt.id == id);

@@ -548,8 +548,8 @@ impl Model {
             && draft.is_some_and(|draft| s(&draft.facts, "ownerSubject") != actor)
             && answer.body["currentDraftRevision"].is_null()
         {
-            // It is told before anybody looked at authority: how another's draft stands need not
-            // be given away.
+            // It is returned before authority is checked: the state of another's draft need not be
+            // given away.
             draft_revision = Value::Null;
             review_revision = Value::Null;
         }
@@ -691,8 +691,8 @@ impl Model {
             "reservationBookingRequestId": request_id,
             "reservationBookingId": booking_id,
             "creationOutcome": intent,
-            // Members stand in the order of their names, and the world's texts and numbers are
-            // written the same way in both forms.
+            // Fields are in the order of their names, and the world's texts and numbers are written
+            // the same way in both forms.
             "reviewedFactFingerprint": sha256(&fingerprinted.to_string()),
             "contractAcceptanceId": self.made(answer, "/contractAcceptanceId"),
             "reservationCreationPaymentHandoff": {

@@ -1,12 +1,12 @@
 //! The life of a service that another one follows, which takes its place, is followed in turn, and
-//! so on: each command is answered as the model says by whoever is the writer, and whoever follows
-//! holds to the byte what its writer holds.
+//! so on: each command gets the model's response from the current writer, and the standby holds to
+//! the byte what its writer holds.
 
 use carebook::journal::events::EventId;
 
 use super::*;
 
-/// The commands of a run that is not told how many.
+/// The default number of commands of a run.
 const COMMANDS: usize = 2_000;
 /// So many commands later a standby is started again, and later still takes its writer's place.
 const RESTART_EVERY: usize = 300;
@@ -31,8 +31,8 @@ impl Stage {
     }
 }
 
-/// Hands over what the writer has committed and the standby does not have, from a little before
-/// where it stands; how many records that were.
+/// Hands over what the writer has committed and the standby does not have, from a little before its
+/// end; how many records that were.
 async fn feed(stream: &MemoryLog, standby: &Running) -> usize {
     let engine = standby.service.engine();
     let mut fed = 0;
@@ -65,7 +65,7 @@ fn values_of(held: Held) -> std::collections::BTreeMap<(u16, String), Vec<ValueH
         .collect()
 }
 
-/// The standby holds what its writer holds: states, keys, indexes, lists, and where they stand.
+/// The standby holds what its writer holds: states, keys, indexes, lists, and their order.
 fn assert_alike(writer: &Running, standby: &Running, seed: u64) {
     let (writer, standby) = (writer.service.engine(), standby.service.engine());
     assert_eq!(standby.durable(), writer.durable(), "SEED={seed}");
@@ -99,7 +99,7 @@ async fn assert_read_alike(writer: &Running, standby: &Running, model: &Model, s
     assert!(!fewer.is_empty(), "SEED={seed}");
 }
 
-/// All events that a service tells of, with their identifiers, page by page.
+/// All events of a service, with their identifiers, page by page.
 async fn all_events(running: &Running) -> Vec<(EventId, Bytes)> {
     let engine = running.service.engine();
     let mut events = Vec::new();

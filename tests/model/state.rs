@@ -1,4 +1,4 @@
-//! The model: what stands.
+//! The model's state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,7 +9,7 @@ use super::expected::{Answer, Expected};
 use super::values::plain;
 pub use super::values::{millis, moment, n, s, texts};
 
-/// A fact as it stands.
+/// A current fact.
 #[derive(Clone, Debug)]
 pub struct FactHeld {
     pub revision: i64,
@@ -86,7 +86,7 @@ pub struct Profile {
 pub struct Roster {
     pub booking: String,
     pub revision: i64,
-    /// The assignments that stand.
+    /// The existing assignments.
     pub standing: Vec<String>,
     /// Each decision with the id of the roster decision that it belongs to.
     pub decisions: Vec<(String, Value)>,
@@ -233,7 +233,7 @@ impl Model {
     }
 }
 
-/// Whether somebody may read something.
+/// Whether an actor may read something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Yes,

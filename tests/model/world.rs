@@ -104,7 +104,7 @@ impl World {
         format!("{prefix}-{number}")
     }
 
-    /// One that stands, or sometimes any.
+    /// One that exists, or sometimes any.
     fn standing(&mut self, stand: &[String], prefix: &str) -> String {
         match self.below(50) {
             0 => "unknown".to_owned(),
@@ -1864,7 +1864,7 @@ const KINDS: [&str; 31] = [
     "gateway-payment",
 ];
 
-/// Whose a booking of the pools is, also before it stands: the facts about it agree.
+/// Whose a booking of the pools is, also before it exists: the facts about it agree.
 fn mother_of_booking(id: &str) -> (&'static str, &'static str) {
     let sum: usize = id.bytes().map(usize::from).sum();
     let (_, subject, member) = MOTHERS[sum % MOTHERS.len()];

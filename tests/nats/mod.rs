@@ -202,7 +202,7 @@ fn ask_for_deposit(world: &World, client: &mut Client, number: usize) -> bool {
     answer.is_ok_and(|answer| answer.status == 201)
 }
 
-/// All events that the server tells.
+/// All events of the server.
 fn told(world: &World, server: &Server) -> Vec<Value> {
     all(&mut server.client(), &world.token(&reader()), "", 1_000)
 }
@@ -216,7 +216,7 @@ fn assert_published(nats: &Nats, events: &[Value]) -> usize {
     let mut messages = nats.messages();
     let mut known = std::collections::BTreeSet::new();
     let came = messages.len();
-    // What comes again says the same, and comes after what it came before.
+    // What is delivered again has the same content, in the same order.
     let by_id: std::collections::BTreeMap<_, _> = messages
         .iter()
         .map(|(_, id, event)| (id.clone(), event.clone()))

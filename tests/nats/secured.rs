@@ -52,7 +52,7 @@ fn credentials(user: &KeyPair, jwt: &str) -> String {
     )
 }
 
-/// A service that is not let in tells operators so, takes commands all the same, and publishes
+/// A service that is not let in reports it to operators, takes commands all the same, and publishes
 /// nothing.
 fn refused(world: &World, nats: &Nats, arguments: &[&str]) {
     let server = Server::start_with(world, arguments);

@@ -40,7 +40,7 @@ fn every_event_is_published_once_in_the_log_s_order_and_a_restart_goes_on_there(
     drop(client);
     assert_eq!(server.stop(), Some(0));
 
-    // How far it was stands in the log: the next start publishes what is new, and no more.
+    // Its progress is in the log: the next start publishes what is new, and no more.
     let server = Server::start_with(&world, &arguments);
     assert!(ask_for_deposit(&world, &mut server.client(), 40));
     assert_eq!(assert_published(&nats, &told(&world, &server)), 0);
@@ -185,7 +185,7 @@ fn events_that_the_log_gave_up_are_a_gap_that_is_counted_and_publishing_goes_on_
     let mut events = told(&world, &server);
     assert_eq!(assert_published(&nats, &events), 0);
     assert_eq!(server.stop(), Some(0));
-    // Nobody publishes, and what is committed is given up.
+    // Nothing is published, and what is committed is given up.
     let server = Server::start(&world);
     for number in 1..5 {
         assert!(ask_for_deposit(&world, &mut server.client(), number));

@@ -1,4 +1,4 @@
-//! Where a message stands in a trace.
+//! A message's place in a trace.
 
 use crate::support::{Server, World};
 use crate::traces::{attempts, endpoint, hex, text};

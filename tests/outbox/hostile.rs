@@ -10,8 +10,8 @@ use crate::webhooks::receiver::{Receiver, Reply, TAKEN};
 /// More than the requests that may be on their way to one receiver.
 const BRANCHES: usize = 40;
 
-/// Creates branches whose messages a good receiver gets, and has their managers accept, of which a
-/// bad one is told. Whoever creates a branch hears that all is taken, so the good one is not delayed.
+/// Creates branches whose messages a good receiver gets, and has their managers accept, whose
+/// messages a bad one gets. Creation sees all taken, so the good one is not delayed.
 pub struct Beside {
     world: World,
     server: Server,
@@ -45,7 +45,7 @@ impl Beside {
         Self { world, server, bad }
     }
 
-    /// Waits until the messages for the bad one that stand so are as `is_it` says.
+    /// Waits until the messages for the bad one in this state are as `is_it` says.
     #[track_caller]
     pub fn wait(&self, state: &str, is_it: impl Fn(&[serde_json::Value]) -> bool) {
         let (mut client, begun) = (self.server.client(), Instant::now());

@@ -101,7 +101,7 @@ fn a_message_that_is_skipped_is_sent_no_more_and_its_side_effect_stays_pending()
     let read = client.get(&path, &administrator(&world)).json();
     assert_eq!(read["sideEffects"][0]["status"], "pending");
     assert_eq!(listed(&mut client, &world, "?state=skipped").len(), 1);
-    // It is a commit, which tells an event of its own.
+    // It is a commit, with an event of its own.
     let position: u64 = skipped
         .header("carebook-position")
         .unwrap()
@@ -378,7 +378,7 @@ fn a_message_that_was_taken_is_inspected_with_its_birth_in_another_s_commit() {
             assert_eq!(code, Some(0), "{err}");
         }
     }
-    // The log in which it was born is told the same wherever it is.
+    // The log in which it was born is the same in every delivery.
     assert_eq!(told[0].0.lines().count(), 2, "{}", told[0].0);
     assert!(told[0].0.contains(&invited), "{}", told[0].0);
     assert_eq!(told[0], told[1]);

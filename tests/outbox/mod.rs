@@ -1,5 +1,5 @@
 //! Messages to named receivers: order, retries, dead letters, what an operator does about them, and
-//! that nothing is lost whoever is killed. A receiver of the tests speaks real HTTP.
+//! that nothing is lost whichever process is killed. A receiver of the tests speaks real HTTP.
 
 pub mod hostile;
 mod manage;
@@ -20,7 +20,7 @@ fn operator(world: &World) -> String {
     })
 }
 
-/// Somebody who may read events.
+/// An actor who may read events.
 fn reader(world: &World) -> String {
     world.token(&Actor {
         permissions: vec!["events:read".into()],

@@ -1,7 +1,7 @@
 //! carebook and its receivers are killed in turn, under load: every message is taken, about each
-//! resource in order, and what came twice was on its way when somebody was killed.
+//! resource in order, and what came twice was on its way when a process was killed.
 //!
-//! `ROUNDS` says how often somebody is killed, `SEED` repeats a run.
+//! `ROUNDS` says how often a process is killed, `SEED` repeats a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
@@ -84,7 +84,7 @@ impl Mortal {
         }
     }
 
-    /// The service has ended, and nobody sends any more.
+    /// The service has ended, and sends nothing any more.
     fn service_ended(&mut self) {
         if let Some(alive) = &self.alive {
             alive.wait_for_silence();
@@ -94,7 +94,7 @@ impl Mortal {
     }
 }
 
-/// Says it again until it is done, whoever was killed meanwhile.
+/// Sends it again until it is done, whichever process was killed meanwhile.
 fn done(address: &Mutex<Option<String>>, path: &str, token: &str, key: &str, body: &str) {
     let bearer = format!("Bearer {token}");
     let headers = [

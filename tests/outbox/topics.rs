@@ -1,4 +1,4 @@
-//! Which receiver gets a message, and what it is told.
+//! Which receiver gets a message, and what it gets.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;

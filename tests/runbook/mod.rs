@@ -1,9 +1,10 @@
 //! docs/runbook.md: a shell runs the commands of each section, on a stage of the section's own, where what
 //! the section is about has happened to a real service; and the page leads from every symptom to a section.
 //!
-//! After each block stands its exit code, and words that it prints. A block that ends with 0 must have
-//! no command that fails. What happens between two blocks stands in the page's source as a comment,
-//! `<!-- meanwhile: … -->`: a function of `stage.sh`, which sets the stage. For systemd there is a stand-in.
+//! After each block come its exit code, and words that it prints. A block that ends with 0 must
+//! have no command that fails. What happens between two blocks is in the page's source as a
+//! comment, `<!-- meanwhile: … -->`: a function of `stage.sh`, which sets the stage. For systemd
+//! there is a stand-in.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use carebook::engine::readiness::Unready;
 use crate::docs::anchor_of;
 use crate::support::pages::{blocks, read_by};
 
-/// What stands before the exit code of a block in what the shell prints.
+/// The text before the exit code of a block in what the shell prints.
 const MARK: &str = "== ended with ";
 /// How many seconds a section may take.
 const PATIENCE: &str = "120";
@@ -40,7 +41,7 @@ fn sections(page: &str) -> Vec<(&str, &str)> {
 /// Where a section is played; its service ends when it is dropped.
 struct Stage {
     folder: tempfile::TempDir,
-    /// An address of the loopback that nobody else has.
+    /// An address of the loopback that no other process has.
     host: String,
 }
 
@@ -75,7 +76,7 @@ impl Stage {
         self.folder.path().join(name)
     }
 
-    /// Once somebody waits for it, a newer carebook writes to the data directory.
+    /// Once a server waits for it, a newer carebook writes to the data directory.
     fn expect_a_newer_one(&self) {
         let pipes = ["newer.wanted", "newer.done"].map(|name| self.path(name));
         for pipe in &pipes {
@@ -190,7 +191,7 @@ macro_rules! sections_with_commands {
             let with_commands = sections.filter(|(_, content)| content.contains("```sh\n"));
             let titles: Vec<_> = with_commands.map(|(title, _)| title).collect();
             assert_eq!(titles, [$($title),*]);
-            // None stands before them.
+            // There is none before them.
             assert!(!page.split("\n## ").next().unwrap().contains("```sh\n"));
         }
     };

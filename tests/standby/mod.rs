@@ -99,7 +99,7 @@ fn readers(world: &World) -> [String; 2] {
     ]
 }
 
-/// Each of [`READS`] by somebody who may read it.
+/// Each of [`READS`] by an actor who may read it.
 async fn read_all(inside: &Inside, world: &World, min_position: Option<&str>) -> Vec<Answer> {
     let [headquarters, workflow] = readers(world);
     let mut answers = Vec::new();
@@ -227,7 +227,7 @@ async fn asked_in_vain(inside: &Inside, world: &World) {
         }
     }
     let [headquarters, workflow] = readers(world);
-    // What is wrong with the rest of a request is told at once, and not after that position.
+    // What is wrong with the rest of a request is reported at once, and not after that position.
     let never = Some("18446744073709551615");
     for path in READS {
         let query = match path {
@@ -245,7 +245,7 @@ async fn asked_in_vain(inside: &Inside, world: &World) {
     assert_eq!(future.json()["code"], "position_not_reached");
     assert_eq!(future.position(), Some(inside.engine().durable()));
     assert!(began.elapsed() >= Duration::from_secs(5));
-    // What needs no token asks nobody to wait.
+    // What needs no token does not wait.
     let health = get(inside, &headquarters, "/healthz", Some("bad")).await;
     assert_eq!(health.status, 200);
 }
@@ -384,7 +384,7 @@ fn a_writer_that_may_have_been_replaced_answers_nothing_that_depends_on_what_it_
             assert_eq!(answer.position(), None);
         }
         let [headquarters, _] = readers(&world);
-        // Refused by what it holds, or committed: nobody is told which.
+        // Rejected by its state, or committed: the response does not say which.
         for (code, key) in [("S-1", "key-1"), ("S-2", "key-2")] {
             let answer = request_deposit(&inside, &world, &headquarters, code, key).await;
             assert_eq!(answer.status, 503, "{answer:?}");

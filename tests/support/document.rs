@@ -1,5 +1,5 @@
 //! Every answer that a test's client receives is judged by the API document: its path and method
-//! stand there, its status, its headers and its body; and so does the body of every request that was
+//! are in it, its status, its headers and its body; and so does the body of every request that was
 //! carried out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -242,7 +242,7 @@ impl Judge {
         if (200..300).contains(&answer.status) {
             faults.extend(self.request_at_fault(operation, sent));
         }
-        // Without a body nobody knows which code it is.
+        // Without a body it is unknown which code it is.
         if faults.is_empty() && sent.method != "HEAD" {
             self.note(&place, body.as_ref());
         }

@@ -22,7 +22,7 @@ impl Gate {
         self.news.notify_all();
     }
 
-    /// Comes back when somebody was held up.
+    /// Returns when a caller was held up.
     pub async fn somebody_waits(&self) {
         self.waiting.notified().await;
     }

@@ -21,7 +21,7 @@ pub struct Good {
     pub body: Value,
     /// A body with other facts, under the same key.
     pub other: Value,
-    /// The organization has to stand still until the request was sent.
+    /// The organization must not change until the request was sent.
     _organization: Option<MutexGuard<'static, ()>>,
 }
 

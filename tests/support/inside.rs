@@ -30,7 +30,7 @@ use super::document::{Sent, judge};
 use super::watched::Watched;
 use super::{AUDIENCE, Answer, ISSUER, World};
 
-/// The system's clock, which can be told to run ahead, and to panic.
+/// The system's clock, which can be set to run ahead, and to panic.
 #[derive(Default)]
 pub struct OddClock {
     panics: AtomicBool,
@@ -38,7 +38,7 @@ pub struct OddClock {
 }
 
 impl OddClock {
-    /// Whoever looks at it panics from here on, or no longer.
+    /// Reading it panics from here on, or no longer.
     pub fn panic(&self, panics: bool) {
         self.panics.store(panics, Ordering::SeqCst);
     }
@@ -155,7 +155,7 @@ impl Inside {
             role,
         } = wanted;
         let mut replaying = Replaying::new("recovering");
-        // No sync is that of a seal, which nobody's command waits for.
+        // No sync is that of a seal, which no command waits for.
         let options = Options {
             seal_after: Duration::from_secs(3_600),
             ..Options::default()
@@ -204,7 +204,7 @@ impl Inside {
         self.service.engine()
     }
 
-    /// Sends a request; its answer, which the API document has. A body of which nothing is known
+    /// Sends a request; its answer, which the API document has. A body whose content is not known
     /// beforehand is not judged.
     pub async fn send<B>(
         &self,

@@ -237,7 +237,7 @@ impl Server {
         self.try_client().unwrap()
     }
 
-    /// As [`Server::client`]; an error when nobody listens.
+    /// As [`Server::client`]; an error when the server does not listen.
     pub fn try_client(&self) -> std::io::Result<Client> {
         let mut client = Client::try_connect(&self.address)?;
         client.process = self.id();
@@ -329,7 +329,7 @@ pub fn serve_arguments<'a>(command: &'a mut Command, world: &World) -> &'a mut C
 /// One connection that is kept alive.
 pub struct Client {
     stream: BufReader<TcpStream>,
-    /// The process at the other end, where that matters to somebody.
+    /// The process at the other end, where that matters.
     pub process: u32,
 }
 
@@ -399,7 +399,7 @@ impl Answer {
     }
 }
 
-/// The text of the first member of this name, wherever it stands in the answer.
+/// The text of the first field of this name, wherever it is in the response.
 pub fn text_of(answer: &Value, name: &str) -> Option<String> {
     match answer {
         Value::Object(members) => {
@@ -417,7 +417,7 @@ impl Client {
         Self::try_connect(address).unwrap()
     }
 
-    /// As [`Client::connect`]; an error when nobody listens.
+    /// As [`Client::connect`]; an error when nothing listens there.
     pub fn try_connect(address: &str) -> std::io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;

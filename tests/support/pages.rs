@@ -1,5 +1,5 @@
-//! Pages whose blocks of commands are run as a reader would run them. After a block stands, up to the
-//! first colon, what it prints: first a status or an exit code, then words.
+//! Pages whose blocks of commands are run as a reader would run them. After a block comes, up to
+//! the first colon, what it prints: first a status or an exit code, then words.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

@@ -280,7 +280,7 @@ const WITH_DIGEST: [&str; 3] = [
     "/admin/branches/",
 ];
 
-/// Whether `etag` is the one of what stands at `path` at the revision or position `tag`.
+/// Whether `etag` is the one of the resource at `path` at the revision or position `tag`.
 #[must_use]
 pub fn is_tag_of(path: &str, tag: &str, etag: &str) -> bool {
     if !WITH_DIGEST.iter().any(|start| path.starts_with(start)) {

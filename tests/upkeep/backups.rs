@@ -21,7 +21,7 @@ use crate::support::{Client, Server, World, carebook, files, run, seed};
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Meanwhile {
     Nothing,
-    /// The server is told to stop, and starts again.
+    /// The server is stopped, and starts again.
     Restart,
     /// It is killed, and starts again.
     Kill,
@@ -36,7 +36,7 @@ fn rounds() -> u64 {
     given.map_or(10, |text| text.replace('_', "").parse().unwrap())
 }
 
-/// Sends commands to whoever listens, and notes the highest position that was answered.
+/// Sends commands to the current server, and notes the highest position in a response.
 fn load(world: &World, address: &Mutex<String>, acknowledged: &AtomicU64, stop: &AtomicBool) {
     let bearer = format!("Bearer {}", world.headquarters());
     let headers = [
@@ -85,7 +85,7 @@ struct Flipped {
 }
 
 impl Flipped {
-    /// In a byte of a file of the log that nobody writes any more.
+    /// In a byte of a file of the log that is not written any more.
     fn one(data: &Path, random: &mut StdRng) -> Self {
         loop {
             let names = files(data).into_iter().filter(|path| {
@@ -148,7 +148,7 @@ fn a_busy_server_that_is_restarted_and_damaged_is_backed_up_whole_or_refused() {
 /// How many backups are made of one directory, which grows all the while.
 const LIFE: u64 = 25;
 
-/// The life of one directory: how many backups were whole, and how many times damage was told.
+/// The life of one directory: how many backups were whole, and how many times damage was reported.
 fn life(seed: u64, random: &mut StdRng, rounds: u64) -> (u64, u64) {
     let world = World::new();
     let data = world.data();

@@ -1,4 +1,4 @@
-//! Whoever reads what a tool prints may be gone, and the disk that it writes to may be full: it
+//! The reader of what a tool prints may be gone, and the disk that it writes to may be full: it
 //! ends with the code that says so, with a sentence that says what to do, and leaves nothing that
 //! the next run trips over.
 

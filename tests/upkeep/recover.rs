@@ -1,4 +1,4 @@
-//! A damaged directory: what can be had of it, at what cost, and only when told to.
+//! A damaged directory: what can be had of it, at what cost, and only on demand.
 
 use std::path::{Path, PathBuf};
 
@@ -148,7 +148,7 @@ fn damage_that_a_snapshot_covers_costs_nothing() {
     let (code, _, err) = run(&["compact", "--keep", "0s", "--data", text(&world.data())]);
     assert_eq!(code, Some(0), "{err}");
     lived_again(&world);
-    // The newest snapshot and the log after it stand by themselves.
+    // The newest snapshot and the log after it suffice by themselves.
     let mut snapshots: Vec<_> = files(&world.data())
         .into_iter()
         .filter(|file| text(file).ends_with(".snap"))
@@ -325,7 +325,7 @@ fn what_lies_behind_the_damage_is_named_bounded_and_exported_without_being_repla
     assert!(last["outcome"]["body"].is_object(), "{last}");
     let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&export).unwrap());
     assert_eq!(mode & 0o777, 0o600);
-    // What is there is not written over.
+    // Existing files are not overwritten.
     let (code, _, err) = run(&arguments);
     assert_eq!(code, Some(1));
     assert!(err.contains("cannot be written"), "{err}");

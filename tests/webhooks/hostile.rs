@@ -1,12 +1,12 @@
-//! Receivers that mean no good, and addresses that nobody may be sent to.
+//! Hostile receivers, and addresses to which nothing may be sent.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::*;
 
-/// Sends ten events to a good receiver beside a bad one, and tells how long the good one waited for
-/// the last of them.
+/// Sends ten events to a good receiver beside a bad one, and returns how long the good one waited
+/// for the last of them.
 pub fn beside(reply: impl Fn(usize) -> Reply + Send + Sync + 'static) -> (House, Value, Receiver) {
     let (house, good) = (House::new(), Receiver::start());
     let bad = Receiver::deciding(move |_, number| reply(number));
@@ -84,13 +84,13 @@ fn receivers_that_take_nothing_leave_the_service_as_much_memory_as_it_is_told_an
         many.iter()
             .map(|one| house.read(one)["waiting"].as_u64().unwrap())
     };
-    // Each has a hundred, and nobody more than it would have alone.
+    // Each has a hundred, and none more than it would have alone.
     assert!(
         waiting().sum::<u64>() < 300 + 5 * 100,
         "{:?}",
         waiting().collect::<Vec<_>>()
     );
-    // Another one that takes what comes is told all of it beside them.
+    // Another one that takes what comes gets all of it beside them.
     let good = Receiver::start();
     house.subscribe(&good.url(), &["carebook.reference-fact.*"]);
     house.client().put_facts(&house.token, &[fact("b", 1)]);

@@ -29,7 +29,7 @@ fn manager(world: &World) -> String {
     })
 }
 
-/// A server and somebody who manages its webhooks.
+/// A server and an actor who manages its webhooks.
 pub struct House {
     world: World,
     server: Server,

@@ -205,7 +205,7 @@ impl Receiver {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    /// Waits until nobody is connected: what a server sent before it ended has come in.
+    /// Waits until there is no connection: what a server sent before it ended has come in.
     pub fn wait_for_silence(&self) {
         let begun = Instant::now();
         while self.shared.open.load(Ordering::Relaxed) > 0 {

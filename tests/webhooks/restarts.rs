@@ -22,8 +22,8 @@ impl House {
         )
     }
 
-    /// The same service, started again after `end`; `heard` is told when there is none, and of the
-    /// new one.
+    /// The same service, started again after `end`; `heard` is called when there is none, and with
+    /// the new one.
     fn again(
         self,
         arguments: &[&str],
@@ -144,7 +144,7 @@ fn subscriptions_without_their_key_are_an_error_that_says_so() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// Writes facts while servers come and go, until it is told to end; the last revision of each.
+/// Writes facts while servers come and go, until it is ended; the last revision of each.
 struct Writer {
     /// Where the server is; `None` while there is none.
     address: Arc<Mutex<Option<String>>>,
@@ -173,7 +173,7 @@ impl Writer {
                 let id = format!("a{}", random.random_range(0..8));
                 let revision = revisions.get(&id).copied().unwrap_or(0) + 1;
                 let body = json!({"facts": [fact(&id, revision)]}).to_string();
-                // Said again until it is acknowledged, whoever was killed meanwhile.
+                // Sent again until it is acknowledged, whichever process was killed meanwhile.
                 while !acknowledged(&address, &token, &body) {
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -287,7 +287,7 @@ impl Receivers {
         }
     }
 
-    /// Ends one; what was on its way to it may come again.
+    /// Ends one; what was on its way to it may be delivered again.
     fn end(&mut self, which: usize) {
         if let Some(receiver) = self.there[which].take() {
             self.came[which].all.extend(receiver.end());

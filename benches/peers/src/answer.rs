@@ -244,8 +244,8 @@ fn event(
     })
 }
 
-/// What tells a request from another one with the same key: a digest of what it is about and of
-/// its body.
+/// What distinguishes a request from another one with the same key: a digest of what it is about
+/// and of its body.
 pub(crate) fn fingerprint(about: &str, body: &str) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(about.as_bytes());

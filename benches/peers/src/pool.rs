@@ -84,7 +84,7 @@ impl<C> Pool<C> {
             while let Some(next) = state.waiting.pop_front() {
                 match next.send(self.slot(index)) {
                     Ok(()) => return,
-                    // Nobody is there any more: the place is still ours.
+                    // The receiver is gone: the place is still ours.
                     Err(mut slot) => slot.pool = None,
                 }
             }

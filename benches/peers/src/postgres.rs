@@ -23,7 +23,7 @@ const SETTINGS: [(&str, &str); 28] = [
     ("synchronous_commit", "on"),
     ("full_page_writes", "on"),
     ("wal_sync_method", "fdatasync"),
-    // Nobody replicates, nobody archives.
+    // There is no replication and no archiving.
     ("wal_level", "minimal"),
     ("max_wal_senders", "0"),
     ("wal_buffers", "64MB"),
@@ -49,7 +49,7 @@ const SETTINGS: [(&str, &str); 28] = [
     ("autovacuum", "on"),
     ("autovacuum_naptime", "1min"),
     ("autovacuum_max_workers", "1"),
-    // What nobody reads.
+    // What is never read.
     ("track_activities", "off"),
     ("update_process_title", "off"),
     ("log_checkpoints", "off"),
@@ -58,7 +58,7 @@ const SETTINGS: [(&str, &str); 28] = [
     ("unix_socket_permissions", "0700"),
 ];
 
-/// The settings that a comparison depends on, as `SHOW` tells them.
+/// The settings that a comparison depends on, as `SHOW` returns them.
 const PROMISES: [&str; 13] = [
     "server_version",
     "synchronous_commit",

@@ -120,7 +120,7 @@ fn an_invitation_is_accepted_whole_and_the_branch_shows_it() {
 fn refusals_come_in_their_order_and_leave_nothing_behind() {
     let stage = Stage::new();
     let manager = stage.actor(ActorKind::BranchManager);
-    // Nobody is invited yet.
+    // No manager is invited yet.
     assert_refusal(
         &accept(&stage, &manager, "k-1", 1),
         403,
@@ -171,7 +171,7 @@ fn refusals_come_in_their_order_and_leave_nothing_behind() {
         409,
         "activation_conflict",
     );
-    // It was this subject's to accept, and nobody else's.
+    // It was this subject's to accept, and no other's.
     let successor = Actor {
         subject: stage.id("successor-1").into(),
         ..manager

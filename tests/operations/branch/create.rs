@@ -139,7 +139,7 @@ fn a_branch_is_created_whole_and_those_concerned_read_it() {
     for stranger in [stage.token(&uninvited), stage.mother(), stage.workflow()] {
         assert_unreadable(&mut client, &stranger, &path);
     }
-    // The branch's profile stands at its first revision, with nobody's update.
+    // The branch's profile is at its first revision, without an update.
     let profile = format!("/branch-office-profiles/{id}");
     let mut first = client.get(&profile, &hq).json();
     assert_reads(&mut client, &hq, &profile, "1", &first);

@@ -1,5 +1,5 @@
-//! Nothing is told to a directory, and nothing answered, before it rests on a durable commit: the
-//! engine in this process, on a disk whose syncs can be held up.
+//! Nothing is sent to a directory, and no response, before the commit that it depends on is
+//! durable: the engine in this process, on a disk whose syncs can be held up.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -14,7 +14,7 @@ use crate::support::{Answer, Client, Server, World, actor, run};
 
 /// How long a test waits for what comes by itself.
 const SOON: Duration = Duration::from_secs(60);
-/// How long whoever creates a branch waits for the directory.
+/// How long the creation of a branch waits for the directory.
 const FIRST_ATTEMPT: Duration = Duration::from_secs(2);
 const KINDS: [&str; 3] = [
     "operator_identity",
@@ -182,7 +182,7 @@ impl Shared {
         self.news.notify_all();
         if let Some(status) = status {
             let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
-            // Whoever asked may have given up.
+            // The client may have given up.
             let _ = reader.get_mut().write_all(answer.as_bytes());
         } else if hangs {
             // Until something else is said.
@@ -605,7 +605,7 @@ fn a_crash_before_the_answer_leaves_one_answer_and_the_relay_goes_on() {
         .as_bytes(),
     );
     directory.wait_for(1);
-    // Nobody was answered yet, but what was sent rests on a durable commit.
+    // No response was sent yet, but the commit of what was sent is durable.
     server.kill();
     let server = directory.server(&world);
     let mut client = server.client();
@@ -747,7 +747,7 @@ fn what_is_pending_stays_so_until_a_directory_has_taken_it() {
     let first = answer.json();
     // What is pending does not hold the end up.
     assert_eq!(server.stop(), Some(0));
-    // A server that was told of no directory has none that could take it.
+    // A server without a configured directory has none that could take it.
     for _ in 0..2 {
         let server = Server::start(&world);
         let mut client = server.client();

@@ -14,7 +14,7 @@ fn good(stage: &Stage) -> Good {
     Good::of(row(19).unwrap(), stage)
 }
 
-/// The read of a profile that nobody has updated.
+/// The read of a profile without an update.
 fn untouched(stage: &Stage, revision: i64, effective_at: Value) -> Value {
     json!({
         "revisionId": null,
@@ -74,7 +74,7 @@ fn a_profile_is_updated_whole_and_so_is_its_fact() {
     let again = good.send(&mut client, &manager, &good.body);
     assert_eq!((again.status, again.text()), (200, first.text()));
     assert_eq!(again.header("idempotent-replayed"), Some("true"));
-    // A later fact is nobody's update.
+    // A later fact is not an update.
     let facts = stage.sample("branch-office-profile", "branch-seoul-1");
     stage.fact("branch-office-profile", "branch-seoul-1", 3, facts);
     let after = client.get(&path, &manager).json();

@@ -95,7 +95,7 @@ fn a_delegation_is_over_when_it_expires() {
     };
     let payer = stage.family_member();
     assert_refused(&client.post(path, &payer, &ask), 400, MISSING, &[]);
-    // Another one may stand from then on.
+    // Another one may be in force from then on.
     let mut next = Good::of(row(2).unwrap(), &stage);
     next.key = Some("the next one".to_owned());
     next.carried_out(&mut client, &stage.mother());

@@ -188,7 +188,7 @@ fn refusals_come_in_their_order_and_leave_nothing_behind() {
     assert_refused(&answer, 400, "payment_grant_missing_or_out_of_scope", &[]);
     let granted = good.carried_out(&mut client, &mother);
 
-    // And one that stands shares a scope, under whatever key.
+    // And one in force shares a scope, under whatever key.
     let mut next = Good::of(row(2).unwrap(), &stage);
     next.key = Some("another".to_owned());
     let places = ["payerMemberId", "reservationBookingId", "scopes"];

@@ -103,7 +103,7 @@ fn a_profile_is_updated_whole_and_read_by_its_owner_alone() {
     assert_eq!(rest, expected);
     assert_reads(&mut client, &mother, PATH, "2", &updated);
 
-    // The fact's own revision stands; the next one changes what it owns, and nothing else.
+    // The fact's own revision stays; the next one changes what it owns, and nothing else.
     let fact = format!(
         "/reference-facts/mother-profile/{}",
         stage.id("mother-profile-1")
@@ -221,7 +221,7 @@ fn refusals_come_in_their_order_and_leave_nothing_behind() {
     );
     assert_eq!(stage.client().get(PATH, &mother).text(), before.text());
 
-    // A contact that is not, or no longer, verified; told before the consents.
+    // A contact that is not, or no longer, verified; returned before the consents.
     let mut facts = stage.sample("mother-profile", "mother-profile-1");
     facts["verifiedPhone"] = Value::Null;
     stage.fact("mother-profile", "mother-profile-1", 2, facts.clone());
@@ -236,7 +236,7 @@ fn refusals_come_in_their_order_and_leave_nothing_behind() {
     stage.fact("mother-profile", "mother-profile-1", 3, facts.clone());
     let unverified = with(unverified, "/expectedProfileRevision", json!(3));
     assert_profile_problem(&send(&mother, &unverified), 422, "contact_unverified");
-    // An account that is not active; told before the revisions.
+    // An account that is not active; returned before the revisions.
     for (revision, lifecycle) in [(4, "withdrawal_pending"), (5, "withdrawn")] {
         facts["accountLifecycle"] = json!(lifecycle);
         stage.fact(

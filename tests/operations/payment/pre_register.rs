@@ -54,8 +54,8 @@ fn a_pre_registration_is_replayed_told_again_and_kept() {
     assert_eq!((replay.status, replay.text()), (200, first.text()));
     assert!(is_replay(&replay));
 
-    // Another key is told what was recorded, and is not taken: other facts under it are a
-    // conflict of the obligation, not of the key.
+    // Another key gets what was recorded, and is not used up: other facts with it are a conflict of
+    // the obligation, not of the key.
     let other_key = client.post_keyed(PRE_REGISTRATIONS, &mother, "key-2", &registration());
     assert_eq!(other_key.status, 200);
     assert!(!is_replay(&other_key));

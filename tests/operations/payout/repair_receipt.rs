@@ -152,7 +152,7 @@ fn refusals_come_in_their_order_and_leave_nothing_behind() {
         let answer = good.send(&mut client, stranger, &body);
         assert_refused(&answer, 403, "permission_denied", &[]);
     }
-    // A booking that nobody knows is nobody's to speak of.
+    // For an unknown booking no actor is permitted.
     let unknown = with(good.body.clone(), "/reservationBookingId", json!("unknown"));
     for token in [&hq, &manager] {
         let answer = good.send(&mut client, token, &unknown);

@@ -337,7 +337,7 @@ fn facts_are_a_workflows_with_the_permission() {
         assert_refused(&answer, 403, "permission_denied", &[]);
     }
     assert_eq!(client.put_facts(&writes, &[]).status, 200);
-    // The shape of a body is told before the permission.
+    // The shape of a body is checked before the permission.
     let answer = client.post(PATH, &neither, &json!({}));
     assert_faults(&answer, 400, &[("facts", "required")]);
 }

@@ -198,7 +198,7 @@ fn refusals_leave_nothing_behind() {
     assert_refused(&unknown, 404, "reservation_facts_not_found", &[]);
     let first = send(&mut client, &good.path, &good.body);
     assert_eq!(first.header("idempotent-replayed"), None);
-    // The snapshot's identifier stands in the whole service, for this booking and its facts.
+    // The snapshot's identifier is unique in the whole service, for this booking and its facts.
     let other_booking = path_of(&stage.id("reservation-booking-2"));
     for (path, body) in [(&good.path, &good.other), (&other_booking, &good.body)] {
         let reused = send(&mut client, path, body);

@@ -149,7 +149,7 @@ fn a_statement_is_returned_after_its_acknowledgement_without_the_private_memo() 
         seen["headOfficePrivateMemo"],
         before["headOfficePrivateMemo"]
     );
-    // A replay hides the memo as the first answer did, also from a token that might see it.
+    // A replay hides the memo as the original response did, also from a token that might see it.
     let risen = Actor {
         kind: ActorKind::HeadquartersAdministrator,
         ..good.actor.clone()
@@ -225,7 +225,7 @@ fn refusals_come_in_their_order_and_leave_nothing_behind() {
     let after = client.get(&path, &stage.headquarters());
     assert_eq!(after.text(), before.text());
 
-    // Once acknowledged it awaits no deposit; the revision is told first.
+    // Once acknowledged it awaits no deposit; the revision is checked first.
     let done = good.carried_out(&mut client, &manager);
     let next = with(good.body.clone(), "/idempotencyKey", json!("next"));
     let answer = good.send(&mut client, &manager, &next);
@@ -304,7 +304,7 @@ fn what_is_said_of_a_handoff_is_due_for_one_and_agrees_with_itself() {
         let place = format!("interOfficeAcknowledgement.{place}");
         assert_faults(&send(&body), 400, &[(&place, code)]);
     }
-    // Both revisions are told when both are stale.
+    // Both revisions are reported when both are stale.
     let stale = with(body.clone(), &at("expectedStatementRevision"), json!(9));
     let places = ["interOfficeAcknowledgement.expectedStatementRevision"];
     assert_refused(&send(&stale), 409, "revision_stale", &places);
