@@ -37,8 +37,8 @@ fn some_path(form: &str) -> String {
     steps.collect::<Vec<_>>().join("/")
 }
 
-/// The body's members with these in the place of the last ones of their names: as text, so that
-/// members can be repeated.
+/// The body's fields with these in the place of the last ones of their names: as text, so that
+/// fields can be repeated.
 fn text_of(members: &[(String, Value)]) -> String {
     let members: Vec<_> = members
         .iter()
@@ -111,7 +111,7 @@ fn assert_replay(row: &Row, first: &Answer, again: &Answer) {
     assert!(again.position() >= first.position(), "{what}");
 }
 
-/// The body with its members in another order, and white space between them.
+/// The body with its fields in another order, and white space between them.
 fn spelt_otherwise(body: &Value) -> String {
     let mut members = members_of(body);
     members.reverse();

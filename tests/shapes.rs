@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// Reads a body, and returns its faults: place and code.
 type Read<'a> = dyn Fn(&Value) -> Vec<(String, &'static str)> + 'a;
 
-/// A good body, where a member of it is, and how bodies are read.
+/// A good body, where a field of it is, and how bodies are read.
 struct Place<'a> {
     what: &'a str,
     body: &'a Value,
@@ -282,7 +282,7 @@ fn try_fields(place: &Place<'_>, fields: &[Field]) -> usize {
     tried
 }
 
-/// The members of an object.
+/// The fields of an object.
 fn fields(shape: &Shape) -> &[Field] {
     match shape {
         Shape::Object(fields) => fields,

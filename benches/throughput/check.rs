@@ -2,9 +2,9 @@
 //! that must be, and that it speaks of what its request was about.
 //!
 //! The shape is compared in two steps, so that the check costs the generator about a microsecond
-//! for each kilobyte. The structure of the body (its brackets and the names of its members, without
+//! for each kilobyte. The structure of the body (its brackets and the names of its fields, without
 //! their values) is hashed in one pass; a structure that was not seen before is parsed as a whole,
-//! and has to have the members that the contract lists.
+//! and has to have the fields that the contract lists.
 
 use std::collections::BTreeSet;
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use std::ops::Range;
 pub(crate) struct Expected {
     /// Its status.
     pub(crate) status: u16,
-    /// The members of its body, all of them and no others; none are not looked at.
+    /// The fields of its body, all of them and no others; none are not looked at.
     pub(crate) members: &'static [&'static str],
     /// What its body has to have in it, if anything.
     pub(crate) word: &'static str,
@@ -155,7 +155,7 @@ impl Checker {
     }
 }
 
-/// A number for the structure of a JSON text: its brackets, and the names of its members. What the
+/// A number for the structure of a JSON text: its brackets, and the names of its fields. What the
 /// values are does not change it.
 fn structure(text: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

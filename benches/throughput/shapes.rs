@@ -1,4 +1,4 @@
-//! What the answers have to be: the members of each are those that the API document lists.
+//! What the answers have to be: the fields of each are those that the API document lists.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -41,7 +41,7 @@ fn expected(row: &Row, document: &Value) -> Expected {
     Expected::new(status, members(row, status, document)).with(word)
 }
 
-/// The members of an operation's answer with this status, for as long as the program runs.
+/// The fields of an operation's answer with this status, for as long as the program runs.
 fn members(row: &Row, status: u16, document: &Value) -> &'static [&'static str] {
     let methods = document["paths"][row.path].as_object();
     let mut methods = methods.into_iter().flat_map(|methods| methods.values());

@@ -47,7 +47,7 @@ pub struct Example {
 pub struct Current {
     /// Where it is read: a path without parameters.
     pub path: &'static str,
-    /// The member of the answer that it is in.
+    /// The field of the answer that it is in.
     pub member: &'static str,
     /// Where the request's body names it: a JSON pointer.
     pub pointer: &'static str,
@@ -68,17 +68,17 @@ impl Example {
         current: None,
     };
 
-    /// The body, with each text `$member` as that member of `before`.
+    /// The body, with each text `$field` as that field of `before`.
     ///
     /// # Panics
-    /// When the body is no JSON, or `before` has no such member.
+    /// When the body is no JSON, or `before` has no such field.
     #[must_use]
     pub fn body(&self, before: &Value) -> Value {
         let body = serde_json::from_str(self.body).expect("the body of an example is JSON");
         renamed(body, &|text| filled(text, before))
     }
 
-    /// The members of the answer before that path and body take, in the order of their letters.
+    /// The fields of the answer before that path and body take, in the order of their letters.
     #[must_use]
     pub fn taken(&self) -> BTreeSet<&'static str> {
         let quoted = self.body.split('"').skip(1).step_by(2);
@@ -128,7 +128,7 @@ impl Example {
     }
 }
 
-/// A text of an example: `$member` is that member of the answer before.
+/// A text of an example: `$field` is that field of the answer before.
 ///
 /// # Panics
 /// When that has no such text or number.
@@ -144,7 +144,7 @@ pub fn filled(text: &str, before: &Value) -> String {
     }
 }
 
-/// The value with every text in it as `rename` says; names of members stay.
+/// The value with every text in it as `rename` says; names of fields stay.
 #[must_use]
 pub fn renamed(value: Value, rename: &dyn Fn(&str) -> String) -> Value {
     match value {

@@ -28,7 +28,7 @@ pub struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Reads a parameter of the path as a member of that name.
+    /// Reads a parameter of the path as a field of that name.
     pub fn param<T: FromJson>(&self, name: &'static str, at: &mut Reader) -> Option<T> {
         let value = self.path.iter().find(|(known, _)| *known == name);
         let value = value.map(|(_, text)| Json::Text((*text).into()));
@@ -38,7 +38,7 @@ impl Parts<'_> {
 
 /// A command: what a request asks for, checked as far as a request can be checked by itself.
 ///
-/// Its JSON form (members in the order of their declaration, times in UTC, absent members as
+/// Its JSON form (fields in the order of their declaration, times in UTC, absent fields as
 /// null, the key left out) is the canonical form of the command's facts.
 pub trait Request: Serialize + Send + Sync + Sized + 'static {
     /// Reads the command; `None` after at least one fault was noted.
@@ -368,10 +368,10 @@ pub fn to_json(body: &impl Serialize) -> Vec<u8> {
     })
 }
 
-/// Turns `"idempotentReplay":false`, the last member of `body`, into true.
+/// Turns `"idempotentReplay":false`, the last field of `body`, into true.
 ///
 /// # Panics
-/// When the body does not end with that member.
+/// When the body does not end with that field.
 #[must_use]
 pub fn mark_replayed(mut body: Vec<u8>) -> Vec<u8> {
     const FIRST: &[u8] = b"\"idempotentReplay\":false}";

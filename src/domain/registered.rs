@@ -120,13 +120,13 @@ pub trait AnyResource: Send + Sync {
     /// # Errors
     /// When the bytes are no such state.
     fn revision(&self, state: &[u8]) -> Result<Revision, DecodeError>;
-    /// A state as JSON, for people and tools: members by the names that the code has for them,
+    /// A state as JSON, for people and tools: fields by the names that the code has for them,
     /// bytes as hexadecimal digits. Its form is no contract.
     ///
     /// # Errors
     /// When the bytes are no such state.
     fn state_json(&self, state: &[u8]) -> Result<Value, DecodeError>;
-    /// An event as JSON, as [`AnyResource::state_json`]: an object whose one member is the event's
+    /// An event as JSON, as [`AnyResource::state_json`]: an object whose one field is the event's
     /// name.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ pub struct Rejection {
     pub code: &'static str,
     /// A sentence for people, without personal data.
     pub message: Cow<'static, str>,
-    /// Faults of single members.
+    /// Faults of single fields.
     pub faults: Vec<Fault>,
     /// Places of the fields that conflict with the state.
     pub conflicting: Vec<Cow<'static, str>>,
@@ -77,7 +77,7 @@ impl Rejection {
         )
     }
 
-    /// `revision_stale` at the members named.
+    /// `revision_stale` at the fields named.
     #[must_use]
     pub fn revision_stale(members: &[&'static str]) -> Self {
         Self {

@@ -5,7 +5,7 @@ use crate::base::digest::Digest;
 use crate::domain::operation::Change;
 use crate::domain::resource::{IndexKey, ReadView, Source as _};
 
-/// What a decision has read, and what was durable before.
+/// What a decision has read, and the position that was durable before.
 pub(crate) struct ReadSet {
     pub(super) durable_before: u64,
     pub(super) seen: Vec<(Digest, u64)>,
@@ -28,7 +28,7 @@ impl ReadSet {
 }
 
 impl Shared {
-    /// What `view` has read since `durable_before` was looked at.
+    /// The read set of `view`, which was created after `durable_before` was read.
     pub(crate) fn read_set(durable_before: u64, view: &ReadView<'_>) -> ReadSet {
         ReadSet {
             durable_before,
@@ -39,12 +39,12 @@ impl Shared {
         }
     }
 
-    /// Whether at one instant since then nothing that was read had changed. For responses that
-    /// change nothing; a commit validates with [`Shared::is_valid`] under the sequencer.
+    /// Whether at one instant since then the read set was valid. For responses without a commit; a
+    /// commit validates with [`Shared::is_valid`] under the sequencer.
     pub(crate) fn is_valid_at_one_instant(&self, read_set: &ReadSet) -> bool {
         let is_valid = self.tables.try_at_one_instant(|| self.is_valid(read_set));
         is_valid.unwrap_or_else(|| {
-            // So many commits came in between that the next ones have to be kept out.
+            // Commits interfered too often: the sequencer keeps further ones out.
             let _alone = self.journal.sequence();
             self.is_valid(read_set)
         })

@@ -101,7 +101,7 @@ const OWN: &[(&str, Personal)] = &[
     ("searched", Personal::Search),
 ];
 
-/// Endings of members that hold identifiers, times, amounts and words of our own.
+/// Endings of fields that hold identifiers, times, amounts and words of our own.
 const PLAIN_ENDINGS: &[&str] = &[
     "Id",
     "Ids",
@@ -131,7 +131,7 @@ const PLAIN_ENDINGS: &[&str] = &[
     "Targets",
 ];
 
-/// Other members that hold identifiers and words of our own.
+/// Other fields that hold identifiers and words of our own.
 const PLAIN: &[&str] = &[
     "id",
     "kind",
@@ -205,7 +205,7 @@ const PLAIN: &[&str] = &[
     "topic",
 ];
 
-/// The member's name as it is in JSON: `full_name` and `FullName` are `fullName`.
+/// The field's name as it is in JSON: `full_name` and `FullName` are `fullName`.
 fn json_name(member: &str) -> String {
     let mut name = String::with_capacity(member.len());
     let mut upper = false;
@@ -223,7 +223,7 @@ fn json_name(member: &str) -> String {
     name
 }
 
-/// What the value of the member so named is, in JSON's spelling or the code's.
+/// What the value of the field so named is, in JSON's spelling or the code's.
 #[must_use]
 pub fn shown(member: &str) -> Shown {
     let name = json_name(member);

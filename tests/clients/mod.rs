@@ -34,7 +34,7 @@ fn walk(mut client: Command) -> Output {
     output
 }
 
-/// Gives a member of a named schema another name.
+/// Gives a field of a named schema another name.
 fn rename(document: &mut Value, schema: &str, from: &str, to: &str) {
     let schema = &mut document["components"]["schemas"][schema];
     let members = schema["properties"].as_object_mut().unwrap();

@@ -212,7 +212,7 @@ impl Play {
         self.look();
     }
 
-    /// A sample fact as its system has it later: at this revision, with these members.
+    /// A sample fact as its system has it later: at this revision, with these fields.
     pub fn fact(&mut self, kind: &str, id: &str, revision: i64, members: &Value) {
         let samples = samples::lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let of_kind: Vec<_> = samples.filter(|fact| fact["kind"] == kind).collect();

@@ -33,7 +33,7 @@ pub struct Expected {
     pub committed: bool,
     /// Either this, or the plain 404 of a read: who may read is not determined.
     pub or_missing: bool,
-    /// Whether a member that is null may be absent, and the other way round.
+    /// Whether a field that is null may be absent, and the other way round.
     pub nulls_may_lack: bool,
 }
 
@@ -60,18 +60,18 @@ impl Expected {
         Self::refused(409, code)
     }
 
-    /// A stale revision in that member of the request.
+    /// A stale revision in that field of the request.
     pub fn stale(path: &str) -> Self {
         Self::conflict("revision_stale").at(path)
     }
 
-    /// A refusal that names this member.
+    /// A refusal that names this field.
     pub fn at(mut self, path: &str) -> Self {
         self.paths.get_or_insert_default().push(path.to_owned());
         self
     }
 
-    /// A refusal that may name members.
+    /// A refusal that may name fields.
     pub fn anywhere(mut self) -> Self {
         self.paths = None;
         self

@@ -72,7 +72,7 @@ impl Model {
         Expected::found(200, decision)
     }
 
-    /// Who pays, when this actor may: the members of the actor's snapshot that depend on it.
+    /// Who pays, when this actor may: the fields of the actor's snapshot that depend on it.
     fn payer(&self, id: &str, obligation: &FactHeld, who: &Who) -> Option<Value> {
         let facts = &obligation.facts;
         let of = |kind: &str| {

@@ -239,7 +239,7 @@ impl Model {
             }
         }
         let amounts_are_good = faults.0.is_empty();
-        // A member that is at fault itself is not compared.
+        // A field that is at fault itself is not compared.
         let (own, price) = (n(body, "ownPriceKrw"), n(body, "servicePriceKrw"));
         if own > price && price >= 0 {
             faults.add("ownPriceKrw", "out_of_range");

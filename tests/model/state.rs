@@ -17,7 +17,7 @@ pub struct FactHeld {
     pub facts: Value,
     /// When it was committed last.
     pub at: i64,
-    /// Whether all its members are known: those of a new branch's office are not all determined.
+    /// Whether all its fields are known: those of a new branch's office are not all determined.
     pub known: bool,
 }
 
@@ -267,7 +267,7 @@ impl Faults {
     }
 }
 
-/// The member of the body that is the key.
+/// The field of the body that is the key.
 pub fn key_member(op: u16) -> &'static str {
     match op {
         13 => "finalizedChargeSnapshotId",

@@ -60,17 +60,17 @@ pub fn millis(text: &str) -> i64 {
         .timestamp_millis()
 }
 
-/// A text member.
+/// A text field.
 pub fn s<'a>(value: &'a Value, member: &str) -> &'a str {
     value[member].as_str().unwrap_or_default()
 }
 
-/// An integer member.
+/// An integer field.
 pub fn n(value: &Value, member: &str) -> i64 {
     value[member].as_i64().unwrap_or_default()
 }
 
-/// The texts of an array member.
+/// The texts of an array field.
 pub fn texts<'a>(value: &'a Value, member: &str) -> Vec<&'a str> {
     let items = value[member].as_array();
     items

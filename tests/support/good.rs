@@ -120,7 +120,7 @@ pub fn code(answer: &Answer) -> String {
         .to_owned()
 }
 
-/// Status, code and every member of a problem of this shape; without faults of members.
+/// Status, code and every field of a problem of this shape; without faults of fields.
 #[track_caller]
 pub fn assert_problem(shape: ProblemShape, answer: &Answer, status: u16, code: &str) {
     let body = answer.json();

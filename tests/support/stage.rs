@@ -193,7 +193,7 @@ pub fn with(mut body: Value, pointer: &str, value: Value) -> Value {
     body
 }
 
-/// The body without the member at a pointer.
+/// The body without the field at a pointer.
 pub fn without(mut body: Value, pointer: &str) -> Value {
     let (parent, member) = pointer.rsplit_once('/').unwrap();
     let parent = body.pointer_mut(parent).unwrap().as_object_mut().unwrap();
@@ -201,7 +201,7 @@ pub fn without(mut body: Value, pointer: &str) -> Value {
     body
 }
 
-/// A refusal of the full shape: its status and code, no fault of a member, these places.
+/// A refusal of the full shape: its status and code, no fault of a field, these places.
 #[track_caller]
 pub fn assert_refused(answer: &Answer, status: u16, code: &str, conflicting: &[&str]) {
     let body = answer.json();

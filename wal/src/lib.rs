@@ -37,14 +37,14 @@
 //! # }
 //! ```
 //!
-//! The tour, from the lowest room up: [`storage`] is all that touches files; `format`, `frame`,
+//! The modules, from the lowest layer up: [`storage`] is all that touches files; `format`, `frame`,
 //! `manifest` and `snapshot` say what the bytes are, each with its tables. `window` reads a file
-//! piece by piece, `scan` a segment frame by frame; `survey` reads a whole log and says what it
-//! found, `verdict` what that means, and `recovery` carries that out. `segment` makes segments,
-//! `writer` fills them, `reader` finds records again by `index`, and [`live`] reads a log beside
-//! the process that writes it; `log` puts these together for one thread. `appender` does so for
-//! many: it queues records and gathers batches for a [`Medium`], of which `files` is the one that
-//! is a directory. `retention` says what a compaction leaves; `archive` keeps what the log no
+//! piece by piece, `scan` a segment frame by frame; `survey` reads a whole log and returns what it
+//! found, `verdict` decides what that means, and `recovery` carries that out. `segment` makes
+//! segments, `writer` fills them, `reader` finds records again by `index`, and [`live`] reads a log
+//! beside the process that writes it; `log` puts these together for one thread. `appender` does so
+//! for many: it queues records and gathers batches for a [`Medium`], of which `files` is the one
+//! that is a directory. `retention` says what a compaction leaves; `archive` keeps what the log no
 //! longer has, in a folder for each log; `ancestry` says which logs this one was made of; `backup`
 //! copies a log, `restore` and `salvage` make a new one, by `rebuild`, of what an old one or a
 //! damaged one holds. What readers are shown is in `visitor`, what they found in `report`.

@@ -9,7 +9,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-/// The body of `POST /settlement-deposit-requests`. All members are required, as by carebook.
+/// The body of `POST /settlement-deposit-requests`. All fields are required, as by carebook.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Deposit<'a> {
@@ -37,7 +37,7 @@ pub(crate) struct Deposit<'a> {
     head_office_private_memo: &'a RawValue,
 }
 
-/// The body of `POST /commands/{resource}`; other members are kept as the state of the resource.
+/// The body of `POST /commands/{resource}`; other fields are kept as the state of the resource.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Advance<'a> {

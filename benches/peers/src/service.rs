@@ -391,7 +391,7 @@ fn unavailable(error: &anyhow::Error) -> Response<Full<Bytes>> {
     response(StatusCode::SERVICE_UNAVAILABLE, body)
 }
 
-/// A member of an answer of this service to a question about the database.
+/// A field of an answer of this service to a question about the database.
 pub(crate) fn member(answer: &Value, name: &str) -> anyhow::Result<u64> {
     answer[name]
         .as_u64()

@@ -19,7 +19,7 @@ use crate::domain::rejection::{Class, Declared, Rejection};
 use crate::domain::resource::IndexKey;
 use crate::domain::scenario::{Scenario, actor};
 
-/// Sets members of `body` to other values; a path of several members is written with dots.
+/// Sets fields of `body` to other values; a path of several fields is written with dots.
 pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
     let mut body = body.clone();
     for (path, value) in changes {
@@ -30,7 +30,7 @@ pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
     body
 }
 
-/// Leaves the member at `path` out of `body`.
+/// Leaves the field at `path` out of `body`.
 pub(super) fn without(body: &Value, path: &str) -> Value {
     let mut body = body.clone();
     let pointer = pointer(path);

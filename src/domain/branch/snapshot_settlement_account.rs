@@ -50,7 +50,7 @@ rejections! {
         /// It was done before under a key that is forgotten by now; the engine finds that.
         FirstAnswerForgotten = Conflict "first_answer_forgotten" []
             "This was done before, under an idempotency key that is forgotten by now: read the resource.",
-        /// Profile or account; the members are named where they are found.
+        /// Profile or account; the fields are named where they are found.
         SettlementAccountConflict = Conflict "settlement_account_conflict" ["settlementAccountId"]
             "There is no such settlement account of this branch.",
         /// The account's revision is stale.

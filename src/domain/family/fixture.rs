@@ -69,7 +69,7 @@ pub(super) fn access() -> Value {
     })
 }
 
-/// `body` with the member `name` set to `value`.
+/// `body` with the field `name` set to `value`.
 pub(super) fn with(mut body: Value, name: &str, value: Value) -> Value {
     body[name] = value;
     body

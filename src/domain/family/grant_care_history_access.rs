@@ -4,7 +4,7 @@
 //! tested: the actor is no mother whom the token names (403); the family account is unknown, the
 //! grantee is not in it, the booking is unknown (404); account or booking is another mother's
 //! (403); the scopes are not exactly the one there is, the grant would be over already, an active
-//! one shares a scope (409). The mother who grants is the actor, never a member of the body.
+//! one shares a scope (409). The mother who grants is the actor, never a field of the body.
 
 use super::care_history_authority::{
     CareHistoryAccessGranted, CareHistoryAuthority, CareHistoryAuthorityEvent, CareHistoryGrant,

@@ -64,7 +64,7 @@ rejections! {
         /// Authority by resource.
         NotThisMother = Forbidden "permission_denied" []
             "The family account is another mother's.",
-        /// Scopes, payer or booking; the members are named where they are found.
+        /// Scopes, payer or booking; the fields are named where they are found.
         DelegationScopeConflict = Conflict "delegation_scope_conflict" ["scopes"]
             "The authority asked for is not one that this mother can give to this payer for this booking.",
         /// It would be over already.

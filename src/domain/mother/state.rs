@@ -557,7 +557,7 @@ mod tests {
     use super::*;
     use crate::domain::scenario::{Scenario, revision_of};
 
-    /// The facts with the member at `pointer` replaced.
+    /// The facts with the field at `pointer` replaced.
     fn with(pointer: &str, value: Value) -> Value {
         let mut facts = fact();
         *facts.pointer_mut(pointer).unwrap() = value;

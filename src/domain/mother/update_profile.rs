@@ -90,7 +90,7 @@ rejections! {
         /// Authority by resource.
         AccountNotActive = Forbidden "permission_denied" []
             "The profile of an account that is not active cannot be updated.",
-        /// A revision is stale; the members are named where it is found.
+        /// A revision is stale; the fields are named where it is found.
         RevisionStale = Conflict "revision_stale" ["expectedProfileRevision", "expectedAddressRevision"]
             "The expected revision is not the current one: read again, then decide.",
         /// As many consent versions as may be were accepted.
@@ -279,14 +279,14 @@ mod tests {
         })
     }
 
-    /// The body with the member at `pointer` replaced.
+    /// The body with the field at `pointer` replaced.
     fn with(pointer: &str, value: Value) -> Value {
         let mut body = body();
         *body.pointer_mut(pointer).unwrap() = value;
         body
     }
 
-    /// The body without the member.
+    /// The body without the field.
     fn without(member: &str) -> Value {
         let mut body = body();
         body.as_object_mut().unwrap().remove(member).unwrap();

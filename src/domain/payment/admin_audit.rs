@@ -145,7 +145,7 @@ pub struct AdminAuditBody<'a> {
     provider_status_code: i64,
     provider_result_code: &'a str,
     provider_message: Option<&'a str>,
-    /// The last member, null: [`mark_replayed_from_itself`] fills it in.
+    /// The last field, null: [`mark_replayed_from_itself`] fills it in.
     replayed_from_audit_id: Option<Uuid>,
 }
 
@@ -183,7 +183,7 @@ struct Identified {
     billing_admin_operation_audit_id: Uuid,
 }
 
-/// Turns `"replayedFromAuditId":null`, the last member of `body`, into the audit's own
+/// Turns `"replayedFromAuditId":null`, the last field of `body`, into the audit's own
 /// identifier.
 ///
 /// # Panics

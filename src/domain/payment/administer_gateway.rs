@@ -1,7 +1,7 @@
 //! An administrator of the head office operates the payment gateway, and it is written down.
 //!
 //! Resource: what is operated on, the payment or, for a search, the search key. Its revision
-//! counts the operations recorded on it. Rejections, in the order tested: a member that the
+//! counts the operations recorded on it. Rejections, in the order tested: a field that the
 //! action needs is absent (invalid); the actor does not administer payments (403); the expected
 //! revision is stale (409). From then on there is an audit whatever the gateway says: that it
 //! does not know the payment, or will not do what is asked, is the outcome of the operation and no
@@ -62,7 +62,7 @@ json_object! {
     rules whole(Fields)
 }
 
-/// Each action has the members that it needs.
+/// Each action has the fields that it needs.
 fn whole(at: &mut Reader, fields: &Fields<'_>) {
     let Some(action) = fields.operation_action else {
         return;

@@ -83,7 +83,7 @@ pub(crate) fn pre_register(service: &mut Scenario) -> Then {
     service.when("pre_register_payment", &[], &body())
 }
 
-/// `value` with the members at these places set.
+/// `value` with the fields at these places set.
 pub(crate) fn with(value: &Value, changes: &[(&str, Value)]) -> Value {
     let mut value = value.clone();
     for (place, change) in changes {

@@ -77,7 +77,7 @@ rejections! {
         /// The booking is cancelled.
         ReservationNotActive = Conflict "reservation_not_active" ["reservationBookingId"]
             "The booking is neither active nor completed.",
-        /// The instruction speaks of another payout; the members are named where it is found.
+        /// The instruction speaks of another payout; the fields are named where it is found.
         PayoutInstructionMismatch = Conflict "payout_instruction_mismatch"
             ["caregiverPayoutInstructionId"]
             "The payout instruction names another booking, contract, role or order.",

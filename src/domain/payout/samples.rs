@@ -82,7 +82,7 @@ pub(super) fn deposit() -> Value {
     })
 }
 
-/// `body` with members set to other values.
+/// `body` with fields set to other values.
 pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
     let mut body = body.clone();
     for (member, value) in changes {

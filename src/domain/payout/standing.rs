@@ -27,7 +27,7 @@ pub(super) fn is_dealt_with(state: BookingState) -> bool {
     }
 }
 
-/// The members in which the instruction that the payout names speaks of another payout; none
+/// The fields in which the instruction that the payout names speaks of another payout; none
 /// when the instruction is not known here.
 pub(super) fn mismatches(payout: &Payout, view: &ReadView<'_>) -> Vec<&'static str> {
     let instruction = view.fact::<PayoutInstructionFact>(&payout.caregiver_payout_instruction_id);

@@ -36,7 +36,7 @@ fn changed(kind: &str, change: impl FnOnce(&mut Value)) -> Vec<(String, &'static
     faults(&fact)
 }
 
-/// The fault at the member `path` of the facts.
+/// The fault at the field `path` of the facts.
 fn at(path: &str, code: &'static str) -> Vec<(String, &'static str)> {
     vec![(format!("facts.{path}"), code)]
 }

@@ -422,7 +422,7 @@ pub(crate) mod samples {
         })
     }
 
-    /// `body` with members set to these values.
+    /// `body` with fields set to these values.
     pub(crate) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
         let mut body = body.clone();
         for (member, value) in changes {

@@ -75,11 +75,11 @@ rejections! {
         /// The booking is over.
         ReservationNotActive = Conflict "reservation_not_active" ["reservationBookingId"]
             "The reservation is not active.",
-        /// The snapshot; the members at odds with it are named where that is found.
+        /// The snapshot; the fields at odds with it are named where that is found.
         CandidateSnapshotConflict = Conflict "candidate_snapshot_conflict"
             ["selectedCandidateSnapshotId"]
             "The candidate snapshot does not hold this candidate for this booking, or not any more.",
-        /// A revision is stale; the members are named where it is found.
+        /// A revision is stale; the fields are named where it is found.
         RevisionStale = Conflict "revision_stale" ["expectedRosterRevision"]
             "The expected revision is not the current one: read again, then decide.",
         /// The slot is filled.

@@ -68,7 +68,7 @@ rejections! {
         /// It cannot be paid, or no longer.
         AdjustmentNotPayable = Conflict "adjustment_not_payable" []
             "The adjustment is not payable, or there is nothing to pay.",
-        /// Another payment was prepared; the members are named where it is found.
+        /// Another payment was prepared; the fields are named where it is found.
         PaymentMismatch = Conflict "payment_mismatch" ["paymentId", "providerName"]
             "Another payment was prepared for this adjustment.",
     }
@@ -236,7 +236,7 @@ mod tests {
     const NAME: &str = "capture_adjustment_payment";
     const KIND: &str = "payment-change-adjustment";
 
-    /// A service whose adjustment has these members, the mother acting.
+    /// A service whose adjustment has these fields, the mother acting.
     fn adjusted(changes: &[(&str, Value)]) -> Scenario {
         let mut service = service();
         service.fact(KIND, "adjustment-1", 4, with(&adjustment(), changes));

@@ -141,7 +141,7 @@ impl FromJson for EnabledFlags {
     }
 }
 
-/// What a request says of the charge, by the members' names. An amount that is absent is 0.
+/// What a request says of the charge, by the fields' names. An amount that is absent is 0.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     service_price: AtLeast<0>,
@@ -391,7 +391,7 @@ pub(crate) mod samples {
         scenario
     }
 
-    /// A charge with every member of the body.
+    /// A charge with every field of the body.
     pub(crate) fn charge() -> Value {
         json!({
             "branchProfileId": "branch-of-the-request",
@@ -430,7 +430,7 @@ pub(crate) mod samples {
         body
     }
 
-    /// The members that may be absent.
+    /// The fields that may be absent.
     pub(crate) const OPTIONAL: [&str; 16] = [
         "serviceAddressLevel2",
         "serviceAddressLevel3",
@@ -450,7 +450,7 @@ pub(crate) mod samples {
         "serviceCalendarImpactFactIds",
     ];
 
-    /// `body` with members set to these values.
+    /// `body` with fields set to these values.
     pub(crate) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
         let mut body = body.clone();
         for (member, value) in changes {

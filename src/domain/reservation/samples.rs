@@ -87,7 +87,7 @@ pub(super) fn replacing(
     )
 }
 
-/// Sets members of `body`.
+/// Sets fields of `body`.
 pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
     let mut body = body.clone();
     for (member, value) in changes {

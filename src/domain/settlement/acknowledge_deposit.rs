@@ -178,7 +178,7 @@ rejections! {
         /// Authority by resource.
         NotThisBranch = Forbidden "permission_denied" []
             "Only a manager of the statement's branch may acknowledge its deposit.",
-        /// A revision is stale; the members are named where it is found.
+        /// A revision is stale; the fields are named where it is found.
         RevisionStale = Conflict "revision_stale" ["expectedRevision"]
             "The expected revision is not the current one: read again, then decide.",
         /// The statement awaits no deposit.

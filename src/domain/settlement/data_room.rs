@@ -446,7 +446,7 @@ struct JournalBody<'a> {
     metadata: Nothing,
 }
 
-/// An object without members: no command leaves metadata.
+/// An object without fields: no command leaves metadata.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Empty")]
 struct Nothing {}
