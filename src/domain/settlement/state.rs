@@ -103,7 +103,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// The side of the acknowledging branch in a handoff between branches.
+    /// On which side of a handoff between branches the acknowledging branch is.
     pub enum AcknowledgementSide {
         /// The branch that delivered the service.
         ServiceDeliveryBranch = "service_delivery_branch",
