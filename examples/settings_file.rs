@@ -14,10 +14,10 @@ const WIDTH: usize = 98;
 
 const INTRODUCTION: &str = "\
 # Settings of `carebook serve --config FILE`, in TOML: each is a flag of the same name, and is written
-# as there. A line that is commented out shows the default, or what stands for a value. Flags come
+# as there. A line that is commented out shows the default, or a placeholder. Flags come
 # first, then the environment variables that are named here, then this file, then the defaults.
-# A relative path is relative to the working directory. `carebook serve --config FILE --check` judges
-# the file without starting; what it says is read at the start alone.
+# A relative path is relative to the working directory. `carebook serve --config FILE --check` checks
+# the file without starting; it is read only at the start.
 #
 # Printed by `cargo run --example settings_file`; a test compares.
 ";

@@ -1,4 +1,4 @@
-//! What is said once a server listens.
+//! The lines that a server prints once it listens.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use super::logging::settle;
 use super::manager;
 use crate::engine::Engine;
 
-/// Tells the service manager, and whoever reads standard output, where it listens from now on.
+/// Reports its addresses to the service manager and on standard output.
 pub(super) fn announce(
     engine: &Arc<Engine>,
     told_to_stop: watch::Receiver<bool>,
@@ -21,7 +21,7 @@ pub(super) fn announce(
     (inside, consoles): (Option<SocketAddr>, &Consoles),
     demo: Option<&Demo>,
 ) -> Result<(), Failure> {
-    // What was logged at the start stands before it.
+    // Lines that were logged at the start come first.
     settle();
     let listening = format!("listening on {base}");
     manager::ready(&listening);

@@ -20,11 +20,11 @@ Examples:
   carebook backup --data /srv/carebook --to /backup/today --json | jq .lastPosition
   carebook backup --data /srv/carebook --to /backup/today --status /var/lib/backups/carebook.json
 
-The server need not be stopped, and is not disturbed: the copy has everything that was durable
-when the command began, and nothing that is not. It goes on when the server is restarted meanwhile.
-The copy is read again, and compared with its source. An interrupted copy is not accepted as a data
+The server need not be stopped, and is not disturbed: the copy has everything that was durable when
+the command began, and nothing that is not. It continues when the server is restarted meanwhile. The
+copy is read again, and compared with its source. An interrupted copy is not accepted as a data
 directory: remove it and begin again. `carebook restore` makes a data directory from a copy.
-With --status it says in a file how it went, which `carebook serve --backup-status` reads for its
+With --status it records the result in a file, which `carebook serve --backup-status` reads for its
 metrics.
 
 Exit codes:
@@ -40,8 +40,8 @@ pub struct BackupArgs {
     /// Where the copy goes: a directory that is empty, or does not exist yet.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// A file that is told how this backup went: the newest success, and how many have failed.
-    /// Created when it does not exist.
+    /// A file that records the newest successful backup, and how many have failed. Created when it
+    /// does not exist.
     #[arg(long, value_name = "FILE")]
     status: Option<PathBuf>,
     /// Prints JSON instead of a table.
@@ -79,7 +79,7 @@ impl BackupArgs {
         copied.map_err(|error| unfinished(&error, target.as_ref(), &self.to))
     }
 
-    /// Notes how it went, where that is asked for.
+    /// Records the result, with --status.
     fn note(&self, backup: Option<&wal::Backup>) -> Result<(), String> {
         let Some(file) = &self.status else {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The file in which backups say how they went, for whoever watches them: `backup --status` writes
-//! it, `serve --backup-status` reads it.
+//! The file that records the results of backups, for monitoring: `backup --status` writes it,
+//! `serve --backup-status` reads it.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -18,8 +18,7 @@ use crate::http::upkeep::{BackupFigures, Backups};
 /// How often a server reads the file again.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The content of the file. What is not known here is passed over, so that a newer backup may say
-/// more.
+/// The content of the file. Unknown fields are ignored, so that a newer backup may add some.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct BackupStatus {
@@ -81,8 +80,8 @@ impl BackupStatus {
     }
 }
 
-/// Notes in the file that a backup has ended at `now`: with this, or with a failure. A file that says
-/// something else is begun anew. It is replaced whole, so who reads it never sees half of it.
+/// Notes in the file that a backup has ended at `now`: with this, or with a failure. A file with
+/// other content is begun anew. It is replaced atomically, so a reader never sees a part of it.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -117,7 +116,7 @@ pub(super) fn watched(file: &Path) -> std::io::Result<Arc<Backups>> {
         {
             tracing::warn!(
                 file = %file.display(), error,
-                "the file of --backup-status cannot be read: how backups stand is not known"
+                "the file of --backup-status cannot be read: the state of backups is unknown"
             );
         }
         was_readable = status.is_ok();
@@ -158,7 +157,7 @@ mod tests {
             failures: 2,
         };
         assert_eq!(figures(), expected);
-        // What is no such file is begun anew by the next backup, and tells a server nothing.
+        // A file with other content is begun anew by the next backup; a server cannot read it.
         for broken in ["", "{", "[]", "{\"failures\":-1}"] {
             std::fs::write(&file, broken).unwrap();
             assert!(BackupStatus::read(&file).is_err(), "{broken}");

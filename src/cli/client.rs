@@ -94,7 +94,7 @@ impl fmt::Display for ServerUrl {
 
 impl ServerUrl {
     fn host(&self) -> &str {
-        // An IPv6 address stands in brackets in a URL, and nowhere else.
+        // An IPv6 address has brackets only in a URL.
         self.authority.host().trim_matches(['[', ']'])
     }
 
@@ -104,14 +104,14 @@ impl ServerUrl {
     }
 }
 
-/// The arguments of commands that ask a running server: whom to trust there, and as whom to act.
+/// The arguments of commands that call a running server: trusted certificates, and the token.
 #[derive(Args, Clone, Debug)]
 pub struct Access {
     /// Trusts the certificates in this file (PEM), in the place of those that the system trusts.
     #[arg(long, value_name = "FILE", requires = "url")]
     ca_file: Option<PathBuf>,
-    /// The token to act with. Who may list processes sees it: a file or the environment keeps it
-    /// to itself.
+    /// The token to act with. Anyone who may list processes sees it; a file or the environment does
+    /// not show it.
     #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
     token: Option<String>,
     /// A file that holds the token, and nothing else. Without this and --token it is taken from

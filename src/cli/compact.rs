@@ -29,8 +29,8 @@ Examples:
   carebook compact --data /srv/carebook --json | jq .bytesRemoved
 
 The server must be stopped; a running one does the same by itself, as its log grows. Records
-younger than --keep stay as records, for whoever reads them back; a start does not read them. Every read,
-and every command sent again, is answered as before. Idempotency keys are kept: only `serve
+younger than --keep stay in the log, for histories and events; a start does not read them. Every
+read, and every command sent again, is answered as before. Idempotency keys are kept: only `serve
 --idempotency-retention` forgets them. A second run finds nothing to do.
 
 The snapshots are written first, on the same disk. If there is no space for them, nothing is removed:
@@ -46,8 +46,8 @@ pub struct CompactArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// How old records are (by the time that servers ran) when the log lets go of them; with 0s
-    /// it keeps none that the snapshots cover.
+    /// How old records are (by the time that servers ran) when the log removes them; with 0s it
+    /// keeps none that the snapshots cover.
     #[arg(long, value_name = "DURATION", default_value = "7d",
         value_parser = humantime::parse_duration)]
     keep: Duration,

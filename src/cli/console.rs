@@ -25,21 +25,21 @@ enum Served {
 #[derive(Args)]
 pub(super) struct ConsoleArgs {
     /// Serves the console at /console on every listener (on) or nowhere (off). By default it is
-    /// on what --internal-listen serves, and with --demo on all. Where it is, a listener has the
-    /// routes that it asks.
+    /// on --internal-listen, and with --demo on all. A listener with the console also serves the
+    /// routes that it calls.
     #[arg(long, value_name = "on|off", value_enum, num_args = 0..=1, default_missing_value = "on",
         hide_possible_values = true)]
     console: Option<Served>,
-    /// The client of the identity provider (--issuer) that people sign in to the console with: a
-    /// public one, authorization code with PKCE, that may send them back to /console. Without it
+    /// The client at the identity provider (--issuer) that people sign in to the console with: a
+    /// public one, authorization code with PKCE, with /console as a redirect URI. Without it
     /// they sign in with a token that they have.
     #[arg(long, value_name = "ID")]
     console_client_id: Option<String>,
-    /// The scopes that the console asks the identity provider for.
+    /// The scopes that the console requests from the identity provider.
     #[arg(long, value_name = "SCOPES", default_value = "openid")]
     console_scope: String,
-    /// The resource that the console asks the identity provider for a token for (RFC 8707), where
-    /// the provider wants to be told.
+    /// The resource that the console requests a token for (RFC 8707), if the identity provider
+    /// requires it.
     #[arg(long, value_name = "URI", requires = "console_client_id")]
     console_resource: Option<String>,
 }
@@ -61,7 +61,8 @@ impl Consoles {
         }
     }
 
-    /// What is said of it at the start, where it listens on `base` and inside on `inside`.
+    /// The lines that the start prints of it: `base` is the public address, `inside` the internal
+    /// one.
     pub(super) fn told(&self, base: &str, inside: Option<&str>) -> Vec<String> {
         let mut lines = Vec::new();
         let places = [(&self.public, Some(base)), (&self.internal, inside)];
@@ -82,7 +83,7 @@ impl Consoles {
 }
 
 impl ConsoleArgs {
-    /// The provider, where a client of it is named.
+    /// The provider, if --console-client-id is given.
     ///
     /// # Errors
     /// Exit code 2, when the issuer is not the URL of one.

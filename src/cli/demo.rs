@@ -131,7 +131,7 @@ impl Demo {
         Ok(lines.join("\n"))
     }
 
-    /// Each actor with a token, for who signs in to the console.
+    /// Each actor with a token, for the sign-in to the console.
     ///
     /// # Errors
     /// When a token cannot be signed.
@@ -157,8 +157,8 @@ impl Demo {
     }
 }
 
-/// Applies the sample facts, and carries out what stands beside them; those that exist already
-/// are unchanged.
+/// Applies the sample facts, and carries out the demonstration's own commands; what exists already
+/// is unchanged.
 ///
 /// # Errors
 /// When the engine does not accept them.
@@ -171,7 +171,7 @@ pub fn load_samples(engine: &Arc<Engine>) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Carries out a command of a fresh demonstration; once it stands, this is a replay.
+/// Carries out a command of a fresh demonstration; later runs get a replay.
 async fn carry_out(engine: &Engine, standing: &Standing) -> Result<(), BoxError> {
     let row = standing.row;
     let shown = standing.shown();
@@ -193,7 +193,7 @@ async fn carry_out(engine: &Engine, standing: &Standing) -> Result<(), BoxError>
         command: command.ok_or("an example can be read")?,
         header_key: (row.key == KeySource::Header).then(|| Standing::KEY.into()),
     };
-    let permit = engine.admit().ok_or("nobody else is there yet")?;
+    let permit = engine.admit().ok_or("too many commands are in flight")?;
     match engine.execute_giving(standing.born(), call, permit).await {
         CommandResult::Done { .. } => Ok(()),
         other => Err(format!("{} was not carried out: {other:?}", row.name).into()),

@@ -15,8 +15,7 @@ const TAKEN_OVER: i32 = 5;
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// When the log fails, waiting commands are answered `outcome_unknown`, and then the process ends:
-/// its memory may be ahead of the disk. Nothing that is said of it can hold that up: nobody may be
-/// reading standard error.
+/// its memory may be ahead of the disk. No message may delay that: standard error may not be read.
 pub(super) fn end_the_process() -> OnFatal {
     Box::new(|error| end(error, 1))
 }

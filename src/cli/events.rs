@@ -50,12 +50,12 @@ Examples:
   CAREBOOK_TOKEN=$TOKEN carebook events --url http://127.0.0.1:8080 \\
       --subject admin/branches/0199e1f2-7c33-7d6a-8f8e-0242ac120002
 
-The token needs the permission events:read. With --follow, SIGINT and SIGTERM end it, and so does
-whoever closes its output; a connection that breaks is opened again, and goes on after the last event.
+The token needs the permission events:read. With --follow it ends at SIGINT, at SIGTERM and when its
+output is closed; after a lost connection it reconnects, and continues after the last event.
 
 Exit codes:
-  0  all events are printed, or it was told to end
-  1  failed: the server cannot be reached, or refuses (its answer says why)
+  0  all events are printed, or a signal ended it
+  1  failed: the server cannot be reached, or rejects the request (its response says why)
   2  the arguments are wrong")]
 pub struct EventsArgs {
     /// A running server, http://HOST:PORT or https://HOST:PORT.

@@ -61,7 +61,7 @@ Examples:
   gunzip -c facts.ndjson.gz | carebook facts load - --data /srv/carebook
 
 The token is a system_workflow's with the permission facts:write. Sending the same facts again is
-safe: those that stand are unchanged.
+safe: facts that are stored already count as unchanged.
 
 Exit codes:
   0  every fact is applied or unchanged

@@ -89,7 +89,7 @@ impl KeyArgs {
         TokenVerifier::new(&jwks, &self.issuer, &self.audience).map_err(Failure::from_error)
     }
 
-    /// Reads the keys, where they are in a file: nobody is asked.
+    /// Reads the keys if they are in a file; no provider is contacted.
     ///
     /// # Errors
     /// When they cannot be used.

@@ -9,7 +9,7 @@ pub(super) fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Fail
     use std::io::ErrorKind;
     let next = match error.kind() {
         ErrorKind::AddrInUse => {
-            "; give another address, or stop who listens there, whom `ss -ltnp` names"
+            "; give another address, or stop the process that listens there, which `ss -ltnp` names"
         }
         ErrorKind::PermissionDenied => "; give a port of 1024 or more, or the service the right",
         ErrorKind::AddrNotAvailable => {

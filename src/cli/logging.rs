@@ -1,5 +1,5 @@
-//! What a server logs, and where: standard error, which may be a pipe that nobody reads. So lines are
-//! handed to a thread, and lost, and counted, where that cannot get rid of them: nothing else waits.
+//! A server's logs on standard error, which may be a pipe that is not read. So lines are handed to
+//! a thread; when it cannot write them, they are dropped and counted, and nothing else waits.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::Arc;
@@ -65,13 +65,13 @@ impl<W: Write> Write for Counting<W> {
     }
 }
 
-/// Colours are for a terminal, and for people who did not say otherwise: <https://no-color.org>.
+/// Colours are for a terminal, unless `NO_COLOR` is set: <https://no-color.org>.
 fn are_colours_wanted() -> bool {
     let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stderr().is_terminal() && !is_refused
 }
 
-/// Waits until what was logged so far is written, as far as somebody reads it.
+/// Waits until all lines so far are written, if the output is read in time.
 pub fn settle() {
     let handed = HANDED.load(Ordering::Acquire);
     let until = Instant::now() + SETTLED_WITHIN;

@@ -1,5 +1,5 @@
-//! What the service's manager is told, systemd for example (`sd_notify(3)`): that the service is
-//! ready, that it goes on, that it ends. Without `NOTIFY_SOCKET` in the environment nobody is told.
+//! Reports to the service manager, for example systemd (`sd_notify(3)`): that the service is ready,
+//! alive, or ending. Without `NOTIFY_SOCKET` in the environment nothing is sent.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use tokio::sync::watch;
 
 use crate::engine::Engine;
 
-/// A manager that waits so long for a sign of life is given so many in that time.
+/// How many keep-alives are sent within a manager's watchdog timeout.
 const SIGNS_IN_TIME: u32 = 4;
 
 fn tell(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        tracing::warn!(%error, "the service manager cannot be told");
+        tracing::warn!(%error, "the service manager cannot be notified");
     }
 }
 
-/// What the service does, for people.
+/// A status text for operators.
 pub(super) fn status(what: &str) {
     tell(&[NotifyState::Status(what)]);
 }
@@ -32,13 +32,13 @@ pub(super) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
 }
 
-/// The time between two signs, for a manager that waits for one so long.
+/// The time between two keep-alives for this watchdog timeout.
 fn interval(within: Duration) -> Duration {
     (within / SIGNS_IN_TIME).max(Duration::from_millis(1))
 }
 
-/// Starts the thread that gives signs of life where the manager waits for them, as long as the
-/// engine goes on and until `stop` turns true. A thread that only sleeps would give them for a
+/// Starts the thread that sends keep-alives if the manager has a watchdog, as long as the engine
+/// makes progress and until `stop` turns true. A thread that only sleeps would send them for a
 /// service that hangs, too.
 ///
 /// # Errors
@@ -69,7 +69,7 @@ pub(super) fn give_signs_of_life(
                     was_stuck = true;
                     tracing::error!(
                         manager_waits = %humantime::format_duration(within),
-                        "the service hangs: {stuck}; its manager is given no sign of life"
+                        "the service hangs: {stuck}; its manager gets no keep-alive"
                     );
                     status(&format!("hangs: {stuck}"));
                 }

@@ -96,7 +96,7 @@ enum Command {
     // Its own arguments bring the help text.
     #[allow(missing_docs)]
     Token(Box<token::TokenArgs>),
-    /// Prints the events of a running server, and follows what comes.
+    /// Prints the events of a running server, and follows new ones.
     Events(events::EventsArgs),
     /// Loads reference facts, or shows what they look like.
     Facts(facts::FactsArgs),
@@ -108,13 +108,13 @@ enum Command {
     /// Copies the data directory of a running or a stopped server, and checks the copy.
     Backup(backup::BackupArgs),
     /// Reports what of a damaged data directory can be recovered, and at what cost; recovers it
-    /// when told to.
+    /// with --give-up-after.
     Recover(recover::RecoverArgs),
     /// Makes a new data directory from a backup, at a position or a time.
     Restore(restore::RestoreArgs),
-    /// Shows which messages to other systems wait or are dead, and mends them.
+    /// Shows which messages to other systems wait or are dead; retries or skips them.
     Outbox(outbox::OutboxArgs),
-    /// Makes, shows, fences and checks a journal that is a replicated stream.
+    /// Creates, shows, fences and checks a journal that is a replicated stream.
     Journal(journal::JournalCommandArgs),
     /// Shortens the log of a stopped server: snapshots take over its content.
     Compact(compact::CompactArgs),
@@ -133,7 +133,7 @@ pub fn command() -> clap::Command {
     settings::with_environment(Arguments::command())
 }
 
-/// What the program was told to do; or the exit code, when that was said.
+/// The parsed command; or an exit code, when the message is printed already.
 fn told() -> Result<Command, ExitCode> {
     let mut command = command();
     let given = settings::Given::read(&command, std::env::args_os().collect())
@@ -150,7 +150,7 @@ fn told() -> Result<Command, ExitCode> {
             Ok(told)
         });
     parsed.map_err(|error| {
-        // Where it cannot be printed, the code still tells.
+        // If it cannot be printed, the exit code still reports it.
         let _ = error.print();
         for line in given.explain(&error) {
             tell::tell(line);
@@ -159,7 +159,7 @@ fn told() -> Result<Command, ExitCode> {
     })
 }
 
-/// Parses the arguments and does what they say.
+/// Parses the arguments and runs the command.
 pub fn main() -> ExitCode {
     keep_pages_small();
     let told = match told() {

@@ -33,7 +33,7 @@ use crate::engine::publisher::{EventSink, Publisher, Publishing, pause};
 use crate::http::traces::{Done, Tracer, text};
 use crate::journal::events::{Event, TYPE_PREFIX};
 
-/// What stands before each event's type, without its own prefix, in the subject.
+/// The prefix of the subject, before the event's type without its own prefix.
 const SUBJECT_PREFIX: &str = "carebook.events.";
 /// The media type of an event (`CloudEvents`' binding for NATS, structured mode).
 const CONTENT_TYPE: (&str, &str) = ("content-type", "application/cloudevents+json");
@@ -43,7 +43,7 @@ const TRACEPARENT: &str = "traceparent";
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(5);
 /// How long the first connection is waited for before an event is tried.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// How often a silent server is asked whether it is there.
+/// How often a silent server is pinged.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the publisher may take to end.
 const ENDED_WITHIN: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ const CREDENTIALS_BYTES_MAX: u64 = 64 << 10;
 #[derive(Args)]
 pub struct NatsArgs {
     /// Publishes every event to NATS, nats://HOST[:PORT] or tls://HOST[:PORT]: to the subjects
-    /// carebook.events.…, of which a JetStream stream has to be made there.
+    /// carebook.events.…, for which a JetStream stream has to exist there.
     #[arg(long, value_name = "URL")]
     nats: Option<NatsUrl>,
     /// The credentials for NATS, a file with a user's JWT and seed.
@@ -209,7 +209,7 @@ impl Target {
 
     async fn run(self, engine: &Arc<Engine>, tracer: Option<Arc<Tracer>>) {
         let Self { url, options } = self;
-        // Who follows publishes nothing.
+        // A standby publishes nothing.
         tokio::select! {
             () = engine.until_writer() => {}
             () = engine.feed().ended() => return,
@@ -259,10 +259,10 @@ impl Running {
     }
 }
 
-/// What is known of the connection.
+/// The state of the connection.
 struct Link {
     is_up: watch::Sender<bool>,
-    /// What was last wrong with it.
+    /// Its last error.
     fault: Mutex<String>,
 }
 
@@ -345,7 +345,7 @@ fn subject(event_type: &str) -> String {
 }
 
 impl Stream {
-    /// Each attempt is a trace of its own, whose place the message tells.
+    /// Each attempt is a trace of its own, and the message has its `traceparent`.
     async fn traced(&self, id: String, event: &Event) -> Result<(), String> {
         let Some(tracer) = &self.tracer else {
             return self.hand_over(&id, event, None).await;
@@ -370,8 +370,7 @@ impl Stream {
         event: &Event,
         place: Option<&TraceContext>,
     ) -> Result<(), String> {
-        // What is sent without a connection would be kept by the library, and be sent each time
-        // that it was tried.
+        // Without a connection the library would queue each attempt, and send all of them later.
         if self.client.connection_state() != State::Connected {
             return Err(format!("not connected: {}", self.link.fault.lock()));
         }

@@ -1,5 +1,5 @@
-//! `carebook outbox`: the messages to other systems that wait or are dead, and what to do with them,
-//! of a running server or of the data directory of a stopped one.
+//! `carebook outbox`: the messages to other systems that wait or are dead, and what to do with
+//! them, of a running server or of the data directory of a stopped one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use crate::domain::outbox::list::{Asked, MessageBody, read_message};
 use crate::domain::outbox::message::MessageStatus;
 use crate::engine::{CommandRequest, CommandResult, Engine, Limits};
 
-/// How many messages are asked for at once.
+/// How many messages are requested at once.
 const PAGE: usize = 500;
-/// Who acts on a data directory.
+/// The actor on a data directory.
 const OPERATOR: &str = "carebook-outbox";
 
 /// Arguments of `carebook outbox`.
@@ -41,7 +41,7 @@ Examples:
   carebook outbox skip 7 --reason 'entered by hand' --data /srv/carebook
 
 The token is one of headquarters or a system_workflow with the permission outbox:manage. With
---data the server has to be stopped; what is retried is then sent at the next start.
+--data the server has to be stopped; a retried message is then sent at the next start.
 
 Exit codes:
   0  done
@@ -56,7 +56,7 @@ pub struct OutboxArgs {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Lists messages, the newest first: those that wait or are dead, or of the state that is named.
+    /// Lists messages, the newest first: those that wait or are dead, or those of --state.
     #[command(after_help = "\
 Examples:
   carebook outbox list --url http://127.0.0.1:8080 --token-file token
@@ -71,7 +71,7 @@ Examples:
         #[command(flatten)]
         shown: Shown,
     },
-    /// Shows one message, without what it says.
+    /// Shows one message, without its body.
     #[command(after_help = "\
 Examples:
   carebook outbox show 7 --url http://127.0.0.1:8080 --token-file token")]
@@ -81,7 +81,7 @@ Examples:
         #[command(flatten)]
         shown: Shown,
     },
-    /// Has a message that waits or is dead tried again at once.
+    /// Sends a message that waits or is dead again, at once.
     #[command(after_help = "\
 Examples:
   carebook outbox retry 7 --url http://127.0.0.1:8080 --token-file token")]
@@ -91,14 +91,14 @@ Examples:
         #[command(flatten)]
         shown: Shown,
     },
-    /// Gives a message up that waits or is dead.
+    /// Gives up a message that waits or is dead.
     #[command(after_help = "\
 Examples:
   carebook outbox skip 7 --reason 'entered by hand' --data /srv/carebook")]
     Skip {
         /// Its number.
         number: i64,
-        /// Why; it stands in the log.
+        /// The reason; it is stored in the log.
         #[arg(long, value_name = "TEXT")]
         reason: String,
         #[command(flatten)]
@@ -123,7 +123,7 @@ fn state(text: &str) -> Result<MessageStatus, String> {
 }
 
 impl OutboxArgs {
-    /// Does what is asked for.
+    /// Runs the command.
     ///
     /// # Errors
     /// When the server cannot be reached or refuses, or the directory cannot be opened.
@@ -236,7 +236,7 @@ fn stopped(data: &Path) -> Result<Engine, Failure> {
     Ok(engine)
 }
 
-/// Who acts on a data directory: whoever may write to it may do what a token would allow.
+/// The actor on a data directory: a user who may write to it needs no token.
 fn operator() -> Actor {
     Actor {
         subject: OPERATOR.into(),

@@ -23,12 +23,12 @@ const OF_DIRECTORY: &str = "branch_onboarding.*";
 pub(super) struct ReceiverArgs {
     /// A receiver of the messages of a topic, such as 'authorization.*=https://authz.example/in';
     /// may be repeated. The longest matching topic wins, `*` is for all. Messages without a
-    /// receiver wait; but with none for its topics, the embedded directory carries out at once
-    /// what the creation of a branch asks for.
+    /// receiver wait; only those of the creation of a branch are then completed at once by the
+    /// embedded directory.
     #[arg(long, value_name = "TOPIC=URL", value_parser = receiver)]
     receiver: Vec<(Pattern, ReceiverUrl)>,
-    /// Signs what the receiver of this TOPIC gets, as Standard Webhooks say: FILE holds one line,
-    /// whsec_ and the secret in base64.
+    /// Signs the messages to the receiver of this TOPIC, as Standard Webhooks define it: FILE holds
+    /// one line, whsec_ and the secret in base64.
     #[arg(long, value_name = "TOPIC=FILE", value_parser = secret)]
     receiver_secret: Vec<(Pattern, PathBuf)>,
     /// The same as --receiver 'branch_onboarding.*=URL'.

@@ -77,7 +77,7 @@ pub struct RecoverArgs {
 }
 
 impl RecoverArgs {
-    /// Reports, and recovers when told to.
+    /// Reports, and recovers with --give-up-after.
     ///
     /// # Errors
     /// When there is damage and nothing was done about it; when the directory is held, or nothing
@@ -169,7 +169,7 @@ impl RecoverArgs {
         let printed = self.print(salvage, &ways, &costs);
         match salvage.damage().first() {
             None => printed,
-            // Whether or not somebody reads the rest.
+            // Also if the output was closed.
             Some(first) => Err(Failure::Damaged(format!(
                 "{}, offset {}: {}; nothing was changed",
                 first.file, first.offset, first.what

@@ -1,4 +1,4 @@
-//! `carebook serve`: recovers the data directory, then serves until it is told to stop.
+//! `carebook serve`: recovers the data directory, then serves until a signal stops it.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ pub struct ServeArgs {
     /// sample facts of every kind, a token of each kind of actor.
     #[arg(long, conflicts_with = "jwks")]
     demo: bool,
-    /// Lets --demo listen beyond this machine: whoever sees its output can act as anybody.
+    /// Lets --demo listen beyond this machine: anyone who sees its output can act as any actor.
     #[arg(long, requires = "demo", conflicts_with = "jwks")]
     demo_public: bool,
     /// Lets --demo use a directory that was created without it, and put sample facts into it.
@@ -114,14 +114,14 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// An origin, scheme://HOST[:PORT], whose pages may call the service from a browser; may be
-    /// repeated. Not for what --internal-listen serves.
+    /// repeated. Not for --internal-listen.
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<Origin>,
     /// Lanes: runtimes with a thread each; by default one for each processor.
     #[arg(long, value_name = "N")]
     runtimes: Option<usize>,
     /// Does not pin lanes to processors. By default each lane is pinned to one when there are as
-    /// many lanes as processors. For a machine that other programs keep busy.
+    /// many lanes as processors. For a machine that is shared with other busy programs.
     #[arg(long)]
     unbound: bool,
     /// Commands in flight, beyond which further ones are answered 429.
@@ -167,7 +167,7 @@ pub struct ServeArgs {
     /// Where segments that the log no longer keeps are moved; by default they are deleted.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
-    /// The file in which `carebook backup --status` says how backups went: the metrics tell of it.
+    /// The file in which `carebook backup --status` records backups; the metrics report it.
     #[arg(long, value_name = "FILE")]
     backup_status: Option<PathBuf>,
     #[command(flatten)]
@@ -355,7 +355,7 @@ impl ServeArgs {
             .ok_or_else(|| Failure::other("--data is required"))
     }
 
-    /// Judges what the flags alone tell.
+    /// Checks what the flags alone determine.
     fn judged(&self) -> Result<(), Failure> {
         self.console.client(self.keys.issuer())?;
         self.keeps_inside()
@@ -433,7 +433,7 @@ impl ServeArgs {
         Ok((public, Some(internal), Some(address)))
     }
 
-    /// What the metrics tell of beside the engine and its front, and what is kept fresh from here on.
+    /// The sources of metrics beside the engine and its front; starts the threads that update them.
     fn upkeep(
         &self,
         tls: Option<&Arc<Tls>>,
@@ -454,7 +454,7 @@ impl ServeArgs {
         })
     }
 
-    /// The console, which tells what is kept and for how long.
+    /// The console, with the retention settings that it shows.
     fn consoles(&self, demo: Option<&Demo>) -> Result<Consoles, Failure> {
         let kept = serde_json::json!({
             "logSeconds": self.log_retention.as_secs(),

@@ -1,8 +1,8 @@
 //! Where the settings of `carebook serve` come from: its flags, then the environment, then a file,
 //! then the defaults.
 //!
-//! What the file says goes in front of the flags as if it were typed there, unless a flag or the
-//! environment says it already. So a value means the same wherever it stands, and is judged alike.
+//! Settings of the file are put before the flags as if they were typed there, unless a flag or the
+//! environment sets them already. So a value means the same in each place, and is checked alike.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ use super::settings_file::{
 };
 use super::table::{Column, Growing, left};
 
-/// What stands before a flag's name in its environment variable.
+/// The prefix of a flag's name in its environment variable.
 const VARIABLE_PREFIX: &str = "CAREBOOK_";
 /// The command whose flags are settings.
 const SERVE: &str = "serve";
 
-/// What is printed of each setting.
+/// The columns of each printed setting.
 const COLUMNS: [Column; 3] = [left("setting"), left("value"), left("from")];
 
 /// The flags of settings.
@@ -35,7 +35,7 @@ pub struct SettingsArgs {
     /// the file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Judges the settings without starting: prints each with its value and where it comes from.
+    /// Checks the settings without starting: prints each with its value and where it comes from.
     /// Keys and certificates are read, the data directory is not.
     #[arg(long)]
     check: bool,
@@ -48,7 +48,7 @@ pub struct SettingsArgs {
 }
 
 impl SettingsArgs {
-    /// Whether they are only judged.
+    /// Whether they are only checked.
     #[must_use]
     pub(super) fn only_checks(&self) -> bool {
         self.check
@@ -147,7 +147,7 @@ impl Setting {
     }
 }
 
-/// A value as it may be shown: an address without who logs in there.
+/// A value as it may be shown: a URL without its user and password.
 fn shown(value: &OsStr) -> String {
     let value = value.to_string_lossy();
     if let Some((scheme, rest)) = value.split_once("://") {
@@ -159,18 +159,18 @@ fn shown(value: &OsStr) -> String {
     value.into_owned()
 }
 
-/// One setting of `carebook serve`, as documents tell of it.
+/// One setting of `carebook serve`, for documents.
 #[derive(Debug)]
 pub struct Known {
     /// Its name in a file; with two dashes before it, the flag.
     pub name: String,
     /// What it is for, a paragraph.
     pub help: String,
-    /// What stands for its value, such as `DURATION`.
+    /// The placeholder of its value, such as `DURATION`.
     pub value: Option<String>,
     /// Whether it is a flag without a value: true or false in a file.
     pub is_switch: bool,
-    /// Its default, as it stands in a file.
+    /// Its default, as it is written in a file.
     pub default: Option<String>,
     /// Its environment variable.
     pub variable: String,
@@ -182,7 +182,7 @@ pub struct Known {
     pub is_hidden: bool,
 }
 
-/// Every setting that may stand in a file, in the order of the help.
+/// Every setting that a file may have, in the order of the help.
 #[must_use]
 pub fn known(command: &Command) -> Vec<Known> {
     let serve = command.find_subcommand(SERVE);
@@ -244,7 +244,7 @@ fn by_variable(flag: Arg) -> Arg {
     }
 }
 
-/// What the environment says of a setting.
+/// A setting's value in the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Environment {
     Nothing,
@@ -284,7 +284,7 @@ impl Given {
             file: PathBuf::new(),
             from_file: Vec::new(),
         };
-        // What is wrong with the arguments is told later, by whoever reads them all.
+        // Faults of the arguments are reported later, when all are parsed.
         let mut command = command.clone();
         // Flags are named with their values only after this.
         command.build();
@@ -323,7 +323,7 @@ impl Given {
         })
     }
 
-    /// Which of the flags that an error speaks of stand in the file, a line each.
+    /// The flags of an error message that the file sets, a line each.
     pub(super) fn explain(&self, error: &clap::Error) -> Vec<String> {
         let text = error.render().to_string();
         let faults = text.split("\n\n").next().unwrap_or_default();

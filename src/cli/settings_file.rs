@@ -101,7 +101,7 @@ pub(super) fn read(file: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What is wrong with a file, and where.
+/// A fault of a file, and its line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     line: usize,
@@ -151,7 +151,7 @@ pub(super) fn settings(serve: &Command, text: &str) -> Result<Vec<FromFile>, Vec
     Ok(good)
 }
 
-/// The arguments that say the same; or what is wrong, and where that is when it is not at the name.
+/// The equivalent arguments; or a fault, and its place when that is not the name's.
 fn setting(
     serve: &Command,
     text: &str,
@@ -212,7 +212,7 @@ fn unknown(serve: &Command, name: &str) -> String {
     }
 }
 
-/// What is wrong with this argument by itself, in the words in which it would be told of the flag.
+/// The fault of this argument by itself, with the message that the flag would get.
 fn judged(serve: &Command, argument: &OsStr) -> Result<(), String> {
     let alone = serve
         .clone()

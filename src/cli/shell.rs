@@ -1,5 +1,5 @@
-//! `carebook completions` and `carebook man`: what shells and readers of manuals know of the
-//! program, made from its arguments.
+//! `carebook completions` and `carebook man`: shell completions and manual pages, made from the
+//! program's arguments.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ fn write_pages(command: &Command, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What stands behind the flags in a help: titles that end in a colon, indented lines as they are,
+/// The text after the flags in a help: titles that end in a colon, indented lines as they are,
 /// and paragraphs.
 fn sections(more: &str) -> Roff {
     let mut page = Roff::new();

@@ -251,7 +251,7 @@ impl Public {
         let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         match pair {
             Pair::Es256(pair) => match pair.public_key().as_ref() {
-                // SEC 1 section 2.3.3: 4 stands for both coordinates in full.
+                // SEC 1 section 2.3.3: 4 means that both coordinates follow in full.
                 [4, point @ ..] if point.len() == 64 => {
                     let (x, y) = point.split_at(32);
                     Ok(Self::P256 {
@@ -306,11 +306,11 @@ fn pkcs8_of(pem: &str) -> Result<PrivatePkcs8KeyDer<'static>, SigningError> {
     }
 }
 
-/// The claims of a token: the registered ones (RFC 7519 section 4.1) and those that say who acts.
-/// What is empty is left out. It holds personal data and so has no debug output.
+/// The claims of a token: the registered ones (RFC 7519 section 4.1) and those of the actor.
+/// Empty ones are left out. It holds personal data and so has no debug output.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Claims {
-    /// Who issued the token.
+    /// The issuer of the token.
     pub iss: String,
     /// Whom it is for.
     pub aud: String,

@@ -1,11 +1,11 @@
-//! How a server ends that was told to stop.
+//! How a server stops at a signal.
 
 use super::exit::Failure;
 use super::journal::Running;
 use super::nats::Running as Published;
 use crate::engine::Engine;
 
-/// Ends what goes on beside the server: all is durable then, and another node may write.
+/// Stops the threads beside the server; by then all is durable, and another node may write.
 pub(super) fn stopped(
     engine: &Engine,
     published: Option<Published>,

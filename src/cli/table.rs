@@ -18,7 +18,7 @@ pub(super) struct Growing {
     begun: bool,
 }
 
-/// A column: its title and on which side its cells stand.
+/// A column: its title and its alignment.
 pub(super) struct Column {
     pub(super) title: &'static str,
     pub(super) right: bool,

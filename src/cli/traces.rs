@@ -18,8 +18,8 @@ pub struct TraceArgs {
     /// /v1/traces below it.
     #[arg(long, value_name = "URL", value_parser = Collector::read)]
     otlp_endpoint: Option<Collector>,
-    /// One request in so many is traced; and those whose callers have traced theirs, up to 100 a
-    /// second.
+    /// One request in so many is traced; also those whose clients have sampled the trace, up to 100
+    /// a second.
     #[arg(long, value_name = "N", default_value_t = 100,
         value_parser = clap::value_parser!(u64).range(1..))]
     trace_sample: u64,

@@ -21,7 +21,7 @@ pub struct TrustArgs {
 }
 
 impl TrustArgs {
-    /// What is trusted: the system's certificates, and those of the files.
+    /// The trusted certificates: the system's, and those of the files.
     ///
     /// # Errors
     /// Exit code 2, when a file cannot be read or holds something else than certificates.

@@ -22,8 +22,8 @@ pub(super) fn place(named: Option<&Path>, data: &Path) -> PathBuf {
     named.map_or_else(|| data.join(NAME), Path::to_owned)
 }
 
-/// The key in the file. Where there is none, one is made, unless subscriptions are there already,
-/// whose secrets another key would change.
+/// The key in the file. A missing one is created, unless there are subscriptions already, whose
+/// secrets another key would change.
 ///
 /// # Errors
 /// A sentence that says what is wrong.
@@ -69,8 +69,8 @@ fn read(file: &Path) -> std::io::Result<[u8; SECRET_BYTES]> {
     bytes.ok_or_else(|| unfit("it is not 32 bytes in base64"))
 }
 
-/// A new key, of the kernel's randomness. That of the cryptographic library gathers entropy of its own
-/// when it is first asked, which takes longer than the rest of a start.
+/// A new key, of the kernel's randomness. That of the cryptographic library gathers entropy of its
+/// own when it is first asked, which takes longer than the rest of a start.
 fn random() -> std::io::Result<[u8; SECRET_BYTES]> {
     let mut bytes = [0; SECRET_BYTES];
     // So few bytes come at once, or not at all.
@@ -94,7 +94,7 @@ fn make(file: &Path) -> std::io::Result<MasterKey> {
     let mut opened = options.custom_flags(no_links()).open(&fresh)?;
     writeln!(opened, "{}", BASE64_STANDARD.encode(bytes))?;
     opened.sync_all()?;
-    // Whoever was quicker has made it.
+    // A concurrent start may have created it first.
     std::fs::hard_link(&fresh, file)?;
     std::fs::remove_file(&fresh)?;
     if let Some(folder) = file

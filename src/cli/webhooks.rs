@@ -23,15 +23,15 @@ use crate::http::webhooks::sender::WebhookSender;
 #[derive(Args)]
 pub struct WebhookArgs {
     /// The key that the secrets of webhooks are derived from, 32 bytes in base64; by default
-    /// webhook.key in the data directory. It is made when it is missing and nobody subscribes
-    /// yet, with mode 0600; keep a copy of it beside every backup.
+    /// webhook.key in the data directory. It is created with mode 0600 when it is missing and
+    /// there are no subscriptions yet; keep a copy of it beside every backup.
     #[arg(long, value_name = "FILE")]
     webhook_key: Option<PathBuf>,
     /// A network that webhooks may go to though it is private, link-local or the loopback, such
     /// as 10.1.0.0/16; may be repeated.
     #[arg(long, value_name = "CIDR")]
     webhooks_allow: Vec<Cidr>,
-    /// Lets webhooks go to other machines over http, where everybody on the way can read them.
+    /// Lets webhooks go to other machines over plain http, which anyone on the path can read.
     #[arg(long)]
     webhooks_allow_http: bool,
     /// Deliveries that may wait in memory over all subscriptions, at about 3 KB each; more are read
@@ -45,9 +45,9 @@ pub struct WebhookArgs {
 }
 
 impl WebhookArgs {
-    /// Starts to deliver, as soon as the engine writes, on a thread of its own, to receivers that `tls` trusts, traced by `tracer`. What is returned
-    /// last turns true when what is returned before it has, once nothing is sent any more and it is
-    /// written how far all are.
+    /// Starts to deliver, once the engine is the writer, on a thread of its own, to receivers that
+    /// `tls` trusts, traced by `tracer`. The sender that is returned stops it; then the receiver
+    /// turns true once nothing is sent any more and the progress is recorded.
     ///
     /// # Errors
     /// When the key cannot be used, or the thread not be started.
@@ -111,7 +111,7 @@ fn on_a_thread(
             };
             if writes {
                 let work = tokio::spawn(work);
-                // Whoever could stop it may be gone: then it goes on for as long as the process.
+                // If the sender is dropped, it runs as long as the process.
                 let _ = stop.wait_for(|is_stopped| *is_stopped).await;
                 dispatcher.stop().await;
                 work.abort();

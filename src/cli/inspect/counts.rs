@@ -1,4 +1,4 @@
-//! `carebook inspect counts`: how much there is of everything.
+//! `carebook inspect counts`: numbers and bytes of records, resources and keys.
 
 use std::collections::BTreeMap;
 use std::io;

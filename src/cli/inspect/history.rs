@@ -28,8 +28,8 @@ pub(super) struct Standing {
     pub(super) state: Vec<u8>,
 }
 
-/// What records make of messages to other systems without listing it among their changes: their birth, and
-/// what older programs did with them.
+/// What records make of messages to other systems without listing it among their changes: their
+/// birth, and what older programs did with them.
 #[derive(Default)]
 pub(super) struct Unlisted {
     messages: MessagesOfOld,
@@ -64,7 +64,7 @@ impl Unlisted {
         self.messages.entry(entry)
     }
 
-    /// The snapshot has ended: passes the messages that only kept records tell of.
+    /// The snapshot has ended: passes the messages that are only in kept records.
     pub(super) fn end_of_snapshot(
         &mut self,
         mut put: impl FnMut(&StateEntry<'_>) -> Result<(), BoxError>,
@@ -177,8 +177,8 @@ pub(super) trait SnapshotVisitor {
     }
 }
 
-/// Passes a snapshot of the log to `look`: the newest one that can be read, or the oldest. `bar` shows
-/// how far it is.
+/// Passes a snapshot of the log to `look`: the newest one that can be read, or the oldest. `bar`
+/// shows how far it is.
 pub(super) fn show(
     reader: &LiveReader,
     oldest: bool,

@@ -39,7 +39,7 @@ Keys that are forgotten are not listed. The log is read twice.
 Exit codes:
   0  done
   1  failed, for example because there is no log; or a compaction has overtaken
-     the reading, so that what is listed is not all: ask again
+     the reading, so that the list is not complete: run it again
   2  the arguments are wrong
   3  the log is damaged: file, offset and position are named
   5  it was written by another version of carebook, which is named")]

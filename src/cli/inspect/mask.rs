@@ -1,4 +1,4 @@
-//! Masking: personal data is shown only when it is asked for; and differences by field.
+//! Masking: personal data is shown only with --reveal; and differences by field.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(OPEN.bytes(b"\xff\x00"), json!("ff00"));
     }
 
-    /// Texts of the samples that say something about somebody.
+    /// Texts of the samples that are personal data.
     const PERSONAL: &[&str] = &[
         "김하늘",
         "1992-03-14",

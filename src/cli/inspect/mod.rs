@@ -61,7 +61,7 @@ impl InspectArgs {
     /// Inspects.
     ///
     /// # Errors
-    /// When the log is damaged or does not exist, or does not have what was asked for.
+    /// When the log is damaged or does not exist, or does not have what is to be shown.
     pub fn run(self) -> Result<(), Failure> {
         match self.command {
             InspectCommand::Records(arguments) => arguments.run(),

@@ -123,7 +123,7 @@ impl RecordsArgs {
         };
         loop {
             let read = reader.read_on(&mut |found| self.look(found, &mut showing));
-            // What follows comes as it is committed: nobody knows how far that is.
+            // Further records come as they are committed, so the total is unknown.
             showing.reading = None;
             // Records before damage are shown before the damage is reported.
             showing.pause()?;

@@ -45,7 +45,7 @@ impl JournalUrl {
         self.0.iter().map(|url| url.address.clone()).collect()
     }
 
-    /// The one that says who logs in.
+    /// The URL with the user to log in as.
     fn speaker(&self) -> Option<&NatsUrl> {
         let speaker = self.0.iter().find(|url| url.user.is_some());
         speaker.or(self.0.first())
@@ -69,8 +69,8 @@ pub(in super::super) struct PlaceArgs {
     /// The credentials for the journal's servers, a file with a user's JWT and seed.
     #[arg(long, value_name = "FILE", requires = "journal")]
     pub(super) journal_credentials: Option<PathBuf>,
-    /// The fewest copies that the stream may have. Fewer than 3 are for trials: with them the end
-    /// of one server is the end of what was acknowledged, or of the service.
+    /// The fewest replicas that the stream may have. Fewer than 3 are for trials: then the loss of
+    /// one server loses acknowledged commits, or stops the service.
     #[arg(long, value_name = "N", requires = "journal", default_value_t = 3,
         value_parser = clap::value_parser!(u64).range(1..=5))]
     pub(super) journal_replicas: u64,
@@ -122,7 +122,7 @@ impl PlaceArgs {
     }
 }
 
-/// What each of these commands is told.
+/// The arguments that each of these commands has.
 #[derive(Args)]
 pub(super) struct Common {
     #[command(flatten)]

@@ -24,29 +24,29 @@ Examples:
   carebook journal create --journal nats://127.0.0.1:4222 --journal-name trial --journal-replicas 1
   carebook journal create --journal nats://a:4222,b:4222,c:4222 --from /srv/carebook
 
-The stream is called CAREBOOK_NAME, and its first message gives the log its id. A stream that is
-there with these settings is left as it is.
+The stream is called CAREBOOK_NAME, and its first message gives the log its id. A stream that
+exists with these settings is not changed.
 
-With --from, all records of that directory, of a server that does not run, are brought into the stream,
-which has to be empty, and are compared with it in the end. Until then nobody starts on the stream;
-interrupted, the same command goes on where it was.
+With --from, all records of that directory, of a stopped server, are imported into the stream,
+which has to be empty, and compared with it at the end. Until then no server starts on the stream.
+After an interruption, the same command continues where it was.
 
 Exit codes:
-  0  the stream is there, with the settings that it has to have, and has all records of --from
-  1  the servers are not reached, or refuse it, or the stream has other settings: they are named; or
-     the directory cannot be imported
+  0  the stream exists with the required settings, and has all records of --from
+  1  the servers are not reached, or refuse it, or the stream has other settings, which are named;
+     or the directory cannot be imported
   2  the arguments are wrong
   3  the directory is damaged, or the stream is that of another service
   4  a running server holds the directory")]
 pub(super) struct CreateArgs {
     #[command(flatten)]
     common: Common,
-    /// The most bytes that the stream may have. A full journal refuses commands, and forgets
-    /// nothing; more can be given later.
+    /// The most bytes that the stream may have. A full journal rejects commands, and loses
+    /// nothing; the limit can be raised later.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 30,
         value_parser = clap::value_parser!(u64).range(1 << 20..=1 << 50))]
     max_bytes: u64,
-    /// A data directory whose records are brought into the stream.
+    /// A data directory whose records are imported into the stream.
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
 }
@@ -96,8 +96,8 @@ impl CreateArgs {
     }
 }
 
-/// The first message of the stream: from here on the log has its id, and whoever is started first
-/// cannot differ on it.
+/// The first message of the stream: from here on the log has its id, and the server that is started
+/// first cannot differ on it.
 fn begin(connection: &Arc<Connection>) -> Result<(), Failure> {
     let random = || uuid::Uuid::new_v4().into_bytes();
     let link = Link::new(Arc::clone(connection), "carebook journal create", random());

@@ -17,21 +17,21 @@ use crate::stream::link::Link;
 Examples:
   carebook journal fence --journal nats://a:4222,b:4222,c:4222 --journal-name main
 
-For when a writer is to stop that cannot be reached: it ends, with exit code 5, at the latest when
-it appends the next time, and answers nothing more that rests on being the writer. The next server
-that is started with this journal writes. What was acknowledged stays.
+Stops a writer that cannot be reached: it ends with exit code 5, at the latest at its next append,
+and sends no more responses that only a writer may send. The next server that is started with this
+journal becomes the writer. Acknowledged commits remain.
 
 Exit codes:
-  0  nobody who wrote before writes any more
+  0  no earlier writer can write any more
   1  the servers are not reached, or the stream has no messages
   2  the arguments are wrong
-  3  the last message is none of a journal")]
+  3  the last message is not one of a journal")]
 pub(super) struct FenceArgs {
     #[command(flatten)]
     common: Common,
 }
 
-/// How often the end is read again because somebody appended meanwhile.
+/// How often the end is read again after a concurrent append.
 const ATTEMPTS: usize = 100;
 
 impl FenceArgs {
@@ -49,7 +49,7 @@ impl FenceArgs {
             let end = end_of(&connection, &found.extent)?;
             let Some(log_id) = end.tail.log_id else {
                 return Err(Failure::other(format!(
-                    "the stream {} has no messages: nobody has written yet",
+                    "the stream {} has no messages: it had no writer yet",
                     connection.names().stream
                 )));
             };

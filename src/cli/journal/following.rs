@@ -1,5 +1,5 @@
-//! A node at work: one that writes holds the lease; one that follows reads the journal, has its engine
-//! apply what another node has written, and takes that one's place when the lease is free.
+//! A node at work: one that writes holds the lease; one that follows reads the journal, has its
+//! engine apply what another node has written, and takes that one's place when the lease is free.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,9 +27,9 @@ use crate::stream::lease::{Lease, Terms};
 use crate::stream::link::Link;
 use crate::stream::reader::Reader;
 
-/// How long the next message is waited for before something else is looked at.
+/// How long to wait for the next message before other checks.
 const TURN: Duration = Duration::from_millis(100);
-/// How often the journal is asked for its end.
+/// How often the journal's end is read.
 const LOOK: Duration = Duration::from_millis(500);
 /// How long a takeover may take before another node shall try.
 const TAKEOVER_WITHIN: Duration = Duration::from_secs(30);
@@ -114,8 +114,8 @@ impl Node {
         }
     }
 
-    /// Begins to do it, on this directory. A writer that took the place of another one, which may answer
-    /// still, waits until that cannot be any more.
+    /// Begins to do it, on this directory. A writer that took the place of another one, which may
+    /// answer still, waits until that cannot be any more.
     ///
     /// # Errors
     /// When the lease cannot be taken, or a thread not be started.
@@ -246,7 +246,7 @@ impl Follower {
     }
 
     /// Becomes the writer: applies everything up to the journal's end, and begins the next epoch
-    /// there. It serves once nobody else can rest answers on the lease.
+    /// there. It serves once no other node can answer on the strength of the lease.
     fn take_over(&mut self, engine: &Engine, lease: &Holding) -> Result<(), Stop> {
         let began = Instant::now();
         let connection = Arc::clone(self.link.connection());
@@ -268,7 +268,7 @@ impl Follower {
             let fence = self.link.fence(self.reader.tail(), self.log_id);
             if connection.block(fence)? {
                 if !lease.holds() {
-                    // Another one may have had it, and rest answers on it still.
+                    // Another node may have held it, and may still answer by it.
                     thread::sleep(TTL);
                 }
                 engine.answer_by(Arc::clone(&self.link) as Arc<dyn Right>);

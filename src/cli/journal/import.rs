@@ -1,8 +1,8 @@
-//! `carebook journal create --from DIR`: a log that was kept in a directory alone, brought into a new
-//! stream.
+//! `carebook journal create --from DIR`: a log that was kept in a directory alone, brought into a
+//! new stream.
 //!
-//! The stream is marked until all of it is there and was compared: meanwhile nobody starts on it, so an
-//! import that was interrupted is never taken for a service's whole history. Begun again, it goes on
+//! The stream is marked until it is complete and was compared. Until then no server starts on it,
+//! so an interrupted import is never taken for a service's whole history. Begun again, it continues
 //! where it was.
 
 use std::path::Path;
@@ -25,7 +25,7 @@ use crate::stream::message::{Content, RECORD_FORM_BYTES, Records};
 use crate::stream::settings::{going_on_from, imported, importing, is_importing};
 use crate::stream::{purge, shelf};
 
-/// The name of whoever begins an epoch here.
+/// The node name of the epoch that an import begins.
 const NODE: &str = "carebook journal create --from";
 
 fn of_journal(error: StreamError) -> Failure {
@@ -105,7 +105,7 @@ pub(super) fn import(
     if !is_all || end.epoch != link.figures().counted().epoch {
         return Err(Failure::other(format!(
             "the directory or the stream was changed meanwhile: {count} records were compared, the \
-             directory had positions {} to {}, and the stream ends at position {}; see that nobody \
+             directory had positions {} to {}, and the stream ends at position {}; see that nothing \
              else uses them, and import again",
             report.first_position,
             report.last_position,
@@ -180,12 +180,12 @@ fn fenced(
     let begun = connection.block(link.fence(&tail, report.log_id));
     match begun.map_err(of_journal)? {
         true => {
-            // A stream without room is told of, not waited for.
+            // A full stream is reported, not waited for.
             link.drain();
             Ok(link)
         }
         false => Err(Failure::other(
-            "somebody else imports into this stream just now".to_owned(),
+            "another import into this stream is in progress".to_owned(),
         )),
     }
 }

@@ -40,9 +40,9 @@ pub struct JournalCommandArgs {
 
 #[derive(Subcommand)]
 enum JournalCommand {
-    /// Makes the stream of a new journal, with the settings that it has to have.
+    /// Creates the stream of a new journal, with the required settings.
     Create(create::CreateArgs),
-    /// Shows the stream, its servers, its end, and who writes.
+    /// Shows the stream, its servers, its end, and the writer.
     Status(status::StatusArgs),
     /// Ends the right of the present writer, and of all before it.
     Fence(fence::FenceArgs),
@@ -65,10 +65,10 @@ pub(super) fn compare(
 }
 
 impl JournalCommandArgs {
-    /// Does what was asked for.
+    /// Runs the command.
     ///
     /// # Errors
-    /// Why it was not done.
+    /// When it fails.
     pub fn run(self) -> Result<(), Failure> {
         match self.command {
             JournalCommand::Create(args) => args.run(),

@@ -45,7 +45,7 @@ pub(super) enum Reads {
 pub struct JournalArgs {
     #[command(flatten)]
     pub(in super::super) place: PlaceArgs,
-    /// What reads and rejections rest on, while this process writes.
+    /// How this process, as the writer, confirms reads and rejections.
     #[arg(
         long,
         value_name = "WHAT",
@@ -54,19 +54,19 @@ pub struct JournalArgs {
         default_value = "append"
     )]
     journal_reads: Reads,
-    /// How many batches may be on their way to the journal at once, 1 to 4.
+    /// How many batches may be in flight to the journal at once, 1 to 4.
     #[arg(long, value_name = "N", requires = "journal", default_value_t = IN_FLIGHT_MAX,
         value_parser = clap::value_parser!(u8).range(1..=i64::from(IN_FLIGHT_MAX)))]
     journal_in_flight: u8,
-    /// The name of this node, for people; by default that of the machine.
+    /// The name of this node, shown to operators; by default that of the machine.
     #[arg(long, value_name = "NAME", requires = "journal")]
     journal_node: Option<String>,
-    /// Where clients reach this node, as standbys tell them of the writer; by default what it listens
-    /// on.
+    /// The address of this node for clients, which standbys report while it is the writer; by
+    /// default the one that it listens on.
     #[arg(long, value_name = "URL", requires = "journal", value_parser = address)]
     journal_address: Option<String>,
-    /// Follows the journal: answers reads, each with the position that it rests on, refuses commands,
-    /// and takes over when nobody writes any more.
+    /// Follows the journal: answers reads, each with the position that it reflects, rejects
+    /// commands, and takes over when no other node writes any more.
     #[arg(long, requires = "journal", conflicts_with = "demo")]
     pub(super) standby: bool,
 }
@@ -74,7 +74,7 @@ pub struct JournalArgs {
 /// A directory that is a copy of the journal, as of a moment ago.
 pub(super) struct Begun {
     pub(super) opened: Opened,
-    /// What is recovered of it; not told yet that it was all.
+    /// The recovery of it, which is not completed yet.
     pub(super) filling: Replaying,
     pub(super) link: Arc<Link>,
     opening: Opening,
@@ -157,7 +157,7 @@ impl JournalArgs {
 }
 
 impl Begun {
-    /// The engine on it, in this role, what was found, and the reader that goes on.
+    /// The engine on it, in this role, what was found, and the reader that continues.
     pub(super) fn start(self, role: Role) -> Result<(Engine, Report, Reader), Failure> {
         let Self {
             opened,
@@ -198,7 +198,7 @@ pub(super) fn checked(connection: &Connection, replicas: u64) -> Result<StreamIn
     if is_importing(&info.config) {
         return Err(Failure::other(format!(
             "an import into the stream {} has not ended: begin it again with `carebook journal create \
-             --from DIR`, which goes on where it was",
+             --from DIR`, which continues where it was",
             connection.names().stream
         )));
     }
@@ -217,7 +217,7 @@ pub(super) fn messages_within(connection: &Connection) -> Result<usize, Failure>
     Ok(message - FORM_BYTES)
 }
 
-/// An address that clients may be told.
+/// An address that standbys may report to clients.
 fn address(text: &str) -> Result<String, String> {
     let uri: hyper::Uri = text
         .parse()

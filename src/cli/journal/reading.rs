@@ -15,7 +15,8 @@ pub(super) struct End {
     pub(super) writer: Option<String>,
 }
 
-/// The end of the stream, and who began its last epoch: found by halves, since epochs rise.
+/// The end of the stream, and the node that began its last epoch: found by binary search, since
+/// epochs rise.
 pub(super) fn end_of(connection: &Connection, extent: &Extent) -> Result<End, Failure> {
     let find = || {
         let tail = extent.end(connection)?;

@@ -30,7 +30,7 @@ pub(super) struct Shelving {
     covers: u64,
     /// With which position the log began when the stream was purged last.
     purged: u64,
-    /// What nobody has finished to put there.
+    /// Parts of uploads that were not completed.
     parts: shelf::Parts,
 }
 

@@ -1,4 +1,4 @@
-//! `carebook journal status`: the stream, its servers, its end, and who writes.
+//! `carebook journal status`: the stream, its servers, its end, and the writer.
 
 use clap::Args;
 use serde_json::json;
@@ -21,10 +21,11 @@ Examples:
   carebook journal status --journal nats://a:4222 --journal-name main --json | jq .lastPosition
 
 Exit codes:
-  0  the settings are those that a journal has to have, and a majority of its servers is there
-  1  the servers are not reached, there is no stream, or settings are weaker: they are named
+  0  the settings are as required, and a majority of the servers is available
+  1  the servers are not reached, there is no stream, or settings are weaker than required: they are
+     named
   2  the arguments are wrong
-  3  the last message is none of a journal")]
+  3  the last message is not one of a journal")]
 pub(super) struct StatusArgs {
     #[command(flatten)]
     common: Common,
@@ -91,7 +92,7 @@ impl StatusArgs {
     }
 }
 
-/// What is told in words.
+/// The figures as text.
 fn rows(
     connection: &Connection,
     info: &StreamInfo,
@@ -110,7 +111,7 @@ fn rows(
         ("epoch".to_owned(), tail.epoch.to_string()),
         (
             "begun by".to_owned(),
-            writer.unwrap_or_else(|| "nobody".to_owned()),
+            writer.unwrap_or_else(|| "unknown".to_owned()),
         ),
         ("first position".to_owned(), first.to_string()),
         ("last position".to_owned(), (tail.next - 1).to_string()),

@@ -30,13 +30,13 @@ Examples:
   carebook journal verify --journal nats://a:4222,b:4222,c:4222 --journal-name main
   carebook journal verify --journal nats://a:4222 --journal-name main --data /srv/carebook
 
-Reads beside a writer, up to what was there when it began, and the snapshots in the servers' object
-store. With --data, the records of that
-directory, of a server that does not run, are compared with the stream's, byte by byte.
+Reads beside a writer, up to the stream's end when it began, and the snapshots in the servers'
+object store. With --data, the records of that directory, of a stopped server, are compared with
+the stream's, byte by byte.
 
 Exit codes:
-  0  every message is as it was written, and follows the one before
-  1  the servers are not reached, or settings are weaker: they are named
+  0  every message is as it was written, and follows the previous one
+  1  the servers are not reached, or settings are weaker than required: they are named
   2  the arguments are wrong
   3  a message or a snapshot is missing, altered, or of something else; or the directory has other
      records

@@ -6,7 +6,7 @@
 //! than `sh`, `curl` and `sed`. Idempotency keys are literal, so that a second walk is a walk of
 //! replays.
 //!
-//! An operation that no part tells of has a step at the end, made of its example.
+//! An operation that no part contains has a step at the end, made of its example.
 
 mod step;
 mod told;
@@ -20,7 +20,7 @@ pub use self::step::{ADDRESS, Call, Part, Step, token_variable};
 use self::told::TOLD;
 
 /// The last line of the walk as it is printed.
-pub const END: &str = "# That was all of it. Pasted once more, it is answered by replays.";
+pub const END: &str = "# That was all of it. Pasted again, it is answered by replays.";
 
 /// The walk.
 pub static PARTS: LazyLock<Vec<Part>> = LazyLock::new(|| {

@@ -16,7 +16,7 @@ pub const ADDRESS: &str = "CAREBOOK";
 pub enum Call {
     /// The operation of this name, with its example.
     Operation(&'static str),
-    /// A read: who asks, and the path.
+    /// A read: the requesting actor, and the path.
     Read(ActorKind, &'static str),
 }
 
@@ -27,7 +27,7 @@ pub struct Step {
     pub call: Call,
     /// What happens, in one sentence that is safe in a shell comment: without quotes and the like.
     pub title: &'static str,
-    /// Who sends it, if not the example's actor.
+    /// The actor that sends it, if not the example's.
     pub by: Option<ActorKind>,
     /// Replacements in the example's path and body; `$name` stands for a variable of an earlier
     /// step.
@@ -80,8 +80,8 @@ pub(super) fn in_single_quotes(text: &str) -> String {
 }
 
 impl Step {
-    /// The step of an operation of which nothing is told but what its example and the first sentence
-    /// of its documentation say.
+    /// The step of an operation, made only from its example and the first sentence of its
+    /// documentation.
     pub(super) fn of_example(row: &'static Row) -> Self {
         let says = row.operation.says().trim();
         let end = says.find(".\n").or_else(|| says.find(". "));

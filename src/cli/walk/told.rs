@@ -1,4 +1,4 @@
-//! The parts of the walk that are told in an order of their own.
+//! The parts of the walk whose order is chosen by hand.
 
 use super::step::Call::{Operation, Read};
 use super::step::{Part, STEP, Step};
@@ -56,7 +56,7 @@ pub(super) static TOLD: &[Part] = &[
                     "/family-payment-delegations/$paymentDelegationId",
                 ),
                 title: "The payer reads the delegation.",
-                look: "The body of the grant, unchanged. For anybody who is not concerned it is a 404.",
+                look: "The body of the grant, unchanged. For actors who are not concerned it is a 404.",
                 ..STEP
             },
         ],
@@ -83,7 +83,7 @@ pub(super) static TOLD: &[Part] = &[
             Step {
                 call: Operation("capture_adjustment_payment"),
                 title: "The mother pays the latest change of an earlier booking.",
-                look: "`adjustmentStatus` is `paid`, and the settlement goes on: \
+                look: "`adjustmentStatus` is `paid`, and the settlement continues: \
                        `settlementContinuationStatus` is `queued`.",
                 ..STEP
             },
