@@ -13,7 +13,7 @@ use crate::support::{Client, Server, World, or_skip, program, serve_arguments};
 
 /// The bound, in instructions in user mode for one `request_deposit`. It is a twentieth above what was
 /// counted when it was set (`docs/performance.md`).
-const MOST: u64 = 87_500;
+const MOST: u64 = 80_500;
 /// Requests in flight.
 const CONNECTIONS: usize = 64;
 /// Commands before the count begins: tables and pools have their usual sizes by then.

@@ -18,6 +18,7 @@
 //!
 //! In the end the copy is read again and compared with what the looks found.
 
+mod attempt;
 mod parts;
 
 use std::collections::HashMap;
@@ -26,7 +27,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use self::parts::{ends, last_position, part, sealed_at_the_beginning};
+use self::attempt::{CopyAttempt, SurveyedLog};
+use self::parts::{last_position, part, sealed_at_the_beginning};
 use crate::ancestry;
 use crate::error::Error;
 use crate::format::{self, FIRST_FRAME, LogId};
@@ -129,52 +131,6 @@ struct Looking<'a> {
     snapshots: Vec<Snapshot>,
     /// Files that were opened: what a compaction removes can still be read.
     files: HashMap<String, Arc<dyn File>>,
-}
-
-/// What a look has found.
-enum CopyAttempt {
-    /// Everything that was wanted, and what proves it: the manifest of a copy.
-    Whole(Manifest),
-    /// An end that lacks something, or its proof.
-    Open(Box<SurveyedLog>),
-    Damaged(Error),
-}
-
-/// A log that was read to its end.
-struct SurveyedLog {
-    /// The manifest without the segments at its end that are open.
-    sealed: Manifest,
-    survey: Survey,
-}
-
-impl SurveyedLog {
-    /// The manifest of a copy that ends where a mark proves the last frame.
-    fn copy(&self, mark: u64) -> Manifest {
-        let mut copy = self.sealed.clone();
-        copy.segments.extend(ends(&self.survey, mark));
-        copy
-    }
-}
-
-impl CopyAttempt {
-    /// Whether nothing has changed since the look before.
-    fn is_like(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Open(one), Self::Open(other)) => {
-                (one.survey.next, one.survey.mark) == (other.survey.next, other.survey.mark)
-                    && one.sealed.generation == other.sealed.generation
-            }
-            (
-                Self::Damaged(Error::Damaged { file, offset, .. }),
-                Self::Damaged(Error::Damaged {
-                    file: before,
-                    offset: at,
-                    ..
-                }),
-            ) => file == before && offset == at,
-            _ => false,
-        }
-    }
 }
 
 impl<'a> Looking<'a> {

@@ -1,0 +1,52 @@
+//! What a look at a log that is to be copied finds.
+
+use super::parts::ends;
+use crate::error::Error;
+use crate::manifest::Manifest;
+use crate::survey::Survey;
+
+/// What a look has found.
+pub(super) enum CopyAttempt {
+    /// Everything that was wanted, and what proves it: the manifest of a copy.
+    Whole(Manifest),
+    /// An end that lacks something, or its proof.
+    Open(Box<SurveyedLog>),
+    Damaged(Error),
+}
+
+/// A log that was read to its end.
+pub(super) struct SurveyedLog {
+    /// The manifest without the segments at its end that are open.
+    pub(super) sealed: Manifest,
+    pub(super) survey: Survey,
+}
+
+impl SurveyedLog {
+    /// The manifest of a copy that ends where a mark proves the last frame.
+    pub(super) fn copy(&self, mark: u64) -> Manifest {
+        let mut copy = self.sealed.clone();
+        copy.segments.extend(ends(&self.survey, mark));
+        copy
+    }
+}
+
+impl CopyAttempt {
+    /// Whether nothing has changed since the look before.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Open(one), Self::Open(other)) => {
+                (one.survey.next, one.survey.mark) == (other.survey.next, other.survey.mark)
+                    && one.sealed.generation == other.sealed.generation
+            }
+            (
+                Self::Damaged(Error::Damaged { file, offset, .. }),
+                Self::Damaged(Error::Damaged {
+                    file: before,
+                    offset: at,
+                    ..
+                }),
+            ) => file == before && offset == at,
+            _ => false,
+        }
+    }
+}
