@@ -31,6 +31,7 @@ pub mod rejection;
 pub mod report;
 pub mod reservation;
 pub mod resource;
+mod response_body;
 #[cfg(test)]
 pub mod scenario;
 pub mod settlement;

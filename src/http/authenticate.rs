@@ -56,7 +56,7 @@ impl Service {
         }
         let units = match recalled {
             Recalled::Good(known) => {
-                // A token that was read stands in the only header.
+                // There was a token, so there was a header.
                 caller
                     .last_token
                     .keep(authorization.unwrap_or_default(), &known);

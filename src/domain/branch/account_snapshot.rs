@@ -1,6 +1,5 @@
 //! The copy of a branch's settlement account that a settlement statement keeps.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::base::actor::{Actor, ActorKind};
@@ -11,6 +10,7 @@ use crate::base::time::{Date, Instant};
 use crate::domain::listing::{Filter, List, by_many, is};
 use crate::domain::reference::settlement_account::VerificationState;
 use crate::domain::resource::{Kind, Resource};
+use crate::domain::response_body::response_body;
 use crate::public_events;
 
 /// What a snapshot is taken of, and for whom.
@@ -126,51 +126,27 @@ pub fn may_settle(actor: &Actor, branch_office_profile_id: &str) -> bool {
         || actor.manages_branch(branch_office_profile_id)
 }
 
-/// A snapshot as its readers see it.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "SettlementAccountSnapshot")]
-pub struct SnapshotBody<'a> {
-    snapshot_id: &'a Ident,
-    settlement_statement_id: &'a StatementId,
-    branch_office_profile_id: &'a BranchProfileId,
-    branch_office_profile_revision: Revision,
-    settlement_account_id: &'a Ident,
-    settlement_account_revision: Revision,
-    purpose: &'a Text,
-    bank_name: &'a Text,
-    account_holder: &'a Text,
-    masked_account_reference: &'a Ident,
-    verification_state: VerificationState,
-    effective_from: Date,
-    effective_until: Option<Date>,
-    snapshot_for_statement_at: Instant,
-    snapshot_for_statement_by_actor_id: &'a str,
-    idempotency_key: &'a str,
-}
-
-impl<'a> SnapshotBody<'a> {
-    /// The view of this snapshot.
-    #[must_use]
-    pub fn new(snapshot: &'a AccountSnapshot) -> Self {
+response_body! {
+    /// A snapshot as its readers see it.
+    #[schemars(rename = "SettlementAccountSnapshot")]
+    pub struct SnapshotBody<'a> from (snapshot: &'a AccountSnapshot) {
         let taken = &snapshot.taken;
-        Self {
-            snapshot_id: &taken.snapshot_id,
-            settlement_statement_id: &taken.settlement_statement_id,
-            branch_office_profile_id: &taken.branch_office_profile_id,
-            branch_office_profile_revision: taken.branch_office_profile_revision,
-            settlement_account_id: &taken.settlement_account_id,
-            settlement_account_revision: taken.settlement_account_revision,
-            purpose: &taken.purpose,
-            bank_name: &taken.bank_name,
-            account_holder: &taken.account_holder,
-            masked_account_reference: &taken.masked_account_reference,
-            verification_state: taken.verification_state,
-            effective_from: taken.effective_from,
-            effective_until: taken.effective_until,
-            snapshot_for_statement_at: snapshot.taken_at,
-            snapshot_for_statement_by_actor_id: &taken.subject,
-            idempotency_key: &taken.idempotency_key,
-        }
+    } as {
+        snapshot_id: &'a Ident = &taken.snapshot_id,
+        settlement_statement_id: &'a StatementId = &taken.settlement_statement_id,
+        branch_office_profile_id: &'a BranchProfileId = &taken.branch_office_profile_id,
+        branch_office_profile_revision: Revision = taken.branch_office_profile_revision,
+        settlement_account_id: &'a Ident = &taken.settlement_account_id,
+        settlement_account_revision: Revision = taken.settlement_account_revision,
+        purpose: &'a Text = &taken.purpose,
+        bank_name: &'a Text = &taken.bank_name,
+        account_holder: &'a Text = &taken.account_holder,
+        masked_account_reference: &'a Ident = &taken.masked_account_reference,
+        verification_state: VerificationState = taken.verification_state,
+        effective_from: Date = taken.effective_from,
+        effective_until: Option<Date> = taken.effective_until,
+        snapshot_for_statement_at: Instant = snapshot.taken_at,
+        snapshot_for_statement_by_actor_id: &'a str = &taken.subject,
+        idempotency_key: &'a str = &taken.idempotency_key,
     }
 }

@@ -12,6 +12,7 @@ use super::state::{Branch, LifecycleStatus, RelationshipTuple};
 use crate::base::revision::Revision;
 use crate::base::text::{BranchCode, Ident, Sentence};
 use crate::base::time::Instant;
+use crate::domain::response_body::response_body;
 use crate::wire_enum;
 
 wire_enum! {
@@ -58,38 +59,90 @@ wire_enum! {
     }
 }
 
-/// A branch as its readers see it, and as its creation is answered: its current state, and how far
-/// its deliveries are.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "Branch")]
-pub struct BranchBody<'a> {
-    command_id: &'a Ident,
-    actor_id: &'a str,
-    reason: &'a Sentence,
-    command_fingerprint: String,
-    branch_id: Uuid,
-    branch_code: &'a BranchCode,
-    revision: Revision,
-    organization_revision: Revision,
-    lifecycle_status: LifecycleStatus,
-    manager_invitation_status: InvitationStatus,
-    authorization_relationship_status: AuthorizationRelationshipStatus,
-    authorization_relationships: [RelationshipTuple; 2],
-    membership_fee_policy_status: FeePolicyStatus,
-    side_effects: &'a [SideEffect],
-    audit_event_id: Uuid,
-    outcome_status: OutcomeStatus,
-    repair: Option<RepairBody>,
-    allowed_next_actions: Vec<BranchNextAction>,
-    operator_identity: OperatorIdentityBody,
-    manager_membership: ManagerMembershipBody,
-    manager_invitation: ManagerInvitationBody,
-    authorization_relationship: AuthorizationRelationshipBody,
-    membership_fee_policy: MembershipFeePolicyBody,
-    /// Whether this is the answer of an earlier request once more.
-    // Last, so that a replay can turn it round.
-    idempotent_replay: bool,
+response_body! {
+    /// A branch as its readers see it, and as its creation is answered: its current state, and how far
+    /// its deliveries are.
+    #[schemars(rename = "Branch")]
+    pub struct BranchBody<'a> from (branch: &'a Branch, deliveries: &'a BranchDeliveries, membership: Option<SideEffect>) {
+        // The current branch with its joined deliveries, and how far the message is by which its
+        // manager's relationship is asked for.
+        let founding = &branch.founding;
+        let outcome = outcome(&deliveries.side_effects);
+        let of_kind = |kind: SideEffectKind| -> Vec<SideEffect> {
+            let effects = deliveries.side_effects.iter();
+            effects
+                .filter(|effect| effect.kind == kind)
+                .copied()
+                .collect()
+        };
+        let manager = branch.manager.as_ref();
+        let membership_id = manager.map(|manager| manager.activation.branch_membership_id);
+        let (invitation_status, invitation_actions, next_actions) = match manager {
+            None => (
+                InvitationStatus::Pending,
+                vec![BranchNextAction::AcceptManagerInvitation],
+                vec![BranchNextAction::AcceptManagerInvitation],
+            ),
+            Some(_) => (
+                InvitationStatus::Accepted,
+                Vec::new(),
+                vec![BranchNextAction::UpdateBranchProfile],
+            ),
+        };
+        let identity = outcome.has_operator_identity;
+    } as {
+        command_id: &'a Ident = &founding.command_id,
+        actor_id: &'a str = &founding.subject,
+        reason: &'a Sentence = &founding.reason,
+        command_fingerprint: String = founding.fingerprint.to_hex(),
+        branch_id: Uuid = founding.branch_id,
+        branch_code: &'a BranchCode = &founding.branch_code,
+        revision: Revision = branch.revision,
+        organization_revision: Revision = founding.organization_revision,
+        lifecycle_status: LifecycleStatus = founding.lifecycle_status,
+        manager_invitation_status: InvitationStatus = invitation_status,
+        authorization_relationship_status: AuthorizationRelationshipStatus =
+            outcome.authorization_relationship,
+        authorization_relationships: [RelationshipTuple; 2] = founding.relationships(),
+        membership_fee_policy_status: FeePolicyStatus = FeePolicyStatus::Recorded,
+        side_effects: &'a [SideEffect] = &deliveries.side_effects,
+        audit_event_id: Uuid = founding.audit_event_id,
+        outcome_status: OutcomeStatus = outcome.status,
+        repair: Option<RepairBody> = deliveries.repair.map(|repair| RepairBody {
+            repair_id: repair.repair_id,
+            scheduled_at: repair.scheduled_at,
+            pending_side_effects: outcome.pending,
+        }),
+        allowed_next_actions: Vec<BranchNextAction> = next_actions,
+        operator_identity: OperatorIdentityBody = OperatorIdentityBody {
+            operator_identity_id: identity.then_some(founding.operator_identity_id),
+            operator_identity_disposition: identity.then_some(IdentityDisposition::Created),
+            side_effects: of_kind(SideEffectKind::OperatorIdentity),
+        },
+        manager_membership: ManagerMembershipBody = ManagerMembershipBody {
+            manager_membership_id: membership_id,
+            manager_membership_status: membership_id.map(|_| MembershipStatus::Active),
+            side_effects: membership.into_iter().collect(),
+        },
+        manager_invitation: ManagerInvitationBody = ManagerInvitationBody {
+            manager_invitation_status: invitation_status,
+            side_effects: of_kind(SideEffectKind::ManagerInvitation),
+            allowed_next_actions: invitation_actions,
+        },
+        authorization_relationship: AuthorizationRelationshipBody = AuthorizationRelationshipBody {
+            authorization_relationship_status: outcome.authorization_relationship,
+            side_effects: of_kind(SideEffectKind::AuthorizationRelationship),
+        },
+        membership_fee_policy: MembershipFeePolicyBody = MembershipFeePolicyBody {
+            membership_fee_policy_id: founding.fee_policy_id,
+            membership_fee_policy_revision: Revision::FIRST,
+            membership_fee_policy_status: FeePolicyStatus::Recorded,
+            side_effects: Vec::new(),
+        },
+        /// Whether this is the answer of an earlier request once more.
+        // Last, so that a replay can turn it round.
+        idempotent_replay: bool = false,
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -144,90 +197,4 @@ struct MembershipFeePolicyBody {
     membership_fee_policy_revision: Revision,
     membership_fee_policy_status: FeePolicyStatus,
     side_effects: Vec<SideEffect>,
-}
-
-impl<'a> BranchBody<'a> {
-    /// The current branch with its joined deliveries, and how far the message is by which its
-    /// manager's relationship is asked for.
-    #[must_use]
-    pub fn new(
-        branch: &'a Branch,
-        deliveries: &'a BranchDeliveries,
-        membership: Option<SideEffect>,
-    ) -> Self {
-        let founding = &branch.founding;
-        let outcome = outcome(&deliveries.side_effects);
-        let of_kind = |kind: SideEffectKind| -> Vec<SideEffect> {
-            let effects = deliveries.side_effects.iter();
-            effects
-                .filter(|effect| effect.kind == kind)
-                .copied()
-                .collect()
-        };
-        let manager = branch.manager.as_ref();
-        let membership_id = manager.map(|manager| manager.activation.branch_membership_id);
-        let (invitation_status, invitation_actions, next_actions) = match manager {
-            None => (
-                InvitationStatus::Pending,
-                vec![BranchNextAction::AcceptManagerInvitation],
-                vec![BranchNextAction::AcceptManagerInvitation],
-            ),
-            Some(_) => (
-                InvitationStatus::Accepted,
-                Vec::new(),
-                vec![BranchNextAction::UpdateBranchProfile],
-            ),
-        };
-        let identity = outcome.has_operator_identity;
-        Self {
-            command_id: &founding.command_id,
-            actor_id: &founding.subject,
-            reason: &founding.reason,
-            command_fingerprint: founding.fingerprint.to_hex(),
-            branch_id: founding.branch_id,
-            branch_code: &founding.branch_code,
-            revision: branch.revision,
-            organization_revision: founding.organization_revision,
-            lifecycle_status: founding.lifecycle_status,
-            manager_invitation_status: invitation_status,
-            authorization_relationship_status: outcome.authorization_relationship,
-            authorization_relationships: founding.relationships(),
-            membership_fee_policy_status: FeePolicyStatus::Recorded,
-            side_effects: &deliveries.side_effects,
-            audit_event_id: founding.audit_event_id,
-            outcome_status: outcome.status,
-            repair: deliveries.repair.map(|repair| RepairBody {
-                repair_id: repair.repair_id,
-                scheduled_at: repair.scheduled_at,
-                pending_side_effects: outcome.pending,
-            }),
-            allowed_next_actions: next_actions,
-            operator_identity: OperatorIdentityBody {
-                operator_identity_id: identity.then_some(founding.operator_identity_id),
-                operator_identity_disposition: identity.then_some(IdentityDisposition::Created),
-                side_effects: of_kind(SideEffectKind::OperatorIdentity),
-            },
-            manager_membership: ManagerMembershipBody {
-                manager_membership_id: membership_id,
-                manager_membership_status: membership_id.map(|_| MembershipStatus::Active),
-                side_effects: membership.into_iter().collect(),
-            },
-            manager_invitation: ManagerInvitationBody {
-                manager_invitation_status: invitation_status,
-                side_effects: of_kind(SideEffectKind::ManagerInvitation),
-                allowed_next_actions: invitation_actions,
-            },
-            authorization_relationship: AuthorizationRelationshipBody {
-                authorization_relationship_status: outcome.authorization_relationship,
-                side_effects: of_kind(SideEffectKind::AuthorizationRelationship),
-            },
-            membership_fee_policy: MembershipFeePolicyBody {
-                membership_fee_policy_id: founding.fee_policy_id,
-                membership_fee_policy_revision: Revision::FIRST,
-                membership_fee_policy_status: FeePolicyStatus::Recorded,
-                side_effects: Vec::new(),
-            },
-            idempotent_replay: false,
-        }
-    }
 }

@@ -1,6 +1,5 @@
 //! How a branch presents itself: a fact of another system's, which the branch may update.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::base::actor::Actor;
@@ -11,6 +10,7 @@ use crate::domain::listing::{Filter, List, by_few, is};
 use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Kind, Resource};
+use crate::domain::response_body::response_body;
 use crate::{public_events, wire_enum};
 
 wire_enum! {
@@ -209,34 +209,20 @@ pub fn may_update(actor: &Actor, branch_office_profile_id: &str) -> bool {
     actor.is_headquarters() || actor.manages_branch(branch_office_profile_id)
 }
 
-/// The current revision of a profile.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "BranchOfficeProfileRevision")]
-pub struct ProfileRevisionBody<'a> {
-    revision_id: Option<&'a Ident>,
-    branch_office_profile_id: &'a str,
-    revision_number: Revision,
-    fact_group: FactGroup,
-    actor_id: Option<&'a str>,
-    reason: Option<&'a Text>,
-    effective_at: Instant,
-}
-
-impl<'a> ProfileRevisionBody<'a> {
-    /// The current revision of this profile. Who made it, why, and its identifier are known only
-    /// when it was made here.
-    #[must_use]
-    pub fn new(profile: &'a BranchOfficeProfile) -> Self {
+response_body! {
+    /// The current revision of a profile.
+    #[schemars(rename = "BranchOfficeProfileRevision")]
+    pub struct ProfileRevisionBody<'a> from (profile: &'a BranchOfficeProfile) {
+        // The current revision of this profile. Who made it, why, and its identifier are known only
+        // when it was made here.
         let update = profile.update.as_ref();
-        Self {
-            revision_id: update.map(|update| &update.revision_id),
-            branch_office_profile_id: &profile.id,
-            revision_number: profile.revision,
-            fact_group: FactGroup::Profile,
-            actor_id: update.map(|update| &*update.subject),
-            reason: update.map(|update| &update.reason),
-            effective_at: profile.effective_at,
-        }
+    } as {
+        revision_id: Option<&'a Ident> = update.map(|update| &update.revision_id),
+        branch_office_profile_id: &'a str = &profile.id,
+        revision_number: Revision = profile.revision,
+        fact_group: FactGroup = FactGroup::Profile,
+        actor_id: Option<&'a str> = update.map(|update| &*update.subject),
+        reason: Option<&'a Text> = update.map(|update| &update.reason),
+        effective_at: Instant = profile.effective_at,
     }
 }

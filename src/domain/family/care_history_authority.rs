@@ -1,7 +1,7 @@
 //! The care-history access grants that a mother has given, each a resource of its own, and the book
 //! of those that one member was given for one booking, in which a new one is decided on.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -11,6 +11,7 @@ use crate::base::text::{BookingId, FamilyAccountId, Ident, MemberId};
 use crate::base::time::Instant;
 use crate::domain::listing::{Filter, List, by_few, is};
 use crate::domain::resource::{Kind, ReadView, Resource};
+use crate::domain::response_body::response_body;
 use crate::public_events;
 
 /// The scope of reading a summary, the only one there is: no grant allows a review or a rating to
@@ -200,49 +201,29 @@ fn scopes(_: &mut SchemaGenerator) -> Schema {
     scopes_schema(&[SUMMARY])
 }
 
-/// A grant as its readers see it.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "CareHistoryAccessGrant")]
-pub struct CareHistoryGrantBody<'a> {
-    reservation_care_history_access_grant_id: Uuid,
-    grantee_member_id: &'a MemberId,
-    mother_member_id: &'a MemberId,
-    reservation_booking_id: &'a BookingId,
-    #[schemars(schema_with = "scopes")]
-    scopes: &'a [Ident],
-    granted_by_member_id: &'a MemberId,
-    granted_at: Instant,
-    expires_at: Instant,
-    revoked_at: Option<Instant>,
-    revision: Revision,
-    authority_evidence: &'a [Box<str>],
-    revoked_by_member_id: Option<&'a MemberId>,
-    revocation_reason_code: Option<&'a Ident>,
-}
-
-impl<'a> CareHistoryGrantBody<'a> {
-    /// The view of this grant.
-    #[must_use]
-    pub fn new(held: &'a CareHistoryGrant) -> Self {
+response_body! {
+    /// A grant as its readers see it.
+    #[schemars(rename = "CareHistoryAccessGrant")]
+    pub struct CareHistoryGrantBody<'a> from (held: &'a CareHistoryGrant) {
         let grant = &held.grant;
         let terms = &grant.terms;
         let revocation = grant.revocation.as_ref();
-        Self {
-            reservation_care_history_access_grant_id: terms.grant_id,
-            grantee_member_id: &held.grantee_member_id,
-            mother_member_id: &terms.mother_member_id,
-            reservation_booking_id: &held.reservation_booking_id,
-            scopes: &terms.scopes,
-            granted_by_member_id: &terms.mother_member_id,
-            granted_at: grant.granted_at,
-            expires_at: terms.expires_at,
-            revoked_at: revocation.map(|revocation| revocation.revoked_at),
-            revision: grant.revision,
-            authority_evidence: &terms.authority_evidence,
-            revoked_by_member_id: revocation.map(|revocation| &revocation.revoked_by_member_id),
-            revocation_reason_code: revocation
-                .and_then(|revocation| revocation.revocation_reason_code.as_ref()),
-        }
+    } as {
+        reservation_care_history_access_grant_id: Uuid = terms.grant_id,
+        grantee_member_id: &'a MemberId = &held.grantee_member_id,
+        mother_member_id: &'a MemberId = &terms.mother_member_id,
+        reservation_booking_id: &'a BookingId = &held.reservation_booking_id,
+        #[schemars(schema_with = "scopes")]
+        scopes: &'a [Ident] = &terms.scopes,
+        granted_by_member_id: &'a MemberId = &terms.mother_member_id,
+        granted_at: Instant = grant.granted_at,
+        expires_at: Instant = terms.expires_at,
+        revoked_at: Option<Instant> = revocation.map(|revocation| revocation.revoked_at),
+        revision: Revision = grant.revision,
+        authority_evidence: &'a [Box<str>] = &terms.authority_evidence,
+        revoked_by_member_id: Option<&'a MemberId> =
+            revocation.map(|revocation| &revocation.revoked_by_member_id),
+        revocation_reason_code: Option<&'a Ident> = revocation
+            .and_then(|revocation| revocation.revocation_reason_code.as_ref()),
     }
 }

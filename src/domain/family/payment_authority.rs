@@ -1,7 +1,7 @@
 //! The payment delegations that a mother has given, each a resource of its own, and the book of
 //! those that one payer was given for one booking, in which a new one is decided on.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -14,6 +14,7 @@ use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, SCOPE_MAX, Scope, by_few, is};
 use crate::domain::read::ReadRequest;
 use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource};
+use crate::domain::response_body::response_body;
 use crate::public_events;
 
 /// The scope of paying for a reservation, the only one there is.
@@ -262,52 +263,31 @@ fn scopes(_: &mut SchemaGenerator) -> Schema {
     scopes_schema(&[RESERVATION_DEPOSIT])
 }
 
-/// A delegation as its readers see it.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "PaymentDelegation")]
-pub struct PaymentDelegationBody<'a> {
-    payment_delegation_id: Uuid,
-    payer_member_id: &'a MemberId,
-    mother_member_id: &'a MemberId,
-    #[schemars(schema_with = "scopes")]
-    scopes: &'a [Ident],
-    granted_by_member_id: &'a MemberId,
-    granted_at: Instant,
-    expires_at: Instant,
-    maximum_authorized_amount_krw: Won,
-    reservation_booking_id: &'a BookingId,
-    revoked_at: Option<Instant>,
-    delegation_revision: Revision,
-    authority_evidence: &'a [Box<str>],
-    revoked_by_member_id: Option<&'a MemberId>,
-    revocation_reason_code: Option<&'a Ident>,
-}
-
-impl<'a> PaymentDelegationBody<'a> {
-    /// The view of this delegation.
-    #[must_use]
-    pub fn new(delegation: &'a PaymentDelegation) -> Self {
+response_body! {
+    /// A delegation as its readers see it.
+    #[schemars(rename = "PaymentDelegation")]
+    pub struct PaymentDelegationBody<'a> from (delegation: &'a PaymentDelegation) {
         let grant = &delegation.grant;
         let terms = &grant.terms;
         let revocation = grant.revocation.as_ref();
-        Self {
-            payment_delegation_id: terms.grant_id,
-            payer_member_id: &delegation.payer_member_id,
-            mother_member_id: &terms.mother_member_id,
-            scopes: &terms.scopes,
-            granted_by_member_id: &terms.mother_member_id,
-            granted_at: grant.granted_at,
-            expires_at: terms.expires_at,
-            maximum_authorized_amount_krw: delegation.maximum_authorized_amount_krw,
-            reservation_booking_id: &delegation.reservation_booking_id,
-            revoked_at: revocation.map(|revocation| revocation.revoked_at),
-            delegation_revision: grant.revision,
-            authority_evidence: &terms.authority_evidence,
-            revoked_by_member_id: revocation.map(|revocation| &revocation.revoked_by_member_id),
-            revocation_reason_code: revocation
-                .and_then(|revocation| revocation.revocation_reason_code.as_ref()),
-        }
+    } as {
+        payment_delegation_id: Uuid = terms.grant_id,
+        payer_member_id: &'a MemberId = &delegation.payer_member_id,
+        mother_member_id: &'a MemberId = &terms.mother_member_id,
+        #[schemars(schema_with = "scopes")]
+        scopes: &'a [Ident] = &terms.scopes,
+        granted_by_member_id: &'a MemberId = &terms.mother_member_id,
+        granted_at: Instant = grant.granted_at,
+        expires_at: Instant = terms.expires_at,
+        maximum_authorized_amount_krw: Won = delegation.maximum_authorized_amount_krw,
+        reservation_booking_id: &'a BookingId = &delegation.reservation_booking_id,
+        revoked_at: Option<Instant> = revocation.map(|revocation| revocation.revoked_at),
+        delegation_revision: Revision = grant.revision,
+        authority_evidence: &'a [Box<str>] = &terms.authority_evidence,
+        revoked_by_member_id: Option<&'a MemberId> =
+            revocation.map(|revocation| &revocation.revoked_by_member_id),
+        revocation_reason_code: Option<&'a Ident> = revocation
+            .and_then(|revocation| revocation.revocation_reason_code.as_ref()),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::domain::reference::mother_profile::{
 };
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{IndexKey, Kind, Resource};
+use crate::domain::response_body::response_body;
 use crate::{public_events, wire_enum};
 
 wire_enum! {
@@ -359,31 +360,58 @@ impl Standing {
     }
 }
 
-/// A profile as its owner sees it.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "MotherProfile")]
-pub struct ProfileBody<'a> {
-    mother_account_id: &'a ReceiptId,
-    mother_profile_id: &'a str,
-    account_lifecycle: AccountLifecycle,
-    profile_completeness: ProfileCompleteness,
-    profile_revision: Revision,
-    address_revision: Revision,
-    full_name: &'a FullName,
-    birth_date: Date,
-    email: &'a Email,
-    primary_phone_number: &'a PhoneNumber,
-    address: &'a Address,
-    verified_contacts: VerifiedContacts<'a>,
-    consent_receipts: Vec<ReceiptBody<'a>>,
-    ownership_relationship: OwnershipBody<'a>,
-    allowed_next_actions: Vec<NextAction>,
-    created_at: Instant,
-    updated_at: Instant,
-    /// Whether this is the answer of an earlier request once more.
-    // Last, so that a replay can turn it round.
-    idempotent_replay: bool,
+response_body! {
+    /// A profile as its owner sees it.
+    #[schemars(rename = "MotherProfile")]
+    pub struct ProfileBody<'a> from (profile: &'a MotherProfile, required: &[Box<str>]) {
+        // The profile while the consent versions `required` (their identifiers) must be accepted.
+        let fact = &profile.fact;
+        let standing = Standing::of(profile, required);
+    } as {
+        mother_account_id: &'a ReceiptId = &profile.mother_account_id,
+        mother_profile_id: &'a str = &profile.id,
+        account_lifecycle: AccountLifecycle = fact.account_lifecycle,
+        profile_completeness: ProfileCompleteness = standing.completeness,
+        profile_revision: Revision = profile.profile_revision,
+        address_revision: Revision = profile.address_revision,
+        full_name: &'a FullName = &profile.full_name,
+        birth_date: Date = profile.birth_date,
+        email: &'a Email = &fact.email,
+        primary_phone_number: &'a PhoneNumber = &fact.primary_phone_number,
+        address: &'a Address = &profile.address,
+        verified_contacts: VerifiedContacts<'a> = VerifiedContacts {
+            email: fact.verified_email.as_ref().map(|contact| {
+                ContactBody::new(
+                    &contact.receipt_id,
+                    &contact.normalized_value,
+                    contact.verified_at,
+                )
+            }),
+            phone: fact.verified_phone.as_ref().map(|contact| {
+                ContactBody::new(
+                    &contact.receipt_id,
+                    &contact.normalized_value,
+                    contact.verified_at,
+                )
+            }),
+        },
+        consent_receipts: Vec<ReceiptBody<'a>> = profile
+            .consent_receipts
+            .iter()
+            .map(ReceiptBody::new)
+            .collect(),
+        ownership_relationship: OwnershipBody<'a> = OwnershipBody {
+            state: fact.ownership_state,
+            relationship_receipt_id: fact.relationship_receipt_id.as_ref(),
+            applied_at: fact.applied_at,
+        },
+        allowed_next_actions: Vec<NextAction> = standing.next_actions,
+        created_at: Instant = profile.created_at,
+        updated_at: Instant = profile.updated_at,
+        /// Whether this is the answer of an earlier request once more.
+        // Last, so that a replay can turn it round.
+        idempotent_replay: bool = false,
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -392,25 +420,25 @@ struct VerifiedContacts<'a> {
     phone: Option<ContactBody<'a>>,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "VerifiedContact")]
-struct ContactBody<'a> {
-    receipt_id: &'a ReceiptId,
-    normalized_value: &'a str,
-    verified_at: Instant,
-    verification_authority: VerificationAuthority,
+response_body! {
+    #[schemars(rename = "VerifiedContact")]
+    struct ContactBody<'a> from (receipt_id: &'a ReceiptId, normalized_value: &'a str, verified_at: Instant) {} as {
+        receipt_id: &'a ReceiptId = receipt_id,
+        normalized_value: &'a str = normalized_value,
+        verified_at: Instant = verified_at,
+        verification_authority: VerificationAuthority = VerificationAuthority::IdentityProviderAuth,
+    }
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "ConsentReceipt")]
-struct ReceiptBody<'a> {
-    consent_receipt_id: Uuid,
-    policy_key: &'a PolicyKey,
-    version_label: &'a VersionLabel,
-    accepted_at: Instant,
-    capture_source: CaptureSource,
+response_body! {
+    #[schemars(rename = "ConsentReceipt")]
+    struct ReceiptBody<'a> from (receipt: &'a ConsentReceipt) {} as {
+        consent_receipt_id: Uuid = receipt.consent_receipt_id,
+        policy_key: &'a PolicyKey = &receipt.policy_key,
+        version_label: &'a VersionLabel = &receipt.version_label,
+        accepted_at: Instant = receipt.accepted_at,
+        capture_source: CaptureSource = CaptureSource::ExplicitMotherAction,
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -420,81 +448,6 @@ struct OwnershipBody<'a> {
     state: OwnershipState,
     relationship_receipt_id: Option<&'a Ident>,
     applied_at: Option<Instant>,
-}
-
-impl<'a> ProfileBody<'a> {
-    /// The profile while the consent versions `required` (their identifiers) must be accepted.
-    #[must_use]
-    pub fn new(profile: &'a MotherProfile, required: &[Box<str>]) -> Self {
-        let fact = &profile.fact;
-        let standing = Standing::of(profile, required);
-        Self {
-            mother_account_id: &profile.mother_account_id,
-            mother_profile_id: &profile.id,
-            account_lifecycle: fact.account_lifecycle,
-            profile_completeness: standing.completeness,
-            profile_revision: profile.profile_revision,
-            address_revision: profile.address_revision,
-            full_name: &profile.full_name,
-            birth_date: profile.birth_date,
-            email: &fact.email,
-            primary_phone_number: &fact.primary_phone_number,
-            address: &profile.address,
-            verified_contacts: VerifiedContacts {
-                email: fact.verified_email.as_ref().map(|contact| {
-                    ContactBody::new(
-                        &contact.receipt_id,
-                        &contact.normalized_value,
-                        contact.verified_at,
-                    )
-                }),
-                phone: fact.verified_phone.as_ref().map(|contact| {
-                    ContactBody::new(
-                        &contact.receipt_id,
-                        &contact.normalized_value,
-                        contact.verified_at,
-                    )
-                }),
-            },
-            consent_receipts: profile
-                .consent_receipts
-                .iter()
-                .map(ReceiptBody::new)
-                .collect(),
-            ownership_relationship: OwnershipBody {
-                state: fact.ownership_state,
-                relationship_receipt_id: fact.relationship_receipt_id.as_ref(),
-                applied_at: fact.applied_at,
-            },
-            allowed_next_actions: standing.next_actions,
-            created_at: profile.created_at,
-            updated_at: profile.updated_at,
-            idempotent_replay: false,
-        }
-    }
-}
-
-impl<'a> ContactBody<'a> {
-    fn new(receipt_id: &'a ReceiptId, normalized_value: &'a str, verified_at: Instant) -> Self {
-        Self {
-            receipt_id,
-            normalized_value,
-            verified_at,
-            verification_authority: VerificationAuthority::IdentityProviderAuth,
-        }
-    }
-}
-
-impl<'a> ReceiptBody<'a> {
-    fn new(receipt: &'a ConsentReceipt) -> Self {
-        Self {
-            consent_receipt_id: receipt.consent_receipt_id,
-            policy_key: &receipt.policy_key,
-            version_label: &receipt.version_label,
-            accepted_at: receipt.accepted_at,
-            capture_source: CaptureSource::ExplicitMotherAction,
-        }
-    }
 }
 
 /// A mother and her profile, for the tests of this group.

@@ -1,6 +1,5 @@
 //! What an administrator asked of the payment gateway, and what it answered: written once.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -12,6 +11,7 @@ use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::payment_words::{OperationAction, OperationStatus};
 use crate::domain::resource::{Kind, Resource};
+use crate::domain::response_body::response_body;
 use crate::public_events;
 
 /// An audit.
@@ -123,56 +123,29 @@ public_events! {
     },
 }
 
-/// An audit as its readers see it.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "PaymentAdminOperation")]
-pub struct AdminAuditBody<'a> {
-    billing_admin_operation_audit_id: Uuid,
-    operation_action: OperationAction,
-    operation_status: OperationStatus,
-    actor_user_id: &'a str,
-    reason: &'a str,
-    idempotency_key: &'a str,
-    expected_revision: i64,
-    command_fingerprint: String,
-    provider_evidence_fingerprint: String,
-    recorded_at: Instant,
-    reservation_booking_id: Option<&'a BookingId>,
-    payment_id: Option<&'a PaymentId>,
-    search_key: Option<&'a Ident>,
-    amount_krw: Option<Won>,
-    provider_status_code: i64,
-    provider_result_code: &'a str,
-    provider_message: Option<&'a str>,
-    /// The last field, null: [`mark_replayed_from_itself`] fills it in.
-    replayed_from_audit_id: Option<Uuid>,
-}
-
-impl<'a> AdminAuditBody<'a> {
-    /// The view of this audit.
-    #[must_use]
-    pub fn new(audit: &'a AdminAudit) -> Self {
-        Self {
-            billing_admin_operation_audit_id: audit.audit_id,
-            operation_action: audit.action,
-            operation_status: audit.status,
-            actor_user_id: &audit.actor_user_id,
-            reason: &audit.reason,
-            idempotency_key: &audit.idempotency_key,
-            expected_revision: audit.expected_revision,
-            command_fingerprint: audit.command_fingerprint.to_hex(),
-            provider_evidence_fingerprint: audit.provider_evidence_fingerprint.to_hex(),
-            recorded_at: audit.recorded_at,
-            reservation_booking_id: audit.reservation_booking_id.as_ref(),
-            payment_id: audit.payment_id.as_ref(),
-            search_key: audit.search_key.as_ref(),
-            amount_krw: audit.amount_krw,
-            provider_status_code: audit.provider_status_code,
-            provider_result_code: &audit.provider_result_code,
-            provider_message: audit.provider_message.as_deref(),
-            replayed_from_audit_id: None,
-        }
+response_body! {
+    /// An audit as its readers see it.
+    #[schemars(rename = "PaymentAdminOperation")]
+    pub struct AdminAuditBody<'a> from (audit: &'a AdminAudit) {} as {
+        billing_admin_operation_audit_id: Uuid = audit.audit_id,
+        operation_action: OperationAction = audit.action,
+        operation_status: OperationStatus = audit.status,
+        actor_user_id: &'a str = &audit.actor_user_id,
+        reason: &'a str = &audit.reason,
+        idempotency_key: &'a str = &audit.idempotency_key,
+        expected_revision: i64 = audit.expected_revision,
+        command_fingerprint: String = audit.command_fingerprint.to_hex(),
+        provider_evidence_fingerprint: String = audit.provider_evidence_fingerprint.to_hex(),
+        recorded_at: Instant = audit.recorded_at,
+        reservation_booking_id: Option<&'a BookingId> = audit.reservation_booking_id.as_ref(),
+        payment_id: Option<&'a PaymentId> = audit.payment_id.as_ref(),
+        search_key: Option<&'a Ident> = audit.search_key.as_ref(),
+        amount_krw: Option<Won> = audit.amount_krw,
+        provider_status_code: i64 = audit.provider_status_code,
+        provider_result_code: &'a str = &audit.provider_result_code,
+        provider_message: Option<&'a str> = audit.provider_message.as_deref(),
+        /// The last field, null: [`mark_replayed_from_itself`] fills it in.
+        replayed_from_audit_id: Option<Uuid> = None,
     }
 }
 

@@ -24,6 +24,7 @@ use crate::domain::reference::basis_points::BasisPoints;
 use crate::domain::reference::payment_obligation::PaymentObligation;
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Kind, Resource};
+use crate::domain::response_body::response_body;
 use crate::public_events;
 
 /// What the provider's fee is for one payment by one method.
@@ -453,44 +454,24 @@ impl FactHolder for Obligation {
     }
 }
 
-/// A pre-registration as its readers see it.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "ReservationPaymentPreRegistration")]
-pub struct PreRegistrationBody<'a> {
-    reservation_booking_id: &'a BookingId,
-    payment_id: &'a str,
-    payment_method: PaymentMethod,
-    payment_purpose: PaymentPurpose,
-    amount_krw: Won,
-    payment_product_plan_code: &'a Ident,
-    provider_fee_snapshot: &'a ProviderFeeSnapshot,
-    payment_actor_snapshot: &'a PaymentActorSnapshot,
-    cash_receipt_eligibility_snapshot: &'a CashReceiptEligibilitySnapshot,
-    pre_registration_status: PreRegistrationStatus,
-    /// The embedded gateway is not asked, so it says nothing.
-    gateway_code: Option<&'a str>,
-    gateway_message: Option<&'a str>,
-}
-
-impl<'a> PreRegistrationBody<'a> {
-    /// The view of this pre-registration.
-    #[must_use]
-    pub fn new(registration: &'a PreRegistration, status: PreRegistrationStatus) -> Self {
-        Self {
-            reservation_booking_id: &registration.reservation_booking_id,
-            payment_id: &registration.cash_receipt.payment_id,
-            payment_method: registration.payment_method,
-            payment_purpose: registration.payment_purpose,
-            amount_krw: registration.amount_krw,
-            payment_product_plan_code: &registration.payment_product_plan_code,
-            provider_fee_snapshot: &registration.fee,
-            payment_actor_snapshot: &registration.actor,
-            cash_receipt_eligibility_snapshot: &registration.cash_receipt,
-            pre_registration_status: status,
-            gateway_code: None,
-            gateway_message: None,
-        }
+response_body! {
+    /// A pre-registration as its readers see it.
+    #[schemars(rename = "ReservationPaymentPreRegistration")]
+    pub struct PreRegistrationBody<'a> from (registration: &'a PreRegistration, status: PreRegistrationStatus) {} as {
+        reservation_booking_id: &'a BookingId = &registration.reservation_booking_id,
+        payment_id: &'a str = &registration.cash_receipt.payment_id,
+        payment_method: PaymentMethod = registration.payment_method,
+        payment_purpose: PaymentPurpose = registration.payment_purpose,
+        amount_krw: Won = registration.amount_krw,
+        payment_product_plan_code: &'a Ident = &registration.payment_product_plan_code,
+        provider_fee_snapshot: &'a ProviderFeeSnapshot = &registration.fee,
+        payment_actor_snapshot: &'a PaymentActorSnapshot = &registration.actor,
+        cash_receipt_eligibility_snapshot: &'a CashReceiptEligibilitySnapshot =
+            &registration.cash_receipt,
+        pre_registration_status: PreRegistrationStatus = status,
+        /// The embedded gateway is not asked, so it says nothing.
+        gateway_code: Option<&'a str> = None,
+        gateway_message: Option<&'a str> = None,
     }
 }
 

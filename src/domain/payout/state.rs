@@ -1,6 +1,5 @@
 //! A receipt state: how events change it, how it is shown.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::base::digest::Digest;
@@ -9,6 +8,7 @@ use crate::base::text::{AssignmentKey, BookingId, CaregiverId, Ident, PayoutInst
 use crate::base::time::Instant;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::resource::{Kind, Resource};
+use crate::domain::response_body::response_body;
 use crate::{public_events, wire_enum};
 
 wire_enum! {
@@ -250,38 +250,22 @@ public_events! {
     },
 }
 
-/// A receipt state as its readers see it.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "CaregiverPayoutReceipt")]
-pub struct PayoutReceiptBody<'a> {
-    reservation_booking_id: &'a BookingId,
-    contract_assignment_key: &'a AssignmentKey,
-    caregiver_payout_instruction_id: &'a PayoutInstructionId,
-    receipt_state: ReceiptState,
-    revision: Revision,
-    status: ReceiptStatus,
-    reason: Option<&'a Text>,
-    actor_profile_id: Option<&'a str>,
-    occurred_at: Option<Instant>,
-}
-
-impl<'a> PayoutReceiptBody<'a> {
-    /// The view of this receipt state.
-    #[must_use]
-    pub fn new(receipt: &'a PayoutReceipt) -> Self {
+response_body! {
+    /// A receipt state as its readers see it.
+    #[schemars(rename = "CaregiverPayoutReceipt")]
+    pub struct PayoutReceiptBody<'a> from (receipt: &'a PayoutReceipt) {
         let payout = &receipt.payout;
-        Self {
-            reservation_booking_id: &payout.reservation_booking_id,
-            contract_assignment_key: &payout.contract_assignment_key,
-            caregiver_payout_instruction_id: &payout.caregiver_payout_instruction_id,
-            receipt_state: receipt.receipt_state,
-            revision: receipt.revision,
-            status: receipt.receipt_state.status(),
-            reason: receipt.reason.as_ref(),
-            actor_profile_id: Some(&receipt.actor_profile_id),
-            occurred_at: Some(receipt.occurred_at),
-        }
+    } as {
+        reservation_booking_id: &'a BookingId = &payout.reservation_booking_id,
+        contract_assignment_key: &'a AssignmentKey = &payout.contract_assignment_key,
+        caregiver_payout_instruction_id: &'a PayoutInstructionId =
+            &payout.caregiver_payout_instruction_id,
+        receipt_state: ReceiptState = receipt.receipt_state,
+        revision: Revision = receipt.revision,
+        status: ReceiptStatus = receipt.receipt_state.status(),
+        reason: Option<&'a Text> = receipt.reason.as_ref(),
+        actor_profile_id: Option<&'a str> = Some(&receipt.actor_profile_id),
+        occurred_at: Option<Instant> = Some(receipt.occurred_at),
     }
 }
 

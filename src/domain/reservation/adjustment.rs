@@ -18,6 +18,7 @@ use crate::domain::reference::payment_change_adjustment::{
 };
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{IndexKey, Kind, Rank, ReadView, Resource};
+use crate::domain::response_body::response_body;
 use crate::{public_events, wire_enum};
 
 wire_enum! {
@@ -296,29 +297,40 @@ impl FactHolder for PaymentChangeAdjustment {
     }
 }
 
-/// An adjustment as its readers see it.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "PaymentChangeAdjustment")]
-pub struct PaymentChangeAdjustmentBody<'a> {
-    payment_change_adjustment_id: &'a str,
-    reservation_booking_id: &'a BookingId,
-    mother_user_id: &'a Ident,
-    customer_delta_krw: Won,
-    coupon_adjustment_krw: Won,
-    pure_customer_amount_krw: Won,
-    mother_payable_adjustment_krw: Won,
-    adjustment_status: AdjustmentStatus,
-    pre_registration: Option<&'a AdjustmentPreRegistration>,
-    payment_receipt: Option<ReceiptBody<'a>>,
-    settlement_continuation_status: Option<ContinuationStatus>,
-    settlement_continuation_workflow_request_id: Option<Uuid>,
-    /// Nothing that happens here gives one.
-    settlement_continuation_reason: Option<&'a str>,
-    settlement_continuation_recorded_at: Option<Instant>,
-    requested_at: Instant,
-    completed_at: Option<Instant>,
-    updated_at: Instant,
+response_body! {
+    /// An adjustment as its readers see it.
+    #[schemars(rename = "PaymentChangeAdjustment")]
+    pub struct PaymentChangeAdjustmentBody<'a> from (adjustment: &'a PaymentChangeAdjustment, continuation: ContinuationStatus) {
+        // `continuation` says how far the settlement's continuation is, if it was asked for.
+        let fact = &adjustment.fact;
+        let payment = adjustment.payment.as_ref();
+        let captured_at = payment.map(|payment| payment.captured_at);
+    } as {
+        payment_change_adjustment_id: &'a str = &adjustment.id,
+        reservation_booking_id: &'a BookingId = &fact.reservation_booking_id,
+        mother_user_id: &'a Ident = &fact.mother_user_id,
+        customer_delta_krw: Won = fact.customer_delta_krw,
+        coupon_adjustment_krw: Won = fact.coupon_adjustment_krw,
+        pure_customer_amount_krw: Won = fact.pure_customer_amount_krw,
+        mother_payable_adjustment_krw: Won = fact.mother_payable_adjustment_krw,
+        adjustment_status: AdjustmentStatus = adjustment.status(),
+        pre_registration: Option<&'a AdjustmentPreRegistration> = fact.pre_registration.as_ref(),
+        payment_receipt: Option<ReceiptBody<'a>> = payment.map(|payment| ReceiptBody {
+            payment_id: &payment.payment_id,
+            provider_name: &payment.provider_name,
+            provider_context: &payment.provider_context,
+            deposited_at: payment.captured_at,
+        }),
+        settlement_continuation_status: Option<ContinuationStatus> = payment.map(|_| continuation),
+        settlement_continuation_workflow_request_id: Option<Uuid> = payment
+            .map(|payment| payment.workflow_request_id),
+        /// Nothing that happens here gives one.
+        settlement_continuation_reason: Option<&'a str> = None,
+        settlement_continuation_recorded_at: Option<Instant> = captured_at,
+        requested_at: Instant = fact.requested_at,
+        completed_at: Option<Instant> = captured_at,
+        updated_at: Instant = adjustment.updated_at,
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -329,41 +341,6 @@ struct ReceiptBody<'a> {
     provider_name: &'a Ident,
     provider_context: &'a AnyObject,
     deposited_at: Instant,
-}
-
-impl<'a> PaymentChangeAdjustmentBody<'a> {
-    /// The adjustment, when the settlement's continuation is so far, if it was asked for.
-    #[must_use]
-    pub fn new(adjustment: &'a PaymentChangeAdjustment, continuation: ContinuationStatus) -> Self {
-        let fact = &adjustment.fact;
-        let payment = adjustment.payment.as_ref();
-        let captured_at = payment.map(|payment| payment.captured_at);
-        Self {
-            payment_change_adjustment_id: &adjustment.id,
-            reservation_booking_id: &fact.reservation_booking_id,
-            mother_user_id: &fact.mother_user_id,
-            customer_delta_krw: fact.customer_delta_krw,
-            coupon_adjustment_krw: fact.coupon_adjustment_krw,
-            pure_customer_amount_krw: fact.pure_customer_amount_krw,
-            mother_payable_adjustment_krw: fact.mother_payable_adjustment_krw,
-            adjustment_status: adjustment.status(),
-            pre_registration: fact.pre_registration.as_ref(),
-            payment_receipt: payment.map(|payment| ReceiptBody {
-                payment_id: &payment.payment_id,
-                provider_name: &payment.provider_name,
-                provider_context: &payment.provider_context,
-                deposited_at: payment.captured_at,
-            }),
-            settlement_continuation_status: payment.map(|_| continuation),
-            settlement_continuation_workflow_request_id: payment
-                .map(|payment| payment.workflow_request_id),
-            settlement_continuation_reason: None,
-            settlement_continuation_recorded_at: captured_at,
-            requested_at: fact.requested_at,
-            completed_at: captured_at,
-            updated_at: adjustment.updated_at,
-        }
-    }
 }
 
 /// A booking with an adjustment that its mother may pay, for the tests of this group.

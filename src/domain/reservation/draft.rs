@@ -17,6 +17,7 @@ use crate::domain::payment_words::PaymentMethod;
 use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Index, IndexKey, Kind, Resource};
+use crate::domain::response_body::response_body;
 use crate::{public_events, wire_enum};
 
 wire_enum! {
@@ -258,25 +259,37 @@ pub struct ConflictBody<'a> {
     pub(super) disabled_reason_codes: &'a [&'a str],
 }
 
-/// What came of a draft's confirmation, as its owner sees it.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "CustomerReservationCreation")]
-pub struct CreationBody<'a> {
-    customer_reservation_creation_command_id: Uuid,
-    draft_id: &'a str,
-    accepted_draft_revision: Revision,
-    accepted_review_projection_id: &'a Ident,
-    accepted_review_revision: Revision,
-    reservation_booking_request_id: Uuid,
-    reservation_booking_id: Option<Uuid>,
-    creation_outcome: ReservationIntent,
-    reviewed_fact_fingerprint: String,
-    contract_acceptance_id: Uuid,
-    reservation_creation_payment_handoff: HandoffBody<'a>,
-    /// Whether this is the answer of an earlier request once more.
-    // Last, so that a replay can turn it round.
-    idempotent_replay: bool,
+response_body! {
+    /// What came of a draft's confirmation, as its owner sees it.
+    #[schemars(rename = "CustomerReservationCreation")]
+    pub struct CreationBody<'a> from (draft_id: &'a str, outcome: &'a DraftConfirmed) {
+        // The outcome of the confirmation of the draft with this identifier.
+        let handoff = &outcome.handoff;
+    } as {
+        customer_reservation_creation_command_id: Uuid = outcome
+            .customer_reservation_creation_command_id,
+        draft_id: &'a str = draft_id,
+        accepted_draft_revision: Revision = outcome.accepted_draft_revision,
+        accepted_review_projection_id: &'a Ident = &outcome.accepted_review_projection_id,
+        accepted_review_revision: Revision = outcome.accepted_review_revision,
+        reservation_booking_request_id: Uuid = outcome.reservation_booking_request_id,
+        reservation_booking_id: Option<Uuid> = outcome.reservation_booking_id,
+        creation_outcome: ReservationIntent = outcome.creation_outcome,
+        reviewed_fact_fingerprint: String = outcome.reviewed_fact_fingerprint.to_hex(),
+        contract_acceptance_id: Uuid = outcome.contract_acceptance_id,
+        reservation_creation_payment_handoff: HandoffBody<'a> = HandoffBody {
+            payment_handoff_id: handoff.payment_handoff_id,
+            charge_snapshot_id: handoff.charge_snapshot_id,
+            payment_obligation_id: handoff.payment_obligation_id,
+            currency_code: HandoffCurrency::Krw,
+            payable_amount_krw: handoff.payable_amount_krw,
+            eligible_payment_method_codes: &handoff.eligible_payment_method_codes,
+            handoff_state: HandoffState::PreparationRequired,
+        },
+        /// Whether this is the answer of an earlier request once more.
+        // Last, so that a replay can turn it round.
+        idempotent_replay: bool = false,
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -290,37 +303,6 @@ struct HandoffBody<'a> {
     payable_amount_krw: Won,
     eligible_payment_method_codes: &'a [PaymentMethod],
     handoff_state: HandoffState,
-}
-
-impl<'a> CreationBody<'a> {
-    /// The outcome of the confirmation of the draft with this identifier.
-    #[must_use]
-    pub fn new(draft_id: &'a str, outcome: &'a DraftConfirmed) -> Self {
-        let handoff = &outcome.handoff;
-        Self {
-            customer_reservation_creation_command_id: outcome
-                .customer_reservation_creation_command_id,
-            draft_id,
-            accepted_draft_revision: outcome.accepted_draft_revision,
-            accepted_review_projection_id: &outcome.accepted_review_projection_id,
-            accepted_review_revision: outcome.accepted_review_revision,
-            reservation_booking_request_id: outcome.reservation_booking_request_id,
-            reservation_booking_id: outcome.reservation_booking_id,
-            creation_outcome: outcome.creation_outcome,
-            reviewed_fact_fingerprint: outcome.reviewed_fact_fingerprint.to_hex(),
-            contract_acceptance_id: outcome.contract_acceptance_id,
-            reservation_creation_payment_handoff: HandoffBody {
-                payment_handoff_id: handoff.payment_handoff_id,
-                charge_snapshot_id: handoff.charge_snapshot_id,
-                payment_obligation_id: handoff.payment_obligation_id,
-                currency_code: HandoffCurrency::Krw,
-                payable_amount_krw: handoff.payable_amount_krw,
-                eligible_payment_method_codes: &handoff.eligible_payment_method_codes,
-                handoff_state: HandoffState::PreparationRequired,
-            },
-            idempotent_replay: false,
-        }
-    }
 }
 
 #[cfg(test)]

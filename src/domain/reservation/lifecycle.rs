@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::{Charge, Grant, Settlement, Shares, benefit_krw, settle};
@@ -13,6 +12,7 @@ use crate::base::time::{Date, Instant};
 use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::resource::{Kind, Resource};
+use crate::domain::response_body::response_body;
 use crate::{public_events, wire_enum};
 
 wire_enum! {
@@ -226,38 +226,21 @@ impl ChargeFinalized {
     }
 }
 
-/// A lifecycle as its readers see it.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "FinancialLifecycle")]
-pub struct FinancialLifecycleBody<'a> {
-    reservation_booking_id: &'a BookingId,
-    financial_stage: FinancialStage,
-    mother_visible_payable_krw: Won,
-    caregiver_payout_krw: Won,
-    branch_settlement_krw: Won,
-    hq_settlement_krw: Won,
-    care_delivery_session_code: Option<&'a Ident>,
-    delivered_day_count: Option<i64>,
-    ledger_line_count: usize,
-}
-
-impl<'a> FinancialLifecycleBody<'a> {
-    /// The view of this lifecycle.
-    #[must_use]
-    pub fn new(lifecycle: &'a FinancialLifecycle) -> Self {
+response_body! {
+    /// A lifecycle as its readers see it.
+    #[schemars(rename = "FinancialLifecycle")]
+    pub struct FinancialLifecycleBody<'a> from (lifecycle: &'a FinancialLifecycle) {
         let charge = &lifecycle.charge;
         let settlement = &charge.settlement;
-        Self {
-            reservation_booking_id: &charge.reservation_booking_id,
-            financial_stage: FinancialStage::ChargeFinalized,
-            mother_visible_payable_krw: settlement.mother_visible_payable_krw,
-            caregiver_payout_krw: settlement.caregiver_payout_krw,
-            branch_settlement_krw: settlement.branch_settlement_krw,
-            hq_settlement_krw: settlement.hq_settlement_krw,
-            care_delivery_session_code: charge.care_delivery_session_code.as_ref(),
-            delivered_day_count: charge.delivered_day_count,
-            ledger_line_count: settlement.lines.len(),
-        }
+    } as {
+        reservation_booking_id: &'a BookingId = &charge.reservation_booking_id,
+        financial_stage: FinancialStage = FinancialStage::ChargeFinalized,
+        mother_visible_payable_krw: Won = settlement.mother_visible_payable_krw,
+        caregiver_payout_krw: Won = settlement.caregiver_payout_krw,
+        branch_settlement_krw: Won = settlement.branch_settlement_krw,
+        hq_settlement_krw: Won = settlement.hq_settlement_krw,
+        care_delivery_session_code: Option<&'a Ident> = charge.care_delivery_session_code.as_ref(),
+        delivered_day_count: Option<i64> = charge.delivered_day_count,
+        ledger_line_count: usize = settlement.lines.len(),
     }
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::roster::{Assignment, AssignmentDecision, AssignmentStatus};
 use crate::base::revision::Revision;
 use crate::base::text::{AssignmentKey, BookingId, Ident};
+use crate::domain::response_body::response_body;
 use crate::wire_enum;
 
 wire_enum! {
@@ -31,27 +32,34 @@ pub struct AssignmentResultBody<'a> {
     status: AssignmentStatus,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "AssignmentDecision")]
-struct DecisionBody<'a> {
-    assignment_decision_id: &'a Ident,
-    reservation_booking_id: &'a BookingId,
-    decision_kind: DecisionKind,
-    role: &'a Ident,
-    handoff_order: i64,
-    target_assignment_key: &'a AssignmentKey,
-    expected_reservation_revision: Revision,
-    expected_roster_revision: Revision,
-    actor_id: &'a str,
-    reason_code: &'a Ident,
-    idempotency_key: &'a str,
-    evidence_key: String,
-    previous_assignment_key: Option<&'a AssignmentKey>,
-    selected_candidate_snapshot_id: &'a Ident,
-    schedule_proof_id: &'a Ident,
-    replacement_of_assignment_key: Option<&'a AssignmentKey>,
-    other_area_service: bool,
+response_body! {
+    #[schemars(rename = "AssignmentDecision")]
+    struct DecisionBody<'a> from (decision: &'a AssignmentDecision) {
+        let assignment = &decision.assignment;
+        let replaced = assignment.replacement_of_assignment_key.as_ref();
+    } as {
+        assignment_decision_id: &'a Ident = &assignment.assignment_decision_id,
+        reservation_booking_id: &'a BookingId = &decision.reservation_booking_id,
+        decision_kind: DecisionKind = if replaced.is_some() {
+            DecisionKind::Replace
+        } else {
+            DecisionKind::Assign
+        },
+        role: &'a Ident = &assignment.role,
+        handoff_order: i64 = assignment.handoff_order,
+        target_assignment_key: &'a AssignmentKey = &assignment.target_assignment_key,
+        expected_reservation_revision: Revision = assignment.reservation_revision,
+        expected_roster_revision: Revision = assignment.expected_roster_revision,
+        actor_id: &'a str = &assignment.actor_id,
+        reason_code: &'a Ident = &assignment.reason_code,
+        idempotency_key: &'a str = &assignment.idempotency_key,
+        evidence_key: String = evidence_key(assignment),
+        previous_assignment_key: Option<&'a AssignmentKey> = replaced,
+        selected_candidate_snapshot_id: &'a Ident = &assignment.selected_candidate_snapshot_id,
+        schedule_proof_id: &'a Ident = &assignment.schedule_proof_id,
+        replacement_of_assignment_key: Option<&'a AssignmentKey> = replaced,
+        other_area_service: bool = assignment.other_area_service,
+    }
 }
 
 impl<'a> AssignmentResultBody<'a> {
@@ -72,36 +80,6 @@ impl<'a> AssignmentResultBody<'a> {
             assignment_decisions: decisions.iter().map(DecisionBody::new).collect(),
             status: AssignmentStatus::Recorded,
         })
-    }
-}
-
-impl<'a> DecisionBody<'a> {
-    fn new(decision: &'a AssignmentDecision) -> Self {
-        let assignment = &decision.assignment;
-        let replaced = assignment.replacement_of_assignment_key.as_ref();
-        Self {
-            assignment_decision_id: &assignment.assignment_decision_id,
-            reservation_booking_id: &decision.reservation_booking_id,
-            decision_kind: if replaced.is_some() {
-                DecisionKind::Replace
-            } else {
-                DecisionKind::Assign
-            },
-            role: &assignment.role,
-            handoff_order: assignment.handoff_order,
-            target_assignment_key: &assignment.target_assignment_key,
-            expected_reservation_revision: assignment.reservation_revision,
-            expected_roster_revision: assignment.expected_roster_revision,
-            actor_id: &assignment.actor_id,
-            reason_code: &assignment.reason_code,
-            idempotency_key: &assignment.idempotency_key,
-            evidence_key: evidence_key(assignment),
-            previous_assignment_key: replaced,
-            selected_candidate_snapshot_id: &assignment.selected_candidate_snapshot_id,
-            schedule_proof_id: &assignment.schedule_proof_id,
-            replacement_of_assignment_key: replaced,
-            other_area_service: assignment.other_area_service,
-        }
     }
 }
 

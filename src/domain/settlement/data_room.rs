@@ -15,6 +15,7 @@ use crate::base::text::{CollectionName, Ident, ObjectKey, Sha256Hex};
 use crate::base::time::{Date, Instant};
 use crate::domain::listing::{Filter, List, by_many, is};
 use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
+use crate::domain::response_body::response_body;
 use crate::{json_object, public_events, wire_enum};
 
 wire_enum! {
@@ -402,101 +403,59 @@ pub fn may_open(actor: &Actor, scope: &DataRoomScope) -> bool {
     may_request(actor) || branch.is_some_and(|branch| actor.manages_branch(branch))
 }
 
-/// A request as its readers see it.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "SettlementDataRoomRequest")]
-pub struct DataRoomBody<'a> {
-    request_id: Uuid,
-    request_code: &'a Ident,
-    scope: &'a DataRoomScope,
-    status: DataRoomStatus,
-    revision: Revision,
-    requested_by_actor_profile_id: &'a str,
-    created_at: Instant,
-    updated_at: Instant,
-    artifacts: Vec<ArtifactBody<'a>>,
-    action_journal: Vec<JournalBody<'a>>,
+response_body! {
+    /// A request as its readers see it.
+    #[schemars(rename = "SettlementDataRoomRequest")]
+    pub struct DataRoomBody<'a> from (request: &'a DataRoomRequest) {
+        // The request, which looks the same to all who may see it.
+        let opening = &request.opening;
+    } as {
+        request_id: Uuid = opening.request_id,
+        request_code: &'a Ident = &opening.request_code,
+        scope: &'a DataRoomScope = &opening.scope,
+        status: DataRoomStatus = request.status,
+        revision: Revision = request.revision,
+        requested_by_actor_profile_id: &'a str = &opening.actor_profile_id,
+        created_at: Instant = request.created_at,
+        updated_at: Instant = request.updated_at,
+        artifacts: Vec<ArtifactBody<'a>> =
+            request.artifacts.iter().map(ArtifactBody::new).collect(),
+        action_journal: Vec<JournalBody<'a>> =
+            request.journal.iter().map(JournalBody::new).collect(),
+    }
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "DataRoomArtifact")]
-struct ArtifactBody<'a> {
-    #[serde(flatten)]
-    artifact: &'a Artifact,
-    superseded_at: Option<Instant>,
+response_body! {
+    #[schemars(rename = "DataRoomArtifact")]
+    struct ArtifactBody<'a> from (standing: &'a StandingArtifact) {} as {
+        #[serde(flatten)]
+        artifact: &'a Artifact = &standing.artifact,
+        superseded_at: Option<Instant> = standing.superseded_at,
+    }
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "DataRoomJournalEntry")]
-struct JournalBody<'a> {
-    action_id: Uuid,
-    action_kind: DataRoomAction,
-    actor_kind: ActorKind,
-    actor_profile_id: &'a str,
-    idempotency_key: &'a str,
-    expected_revision: Revision,
-    committed_revision: Revision,
-    recorded_at: Instant,
-    /// No command carries a reason.
-    reason: Option<&'a str>,
-    artifact_id: Option<&'a Ident>,
-    metadata: Nothing,
+response_body! {
+    #[schemars(rename = "DataRoomJournalEntry")]
+    struct JournalBody<'a> from (entry: &'a JournalEntry) {} as {
+        action_id: Uuid = entry.action_id,
+        action_kind: DataRoomAction = entry.action_kind,
+        actor_kind: ActorKind = entry.actor_kind,
+        actor_profile_id: &'a str = &entry.actor_profile_id,
+        idempotency_key: &'a str = &entry.idempotency_key,
+        expected_revision: Revision = entry.expected_revision,
+        committed_revision: Revision = entry.committed_revision,
+        recorded_at: Instant = entry.recorded_at,
+        /// No command carries a reason.
+        reason: Option<&'a str> = None,
+        artifact_id: Option<&'a Ident> = entry.artifact_id.as_ref(),
+        metadata: Nothing = Nothing {},
+    }
 }
 
 /// An object without fields: no command leaves metadata.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Empty")]
 struct Nothing {}
-
-impl<'a> DataRoomBody<'a> {
-    /// The request, which looks the same to all who may see it.
-    #[must_use]
-    pub fn new(request: &'a DataRoomRequest) -> Self {
-        let opening = &request.opening;
-        Self {
-            request_id: opening.request_id,
-            request_code: &opening.request_code,
-            scope: &opening.scope,
-            status: request.status,
-            revision: request.revision,
-            requested_by_actor_profile_id: &opening.actor_profile_id,
-            created_at: request.created_at,
-            updated_at: request.updated_at,
-            artifacts: request.artifacts.iter().map(ArtifactBody::new).collect(),
-            action_journal: request.journal.iter().map(JournalBody::new).collect(),
-        }
-    }
-}
-
-impl<'a> ArtifactBody<'a> {
-    fn new(standing: &'a StandingArtifact) -> Self {
-        Self {
-            artifact: &standing.artifact,
-            superseded_at: standing.superseded_at,
-        }
-    }
-}
-
-impl<'a> JournalBody<'a> {
-    fn new(entry: &'a JournalEntry) -> Self {
-        Self {
-            action_id: entry.action_id,
-            action_kind: entry.action_kind,
-            actor_kind: entry.actor_kind,
-            actor_profile_id: &entry.actor_profile_id,
-            idempotency_key: &entry.idempotency_key,
-            expected_revision: entry.expected_revision,
-            committed_revision: entry.committed_revision,
-            recorded_at: entry.recorded_at,
-            reason: None,
-            artifact_id: entry.artifact_id.as_ref(),
-            metadata: Nothing {},
-        }
-    }
-}
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -11,6 +11,7 @@ use super::subscription::{EventTypePatterns, WebhookSubscription};
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::domain::event_id::EventId;
+use crate::domain::response_body::response_body;
 use crate::wire_enum;
 
 wire_enum! {
@@ -157,33 +158,17 @@ fn delivered_through(deliveries: &WebhookDeliveries, position: Option<u64>) -> O
     })
 }
 
-/// A delivery as it is listed.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "WebhookDelivery")]
-pub struct DeliveryBody<'a> {
-    event_id: String,
-    #[serde(rename = "type")]
-    event_type: &'a str,
-    subject: &'a str,
-    attempts: u32,
-    next_attempt_at: Option<Instant>,
-    last_status: Option<u16>,
-    last_error: Option<&'a str>,
-}
-
-impl<'a> DeliveryBody<'a> {
-    /// This delivery.
-    #[must_use]
-    pub fn new(delivery: &'a Delivery) -> Self {
-        Self {
-            event_id: delivery.id.to_string(),
-            event_type: &delivery.event_type,
-            subject: &delivery.subject,
-            attempts: delivery.attempts,
-            next_attempt_at: delivery.next_attempt_at,
-            last_status: delivery.last_status,
-            last_error: delivery.last_error.as_deref(),
-        }
+response_body! {
+    /// A delivery as it is listed.
+    #[schemars(rename = "WebhookDelivery")]
+    pub struct DeliveryBody<'a> from (delivery: &'a Delivery) {} as {
+        event_id: String = delivery.id.to_string(),
+        #[serde(rename = "type")]
+        event_type: &'a str = &delivery.event_type,
+        subject: &'a str = &delivery.subject,
+        attempts: u32 = delivery.attempts,
+        next_attempt_at: Option<Instant> = delivery.next_attempt_at,
+        last_status: Option<u16> = delivery.last_status,
+        last_error: Option<&'a str> = delivery.last_error.as_deref(),
     }
 }
