@@ -721,6 +721,37 @@ mod tests {
         }
     }
 
+    /// Nothing proves the last record but what its writer writes next.
+    #[test]
+    fn a_writer_that_takes_its_time_is_waited_for_longer_than_nobody_is_and_not_for_ever() {
+        let unproved = || {
+            let disk = SimDisk::new();
+            let mut log = open(&disk);
+            for number in 1..=3 {
+                log.append(&[payload(number)]).unwrap();
+            }
+            (disk, log)
+        };
+        let copied_from = |source: &Meanwhile| {
+            let target: Arc<dyn Storage> = SimDisk::new().storage();
+            with_pause(source, &target, Duration::ZERO, &mut |_, _| {})
+        };
+        let (disk, _writer) = unproved();
+        let source = Meanwhile::new(&disk, u64::MAX, |_| {});
+        match copied_from(&source) {
+            Err(Error::Io { source, .. }) => assert_eq!(source.kind(), io::ErrorKind::TimedOut),
+            other => panic!("{other:?}"),
+        }
+        // After one and a half times the looks that an end without a writer is given.
+        let later = source.calls() / u64::from(LOOKS_AT_A_WRITER) * u64::from(LOOKS) * 3 / 2;
+        let (disk, writer) = unproved();
+        let writer = parking_lot::Mutex::new(writer);
+        let source = Meanwhile::new(&disk, later, move |_| writer.lock().seal().unwrap());
+        let backup = copied_from(&source).unwrap();
+        assert_eq!(backup.last_position, 3);
+        assert!(source.calls() > later, "it was not waited for");
+    }
+
     #[test]
     fn progress_rises_to_the_bytes_of_the_files_that_are_counted() {
         let disk = SimDisk::new();
