@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::Serialize;
 use uuid::Uuid;
 
-use super::deliveries::{Delivery, WebhookDeliveries};
+use super::deliveries::{Delivery, LastFailure, WebhookDeliveries};
 use super::subscription::{EventTypePatterns, WebhookSubscription};
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
@@ -28,37 +27,54 @@ wire_enum! {
     }
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "WebhookFailure")]
-struct LastFailureBody<'a> {
-    event_id: String,
-    at: Instant,
-    status: Option<u16>,
-    error: &'a str,
+response_body! {
+    #[schemars(rename = "WebhookFailure")]
+    struct LastFailureBody<'a> from (failure: &'a LastFailure) {} as {
+        event_id: String = failure.id.to_string(),
+        at: Instant = failure.at,
+        status: Option<u16> = failure.status,
+        error: &'a str = &failure.error,
+    }
 }
 
-/// A subscription as it is answered.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "WebhookSubscription")]
-pub struct SubscriptionBody<'a> {
-    subscription_id: Uuid,
-    url: &'a str,
-    types: &'a EventTypePatterns,
-    description: Option<&'a str>,
-    status: SubscriptionStatus,
-    revision: Revision,
-    created_at: Instant,
-    delivered_through: Option<String>,
-    waiting: usize,
-    dead: usize,
-    last_failure: Option<LastFailureBody<'a>>,
-    /// Where the response has a secret: its number, which is replaced by the secret when the
-    /// response is sent. No secret is stored.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    secret_number: Option<u32>,
+response_body! {
+    /// A subscription as it is answered.
+    #[schemars(rename = "WebhookSubscription")]
+    pub struct SubscriptionBody<'a> from (
+        subscription: &'a WebhookSubscription,
+        deliveries: &'a WebhookDeliveries,
+        position: Option<u64>
+    ) {
+        // `position` is the last commit of the deliveries, where that is known.
+        let status = if deliveries.is_gone {
+            SubscriptionStatus::Gone
+        } else if subscription.is_paused {
+            SubscriptionStatus::Paused
+        } else if deliveries.is_failing {
+            SubscriptionStatus::Failing
+        } else {
+            SubscriptionStatus::Enabled
+        };
+    } as {
+        subscription_id: Uuid = subscription.subscription_id,
+        url: &'a str = &subscription.url,
+        types: &'a EventTypePatterns = &subscription.types,
+        description: Option<&'a str> = subscription.description.text(),
+        status: SubscriptionStatus = status,
+        revision: Revision = subscription.revision,
+        created_at: Instant = subscription.created_at,
+        delivered_through: Option<String> =
+            delivered_through(deliveries, position).map(|id| id.to_string()),
+        waiting: usize = deliveries.waiting.len(),
+        dead: usize = deliveries.dead.len(),
+        last_failure: Option<LastFailureBody<'a>> =
+            deliveries.last_failure.as_ref().map(LastFailureBody::new),
+        /// Where the response has a secret: its number, which is replaced by the secret when the
+        /// response is sent. No secret is stored.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(skip)]
+        secret_number: Option<u32> = None,
+    }
 }
 
 /// A subscription with its secret, as its schema.
@@ -90,45 +106,6 @@ impl JsonSchema for SubscriptionWithSecret {
 }
 
 impl<'a> SubscriptionBody<'a> {
-    /// A subscription and its deliveries, which `position` is the last commit of, where that is
-    /// known.
-    #[must_use]
-    pub fn new(
-        subscription: &'a WebhookSubscription,
-        deliveries: &'a WebhookDeliveries,
-        position: Option<u64>,
-    ) -> Self {
-        let status = if deliveries.is_gone {
-            SubscriptionStatus::Gone
-        } else if subscription.is_paused {
-            SubscriptionStatus::Paused
-        } else if deliveries.is_failing {
-            SubscriptionStatus::Failing
-        } else {
-            SubscriptionStatus::Enabled
-        };
-        let last_failure = deliveries.last_failure.as_ref();
-        Self {
-            subscription_id: subscription.subscription_id,
-            url: &subscription.url,
-            types: &subscription.types,
-            description: subscription.description.text(),
-            status,
-            revision: subscription.revision,
-            created_at: subscription.created_at,
-            delivered_through: delivered_through(deliveries, position).map(|id| id.to_string()),
-            waiting: deliveries.waiting.len(),
-            dead: deliveries.dead.len(),
-            last_failure: last_failure.map(|failure| LastFailureBody {
-                event_id: failure.id.to_string(),
-                at: failure.at,
-                status: failure.status,
-                error: &failure.error,
-            }),
-            secret_number: None,
-        }
-    }
-
     /// The same, where the response has the secret of this number.
     #[must_use]
     pub fn telling_secret(mut self, number: u32) -> Self {
