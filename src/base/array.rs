@@ -30,6 +30,20 @@ pub fn serialize<const N: usize, S: Serializer>(
     tuple.end()
 }
 
+/// The bytes of a type of this name that is nothing but an array.
+///
+/// # Errors
+/// The deserializer's.
+///
+/// # Panics
+/// Does not compile when `N` is no multiple of eight.
+pub fn deserialize_newtype<'de, const N: usize, D: Deserializer<'de>>(
+    name: &'static str,
+    deserializer: D,
+) -> Result<[u8; N], D::Error> {
+    deserializer.deserialize_newtype_struct(name, Words)
+}
+
 /// # Errors
 /// The deserializer's.
 ///
@@ -49,6 +63,13 @@ impl<'de, const N: usize> Visitor<'de> for Words<N> {
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{N} bytes")
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<[u8; N], D::Error> {
+        deserialize(deserializer)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut read: A) -> Result<[u8; N], A::Error> {

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 
-use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::array;
@@ -49,20 +48,7 @@ impl Serialize for Digest {
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Bytes;
-        impl<'de> Visitor<'de> for Bytes {
-            type Value = Digest;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("16 bytes")
-            }
-            fn visit_newtype_struct<D: Deserializer<'de>>(
-                self,
-                deserializer: D,
-            ) -> Result<Digest, D::Error> {
-                array::deserialize(deserializer).map(Digest)
-            }
-        }
-        deserializer.deserialize_newtype_struct("Digest", Bytes)
+        array::deserialize_newtype("Digest", deserializer).map(Self)
     }
 }
 
@@ -183,20 +169,7 @@ impl Serialize for Fingerprint {
 
 impl<'de> Deserialize<'de> for Fingerprint {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Bytes;
-        impl<'de> Visitor<'de> for Bytes {
-            type Value = Fingerprint;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("32 bytes")
-            }
-            fn visit_newtype_struct<D: Deserializer<'de>>(
-                self,
-                deserializer: D,
-            ) -> Result<Fingerprint, D::Error> {
-                array::deserialize(deserializer).map(Fingerprint)
-            }
-        }
-        deserializer.deserialize_newtype_struct("Fingerprint", Bytes)
+        array::deserialize_newtype("Fingerprint", deserializer).map(Self)
     }
 }
 

@@ -33,17 +33,17 @@ pub fn in_scratch<T>(write: impl FnOnce(&mut Output) -> T) -> T {
     made
 }
 
-/// Copies all of `bytes`, of which there are `N` to `2 * N`, to the first places of `to`.
+/// Copies all of `bytes`, of which there are `N` to `2 * N`, to `to`, which is as long: the first `N` and
+/// the last `N`, which overlap and are returned.
 #[inline(always)]
-fn copy_halves<const N: usize>(bytes: &[u8], to: &mut [u8]) {
-    if let (Some(first), Some(last)) = (bytes.first_chunk::<N>(), bytes.last_chunk::<N>()) {
-        if let Some(place) = to.first_chunk_mut::<N>() {
-            *place = *first;
-        }
-        if let Some(place) = to.last_chunk_mut::<N>() {
-            *place = *last;
-        }
-    }
+pub(super) fn copy_halves<'b, const N: usize>(
+    bytes: &'b [u8],
+    to: &mut [u8],
+) -> Option<(&'b [u8; N], &'b [u8; N])> {
+    let halves = (bytes.first_chunk::<N>()?, bytes.last_chunk::<N>()?);
+    *to.first_chunk_mut::<N>()? = *halves.0;
+    *to.last_chunk_mut::<N>()? = *halves.1;
+    Some(halves)
 }
 
 impl Output {
@@ -111,13 +111,16 @@ impl Output {
     #[inline]
     fn put_some(&mut self, bytes: &[u8]) {
         let place = self.room(bytes.len());
-        match bytes.len() {
-            16..=32 => copy_halves::<16>(bytes, place),
-            8..16 => copy_halves::<8>(bytes, place),
-            4..8 => copy_halves::<4>(bytes, place),
-            2..4 => copy_halves::<2>(bytes, place),
-            33..=64 => copy_halves::<32>(bytes, place),
-            _ => place.copy_from_slice(bytes),
+        let copied = match bytes.len() {
+            16..=32 => copy_halves::<16>(bytes, place).is_some(),
+            8..16 => copy_halves::<8>(bytes, place).is_some(),
+            4..8 => copy_halves::<4>(bytes, place).is_some(),
+            2..4 => copy_halves::<2>(bytes, place).is_some(),
+            33..=64 => copy_halves::<32>(bytes, place).is_some(),
+            _ => false,
+        };
+        if !copied {
+            place.copy_from_slice(bytes);
         }
     }
 }

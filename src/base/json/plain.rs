@@ -1,5 +1,7 @@
 //! Which bytes of a string JSON contains unescaped, examined eight or sixteen at a time.
 
+use crate::base::output::copy_halves;
+
 /// Where the first byte from `at` on is that ends a string or is not plain in it: a quotation mark, a
 /// backslash, a control character; or else the end of the bytes.
 #[inline]
@@ -40,15 +42,12 @@ pub(super) fn is_plain(bytes: &[u8]) -> bool {
 #[inline]
 pub(super) fn copy_if_plain(bytes: &[u8], to: &mut [u8]) -> bool {
     match bytes.len() {
-        16..=32 => copy_halves::<16>(bytes, to, |first, last| {
-            is_all_plain(first) & is_all_plain(last)
-        }),
-        8..16 => copy_halves::<8>(bytes, to, |first, last| {
-            not_plain(*first) | not_plain(*last) == 0
-        }),
-        4..8 => copy_halves::<4>(bytes, to, |first, last| {
-            let ([a, b, c, d], [e, f, g, h]) = (*first, *last);
-            not_plain([a, b, c, d, e, f, g, h]) == 0
+        16..=32 => copy_halves::<16>(bytes, to)
+            .is_some_and(|(first, last)| is_all_plain(first) & is_all_plain(last)),
+        8..16 => copy_halves::<8>(bytes, to)
+            .is_some_and(|(first, last)| not_plain(*first) | not_plain(*last) == 0),
+        4..8 => copy_halves::<4>(bytes, to).is_some_and(|([a, b, c, d], [e, f, g, h])| {
+            not_plain([*a, *b, *c, *d, *e, *f, *g, *h]) == 0
         }),
         0..4 => {
             // Three bytes at most: not worth a call that copies them.
@@ -67,25 +66,6 @@ pub(super) fn copy_if_plain(bytes: &[u8], to: &mut [u8]) -> bool {
             last && sixteens.iter().all(is_all_plain)
         }
     }
-}
-
-/// Copies the first `N` bytes and the last `N`, which are all; what `look` says of them.
-#[inline(always)]
-fn copy_halves<const N: usize>(
-    bytes: &[u8],
-    to: &mut [u8],
-    look: impl FnOnce(&[u8; N], &[u8; N]) -> bool,
-) -> bool {
-    let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) else {
-        return false;
-    };
-    if let Some(place) = to.first_chunk_mut() {
-        *place = *first;
-    }
-    if let Some(place) = to.last_chunk_mut() {
-        *place = *last;
-    }
-    look(first, last)
 }
 
 /// Whether the byte is a character of its own in a string, or part of one.
@@ -107,7 +87,7 @@ mod tests {
 
     #[test]
     fn each_byte_that_is_escaped_is_found_at_each_place_of_texts_of_any_length() {
-        for length in 0..40 {
+        for length in 0..52 {
             for byte in 0..=255 {
                 for place in 0..length {
                     let mut text = vec![b'a'; length];
