@@ -24,17 +24,17 @@ impl Service {
             tracing::debug!(code = refusal.code(), "a token was rejected");
             Box::new(problems.unauthenticated(challenge(true)))
         };
-        let mut values = headers.get_all(AUTHORIZATION).iter();
-        let authorization = values.next().map(HeaderValue::as_bytes);
-        let is_one = values.next().is_none();
-        if let Some(authorization) = authorization.filter(|_| is_one) {
-            let (last, now) = (&caller.last_token, self.engine.now().millis());
-            if let Some(actor) = self.verifier.recall_last(last, authorization, now) {
+        let values = headers.get_all(AUTHORIZATION).iter();
+        let mut values = values.map(HeaderValue::as_bytes).fuse();
+        let (first, second) = (values.next(), values.next());
+        if let (Some(only), None) = (first, second) {
+            let now = self.engine.now().millis();
+            if let Some(actor) = self.verifier.recall_last(&caller.last_token, only, now) {
                 return Ok(actor);
             }
         }
-        let token = match token(headers) {
-            Bearer::Token(token) => token,
+        let (header, token) = match bearer(first.into_iter().chain(second)) {
+            Bearer::Token(token) => (first.unwrap_or_default(), token),
             Bearer::Missing => {
                 self.verifier.refused().count_missing();
                 return Err(Box::new(problems.unauthenticated(challenge(false))));
@@ -55,13 +55,7 @@ impl Service {
             }
         }
         let units = match recalled {
-            Recalled::Good(known) => {
-                // There was a token, so there was a header.
-                caller
-                    .last_token
-                    .keep(authorization.unwrap_or_default(), &known);
-                return Ok(known.actor());
-            }
+            Recalled::Good(known) => return Ok(caller.last_token.keep(header, known)),
             Recalled::Refused(refusal) => return Err(refused(refusal)),
             Recalled::GoodBefore => {
                 let now = self.engine.now().millis();
@@ -80,10 +74,4 @@ impl Service {
         }
         verified.map_err(refused)
     }
-}
-
-/// What the request's headers hold of a token.
-fn token(headers: &HeaderMap) -> Bearer<'_> {
-    let values = headers.get_all(AUTHORIZATION).iter();
-    bearer(values.map(HeaderValue::as_bytes))
 }

@@ -18,29 +18,18 @@ pub struct Known {
     pub(super) generation: u64,
 }
 
-impl Known {
-    /// Whom the token speaks for.
-    #[must_use]
-    pub fn actor(self) -> Arc<Actor> {
-        self.entry.actor
-    }
-}
-
 /// The `Authorization` header of a connection's last request whose token was valid.
 #[derive(Default)]
 pub struct LastToken(Mutex<Option<(Vec<u8>, Known)>>);
 
 impl LastToken {
-    /// Keeps the header and what is known of its token.
-    pub fn keep(&self, authorization: &[u8], known: &Known) {
-        if authorization.len() > LAST_TOKEN_BYTES_MAX {
-            return;
+    /// Keeps the header with what is known of its token; whom that speaks for.
+    pub fn keep(&self, authorization: &[u8], known: Known) -> Arc<Actor> {
+        let actor = Arc::clone(&known.entry.actor);
+        if authorization.len() <= LAST_TOKEN_BYTES_MAX {
+            *self.0.lock() = Some((authorization.to_vec(), known));
         }
-        let known = Known {
-            entry: known.entry.clone(),
-            generation: known.generation,
-        };
-        *self.0.lock() = Some((authorization.to_vec(), known));
+        actor
     }
 
     /// The actor, if this is the header that was kept, and its token is valid at `now_ms` under the
@@ -90,7 +79,7 @@ mod tests {
         let last = LastToken::default();
         let header = b"Bearer a.token.of.some.length-that-fills-more-than-a-register".to_vec();
         assert!(last.actor(&header, 3, 0).is_none());
-        last.keep(&header, &known(100));
+        last.keep(&header, known(100));
         assert!(last.actor(&header, 3, 99).is_some());
         assert!(last.actor(&header, 4, 99).is_none(), "other keys");
         assert!(last.actor(&header, 3, 100).is_none(), "too late");
@@ -102,10 +91,10 @@ mod tests {
             assert!(last.actor(&header[..at], 3, 99).is_none(), "{at} bytes");
         }
         // Another token takes its place, and one that is too long does not.
-        last.keep(b"Bearer b", &known(100));
+        last.keep(b"Bearer b", known(100));
         assert!(last.actor(&header, 3, 99).is_none());
         let long = vec![b'x'; LAST_TOKEN_BYTES_MAX + 1];
-        last.keep(&long, &known(100));
+        last.keep(&long, known(100));
         assert!(last.actor(&long, 3, 99).is_none());
         assert!(last.actor(b"Bearer b", 3, 99).is_some());
     }
