@@ -47,23 +47,21 @@ impl Process {
         sum
     }
 
-    /// Its threads by their numbers: the name of each, and the nanoseconds it has had a processor.
+    /// Its threads: the name of each, and the nanoseconds it has had a processor.
     ///
     /// # Errors
     /// When the kernel does not tell.
-    pub(crate) fn threads(self) -> Result<BTreeMap<u32, (String, u64)>, String> {
+    pub(crate) fn threads(self) -> Result<Vec<(String, u64)>, String> {
         let tasks = format!("/proc/{}/task", self.0);
         let failed = |error: std::io::Error| format!("{tasks}: {error}");
-        let mut threads = BTreeMap::new();
+        let mut threads = Vec::new();
         for task in std::fs::read_dir(&tasks).map_err(failed)? {
             let task = task.map_err(failed)?.path();
-            let id = task.file_name().and_then(|id| id.to_str()?.parse().ok());
-            let id = id.ok_or_else(|| format!("{}: no number", task.display()))?;
             let name = std::fs::read_to_string(task.join("comm")).map_err(failed)?;
             let times = std::fs::read_to_string(task.join("schedstat")).map_err(failed)?;
             let nanos = times.split(' ').next().and_then(|first| first.parse().ok());
             let nanos = nanos.ok_or_else(|| format!("{}: {times}", task.display()))?;
-            threads.insert(id, (name.trim().to_owned(), nanos));
+            threads.push((name.trim().to_owned(), nanos));
         }
         Ok(threads)
     }

@@ -57,8 +57,8 @@ pub(crate) fn measure(common: &Common, sequencer_micros: f64) -> Result<Value, S
         }
         rates.push(rate);
         for of in KINDS {
-            let sum = |threads: &BTreeMap<u32, (String, u64)>| -> u64 {
-                let own = threads.values().filter(|(name, _)| kind(name) == of);
+            let sum = |threads: &[(String, u64)]| -> u64 {
+                let own = threads.iter().filter(|(name, _)| kind(name) == of);
                 own.map(|(_, nanos)| *nanos).sum()
             };
             let nanos = sum(&after).saturating_sub(sum(&before)) as f64;
