@@ -101,9 +101,12 @@ impl Cluster {
                 1 => String::new(),
                 _ => format!("cluster {{ name: tests, listen: {route:?}, routes: {urls:?} }}"),
             };
+            // Not what is free on this disk and in this memory, of which a server takes three quarters by
+            // itself: a journal reserves all its bytes, and on a fuller disk its stream would be refused.
+            let limits = "max_file_store: 16GB, max_memory_store: 16GB";
             let text = format!(
                 "server_name: node-{number}\nlisten: {address:?}\n\
-                 jetstream {{ store_dir: {store:?}, sync_interval: always }}\n{cluster}\n"
+                 jetstream {{ store_dir: {store:?}, sync_interval: always, {limits} }}\n{cluster}\n"
             );
             let config = directory.path().join(format!("node-{number}.conf"));
             std::fs::write(&config, text).unwrap();
