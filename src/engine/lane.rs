@@ -63,10 +63,10 @@ struct Lane {
     waiting: Mutex<BinaryHeap<Waiting>>,
 }
 
-/// Someone who waits for a position; the lowest comes first.
+/// What waits for a position; the lowest comes first.
 struct Waiting {
     position: u64,
-    release: oneshot::Sender<()>,
+    release: Box<dyn FnOnce() + Send>,
 }
 
 impl PartialEq for Waiting {
@@ -190,15 +190,29 @@ impl Lanes {
     fn let_out(&self, lane: usize) {
         let failed = self.has_failed();
         let durable = self.durable.load(Ordering::Acquire);
-        let mut waiting = self.lanes[lane].waiting.lock();
-        while let Some(first) = waiting.peek() {
-            if !failed && first.position > durable {
-                break;
-            }
-            if let Some(first) = waiting.pop() {
-                // A waiter that has left needs no notification.
-                let _ = first.release.send(());
-            }
+        let next = || {
+            let mut waiting = self.lanes[lane].waiting.lock();
+            let first = waiting.peek()?;
+            (failed || first.position <= durable)
+                .then(|| waiting.pop())
+                .flatten()
+        };
+        // Not under the lock: what a client that has left does not take is dropped there.
+        while let Some(first) = next() {
+            (first.release)();
+        }
+    }
+
+    /// Calls `release` on `lane` once `position` is durable, or the log has failed.
+    pub(crate) fn hold(&self, lane: usize, position: u64, release: impl FnOnce() + Send + 'static) {
+        self.lanes[lane].waiting.lock().push(Waiting {
+            position,
+            release: Box::new(release),
+        });
+        // Otherwise a position that became durable, or a failure, before the line above would be
+        // missed.
+        if self.durable.load(Ordering::Acquire) >= position || self.has_failed() {
+            self.let_out(lane);
         }
     }
 
@@ -210,17 +224,11 @@ impl Lanes {
         if self.durable.load(Ordering::Acquire) >= position {
             return Ok(());
         }
-        let lane = here(self.lanes.len());
         let (sender, receiver) = oneshot::channel();
-        self.lanes[lane].waiting.lock().push(Waiting {
-            position,
-            release: sender,
+        self.hold(here(self.lanes.len()), position, move || {
+            // Who has left needs no notification.
+            let _ = sender.send(());
         });
-        // Otherwise a position that became durable, or a failure, before the line above would be
-        // missed.
-        if self.durable.load(Ordering::Acquire) >= position || self.has_failed() {
-            self.let_out(lane);
-        }
         let _ = receiver.await;
         if self.durable.load(Ordering::Acquire) >= position {
             Ok(())

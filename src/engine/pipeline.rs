@@ -15,6 +15,7 @@ use super::core::{
 };
 use super::id_source::IdSourceAt;
 use super::idempotency::key_of;
+use super::lane;
 use crate::base::actor::Actor;
 use crate::base::digest::Fingerprint;
 use crate::base::panics::unless_its_future_panics;
@@ -146,6 +147,7 @@ impl Shared {
                 unique_keys,
                 index_locks,
                 reply: sender,
+                lane: lane::here(self.lanes.count()),
                 shared: Arc::clone(self),
             });
             match target {

@@ -94,6 +94,7 @@ impl ActorMessage {
             mut pending,
             index_locks,
             reply,
+            lane,
             shared,
             ..
         } = *self;
@@ -114,7 +115,7 @@ impl ActorMessage {
                     messages: awaited,
                     answer,
                 };
-                settling::start(shared, unsettled);
+                settling::start(Arc::clone(&shared), unsettled);
                 (ActorResult::Settling(receiver), None)
             }
             Some(result) => {
@@ -124,7 +125,15 @@ impl ActorMessage {
             None => (ActorResult::Moved(Box::new(pending)), None),
         };
         // A client that has disconnected can send the command again.
-        let _ = reply.send(answer);
+        match answer.0 {
+            // Not before it may leave: the task that waits for it could do nothing else with it.
+            ActorResult::Committed { position, .. } => {
+                shared
+                    .lanes
+                    .hold(lane, position, || drop(reply.send(answer)));
+            }
+            _ => drop(reply.send(answer)),
+        }
     }
 
     fn attempt(&self, cached: &mut CachedState) -> Attempted {
