@@ -264,6 +264,33 @@ mod tests {
         assert_eq!(lanes.wait(3).await, Err(LogFailed));
     }
 
+    #[tokio::test]
+    async fn what_is_held_for_a_lane_is_released_when_it_is_durable_or_the_log_has_failed() {
+        let lanes = Arc::new(Lanes::new(2));
+        let released = Arc::new(Mutex::new(Vec::new()));
+        let hold = |lane, position| {
+            let released = Arc::clone(&released);
+            lanes.hold(lane, position, move || released.lock().push(position));
+        };
+        let now = || std::mem::take(&mut *released.lock());
+        tokio::spawn(Arc::clone(&lanes).run(1));
+        hold(1, 5);
+        hold(1, 4);
+        for (durable, expected) in [(3, vec![]), (4, vec![4]), (5, vec![5])] {
+            lanes.durable(durable);
+            tokio::task::yield_now().await;
+            assert_eq!(now(), expected, "durable to {durable}");
+        }
+        // At once, and that of a lane whose gate has not run yet.
+        hold(0, 5);
+        assert_eq!(now(), [5]);
+        hold(0, 7);
+        assert_eq!(now(), []);
+        lanes.fail();
+        hold(0, 6);
+        assert_eq!(now(), [6, 7]);
+    }
+
     struct Nothing;
 
     impl wal::Visitor for Nothing {
