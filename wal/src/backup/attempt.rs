@@ -50,3 +50,26 @@ impl CopyAttempt {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_damaged_elsewhere_by_now_or_no_more_is_not_like_before() {
+        let damaged = |file: &str, offset| {
+            CopyAttempt::Damaged(Error::Damaged {
+                file: file.to_owned(),
+                offset,
+                position: None,
+                what: String::new(),
+            })
+        };
+        let before = damaged("one", 1);
+        assert!(damaged("one", 1).is_like(&before));
+        assert!(!damaged("one", 2).is_like(&before));
+        assert!(!damaged("two", 1).is_like(&before));
+        let reason = String::new();
+        assert!(!CopyAttempt::Damaged(Error::Stopped { reason }).is_like(&before));
+    }
+}
