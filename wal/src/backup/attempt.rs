@@ -69,7 +69,7 @@ mod tests {
         assert!(damaged("one", 1).is_like(&before));
         assert!(!damaged("one", 2).is_like(&before));
         assert!(!damaged("two", 1).is_like(&before));
-        let reason = String::new();
-        assert!(!CopyAttempt::Damaged(Error::Stopped { reason }).is_like(&before));
+        let stopped = Error::Stopped { reason: "".into() };
+        assert!(!CopyAttempt::Damaged(stopped).is_like(&before));
     }
 }
