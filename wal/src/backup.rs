@@ -469,7 +469,7 @@ mod tests {
     use super::*;
     use crate::error::BoxError;
     use crate::storage::meanwhile::Meanwhile;
-    use crate::storage::sim::SimDisk;
+    use crate::storage::sim::{Fault, SimDisk};
     use crate::{Log, Options, Record, SnapshotInfo, Visitor};
 
     /// Keeps the records of a whole log.
@@ -721,6 +721,58 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_file_that_becomes_shorter_at_any_moment_is_damage_there_unless_it_was_copied_before() {
+        let name = format::segment_name(1);
+        let (mut at, mut told) = (0, 0);
+        loop {
+            let disk = SimDisk::new();
+            let (_log, last) = running(&disk);
+            let named = name.clone();
+            let source = Meanwhile::new(&disk, at, move |disk| {
+                let length = format::to_u64(disk.bytes(&named).unwrap().len());
+                let file = disk.storage().open_write(&named).unwrap();
+                file.set_length(length / 2).unwrap();
+            });
+            let target: Arc<dyn Storage> = SimDisk::new().storage();
+            match with_pause(&source, &target, Duration::ZERO, &mut |_, _| {}) {
+                Ok(backup) => assert_eq!(backup.last_position, last, "before call {at}"),
+                Err(Error::Damaged { file, .. }) => {
+                    assert!(file.ends_with(&name), "before call {at}: {file}");
+                    told += 1;
+                }
+                Err(error) => panic!("before call {at}: {error}"),
+            }
+            if source.calls() <= at {
+                break;
+            }
+            at += 1;
+        }
+        println!("damage before {told} of {at} calls");
+        assert!(told > 2 && told < at, "damage before {told} of {at} calls");
+    }
+
+    #[test]
+    fn a_read_that_the_system_refuses_is_told_as_that_and_is_no_damage() {
+        let mut at = 0;
+        loop {
+            let disk = SimDisk::new();
+            let (_log, last) = running(&disk);
+            let source = disk.while_it_runs();
+            source.fail_call(at, Fault::Io);
+            let target: Arc<dyn Storage> = SimDisk::new().storage();
+            let storage = source.storage();
+            let made = with_pause(storage.as_ref(), &target, Duration::ZERO, &mut |_, _| {});
+            if source.failed_call().is_none() {
+                assert_eq!(made.unwrap().last_position, last);
+                break;
+            }
+            assert!(matches!(made, Err(Error::Io { .. })), "call {at}: {made:?}");
+            at += 1;
+        }
+        assert!(at > 40, "{at} calls");
+    }
+
     /// Nothing proves the last record but what its writer writes next.
     #[test]
     fn a_writer_that_takes_its_time_is_waited_for_longer_than_nobody_is_and_not_for_ever() {
@@ -737,13 +789,18 @@ mod tests {
             with_pause(source, &target, Duration::ZERO, &mut |_, _| {})
         };
         let (disk, _writer) = unproved();
+        let starting = with_owner(&disk, Owner::Starts);
+        let source = Meanwhile::new(&starting, u64::MAX, |_| {});
+        assert_eq!(copied_from(&source).unwrap().last_position, 3);
+        let without_a_writer = source.calls();
         let source = Meanwhile::new(&disk, u64::MAX, |_| {});
         match copied_from(&source) {
             Err(Error::Io { source, .. }) => assert_eq!(source.kind(), io::ErrorKind::TimedOut),
             other => panic!("{other:?}"),
         }
-        // After one and a half times the looks that an end without a writer is given.
-        let later = source.calls() / u64::from(LOOKS_AT_A_WRITER) * u64::from(LOOKS) * 3 / 2;
+        let looks = u64::from(LOOKS_AT_A_WRITER / LOOKS);
+        assert!(source.calls() > without_a_writer * looks / 2, "given up");
+        let later = without_a_writer * 3 / 2;
         let (disk, writer) = unproved();
         let writer = parking_lot::Mutex::new(writer);
         let source = Meanwhile::new(&disk, later, move |_| writer.lock().seal().unwrap());

@@ -383,6 +383,20 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_lives_holds_a_file_only_while_it_has_that_file_open() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let (held, other) = (place.join("held"), place.join("other"));
+        let open = fs::File::create(&held).unwrap();
+        drop(fs::File::create(&other).unwrap());
+        let own = std::process::id();
+        assert!(lives_with(own, &held));
+        assert!(!lives_with(own, &other));
+        drop(open);
+        assert!(!lives_with(own, &held));
+    }
+
+    #[test]
     fn who_is_dead_ending_or_killed_is_told_from_who_lives() {
         let status =
             |own: &str, shared: &str| format!("Name:\ta\nSigPnd:\t{own}\nShdPnd:\t{shared}\n");
