@@ -157,7 +157,12 @@ fn a_snapshot_that_does_not_fit_is_not_begun_and_one_that_runs_out_of_room_leave
     let CheckpointFigures {
         bytes, estimate, ..
     } = figures();
-    assert!(bytes <= estimate, "{bytes} bytes, estimated {estimate}");
+    // Room enough, and not so much that one which fits is refused.
+    let fair = bytes..=3 * bytes;
+    assert!(
+        fair.contains(&estimate),
+        "{bytes} bytes, estimated {estimate}"
+    );
     engine.shut_down().unwrap();
     assert_eq!(recovered(&disk).0.tables.digest(), engine.digest());
 }
