@@ -225,8 +225,6 @@ pub(crate) struct ActorMessage {
     pub(crate) unique_keys: Vec<IndexKey>,
     pub(crate) index_locks: Vec<KeyLock>,
     pub(crate) reply: oneshot::Sender<(ActorResult, Option<Permit>)>,
-    /// The lane of the task that waits for the reply.
-    pub(crate) lane: usize,
     pub(crate) shared: Arc<Shared>,
 }
 

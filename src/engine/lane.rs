@@ -63,10 +63,10 @@ struct Lane {
     waiting: Mutex<BinaryHeap<Waiting>>,
 }
 
-/// What waits for a position; the lowest comes first.
+/// Someone who waits for a position; the lowest comes first.
 struct Waiting {
     position: u64,
-    release: Box<dyn FnOnce() + Send>,
+    release: oneshot::Sender<()>,
 }
 
 impl PartialEq for Waiting {
@@ -190,29 +190,15 @@ impl Lanes {
     fn let_out(&self, lane: usize) {
         let failed = self.has_failed();
         let durable = self.durable.load(Ordering::Acquire);
-        let next = || {
-            let mut waiting = self.lanes[lane].waiting.lock();
-            let first = waiting.peek()?;
-            (failed || first.position <= durable)
-                .then(|| waiting.pop())
-                .flatten()
-        };
-        // Not under the lock: what a client that has left does not take is dropped there.
-        while let Some(first) = next() {
-            (first.release)();
-        }
-    }
-
-    /// Calls `release` on `lane` once `position` is durable, or the log has failed.
-    pub(crate) fn hold(&self, lane: usize, position: u64, release: impl FnOnce() + Send + 'static) {
-        self.lanes[lane].waiting.lock().push(Waiting {
-            position,
-            release: Box::new(release),
-        });
-        // Otherwise a position that became durable, or a failure, before the line above would be
-        // missed.
-        if self.durable.load(Ordering::Acquire) >= position || self.has_failed() {
-            self.let_out(lane);
+        let mut waiting = self.lanes[lane].waiting.lock();
+        while let Some(first) = waiting.peek() {
+            if !failed && first.position > durable {
+                break;
+            }
+            if let Some(first) = waiting.pop() {
+                // A waiter that has left needs no notification.
+                let _ = first.release.send(());
+            }
         }
     }
 
@@ -224,11 +210,17 @@ impl Lanes {
         if self.durable.load(Ordering::Acquire) >= position {
             return Ok(());
         }
+        let lane = here(self.lanes.len());
         let (sender, receiver) = oneshot::channel();
-        self.hold(here(self.lanes.len()), position, move || {
-            // Who has left needs no notification.
-            let _ = sender.send(());
+        self.lanes[lane].waiting.lock().push(Waiting {
+            position,
+            release: sender,
         });
+        // Otherwise a position that became durable, or a failure, before the line above would be
+        // missed.
+        if self.durable.load(Ordering::Acquire) >= position || self.has_failed() {
+            self.let_out(lane);
+        }
         let _ = receiver.await;
         if self.durable.load(Ordering::Acquire) >= position {
             Ok(())
@@ -262,33 +254,6 @@ mod tests {
         assert_eq!(third.await.unwrap(), Err(LogFailed));
         assert_eq!(lanes.wait(2).await, Ok(()));
         assert_eq!(lanes.wait(3).await, Err(LogFailed));
-    }
-
-    #[tokio::test]
-    async fn what_is_held_for_a_lane_is_released_when_it_is_durable_or_the_log_has_failed() {
-        let lanes = Arc::new(Lanes::new(2));
-        let released = Arc::new(Mutex::new(Vec::<u64>::new()));
-        let hold = |lane, position| {
-            let released = Arc::clone(&released);
-            lanes.hold(lane, position, move || released.lock().push(position));
-        };
-        let now = || std::mem::take(&mut *released.lock());
-        tokio::spawn(Arc::clone(&lanes).run(1));
-        hold(1, 5);
-        hold(1, 4);
-        for (durable, expected) in [(3, vec![]), (4, vec![4]), (5, vec![5])] {
-            lanes.durable(durable);
-            tokio::task::yield_now().await;
-            assert_eq!(now(), expected, "durable to {durable}");
-        }
-        // At once, and that of a lane whose gate has not run yet.
-        hold(0, 5);
-        assert_eq!(now(), [5]);
-        hold(0, 7);
-        assert!(now().is_empty());
-        lanes.fail();
-        hold(0, 6);
-        assert_eq!(now(), [6, 7]);
     }
 
     struct Nothing;

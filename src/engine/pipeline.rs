@@ -15,7 +15,6 @@ use super::core::{
 };
 use super::id_source::IdSourceAt;
 use super::idempotency::key_of;
-use super::lane;
 use crate::base::actor::Actor;
 use crate::base::digest::Fingerprint;
 use crate::base::panics::unless_its_future_panics;
@@ -147,7 +146,6 @@ impl Shared {
                 unique_keys,
                 index_locks,
                 reply: sender,
-                lane: lane::here(self.lanes.count()),
                 shared: Arc::clone(self),
             });
             match target {

@@ -94,7 +94,6 @@ impl ActorMessage {
             mut pending,
             index_locks,
             reply,
-            lane,
             shared,
             ..
         } = *self;
@@ -115,7 +114,7 @@ impl ActorMessage {
                     messages: awaited,
                     answer,
                 };
-                settling::start(Arc::clone(&shared), unsettled);
+                settling::start(shared, unsettled);
                 (ActorResult::Settling(receiver), None)
             }
             Some(result) => {
@@ -125,15 +124,7 @@ impl ActorMessage {
             None => (ActorResult::Moved(Box::new(pending)), None),
         };
         // A client that has disconnected can send the command again.
-        match answer.0 {
-            // Not before it may leave: the task that waits for it could do nothing else with it.
-            ActorResult::Committed { position, .. } => {
-                shared
-                    .lanes
-                    .hold(lane, position, || drop(reply.send(answer)));
-            }
-            _ => drop(reply.send(answer)),
-        }
+        let _ = reply.send(answer);
     }
 
     fn attempt(&self, cached: &mut CachedState) -> Attempted {
