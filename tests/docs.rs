@@ -531,3 +531,16 @@ fn decisions_are_numbered_without_gaps_and_each_is_listed() {
         assert!(list.contains(&format!("]({name})")), "{name} is not listed");
     }
 }
+
+/// Those that are gone end the campaign before it begins.
+#[test]
+fn every_file_that_mutants_are_made_of_exists() {
+    let groups = text("tests/mutants/groups");
+    let rows = groups.lines().filter(|row| !row.starts_with('#'));
+    let files = rows.filter_map(|row| row.split('|').nth(1));
+    let files: Vec<_> = files.flat_map(str::split_whitespace).collect();
+    assert!(files.len() > 30, "{files:?}");
+    for file in files {
+        assert!(root().join(file).is_file(), "tests/mutants/groups: {file}");
+    }
+}
