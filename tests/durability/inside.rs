@@ -511,8 +511,14 @@ fn nothing_is_acknowledged_after_a_failed_sync_and_all_before_it_survives() {
             }
         })
         .unwrap();
-        let has_failed = failed.load(Ordering::SeqCst);
         let unready = engine.figures().unready;
+        // It can be seen a moment before it is told.
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        while unready.log_failed && !failed.load(Ordering::SeqCst) {
+            assert!(std::time::Instant::now() < until, "it is not told");
+            std::thread::yield_now();
+        }
+        let has_failed = failed.load(Ordering::SeqCst);
         assert_eq!(
             unready.log_failed, has_failed,
             "sync {fail_at}: {unready:?}"
