@@ -85,7 +85,7 @@ impl Cluster {
             let at = cluster._directory.path();
             let text = format!(
                 "server_name: node-{number}\nlisten: \"{}\"\njetstream {{ store_dir: {:?}, \
-                 sync_interval: always }}\ncluster {{ name: bench, listen: \"{}\", routes: \
+                 sync_interval: always, max_file_store: 16GB }}\ncluster {{ name: bench, listen: \"{}\", routes: \
                  {routes:?} }}\n",
                 address(&ports[number]),
                 at.join(format!("store-{number}")),

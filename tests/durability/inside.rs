@@ -28,7 +28,7 @@ use wal::{Error, Log, Options};
 
 use crate::support::command::{Around, Wrapped};
 use crate::support::gated::{Gate, OpenInTheEnd, syncing_through};
-use crate::support::{World, actor};
+use crate::support::{World, actor, until};
 
 /// Small segments, so that little data has several.
 pub fn small() -> Options {
@@ -513,11 +513,9 @@ fn nothing_is_acknowledged_after_a_failed_sync_and_all_before_it_survives() {
         .unwrap();
         let unready = engine.figures().unready;
         // It can be seen a moment before it is told.
-        let until = std::time::Instant::now() + Duration::from_secs(60);
-        while unready.log_failed && !failed.load(Ordering::SeqCst) {
-            assert!(std::time::Instant::now() < until, "it is not told");
-            std::thread::yield_now();
-        }
+        until("a failure is told", || {
+            !unready.log_failed || failed.load(Ordering::SeqCst)
+        });
         let has_failed = failed.load(Ordering::SeqCst);
         assert_eq!(
             unready.log_failed, has_failed,
