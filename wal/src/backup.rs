@@ -113,6 +113,27 @@ fn with_pause(
     made
 }
 
+/// A frame of which a part was there.
+struct Begun {
+    /// The position of its first record, if it has records.
+    position: u64,
+    /// The epoch of the process that began it.
+    epoch: u64,
+    file: String,
+    offset: u64,
+}
+
+impl Begun {
+    /// Whether all of it is proved by now, or it has turned out to hold nothing: another process has
+    /// set it aside, or the log goes on behind it with the same position, so that it was a seal.
+    fn is_settled(&self, survey: &Survey, epoch: u64, proved: u64) -> bool {
+        let place = (&survey.location.file, survey.location.offset);
+        let is_behind = place != (&self.file, self.offset);
+        let was_seal = survey.next == self.position && is_behind;
+        proved >= self.position || epoch != self.epoch || was_seal
+    }
+}
+
 /// Looks at the source until all that was durable is read.
 struct Looking<'a> {
     source: &'a dyn Storage,
@@ -121,9 +142,9 @@ struct Looking<'a> {
     /// The highest position that was there when the backup began: the end has
     /// to reach it, and a mark has to prove it.
     wanted: u64,
-    /// The position of a batch that had begun by then and could not be read, and the epoch. The
-    /// process that began it finishes it, or the next start sets it aside.
-    begun: Option<(u64, u64)>,
+    /// A frame that had begun by then and could not be read. The process that began it finishes it,
+    /// or the next start sets it aside.
+    begun: Option<Begun>,
     /// Whether a look has found the end of the log.
     has_end: bool,
     /// Sealed segments and snapshots that were read: they do not change.
@@ -296,11 +317,17 @@ impl<'a> Looking<'a> {
             let is_blank = (seen.hole, seen.after) == (Hole::Blank, After::Zeros);
             self.wanted = self.wanted.max(survey.next - 1);
             // What begins where reading ends may have been whole a moment ago.
-            self.begun = (!is_blank).then_some((survey.next, manifest.epoch));
+            self.begun = (!is_blank).then(|| Begun {
+                position: survey.next,
+                epoch: manifest.epoch,
+                file: survey.location.file.clone(),
+                offset: survey.location.offset,
+            });
         }
         let proved = (survey.next - 1).min(survey.mark);
-        let is_settled = |(position, epoch)| proved >= position || manifest.epoch != epoch;
-        let is_whole = proved >= self.wanted && self.begun.is_none_or(is_settled);
+        let begun = self.begun.as_ref();
+        let is_settled = begun.is_none_or(|it| it.is_settled(&survey, manifest.epoch, proved));
+        let is_whole = proved >= self.wanted && is_settled;
         let sealed = Manifest {
             segments: sealed.to_vec(),
             ..manifest
@@ -805,6 +832,39 @@ mod tests {
         let backup = copied_from(&source).unwrap();
         assert_eq!(backup.last_position, 3);
         assert!(source.calls() > later, "it was not waited for");
+    }
+
+    /// What a look finds half written may be a frame without records, behind which none may come.
+    #[test]
+    fn a_backup_that_meets_a_seal_half_written_does_not_wait_for_records() {
+        let disk = SimDisk::new();
+        let mut log = open(&disk);
+        for number in 1..=3 {
+            log.append(&[payload(number)]).unwrap();
+        }
+        let name = format::segment_name(1);
+        let without = disk.bytes(&name).unwrap();
+        log.seal().unwrap();
+        let with = disk.bytes(&name).unwrap();
+        let differs = |at: &usize| without.get(*at) != with.get(*at);
+        let changed: Vec<_> = (0..with.len()).filter(differs).collect();
+        let (first, last) = (changed[0], changed[changed.len() - 1]);
+        assert!(last - first > 8, "bytes {first} to {last}");
+        for cut in first + 1..=last {
+            let mut half = without.clone();
+            half[first..cut].copy_from_slice(&with[first..cut]);
+            for at in 0..24 {
+                let disk = disk.while_it_runs();
+                disk.put(&name, &half);
+                let (named, whole) = (name.clone(), with.clone());
+                let source = Meanwhile::new(&disk, at, move |disk| disk.put(&named, &whole));
+                let target: Arc<dyn Storage> = SimDisk::new().storage();
+                let made = with_pause(&source, &target, Duration::ZERO, &mut |_, _| {});
+                let case = format!("{cut} of {first} to {last}, before call {at}");
+                let backup = made.unwrap_or_else(|error| panic!("{case}: {error}"));
+                assert_eq!(backup.last_position, 3, "{case}");
+            }
+        }
     }
 
     #[test]
