@@ -28,3 +28,4 @@ pub mod request_deposit;
 #[cfg(test)]
 mod samples;
 pub mod state;
+mod version_1;
