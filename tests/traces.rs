@@ -12,7 +12,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 use serde_json::json;
 
-use crate::support::{Server, World, actor};
+use crate::support::{Server, World, actor, where_nobody_listens};
 use crate::webhooks::receiver::{Delivery, Receiver, Reply, SOON, TAKEN};
 
 const PROTOBUF: &str = "application/x-protobuf";
@@ -413,9 +413,7 @@ fn messages_tell_their_receiver_the_attempt_s_place_too() {
 /// counted.
 #[test]
 fn a_collector_that_is_down_silent_slow_or_rude_holds_up_nothing() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
-    let closed = nobody.local_addr().unwrap().port();
-    drop(nobody);
+    let (closed, _kept) = where_nobody_listens();
     let kinds: [Option<Reply>; 8] = [
         None,
         Some(Reply::Hangs),
@@ -435,7 +433,7 @@ fn a_collector_that_is_down_silent_slow_or_rude_holds_up_nothing() {
                     .map(|kind| Receiver::deciding(move |_, _| kind.clone()));
                 let port = collector
                     .as_ref()
-                    .map_or(closed, |collector| collector.port);
+                    .map_or(closed.port(), |collector| collector.port);
                 let endpoint = endpoint(port);
                 let server = Server::start_with(
                     &world,

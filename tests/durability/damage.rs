@@ -325,7 +325,8 @@ fn a_flipped_bit_in_a_directory_with_snapshots_never_makes_another_state() {
         "{} records, two snapshots: {same} flipped bits did no harm, {refused} were refused",
         payloads.len()
     );
-    assert!(same > 0 && refused > 0);
+    // Of so few flips none may have been where nothing stands.
+    assert!(refused > 0 && (same > 0 || share("EVERY_BIT", 0) == 0));
 }
 
 /// The segments that the newest snapshot covers.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{all, played, reader};
 use crate::support::stage::Stage;
-use crate::support::{AUDIENCE, ISSUER, Server, World, actor, carebook};
+use crate::support::{AUDIENCE, ISSUER, Server, World, actor, carebook, where_nobody_listens};
 use carebook::base::actor::ActorKind;
 
 /// The command against this address, with a token in its environment.
@@ -104,9 +104,8 @@ fn what_the_server_refuses_the_command_refuses_with_its_words() {
             assert!(err.contains(word), "{arguments:?}: {err}");
         }
     }
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = nobody.local_addr().unwrap().to_string();
-    drop(nobody);
+    let (address, _kept) = where_nobody_listens();
+    let address = address.to_string();
     let unreached = events(&address, &token, &["--follow"]).output().unwrap();
     assert_eq!(unreached.status.code(), Some(1));
     let without = events(&address, "", &[]).output().unwrap();

@@ -27,9 +27,15 @@ signed() { carebook token --key "$STAGE/$1/key.pem" --sub "$2" --actor-kind "$3"
 export TOKEN=$(signed keys hq-1 headquarters_administrator '--permission webhooks:manage --permission outbox:manage')
 workflow=$(signed keys workflow-1 system_workflow '--permission facts:write')
 mother=$(signed keys mother-1 mother '--member-id member-mother-1')
+# Sends what it is given to a path, and keeps the answer in a file, which is printed when it is a refusal.
+post() {
+    answer=$STAGE/$1 path=$2 token=$3
+    shift 3
+    curl -sS --fail-with-body -o "$answer" "$URL/$path" -H "Authorization: Bearer $token" \
+        -H 'Content-Type: application/json' "$@" || { echo "$path: $(cat "$answer")" && return 1; }
+}
 statement() {
-    curl -fsS -o "$STAGE/statement" "$URL/settlement-deposit-requests" -H "Authorization: Bearer $TOKEN" \
-        -H 'Content-Type: application/json' -d '{"statementCode": "'"$1"'",
+    post statement settlement-deposit-requests "$TOKEN" -d '{"statementCode": "'"$1"'",
         "statementKind": "head_office_to_branch", "branchProfileId": "branch-1",
         "settlementPeriodStart": "2026-10-01", "settlementPeriodEnd": "2026-10-31",
         "remittanceAccountSnapshot": {"remittanceAccountSnapshotId": "r-1", "bankName": "Bank",
@@ -41,14 +47,12 @@ statement() {
 
 systemctl start carebook
 carebook facts template >"$STAGE/facts.ndjson"
-carebook facts load "$STAGE/facts.ndjson" --url "$URL" --token "$workflow" >/dev/null
-curl -fsS -o "$STAGE/subscription" "$URL/webhook-subscriptions" -H "Authorization: Bearer $TOKEN" \
-    -H 'Idempotency-Key: subscribe-1' -H 'Content-Type: application/json' \
+carebook facts load "$STAGE/facts.ndjson" --url "$URL" --token "$workflow" >"$STAGE/loaded" || cat "$STAGE/loaded"
+post subscription webhook-subscriptions "$TOKEN" -H 'Idempotency-Key: subscribe-1' \
     -d '{"url": "https://receiver.invalid/", "types": ["carebook.payout.*"], "description": null}'
 export SUBSCRIPTION=$(sed 's/.*"subscriptionId":"\([^"]*\)".*/\1/' "$STAGE/subscription")
 # A message to another system, which nobody takes.
-curl -fsS -o "$STAGE/delegation" "$URL/family-payment-delegations" -H "Authorization: Bearer $mother" \
-    -H 'Idempotency-Key: grant-1' -H 'Content-Type: application/json' \
+post delegation family-payment-delegations "$mother" -H 'Idempotency-Key: grant-1' \
     -d '{"familyAccountId": "family-account-1", "payerMemberId": "member-family-1",
     "motherMemberId": "member-mother-1", "reservationBookingId": "reservation-booking-1",
     "scopes": ["reservation_deposit"], "maximumAuthorizedAmountKrw": 500000,

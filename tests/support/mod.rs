@@ -14,7 +14,7 @@ pub mod stage;
 pub mod watched;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -23,10 +23,19 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::cli::signing::{Claims, SigningAlgorithm, SigningKey};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 
 /// The issuer and audience of the tests' tokens.
 pub const ISSUER: &str = "https://id.test";
 pub const AUDIENCE: &str = "carebook-test";
+
+/// An address of the loopback at which nobody listens, and nobody else can as long as the socket is
+/// kept: a port that was let go is another test's a moment later.
+pub fn where_nobody_listens() -> (SocketAddr, TcpSocket) {
+    let kept = TcpSocket::new_v4().unwrap();
+    kept.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    (kept.local_addr().unwrap(), kept)
+}
 
 /// A data directory and a signing key; gone when dropped.
 pub struct World {

@@ -354,6 +354,29 @@ fn what_is_wanted_is_what_was_said_when_the_event_happened() {
     assert_eq!(taken(&receiver.came()), expected);
 }
 
+/// Several changes have happened by the time at which the dispatcher hears of the first.
+#[test]
+fn each_of_many_changes_counts_from_its_own_place_on() {
+    let (house, receiver) = (House::new(), Receiver::start());
+    let subscription = house.subscribe(&receiver.url(), &["carebook.branch.*"]);
+    let mut expected = Vec::new();
+    for turn in 0..100 {
+        let wanted = turn % 2 == 1;
+        let types = match wanted {
+            true => ["carebook.reference-fact.*"],
+            false => ["carebook.branch.*"],
+        };
+        let body = json!({"expectedRevision": turn + 1, "types": types});
+        let answer = house.send("PATCH", &path_of(&subscription), &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        house.fact("a", turn + 1);
+        if wanted {
+            expected.push((subject("a"), turn + 1));
+        }
+    }
+    receiver.wait(|came| taken(came) == expected);
+}
+
 #[test]
 fn a_subscription_is_told_of_others_and_not_of_its_own_changes() {
     let (house, one, other) = (House::new(), Receiver::start(), Receiver::start());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::Deserialize;
 use tokio::time::sleep;
 use uuid::Uuid;
 
@@ -49,10 +50,6 @@ pub(super) struct Attached {
     pub(super) subscription: WebhookSubscription,
     /// The types that events are matched with: those of the subscription as of `examined`.
     pub(super) types: EventTypePatterns,
-    /// The types from its next change on, where that is known already.
-    pub(super) next_types: Option<EventTypePatterns>,
-    /// Whether a change of it was passed whose outcome is not known yet.
-    pub(super) is_stale: bool,
     pub(super) generation: u32,
     pub(super) channel: Channel<EventId, Carried>,
     pub(super) kept_bytes: usize,
@@ -103,6 +100,20 @@ impl Attempt {
     }
 }
 
+/// The types that a change of a subscription says; `None` when it changes something else.
+fn types_said(event: &Event) -> Option<EventTypePatterns> {
+    #[derive(Deserialize)]
+    struct Told {
+        data: Data,
+    }
+    #[derive(Deserialize)]
+    struct Data {
+        types: Option<EventTypePatterns>,
+    }
+    let told: Told = serde_json::from_slice(&event.json).ok()?;
+    told.data.types
+}
+
 impl Attached {
     pub(super) fn wants(&self, event_type: &str) -> bool {
         self.types
@@ -124,16 +135,14 @@ impl Attached {
         event.name.kind == OWN_KIND && *event.subject == *own()
     }
 
-    /// Goes past a change of the subscription, which events from here on are matched by; whether
-    /// it has to be read first what it has changed to.
-    pub(super) fn pass_change(&mut self, id: EventId) -> bool {
-        self.examined = id;
+    /// Goes past a change of the subscription: events from here on are matched with the types that
+    /// it says, however many changes of it there have been since.
+    pub(super) fn pass_change(&mut self, event: &Event) {
+        self.examined = event.id;
         self.is_at_end = false;
-        match self.next_types.take() {
-            Some(types) => self.types = types,
-            None => self.is_stale = true,
+        if let Some(types) = types_said(event) {
+            self.types = types;
         }
-        self.is_stale
     }
 
     pub(super) fn offer(&mut self, event: &Arc<Event>, now: Now) {

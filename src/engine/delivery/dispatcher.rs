@@ -184,7 +184,6 @@ impl Dispatcher {
         let Loaded {
             id,
             stored,
-            changed,
             position,
             retried,
         } = loaded;
@@ -199,18 +198,6 @@ impl Dispatcher {
             Some(attached) if attached.subscription.revision > subscription.revision => return,
             Some(attached) => {
                 let was_paused = attached.subscription.is_paused;
-                let passed = match (&self.tail, attached.is_at_end) {
-                    (Some(tail), true) => tail.last_event.max(attached.examined),
-                    _ => attached.examined,
-                };
-                // Events before the change are matched with what was said before.
-                if attached.is_stale || passed.position >= changed {
-                    attached.types = subscription.types.clone();
-                    attached.next_types = None;
-                } else {
-                    attached.next_types = Some(subscription.types.clone());
-                }
-                attached.is_stale = false;
                 attached.subscription = subscription;
                 if attached.subscription.is_paused && !was_paused {
                     attached.leave_end(last_event);
@@ -234,16 +221,12 @@ impl Dispatcher {
         self.detach(id);
         self.runs += 1;
         let now = self.now();
-        let begun = EventId {
-            position,
-            number: 0,
-        };
+        // Its creation is passed like any change of it.
+        let begun = EventId::behind(position.saturating_sub(1));
         let bounds = self.bounds;
         let mut attached = Attached {
             run: self.runs,
             types: subscription.types.clone(),
-            next_types: None,
-            is_stale: false,
             subscription,
             generation: deliveries.generation,
             channel: Channel::new(bounds),
@@ -347,7 +330,7 @@ impl Dispatcher {
         }
         let has_room = attached.has_room(self.waiting, self.waiting_max);
         let is_wanting = has_room && attached.channel.ready() < READY_MIN;
-        let is_behind = !attached.is_at_end && !attached.is_stale && self.tail.is_some();
+        let is_behind = !attached.is_at_end && self.tail.is_some();
         if may_send && is_behind && !attached.is_reading && is_wanting {
             attached.is_reading = true;
             attached.read_page(id, &self.shared, &self.own);

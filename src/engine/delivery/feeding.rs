@@ -68,9 +68,7 @@ impl Dispatcher {
         let attached = attached.filter(|known| known.is_at_end && event.id > known.examined);
         if let Some(attached) = attached {
             self.wanting.clear();
-            if attached.pass_change(event.id) {
-                self.load(id, None);
-            }
+            attached.pass_change(event);
             self.touched.insert(id);
         }
     }
@@ -103,9 +101,8 @@ impl Dispatcher {
                         return;
                     }
                     if attached.is_own(event) {
-                        if attached.pass_change(event.id) {
-                            self.load(id, None);
-                        }
+                        attached.pass_change(event);
+                        self.wanting.clear();
                         // What follows was read with the types of before.
                         return;
                     }

@@ -43,7 +43,6 @@ impl Shared {
                 return Some(Loaded {
                     id,
                     stored,
-                    changed: positions.0,
                     position: positions.1,
                     retried,
                 });

@@ -131,8 +131,6 @@ pub(super) enum Message {
 pub(super) struct Loaded {
     pub(super) id: Uuid,
     pub(super) stored: Option<(WebhookSubscription, WebhookDeliveries)>,
-    /// The last commit to it.
-    pub(super) changed: u64,
     /// The last commit to its deliveries.
     pub(super) position: u64,
     /// A delivery that is to be tried at once.

@@ -10,7 +10,7 @@ use carebook::engine::channel::Bounds;
 use carebook::engine::outbox::{NamedReceiver, Receiver};
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Client, Server, World, actor, run};
+use crate::support::{Answer, Client, Server, World, actor, run, where_nobody_listens};
 
 /// How long a test waits for what comes by itself.
 const SOON: Duration = Duration::from_secs(60);
@@ -736,10 +736,7 @@ fn an_invitation_is_accepted_at_revision_1_whatever_was_delivered_meanwhile() {
 #[test]
 fn what_is_pending_stays_so_until_a_directory_has_taken_it() {
     let world = World::new();
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let (closed, _kept) = where_nobody_listens();
     let server = Server::start_with(&world, &["--directory-url", &format!("http://{closed}/")]);
     let mut client = server.client();
     let answer = create(&mut client, &world);
