@@ -243,7 +243,10 @@ impl Operation for AcknowledgeDeposit {
                 case.set("/expectedRevision", 9)
             })
             .then(Reason::StatementNotAcknowledgeable, |case| {
-                case.done_before(|_| ()).set("/expectedRevision", 2)
+                let id = case.text("/statementId");
+                let acknowledged: Statement = case.done(&id);
+                case.set("/expectedRevision", 2)
+                    .alter(&id, |statement| *statement = acknowledged)
             })
             .then(Reason::LineAlreadyAcknowledged, |case| {
                 let id = case.text("/statementId");
