@@ -262,7 +262,7 @@ impl Around for InArrears {
         let _ = self.0.decide(target, slot, context);
         let state = slot.as_mut().unwrap();
         let statement: &mut Statement = state.downcast_mut().unwrap();
-        statement.transitions[0].after_status = StatementStatus::Arrears;
+        statement.status = StatementStatus::Arrears;
         self.0.decide(target, slot, context)
     }
 }

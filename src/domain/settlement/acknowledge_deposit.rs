@@ -244,16 +244,16 @@ impl Operation for AcknowledgeDeposit {
             })
             .then(Reason::StatementNotAcknowledgeable, |case| {
                 let id = case.text("/statementId");
-                let acknowledged: Statement = case.done(&id);
-                case.set("/expectedRevision", 2)
-                    .alter(&id, |statement| *statement = acknowledged)
+                case.alter(&id, |statement: &mut Statement| {
+                    statement.status = StatementStatus::Settled;
+                })
             })
             .then(Reason::LineAlreadyAcknowledged, |case| {
                 let id = case.text("/statementId");
                 case.done_before(|_| ()).set("/expectedRevision", 2).alter(
                     &id,
                     |statement: &mut Statement| {
-                        statement.transitions[0].after_status = StatementStatus::Arrears;
+                        statement.status = StatementStatus::Arrears;
                     },
                 )
             })
@@ -303,7 +303,7 @@ impl Operation for AcknowledgeDeposit {
             return Err(Rejection::revision_stale(&stale));
         }
         if !matches!(
-            statement.status(),
+            statement.status,
             StatementStatus::AwaitingBranchDeposit | StatementStatus::Arrears
         ) {
             return Err(Reason::StatementNotAcknowledgeable.into());
@@ -327,7 +327,7 @@ impl Operation for AcknowledgeDeposit {
 }
 
 fn stale_members(statement: &Statement, body: &Body) -> Vec<&'static str> {
-    let current = statement.revision().number();
+    let current = statement.revision.number();
     let inter_office = body.inter_office_acknowledgement.as_ref();
     let mut stale = Vec::new();
     if body.expected_revision.0 != current {
@@ -424,31 +424,29 @@ mod tests {
         scenario.when(NAME, &[], &with(&handoff_body(&id), changes))
     }
 
-    /// As [`scenario`], two lines acknowledged, and the statement in this status by now.
-    fn moved_to(status: StatementStatus) -> (Scenario, String) {
+    /// As [`scenario`], the statement in another status.
+    fn standing(status: StatementStatus) -> (Scenario, String) {
         let (mut scenario, id) = scenario("head_office_to_branch");
-        scenario.when(NAME, &[], &body(&id)).committed();
         let mut statement: Statement = scenario.state(&[&id]).unwrap();
-        statement.transitions[0].after_status = status;
+        statement.status = status;
+        statement.transition_audits[0].after_status = status;
         scenario.given(&statement);
         (scenario, id)
     }
 
-    /// The manager acknowledges one more line, at revision 2.
-    fn further(statement: &str) -> Value {
-        with(
-            &body(statement),
-            &[
-                ("lineAcknowledgements", json!([line(3)])),
-                ("expectedRevision", json!(2)),
-                ("idempotencyKey", json!("acknowledgement-key-2")),
-                ("reason", json!(null)),
-            ],
-        )
+    /// As [`scenario`], two lines acknowledged, and the head office not content: in arrears.
+    fn in_arrears_again() -> (Scenario, String) {
+        let (mut scenario, id) = scenario("head_office_to_branch");
+        scenario.when(NAME, &[], &body(&id)).committed();
+        let mut statement: Statement = scenario.state(&[&id]).unwrap();
+        statement.status = StatementStatus::Arrears;
+        statement.transition_audits[1].after_status = StatementStatus::Arrears;
+        scenario.given(&statement);
+        (scenario, id)
     }
 
     fn revision(scenario: &Scenario, id: &str) -> Revision {
-        scenario.state::<Statement>(&[id]).unwrap().revision()
+        scenario.state::<Statement>(&[id]).unwrap().revision
     }
 
     #[test]
@@ -590,8 +588,17 @@ mod tests {
 
     #[test]
     fn a_branch_in_arrears_may_acknowledge_further_lines() {
-        let (mut scenario, id) = moved_to(StatementStatus::Arrears);
-        let statement = scenario.when(NAME, &[], &further(&id)).committed();
+        let (mut scenario, id) = in_arrears_again();
+        let further = with(
+            &body(&id),
+            &[
+                ("lineAcknowledgements", json!([line(3)])),
+                ("expectedRevision", json!(2)),
+                ("idempotencyKey", json!("acknowledgement-key-2")),
+                ("reason", json!(null)),
+            ],
+        );
+        let statement = scenario.when(NAME, &[], &further).committed();
         assert_eq!(statement["status"], "awaiting_confirmation");
         assert_eq!(statement["revision"], 3);
         let keys: Vec<_> = statement["lineAcknowledgements"]
@@ -724,14 +731,14 @@ mod tests {
     #[test]
     fn a_deposit_is_acknowledged_where_one_is_awaited_or_late() {
         for status in StatementStatus::ALL {
-            let (mut scenario, id) = moved_to(status);
-            let then = scenario.when(NAME, &[], &further(&id));
+            let (mut scenario, id) = standing(status);
+            let then = scenario.when(NAME, &[], &body(&id));
             match status {
                 StatementStatus::AwaitingBranchDeposit | StatementStatus::Arrears => {
                     let statement = then.committed();
                     assert_eq!(statement["status"], "awaiting_confirmation");
                     assert_eq!(
-                        statement["transitionAudits"][2]["beforeStatus"],
+                        statement["transitionAudits"][1]["beforeStatus"],
                         json!(status)
                     );
                 }
@@ -739,7 +746,7 @@ mod tests {
                     let refusal = then.refusal();
                     assert_eq!(refusal.class, Class::Conflict);
                     assert_eq!(refusal.code, "statement_not_acknowledgeable", "{status:?}");
-                    assert_eq!(revision(&scenario, &id).number(), 2);
+                    assert_eq!(revision(&scenario, &id), Revision::FIRST);
                 }
             }
         }
@@ -747,7 +754,7 @@ mod tests {
 
     #[test]
     fn a_line_is_acknowledged_once_by_its_key_and_by_the_acknowledgements_id() {
-        let (mut scenario, id) = moved_to(StatementStatus::Arrears);
+        let (mut scenario, id) = in_arrears_again();
         let mut same_key = line(3);
         same_key["settlementLineKey"] = json!("line-2");
         let mut same_id = line(3);

@@ -28,4 +28,3 @@ pub mod request_deposit;
 #[cfg(test)]
 mod samples;
 pub mod state;
-mod version_1;

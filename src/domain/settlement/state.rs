@@ -5,8 +5,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::version_1;
-
 use crate::base::actor::Actor;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Fingerprint;
@@ -17,7 +15,6 @@ use crate::base::text::{BranchProfileId, Ident, Text};
 use crate::base::time::{Date, Instant};
 use crate::domain::listing::{Filter, List, by_many, is};
 use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
-use crate::domain::stored::Older;
 use crate::{json_object, public_events, wire_enum};
 
 wire_enum! {
@@ -189,11 +186,10 @@ wire_enum! {
     }
 }
 
-/// One move of a statement after its opening, as it is stored: what follows from the moves before
-/// is not.
+/// One move of a statement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Transition {
-    /// The identifier of its audit.
+pub struct TransitionAudit {
+    /// The audit's identifier.
     pub audit_id: Uuid,
     /// The command.
     pub command_kind: TransitionCommand,
@@ -203,29 +199,6 @@ pub struct Transition {
     pub actor_profile_id: Box<str>,
     /// The command's key.
     pub idempotency_key: Box<str>,
-    /// The status after.
-    pub after_status: StatementStatus,
-    /// When.
-    pub recorded_at: Instant,
-    /// Why, in the actor's words.
-    pub reason: Option<Text>,
-    /// The facts of a handoff between branches, where there was one.
-    pub inter_office: Option<InterOfficeAcknowledgement>,
-}
-
-/// One move of a statement, whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TransitionAudit<'a> {
-    /// The audit's identifier.
-    pub audit_id: Uuid,
-    /// The command.
-    pub command_kind: TransitionCommand,
-    /// The actor's kind.
-    pub actor_kind: ActorKind,
-    /// The actor's profile.
-    pub actor_profile_id: &'a str,
-    /// The command's key.
-    pub idempotency_key: &'a str,
     /// The revision that the command expected.
     pub expected_revision: Revision,
     /// The revision that it made.
@@ -237,9 +210,9 @@ pub struct TransitionAudit<'a> {
     /// When.
     pub recorded_at: Instant,
     /// Why, in the actor's words.
-    pub reason: Option<&'a Text>,
+    pub reason: Option<Text>,
     /// The facts of a handoff between branches, where there was one.
-    pub inter_office: Option<&'a InterOfficeAcknowledgement>,
+    pub inter_office: Option<InterOfficeAcknowledgement>,
 }
 
 /// A settlement statement.
@@ -248,10 +221,16 @@ pub struct Statement {
     /// What the opening said.
     #[serde(with = "shared")]
     pub opening: Arc<DepositRequested>,
+    /// Its status.
+    pub status: StatementStatus,
+    /// How many commits it has seen.
+    pub revision: Revision,
     /// When it opened.
     pub created_at: Instant,
-    /// Its moves after that, oldest first.
-    pub transitions: Vec<Transition>,
+    /// When it last changed.
+    pub updated_at: Instant,
+    /// Its moves, oldest first.
+    pub transition_audits: Vec<TransitionAudit>,
     /// The lines acknowledged, in the order of their coming.
     pub line_acknowledgements: Vec<LineAcknowledgement>,
 }
@@ -323,13 +302,9 @@ impl Resource for Statement {
         name: "settlement-statement",
     };
     type Event = StatementEvent;
-    const OLDER: &'static [Older<Self, StatementEvent>] = &[Older {
-        state: version_1::read,
-        ..Older::ADDED_TO
-    }];
     const LIST: Option<List<Self>> = Some(List::<Self>::by(&[
         by_many(Filter::Branch, |it| is(&it.opening.branch_profile_id)),
-        by_many(Filter::Status, |it| is(it.status().as_str())),
+        by_many(Filter::Status, |it| is(it.status.as_str())),
     ]));
 
     fn apply(state: Option<Self>, event: &StatementEvent, at: Instant) -> Self {
@@ -356,8 +331,7 @@ impl Resource for Statement {
     }
 
     fn revision(&self) -> Revision {
-        let moved = self.transitions.iter();
-        moved.fold(Revision::FIRST, |revision, _| revision.next())
+        self.revision
     }
 
     fn unique_keys(&self) -> Vec<IndexKey> {
@@ -368,10 +342,11 @@ impl Resource for Statement {
     }
 
     fn validate(&self) -> Result<(), String> {
-        let mut moved = self.transitions.iter();
-        if moved.any(|moved| moved.command_kind == TransitionCommand::RequestDeposit) {
-            return Err("it is opened twice".to_owned());
+        let audits = self.transition_audits.len();
+        if i64::try_from(audits) != Ok(self.revision.number()) {
+            return Err(format!("{audits} audits at revision {}", self.revision));
         }
+        self.audits_follow_on_each_other()?;
         if self.opening.settlement_period_start > self.opening.settlement_period_end {
             return Err("the period ends before it starts".to_owned());
         }
@@ -414,82 +389,82 @@ impl DepositAcknowledged {
 }
 
 impl Statement {
-    /// The status in which an opening leaves a statement.
-    const OPENED_IN: StatementStatus = StatementStatus::AwaitingBranchDeposit;
-
-    /// Its status: the one in which its last move has left it.
-    #[must_use]
-    pub fn status(&self) -> StatementStatus {
-        let last = self.transitions.last();
-        last.map_or(Self::OPENED_IN, |last| last.after_status)
-    }
-
-    /// When it last changed.
-    #[must_use]
-    pub fn updated_at(&self) -> Instant {
-        let last = self.transitions.last();
-        last.map_or(self.created_at, |last| last.recorded_at)
-    }
-
-    /// All its moves, the opening first.
-    pub fn transition_audits(&self) -> impl Iterator<Item = TransitionAudit<'_>> {
-        let mut revision = Revision::FIRST;
-        let mut status = Self::OPENED_IN;
-        let opening = self.opening_audit();
-        std::iter::once(opening).chain(self.transitions.iter().map(move |moved| {
-            let expected_revision = revision;
-            revision = revision.next();
-            TransitionAudit {
-                audit_id: moved.audit_id,
-                command_kind: moved.command_kind,
-                actor_kind: moved.actor_kind,
-                actor_profile_id: &moved.actor_profile_id,
-                idempotency_key: &moved.idempotency_key,
-                expected_revision,
-                committed_revision: revision,
-                before_status: std::mem::replace(&mut status, moved.after_status),
-                after_status: moved.after_status,
-                recorded_at: moved.recorded_at,
-                reason: moved.reason.as_ref(),
-                inter_office: moved.inter_office.as_ref(),
+    /// Whether the audits are a chain: the first one opens, each goes on from the revision and the
+    /// status that the one before has left, and the last one left the statement's current state.
+    fn audits_follow_on_each_other(&self) -> Result<(), String> {
+        let mut revision = Revision::NONE;
+        // Its opening leaves a statement's first status as it is.
+        let mut status = StatementStatus::AwaitingBranchDeposit;
+        for audit in &self.transition_audits {
+            let opens = audit.command_kind == TransitionCommand::RequestDeposit;
+            if opens != (revision == Revision::NONE) {
+                return Err(format!(
+                    "{} after revision {revision}",
+                    audit.command_kind.as_str()
+                ));
             }
-        }))
-    }
-
-    fn opening_audit(&self) -> TransitionAudit<'_> {
-        let opening = &self.opening;
-        TransitionAudit {
-            audit_id: opening.audit_id,
-            command_kind: TransitionCommand::RequestDeposit,
-            actor_kind: opening.actor_kind,
-            actor_profile_id: &opening.actor_profile_id,
-            idempotency_key: &opening.idempotency_key,
-            expected_revision: Revision::NONE,
-            committed_revision: Revision::FIRST,
-            before_status: Self::OPENED_IN,
-            after_status: Self::OPENED_IN,
-            recorded_at: self.created_at,
-            reason: None,
-            inter_office: None,
+            if audit.expected_revision != revision || audit.committed_revision != revision.next() {
+                return Err(format!(
+                    "an audit from revision {} to {} after revision {revision}",
+                    audit.expected_revision, audit.committed_revision
+                ));
+            }
+            if audit.before_status != status {
+                return Err(format!(
+                    "an audit from {} where the statement was {}",
+                    audit.before_status.as_str(),
+                    status.as_str()
+                ));
+            }
+            revision = audit.committed_revision;
+            status = audit.after_status;
         }
+        if self.status != status {
+            return Err(format!(
+                "{} after an audit that left it {}",
+                self.status.as_str(),
+                status.as_str()
+            ));
+        }
+        Ok(())
     }
 
     fn opened(opening: &Arc<DepositRequested>, at: Instant) -> Self {
         Self {
-            opening: Arc::clone(opening),
+            status: StatementStatus::AwaitingBranchDeposit,
+            revision: Revision::FIRST,
             created_at: at,
-            transitions: Vec::new(),
+            updated_at: at,
+            transition_audits: vec![TransitionAudit {
+                audit_id: opening.audit_id,
+                command_kind: TransitionCommand::RequestDeposit,
+                actor_kind: opening.actor_kind,
+                actor_profile_id: opening.actor_profile_id.clone(),
+                idempotency_key: opening.idempotency_key.clone(),
+                expected_revision: Revision::NONE,
+                committed_revision: Revision::FIRST,
+                before_status: StatementStatus::AwaitingBranchDeposit,
+                after_status: StatementStatus::AwaitingBranchDeposit,
+                recorded_at: at,
+                reason: None,
+                inter_office: None,
+            }],
             line_acknowledgements: Vec::new(),
+            opening: Arc::clone(opening),
         }
     }
 
     fn acknowledge(&mut self, acknowledged: &DepositAcknowledged, at: Instant) {
-        self.transitions.push(Transition {
+        let committed = self.revision.next();
+        self.transition_audits.push(TransitionAudit {
             audit_id: acknowledged.audit_id,
             command_kind: TransitionCommand::AcknowledgeBranchDeposit,
             actor_kind: ActorKind::BranchManager,
             actor_profile_id: acknowledged.actor_profile_id.clone(),
             idempotency_key: acknowledged.idempotency_key.clone(),
+            expected_revision: self.revision,
+            committed_revision: committed,
+            before_status: self.status,
             after_status: StatementStatus::AwaitingConfirmation,
             recorded_at: at,
             reason: acknowledged.reason.clone(),
@@ -497,6 +472,9 @@ impl Statement {
         });
         self.line_acknowledgements
             .extend(acknowledged.lines.iter().cloned());
+        self.status = StatementStatus::AwaitingConfirmation;
+        self.revision = committed;
+        self.updated_at = at;
     }
 }
 
@@ -512,23 +490,61 @@ pub fn may_request(actor: &Actor) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::samples::acknowledged;
+    use serde_json::json;
+
+    use super::super::samples::opened;
     use super::*;
+    use crate::domain::scenario::manager;
+
+    /// A statement whose deposit was requested and acknowledged.
+    fn acknowledged() -> Statement {
+        let (mut scenario, id) = opened("head_office_to_branch");
+        let body = json!({
+            "statementId": id,
+            "actorKind": "branch_manager",
+            "actorProfileId": "manager-1",
+            "idempotencyKey": "acknowledgement-key-1",
+            "expectedRevision": 1,
+            "reason": null,
+            "lineAcknowledgements": [{
+                "lineAcknowledgementId": "acknowledgement-1",
+                "settlementLineKey": "line-1",
+                "settlementLineKind": "delivery_fee",
+                "acknowledgedByActorProfileId": "manager-1",
+                "acknowledgedAt": "2026-11-20T11:00:00Z",
+                "acknowledgementNote": null,
+            }],
+        });
+        scenario.acting(manager("manager-1", "branch-1"));
+        scenario.when("acknowledge_deposit", &[], &body).committed();
+        scenario.state(&[&id]).unwrap()
+    }
 
     #[test]
-    fn a_statement_stands_where_its_last_move_has_left_it() {
-        let mut statement = acknowledged();
+    fn a_statement_stands_where_the_chain_of_its_audits_has_left_it() {
+        let statement = acknowledged();
         assert_eq!(statement.validate(), Ok(()));
-        assert_eq!(statement.revision().number(), 2);
-        assert_eq!(statement.status(), StatementStatus::AwaitingConfirmation);
-        assert_eq!(statement.updated_at(), statement.transitions[0].recorded_at);
-        let audits: Vec<_> = statement.transition_audits().collect();
-        assert_eq!(audits.len(), 2);
-        assert_eq!(audits[0].committed_revision, audits[1].expected_revision);
-        assert_eq!(audits[0].after_status, audits[1].before_status);
-        assert_eq!(audits[1].committed_revision, statement.revision());
-        assert_eq!(audits[1].after_status, statement.status());
-        statement.transitions[0].command_kind = TransitionCommand::RequestDeposit;
-        assert_eq!(statement.validate(), Err("it is opened twice".to_owned()));
+        let damages: [fn(&mut Statement); 9] = [
+            |statement| statement.revision = Revision::FIRST,
+            |statement| statement.status = StatementStatus::Settled,
+            |statement| statement.status = StatementStatus::AwaitingBranchDeposit,
+            |statement| statement.transition_audits.swap(0, 1),
+            |statement| {
+                statement.transition_audits[1].before_status = StatementStatus::Arrears;
+            },
+            |statement| {
+                statement.transition_audits[0].after_status = StatementStatus::Reconciliation;
+            },
+            |statement| statement.transition_audits[1].expected_revision = Revision::NONE,
+            |statement| statement.transition_audits[1].committed_revision = Revision::new(3),
+            |statement| {
+                statement.transition_audits[1].command_kind = TransitionCommand::RequestDeposit;
+            },
+        ];
+        for (number, damage) in damages.iter().enumerate() {
+            let mut damaged = statement.clone();
+            damage(&mut damaged);
+            assert!(damaged.validate().is_err(), "damage {number}");
+        }
     }
 }
