@@ -328,6 +328,18 @@ fn what_happens_during_a_pause_waits_and_is_sent_afterwards() {
     );
 }
 
+/// Has the subscription, at this revision, want facts, or what there is none of.
+#[track_caller]
+fn set_wanted(house: &House, subscription: &Value, revision: i64, wanted: bool) {
+    let types = match wanted {
+        true => ["carebook.reference-fact.*"],
+        false => ["carebook.branch.*"],
+    };
+    let body = json!({"expectedRevision": revision, "types": types});
+    let answer = house.send("PATCH", &path_of(subscription), &body);
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
 #[test]
 fn what_is_wanted_is_what_was_said_when_the_event_happened() {
     let (house, receiver) = (House::new(), Receiver::start());
@@ -336,20 +348,11 @@ fn what_is_wanted_is_what_was_said_when_the_event_happened() {
     for turn in 0..10 {
         // Right behind each other: the dispatcher hears of all of it later.
         house.fact("a", 2 * turn + 1);
-        let types = |is_on: bool| match is_on {
-            true => json!(["carebook.reference-fact.*"]),
-            false => json!(["carebook.branch.*"]),
-        };
-        let change = |revision, is_on| {
-            let body = json!({"expectedRevision": revision, "types": types(is_on)});
-            let answer = house.send("PATCH", &path_of(&subscription), &body);
-            assert_eq!(answer.status, 200, "{answer:?}");
-        };
-        change(2 * turn + 1, true);
+        set_wanted(&house, &subscription, 2 * turn + 1, true);
         house.fact("a", 2 * turn + 2);
         expected.push((subject("a"), 2 * turn + 2));
         receiver.wait(|came| taken(came) == expected);
-        change(2 * turn + 2, false);
+        set_wanted(&house, &subscription, 2 * turn + 2, false);
     }
     assert_eq!(taken(&receiver.came()), expected);
 }
@@ -362,13 +365,7 @@ fn each_of_many_changes_counts_from_its_own_place_on() {
     let mut expected = Vec::new();
     for turn in 0..100 {
         let wanted = turn % 2 == 1;
-        let types = match wanted {
-            true => ["carebook.reference-fact.*"],
-            false => ["carebook.branch.*"],
-        };
-        let body = json!({"expectedRevision": turn + 1, "types": types});
-        let answer = house.send("PATCH", &path_of(&subscription), &body);
-        assert_eq!(answer.status, 200, "{answer:?}");
+        set_wanted(&house, &subscription, turn + 1, wanted);
         house.fact("a", turn + 1);
         if wanted {
             expected.push((subject("a"), turn + 1));

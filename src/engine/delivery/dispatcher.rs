@@ -221,8 +221,10 @@ impl Dispatcher {
         self.detach(id);
         self.runs += 1;
         let now = self.now();
-        // Its creation is passed like any change of it.
-        let begun = EventId::behind(position.saturating_sub(1));
+        let begun = EventId {
+            position,
+            number: 0,
+        };
         let bounds = self.bounds;
         let mut attached = Attached {
             run: self.runs,
