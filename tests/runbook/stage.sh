@@ -47,7 +47,7 @@ statement() {
 
 systemctl start carebook
 carebook facts template >"$STAGE/facts.ndjson"
-carebook facts load "$STAGE/facts.ndjson" --url "$URL" --token "$workflow" >"$STAGE/loaded" || cat "$STAGE/loaded"
+carebook facts load "$STAGE/facts.ndjson" --url "$URL" --token "$workflow" >"$STAGE/loaded" || { cat "$STAGE/loaded"; exit 1; }
 post subscription webhook-subscriptions "$TOKEN" -H 'Idempotency-Key: subscribe-1' \
     -d '{"url": "https://receiver.invalid/", "types": ["carebook.payout.*"], "description": null}'
 export SUBSCRIPTION=$(sed 's/.*"subscriptionId":"\([^"]*\)".*/\1/' "$STAGE/subscription")
