@@ -8,17 +8,13 @@ fn one_quick_receiver_is_told_of_all_events_of_a_load() {
     let (house, receiver) = (House::new(), Receiver::start());
     let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
     // What waits while it is paused is there at once afterwards.
-    let switch = |revision, status| {
-        let body = json!({"expectedRevision": revision, "status": status});
-        house.send("PATCH", &path_of(&subscription), &body);
-    };
-    switch(1, "paused");
+    house.switch(&subscription, 1, "paused");
     let facts: Vec<_> = (0..300)
         .map(|number| fact(&format!("a{number}"), 1))
         .collect();
     let answer = house.client().put_facts(&house.token, &facts);
     assert_eq!(answer.json()["applied"], 300, "{answer:?}");
-    switch(2, "enabled");
+    house.switch(&subscription, 2, "enabled");
     let mut all = taken(&receiver.wait_for(300));
     all.sort();
     all.dedup();

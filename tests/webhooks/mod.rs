@@ -102,6 +102,23 @@ impl House {
         }
     }
 
+    /// Pauses or enables the subscription, at this revision.
+    #[track_caller]
+    fn switch(&self, subscription: &Value, revision: i64, status: &str) {
+        let body = json!({"expectedRevision": revision, "status": status});
+        let answer = self.send("PATCH", &path_of(subscription), &body);
+        assert_eq!(answer.json()["status"], status, "{answer:?}");
+    }
+
+    /// Waits until the dispatcher has heard of what was before: it hears of what comes now, which
+    /// is of no reference fact, later.
+    fn hears_of_it(&self) {
+        let (first, second) = (Receiver::start(), Receiver::start());
+        self.subscribe(&first.url(), &["carebook.webhook-subscription.*"]);
+        self.subscribe(&second.url(), &["carebook.branch.*"]);
+        first.wait_for(1);
+    }
+
     fn deliveries(&self, subscription: &Value, query: &str) -> Value {
         let path = format!("{}/deliveries{query}", path_of(subscription));
         let answer = self.client().get(&path, &self.token);
@@ -305,20 +322,13 @@ fn what_happens_during_a_pause_waits_and_is_sent_afterwards() {
     let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
     house.fact("a", 1);
     receiver.wait_for(1);
-    let switch = |revision, status| {
-        let body = json!({"expectedRevision": revision, "status": status});
-        let answer = house.send("PATCH", &path_of(&subscription), &body);
-        assert_eq!(answer.json()["status"], status);
-    };
-    switch(1, "paused");
-    // Of whom the dispatcher hears later.
-    let other = Receiver::start();
-    house.subscribe(&other.url(), &["carebook.reference-fact.*"]);
+    house.switch(&subscription, 1, "paused");
+    house.hears_of_it();
     house.fact("a", 2);
     house.fact("b", 1);
-    other.wait_for(2);
+    house.hears_of_it();
     assert_eq!(receiver.came().len(), 1);
-    switch(2, "enabled");
+    house.switch(&subscription, 2, "enabled");
     let came = receiver.wait_for(3);
     let mut all = taken(&came);
     all.sort();
@@ -372,6 +382,23 @@ fn each_of_many_changes_counts_from_its_own_place_on() {
         }
     }
     receiver.wait(|came| taken(came) == expected);
+}
+
+/// The change follows on the creation before the dispatcher has heard of that.
+#[test]
+fn what_a_subscription_wanted_at_first_counts_until_its_first_change() {
+    let (house, receiver) = (House::new(), Receiver::start());
+    let mut expected = Vec::new();
+    for revision in 1..=30 {
+        let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+        house.fact("a", revision);
+        set_wanted(&house, &subscription, 1, false);
+        expected.push((subject("a"), revision));
+    }
+    let came = receiver.wait(|came| taken(came).len() == expected.len());
+    let mut came = taken(&came);
+    came.sort();
+    assert_eq!(came, expected);
 }
 
 #[test]

@@ -73,6 +73,30 @@ fn after_a_stop_nothing_that_was_taken_comes_again_and_what_waits_goes_on() {
 }
 
 #[test]
+fn after_a_start_what_happened_in_a_pause_is_matched_with_the_types_of_its_time() {
+    let mut house = House::new();
+    let receiver = Receiver::start();
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    house.switch(&subscription, 1, "paused");
+    house.hears_of_it();
+    for revision in [1, 3, 5] {
+        house.fact("a", revision);
+        set_wanted(&house, &subscription, revision + 1, false);
+        house.fact("a", revision + 1);
+        set_wanted(&house, &subscription, revision + 2, true);
+    }
+    house.fact("a", 7);
+    set_wanted(&house, &subscription, 8, false);
+    house.fact("a", 8);
+    house = house.restarted(&NEAR);
+    house.switch(&subscription, 9, "enabled");
+    set_wanted(&house, &subscription, 10, true);
+    house.fact("a", 9);
+    let expected = [1, 3, 5, 7, 9].map(|revision| (subject("a"), revision));
+    receiver.wait(|came| taken(came) == expected);
+}
+
+#[test]
 fn after_a_kill_nothing_comes_again_that_the_log_says_is_delivered() {
     let mut house = House::new();
     let receiver = Receiver::start();
@@ -454,14 +478,9 @@ fn what_the_log_gave_up_before_it_was_sent_is_told_as_a_gap() {
     let receiver = Receiver::start();
     let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
     let begun = position_of(&house.read(&subscription)["deliveredThrough"]);
-    let switch = |house: &House, revision, status| {
-        let body = json!({"expectedRevision": revision, "status": status});
-        let answer = house.send("PATCH", &path_of(&subscription), &body);
-        assert_eq!(answer.status, 200, "{answer:?}");
-    };
-    switch(&house, 1, "paused");
+    house.switch(&subscription, 1, "paused");
     house = given_up(house, begun + 2);
-    switch(&house, 2, "enabled");
+    house.switch(&subscription, 2, "enabled");
     let came = receiver.wait(|came| came.iter().any(|one| one.kind() == "carebook.gap"));
     let gap = came
         .iter()

@@ -28,12 +28,11 @@ use uuid::Uuid;
 use super::attached::Attached;
 use super::tail::{Tail, next_page};
 use super::webhooks::{
-    Attempted, Delivered, Loaded, Message, Outcome, Sender, SubscriptionFigures, Webhooks,
+    Attempted, Delivered, Loaded, Message, Outcome, Sender, Stored, SubscriptionFigures, Webhooks,
 };
 use crate::base::panics::unless_its_future_panics;
 use crate::domain::event::Name;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
-use crate::domain::webhook::subscription::WebhookSubscription;
 use crate::engine::channel::{Bounds, Channel, Now, Settled};
 use crate::engine::core::Shared;
 use crate::engine::schedule::{Failure, RECORDED_EVERY};
@@ -184,56 +183,51 @@ impl Dispatcher {
         let Loaded {
             id,
             stored,
-            position,
             retried,
         } = loaded;
         self.wanting.clear();
         let last_event = self.last_event();
-        let Some((subscription, deliveries)) = stored else {
+        let Some(stored) = stored else {
             self.detach(id);
             return;
         };
+        let Stored {
+            subscription,
+            deliveries,
+            ..
+        } = &stored;
         let known = self.attached.get_mut(&id);
         match known.filter(|known| known.generation == deliveries.generation) {
             Some(attached) if attached.subscription.revision > subscription.revision => return,
             Some(attached) => {
                 let was_paused = attached.subscription.is_paused;
-                attached.subscription = subscription;
+                attached.subscription = subscription.clone();
                 if attached.subscription.is_paused && !was_paused {
                     attached.leave_end(last_event);
                 }
             }
-            None => self.attach(id, subscription, &deliveries, position),
+            None => self.attach(id, &stored),
         }
         if let Some(retried) = retried {
-            self.retry(id, &deliveries, retried);
+            self.retry(id, &stored.deliveries, retried);
         }
         self.touched.insert(id);
     }
 
-    pub(super) fn attach(
-        &mut self,
-        id: Uuid,
-        subscription: WebhookSubscription,
-        deliveries: &WebhookDeliveries,
-        position: u64,
-    ) {
+    fn attach(&mut self, id: Uuid, stored: &Stored) {
         self.detach(id);
         self.runs += 1;
         let now = self.now();
-        let begun = EventId {
-            position,
-            number: 0,
-        };
+        let deliveries = &stored.deliveries;
         let bounds = self.bounds;
         let mut attached = Attached {
             run: self.runs,
-            types: subscription.types.clone(),
-            subscription,
+            types: stored.types.clone(),
+            subscription: stored.subscription.clone(),
             generation: deliveries.generation,
             channel: Channel::new(bounds),
             kept_bytes: 0,
-            examined: deliveries.examined.unwrap_or(begun),
+            examined: stored.examined,
             is_at_end: false,
             is_reading: false,
             is_gone: deliveries.is_gone,

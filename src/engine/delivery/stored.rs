@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::webhooks::{Loaded, Outcome};
+use super::webhooks::{Loaded, Outcome, Stored};
+use crate::base::digest::Digest;
 use crate::catalogue::RECORD_WEBHOOK_PROGRESS;
 use crate::domain::resource::{ReadView, Resource as _};
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::domain::webhook::record_progress::RecordProgress;
-use crate::domain::webhook::subscription::{WebhookSubscription, subscriptions};
+use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription, subscriptions};
 use crate::engine::core::{CommandResult, Shared};
 use crate::engine::feed::NoPage;
 use crate::journal::events::{Event, EventId};
@@ -23,7 +24,11 @@ impl Shared {
     }
 
     /// A subscription and its deliveries as stored, once durable; `None` when the log has failed.
-    pub(super) async fn load_webhook(&self, id: Uuid, retried: Option<EventId>) -> Option<Loaded> {
+    pub(super) async fn load_webhook(
+        self: &Arc<Self>,
+        id: Uuid,
+        retried: Option<EventId>,
+    ) -> Option<Loaded> {
         let text = [id.to_string()];
         let (own, beside) = (
             WebhookSubscription::KIND.key(&text),
@@ -39,15 +44,42 @@ impl Shared {
             };
             self.lanes.wait(positions.0.max(positions.1)).await.ok()?;
             // Both are of one time only while neither has changed.
-            if (self.tables.position(own), self.tables.position(beside)) == positions {
-                return Some(Loaded {
-                    id,
-                    stored,
-                    position: positions.1,
-                    retried,
-                });
+            if (self.tables.position(own), self.tables.position(beside)) != positions {
+                continue;
             }
+            let stored = match stored {
+                Some((subscription, deliveries)) => {
+                    let begun = EventId {
+                        position: positions.1,
+                        number: 0,
+                    };
+                    let examined = deliveries.examined.unwrap_or(begun);
+                    let is_later = positions.0 > examined.position;
+                    let types = match is_later {
+                        true => self.types_as_of(own, examined.position).await,
+                        false => None,
+                    };
+                    Some(Stored {
+                        types: types.unwrap_or_else(|| subscription.types.clone()),
+                        subscription,
+                        deliveries,
+                        examined,
+                    })
+                }
+                None => None,
+            };
+            return Some(Loaded {
+                id,
+                stored,
+                retried,
+            });
         }
+    }
+
+    /// The types of a subscription as of a position; `None` where the log no longer has that.
+    async fn types_as_of(self: &Arc<Self>, key: Digest, upto: u64) -> Option<EventTypePatterns> {
+        let then: WebhookSubscription = self.as_of(key, upto).await?;
+        Some(then.types)
     }
 
     /// The first position of the log that any subscription's deliveries still need, by their

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::base::time::Instant;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
-use crate::domain::webhook::subscription::WebhookSubscription;
+use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
 use crate::engine::feed::{NoPage, Page};
 use crate::engine::schedule::Failure;
 use crate::journal::events::EventId;
@@ -130,11 +130,20 @@ pub(super) enum Message {
 /// What the log has of a subscription.
 pub(super) struct Loaded {
     pub(super) id: Uuid,
-    pub(super) stored: Option<(WebhookSubscription, WebhookDeliveries)>,
-    /// The last commit to its deliveries.
-    pub(super) position: u64,
+    pub(super) stored: Option<Stored>,
     /// A delivery that is to be tried at once.
     pub(super) retried: Option<EventId>,
+}
+
+/// A subscription and its deliveries.
+pub(super) struct Stored {
+    pub(super) subscription: WebhookSubscription,
+    pub(super) deliveries: WebhookDeliveries,
+    /// The last event that was examined for it, as far as is recorded; otherwise its creation, or
+    /// the change since which it is enabled again.
+    pub(super) examined: EventId,
+    /// The types that it had then, where the log still says that.
+    pub(super) types: EventTypePatterns,
 }
 
 /// An attempt that has ended.

@@ -20,11 +20,12 @@ pub use self::page::RevisionTold;
 use super::core::{CommandResult, Shared};
 use super::looks::NoLook;
 use crate::base::actor::Actor;
+use crate::base::digest::Digest;
 use crate::catalogue::{self, ReadRow};
 use crate::domain::read::{Numbered, ReadRequest, Trail};
 use crate::domain::rejection::Rejection;
-use crate::domain::resource::ReadView;
-use crate::journal::past::{Descent, Lost, Past, Wanted};
+use crate::domain::resource::{ReadView, Resource};
+use crate::journal::past::{AsOf, Descent, Lost, Past, Wanted};
 
 /// Looks at the past that are under way at once: each holds a thread, and some memory.
 pub(super) const LOOKS_MAX: usize = 2;
@@ -122,43 +123,80 @@ impl Shared {
                 }),
             })
     }
+
+    /// The resource with this key as of a position, for the service itself; `None` when there was
+    /// none, or when the log does not say.
+    pub(super) async fn as_of<R: Resource + Send + 'static>(
+        self: &Arc<Self>,
+        key: Digest,
+        upto: u64,
+    ) -> Option<R> {
+        let shared = Arc::clone(self);
+        let looking = move || {
+            shared.with_past(|past| {
+                let source = AsOf::new(past, upto);
+                let found = ReadView::new(&source).at::<R>(key);
+                match source.check() {
+                    Ok(()) => found,
+                    Err(Lost::Gone) => None,
+                    Err(lost) => {
+                        tracing::warn!(?lost, upto, "the log does not tell how a resource was");
+                        None
+                    }
+                }
+            })
+        };
+        self.looks.look("", true, looking).await.ok().flatten()
+    }
+
+    fn with_past<T>(&self, look: impl FnOnce(&Past<'_>) -> T) -> T {
+        let records = LogRecords(&self.journal);
+        look(&Past::new(
+            &records,
+            &self.tables,
+            catalogue::resource,
+            self.log_id,
+        ))
+    }
 }
 
 impl Look {
     /// What is asked for; `None` when others shall have their turn before it goes on.
     fn at(&mut self, query: PastQuery) -> Result<Option<PastFound>, Stop> {
         let shared = Arc::clone(&self.shared);
-        let records = LogRecords(&shared.journal);
-        let past = Past::new(&records, &shared.tables, catalogue::resource, shared.log_id);
+        shared.with_past(|past| self.at_in(past, query))
+    }
+
+    fn at_in(&mut self, past: &Past<'_>, query: PastQuery) -> Result<Option<PastFound>, Stop> {
         match query {
             PastQuery::History { from, limit } => {
                 let mut from = from;
-                let mut page = self.page(&past, from, limit)?;
+                let mut page = self.page(past, from, limit)?;
                 for _ in 1..ROUNDS_MAX {
                     if !page.revisions.is_empty() || page.next.is_none() {
                         break;
                     }
                     from = page.next;
-                    page = self.page(&past, from, limit)?;
+                    page = self.page(past, from, limit)?;
                 }
                 Ok(Some(PastFound::Page(page)))
             }
             PastQuery::Revision(number) => {
                 let body = match self.trail.numbered {
-                    Numbered::ByPosition => self.at_position(&past, number).map(Some),
-                    Numbered::ByRevision => self.at_revision(&past, number),
+                    Numbered::ByPosition => self.at_position(past, number).map(Some),
+                    Numbered::ByRevision => self.at_revision(past, number),
                 };
                 Ok(body?.map(PastFound::Body))
             }
             PastQuery::At(time) => {
                 let upto = past.position_at(time, self.upto)?;
-                if let Some(Descent::Further(..)) = self.descended(&past, Wanted::Upto(upto))? {
+                if let Some(Descent::Further(..)) = self.descended(past, Wanted::Upto(upto))? {
                     return Ok(None);
                 }
                 if let ([key], Some((position, above))) = (&*self.keys, self.begin) {
                     past.begin_at(*key, position, above);
                 }
-                let body = self.body(&past, upto, time)?;
+                let body = self.body(past, upto, time)?;
                 body.map(|body| Some(PastFound::Body(body)))
                     .ok_or(Stop::NotFound)
             }
