@@ -6,8 +6,9 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body_util::Full;
-use http_body_util::channel::Channel;
 use hyper::body::{Body, Frame, SizeHint};
+
+use super::pieces::Pieces;
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ pub enum AnswerBody {
     /// The complete body of a problem, and its code.
     Problem(Full<Bytes>, &'static str),
     /// A body that is produced while it is read.
-    Stream(Channel<Bytes>),
+    Stream(Pieces),
 }
 
 impl Default for AnswerBody {

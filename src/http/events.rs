@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::channel::{Channel, Sender};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::answer_body::AnswerBody;
 use super::caller::Caller;
 use super::min_position::come_to;
+use super::pieces::pieces;
 use super::query::Query;
 use super::response::{Answer, Problems, at_position, json};
 use super::service::Service;
@@ -99,7 +100,7 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
     if !is_stream {
         return at_position(json(StatusCode::OK, written(&page)), page.durable);
     }
-    let (sender, body) = Channel::new(PIECES_MAX);
+    let (sender, body) = pieces(PIECES_MAX);
     let follower = Follower {
         engine: Arc::clone(engine),
         verifier: Arc::clone(verifier),
@@ -215,7 +216,7 @@ struct Follower {
     authorization: Option<HeaderValue>,
     actor: Arc<Actor>,
     filter: Arc<EventFilter>,
-    sender: Sender<Bytes>,
+    sender: mpsc::Sender<Bytes>,
     /// When the actor was last judged.
     judged: Instant,
     /// The last event that was sent or skipped.
@@ -304,7 +305,7 @@ impl Follower {
 
     /// Whether the reader has made room for it in time.
     async fn send(&mut self, piece: Vec<u8>) -> bool {
-        let sent = timeout(PATIENCE, self.sender.send_data(piece.into())).await;
+        let sent = timeout(PATIENCE, self.sender.send(piece.into())).await;
         matches!(sent, Ok(Ok(())))
     }
 }

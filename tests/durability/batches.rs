@@ -12,9 +12,9 @@ use carebook::cli::runtime::on_lane;
 use carebook::engine::admission::Admission;
 use carebook::engine::{Engine, Limits};
 use carebook::http::facts::{self, Sender};
+use carebook::http::pieces::{Pieces, pieces};
 use carebook::http::service::Service;
 use carebook::http::token::TokenVerifier;
-use http_body_util::channel::{self, Channel};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Frame;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -30,8 +30,6 @@ use crate::support::{AUDIENCE, ISSUER, World, actor, claims};
 const JUDGED_AFTER: usize = 512;
 /// What a fact is charged for each byte of its line.
 const BYTES_PER_LINE_BYTE: usize = 8;
-
-type Part = channel::Sender<Bytes, Infallible>;
 
 /// A service in this process.
 struct Inside {
@@ -164,9 +162,9 @@ fn a_stream_that_finds_no_room_on_its_way_ends_and_says_what_was_applied() {
     let inside = Inside::new(2);
     let token = inside.token(600);
     on_lane(inside.engine(), async {
-        let (mut part, body) = Channel::<Bytes, Infallible>::new(1);
+        let (part, body) = pieces(1);
         let sending = async {
-            part.send_data(lines(0..3)).await.unwrap();
+            part.send(lines(0..3)).await.unwrap();
             inside.stand(3).await;
             // What was in flight gives back its permit when it is answered.
             let mut others = Vec::new();
@@ -174,7 +172,7 @@ fn a_stream_that_finds_no_room_on_its_way_ends_and_says_what_was_applied() {
                 others.extend(inside.engine().admit());
                 tokio::task::yield_now().await;
             }
-            part.send_data(lines(3..5)).await.unwrap();
+            part.send(lines(3..5)).await.unwrap();
             drop(part);
             others
         };
@@ -202,12 +200,12 @@ fn a_batch_ends_when_its_token_does() {
     let inside = Inside::new(4_096);
     let token = inside.token(60);
     on_lane(inside.engine(), async {
-        let (mut part, body) = Channel::<Bytes, Infallible>::new(1);
+        let (part, body) = pieces(1);
         let sending = async {
-            part.send_data(lines(0..100)).await.unwrap();
+            part.send(lines(0..100)).await.unwrap();
             inside.stand(100).await;
             inside.clock.jump(600_000);
-            part.send_data(lines(100..3 * JUDGED_AFTER)).await.unwrap();
+            part.send(lines(100..3 * JUDGED_AFTER)).await.unwrap();
             drop(part);
         };
         let streaming = inside.put(&token, "application/x-ndjson", body);
@@ -223,11 +221,7 @@ fn a_batch_ends_when_its_token_does() {
 }
 
 /// A batch that is sent to an engine for which there is so much memory.
-async fn stream(
-    engine: &Arc<Engine>,
-    memory: &Arc<Admission>,
-    body: Channel<Bytes, Infallible>,
-) -> u16 {
+async fn stream(engine: &Arc<Engine>, memory: &Arc<Admission>, body: Pieces) -> u16 {
     let sender = Sender {
         engine,
         actor: Arc::new(workflow()),
@@ -269,11 +263,11 @@ fn lines_that_have_begun_are_charged_and_who_would_hold_more_than_there_is_is_sh
     on_lane(inside.engine(), async {
         let mut streams = Vec::new();
         for number in 0..40 {
-            let (mut part, body): (Part, _) = Channel::new(64);
+            let (part, body) = pieces(64);
             let line = long_line(number, BYTES);
             for begin in (0..BYTES - 1).step_by(64 << 10) {
                 let end = (begin + (64 << 10)).min(BYTES - 1);
-                part.send_data(line.slice(begin..end)).await.unwrap();
+                part.send(line.slice(begin..end)).await.unwrap();
             }
             let (engine, memory) = (Arc::clone(inside.engine()), Arc::clone(&memory));
             let answer = tokio::spawn(async move { stream(&engine, &memory, body).await });
@@ -299,8 +293,8 @@ fn lines_that_have_begun_are_charged_and_who_would_hold_more_than_there_is_is_sh
         for (_, answer) in held {
             answer.abort();
         }
-        for (mut part, answer) in rest {
-            part.send_data(Bytes::from_static(b"\n")).await.unwrap();
+        for (part, answer) in rest {
+            part.send(Bytes::from_static(b"\n")).await.unwrap();
             drop(part);
             assert_eq!(answer.await.unwrap(), 200);
         }
@@ -321,8 +315,8 @@ fn a_line_is_charged_before_it_is_read_and_while_it_waits() {
         assert!(another.is_some());
         let mut streams = Vec::new();
         for number in 0..8 {
-            let (mut part, body): (Part, _) = Channel::new(1);
-            part.send_data(long_line(number, BYTES)).await.unwrap();
+            let (part, body) = pieces(1);
+            part.send(long_line(number, BYTES)).await.unwrap();
             drop(part);
             let (engine, memory) = (Arc::clone(inside.engine()), Arc::clone(&memory));
             streams.push(tokio::spawn(
