@@ -1,5 +1,7 @@
 //! `carebook facts load` against a running server: over TLS, and where its token comes from.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Output;
 
@@ -172,4 +174,46 @@ fn the_token_comes_from_a_file_or_the_environment_and_has_to_come_from_somewhere
     // The list of processes need not show it: help says what is better.
     let (_, help, _) = run(&["facts", "load", "--help"]);
     assert!(help.contains("CAREBOOK_TOKEN"), "{help}");
+}
+
+/// Something on the way has lost a line, and the rest went well.
+#[test]
+fn facts_of_which_the_server_does_not_tell_are_an_error() {
+    let world = World::new();
+    write_facts(&world);
+    std::fs::write(world.path("token"), world.workflow()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        for less in [0, 1] {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (mut heard, mut piece) = (Vec::new(), [0; 4096]);
+            while !heard.ends_with(b"\r\n0\r\n\r\n") {
+                let read = stream.read(&mut piece).unwrap();
+                assert_ne!(read, 0, "the body has no end");
+                heard.extend_from_slice(&piece[..read]);
+            }
+            let applied = FACTS - less;
+            let body = format!(
+                "{{\"applied\":{applied},\"unchanged\":0,\"stale\":0,\"conflict\":0,\"invalid\":0}}"
+            );
+            let length = body.len();
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}"
+            )
+            .unwrap();
+        }
+    });
+    assert_loaded(&load(&world, &url, &[], None), "applied");
+    let lost = load(&world, &url, &[], None);
+    assert_failed(
+        &lost,
+        &[
+            &url,
+            "3999 facts of the 4000",
+            "loading the whole file again",
+        ],
+    );
+    serving.join().unwrap();
 }
