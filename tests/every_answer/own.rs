@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use carebook::base::actor::ActorKind;
 use carebook::base::digest::Digest;
 use carebook::base::json::{Json, Reader};
@@ -16,10 +15,9 @@ use carebook::domain::rejection::Rejection;
 use carebook::domain::settlement::state::{Statement, StatementStatus};
 use carebook::engine::CommandRequest;
 use carebook::engine::checkpointer::CheckpointPolicy;
-use http_body_util::Full;
 use serde_json::{Value, json};
 
-use super::{Asked, JSON, all, lifecycle, reopened, sender, workflow};
+use super::{Asked, all, lifecycle, reopened, sender, workflow};
 use crate::support::command::{Around, Wrapped};
 use crate::support::good::{Good, code, row};
 use crate::support::inside::{Inside, Wanted};
@@ -29,24 +27,6 @@ use crate::support::{Answer, World, claims};
 /// The request of this name.
 fn named<'a>(all: &'a [Asked], name: &str) -> &'a Asked {
     all.iter().find(|asked| asked.name == name).unwrap()
-}
-
-/// Sends JSON, or nothing, to a service in this process.
-async fn send(
-    inside: &Inside,
-    method: &str,
-    path: &str,
-    token: &str,
-    key: &str,
-    body: Option<Value>,
-) -> Answer {
-    let bearer = format!("Bearer {token}");
-    let mut headers = vec![("Authorization", bearer.as_str())];
-    headers.extend(body.as_ref().map(|_| ("Content-Type", JSON)));
-    headers.push(("Idempotency-Key", key));
-    let body = body.map_or_else(String::new, |body| body.to_string());
-    let body = Full::new(Bytes::from(body));
-    inside.send(method, path, &headers, body).await
 }
 
 #[track_caller]
@@ -94,9 +74,13 @@ fn a_key_with_which_something_was_managed_is_not_taken_for_something_else() {
         let twice =
             async |name: &str, body: Option<Value>, paths: [&str; 2], other: Option<Value>| {
                 let asked = named(&all, name);
-                let done = send(&inside, &asked.method, paths[0], &token, name, body).await;
+                let done = inside
+                    .send_json(&asked.method, paths[0], &token, name, body)
+                    .await;
                 assert!((200..300).contains(&done.status), "{name}: {done:?}");
-                let reused = send(&inside, &asked.method, paths[1], &token, name, other).await;
+                let reused = inside
+                    .send_json(&asked.method, paths[1], &token, name, other)
+                    .await;
                 assert_answered(&reused, 409, "idempotency_key_reused");
             };
         let path = |name: &str| named(&all, name).path.as_str();
@@ -129,14 +113,7 @@ fn a_key_with_which_something_was_managed_is_not_taken_for_something_else() {
         twice("delete_webhook_subscription", None, [&delete, &other], None).await;
         // What was skipped is no longer to be moved.
         let asked = named(&all, "skip_outbox_message");
-        let settled = send(
-            &inside,
-            "POST",
-            &asked.path,
-            &token,
-            "other",
-            asked.body.clone(),
-        );
+        let settled = inside.send_json("POST", &asked.path, &token, "other", asked.body.clone());
         assert_answered(&settled.await, 409, "message_settled");
     })
     .unwrap();
@@ -152,10 +129,14 @@ fn a_delivery_is_not_retried_while_its_receiver_is_gone_nor_right_after_it_begin
         let deliveries = tokio::spawn(inside.deliveries.lock().take().unwrap());
         inside.receivers.go();
         let fact = json!({"facts": [lifecycle("somebody", "active", 2)]});
-        let put = send(&inside, "POST", "/reference-facts", &token, "-", Some(fact)).await;
+        let put = inside
+            .send_json("POST", "/reference-facts", &token, "-", Some(fact))
+            .await;
         assert_eq!(put.status, 200, "{put:?}");
         loop {
-            let read = send(&inside, "GET", subscription, &token, "-", None).await;
+            let read = inside
+                .send_json("GET", subscription, &token, "-", None)
+                .await;
             if read.json()["status"] == "gone" {
                 break;
             }
@@ -170,14 +151,7 @@ fn a_delivery_is_not_retried_while_its_receiver_is_gone_nor_right_after_it_begin
         deliveries.abort();
         assert!(deliveries.await.unwrap_err().is_cancelled());
         let enable = json!({"expectedRevision": 1, "status": "enabled"});
-        let enabled = send(
-            &inside,
-            "PATCH",
-            subscription,
-            &token,
-            "enable",
-            Some(enable),
-        );
+        let enabled = inside.send_json("PATCH", subscription, &token, "enable", Some(enable));
         assert_eq!(enabled.await.status, 200);
         let starting = retry.send(&inside, &token).await;
         retry.is_answered(&starting, 409, "webhook_subscription_starting");
@@ -195,7 +169,9 @@ fn there_are_five_thousand_webhook_subscriptions_and_not_one_more() {
     on_lane(inside.engine(), async {
         let ask = async |number: usize| {
             let (path, body) = (&create.path, create.body.clone());
-            send(&inside, "POST", path, &token, &format!("{number}"), body).await
+            inside
+                .send_json("POST", path, &token, &format!("{number}"), body)
+                .await
         };
         for number in 0..5_000 {
             assert_eq!(ask(number).await.status, 201);
@@ -305,7 +281,7 @@ fn a_line_of_a_statement_in_arrears_is_not_acknowledged_again() {
         let permit = inside.engine().admit().unwrap();
         let before = inside.engine().execute(call, permit);
         body["idempotencyKey"] = json!("again");
-        let again = send(&inside, "POST", &asked.path, &token, "-", Some(body));
+        let again = inside.send_json("POST", &asked.path, &token, "-", Some(body));
         let (_, again) = tokio::join!(before, again);
         asked.is_answered(&again, 409, "line_already_acknowledged");
     })

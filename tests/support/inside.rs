@@ -20,8 +20,9 @@ use carebook::http::service::Service;
 use carebook::http::token::{KeyRequests, TokenVerifier};
 use carebook::http::webhooks::managing::WebhookFront;
 use carebook::http::webhooks::secret::MasterKey;
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body, Frame};
+use serde_json::Value;
 use wal::storage::Storage;
 use wal::storage::sim::SimDisk;
 use wal::{Log, Options};
@@ -74,9 +75,15 @@ impl Clock for OddClock {
 #[derive(Default)]
 pub struct Nowhere {
     is_gone: AtomicBool,
+    sent: parking_lot::Mutex<Vec<Outgoing>>,
 }
 
 impl Nowhere {
+    /// The events that were to be brought, each once, in the order of their first attempts.
+    pub fn sent(&self) -> Vec<Outgoing> {
+        self.sent.lock().clone()
+    }
+
     /// From here on receivers say that they are gone.
     pub fn go(&self) {
         self.is_gone.store(true, Ordering::SeqCst);
@@ -84,7 +91,13 @@ impl Nowhere {
 }
 
 impl Sender for Nowhere {
-    fn send(self: Arc<Self>, _: Outgoing) -> Sending {
+    fn send(self: Arc<Self>, outgoing: Outgoing) -> Sending {
+        {
+            let mut sent = self.sent.lock();
+            if sent.iter().all(|before| before.id != outgoing.id) {
+                sent.push(outgoing);
+            }
+        }
         let delivered = match self.is_gone.load(Ordering::SeqCst) {
             true => Delivered::Gone,
             false => Delivered::Failed(Failure {
@@ -202,6 +215,24 @@ impl Inside {
 
     pub fn engine(&self) -> &Arc<Engine> {
         self.service.engine()
+    }
+
+    /// Sends JSON, or nothing, with an idempotency key; its answer, as of [`Inside::send`].
+    pub async fn send_json(
+        &self,
+        method: &str,
+        path: &str,
+        token: &str,
+        key: &str,
+        body: Option<Value>,
+    ) -> Answer {
+        let bearer = format!("Bearer {token}");
+        let mut headers = vec![("Authorization", bearer.as_str())];
+        headers.extend(body.as_ref().map(|_| ("Content-Type", "application/json")));
+        headers.push(("Idempotency-Key", key));
+        let body = body.map_or_else(String::new, |body| body.to_string());
+        let body = Full::new(Bytes::from(body));
+        self.send(method, path, &headers, body).await
     }
 
     /// Sends a request; its answer, which the API document has. A body whose content is not known
