@@ -27,8 +27,13 @@ fn events_before_the_first_change_of_types_are_matched_with_those_of_the_creatio
         let body = json!({"url": "https://receiver.invalid/", "types": types, "description": null});
         let subscription = send("POST", SUBSCRIPTIONS, "create", body).await;
         put(1).await;
-        for (revision, types) in [(1, "carebook.branch.*"), (2, "carebook.reference-fact.*")] {
-            let body = json!({"expectedRevision": revision, "types": [types]});
+        for (revision, is_wanted) in [(1, false), (2, true), (3, false)] {
+            let types = [if is_wanted {
+                types[0]
+            } else {
+                "carebook.branch.*"
+            }];
+            let body = json!({"expectedRevision": revision, "types": types});
             let key = format!("change-{revision}");
             send("PATCH", &path_of(&subscription), &key, body).await;
             put(revision + 1).await;
