@@ -55,6 +55,10 @@ pub(super) struct Attached {
     pub(super) kept_bytes: usize,
     /// Events up to this one were examined; near the log's end, those of the tail besides.
     pub(super) examined: EventId,
+    /// The commit as of which the subscription is known, and the last change of it that was passed.
+    /// What comes after a change is sent by what that says.
+    pub(super) known_at: u64,
+    pub(super) changed_at: u64,
     pub(super) is_at_end: bool,
     pub(super) is_reading: bool,
     pub(super) is_gone: bool,
@@ -140,6 +144,7 @@ impl Attached {
     pub(super) fn pass_change(&mut self, event: &Event) {
         self.examined = event.id;
         self.is_at_end = false;
+        self.changed_at = event.id.position;
         if let Some(types) = types_said(event) {
             self.types = types;
         }

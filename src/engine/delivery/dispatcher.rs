@@ -173,8 +173,9 @@ impl Dispatcher {
     /// Reads what the log has of a subscription, and waits until that is durable.
     pub(super) fn load(&self, id: Uuid, retried: Option<EventId>) {
         let (shared, own) = (Arc::clone(&self.shared), self.own.clone());
+        let known = self.attached.get(&id).map(|attached| attached.generation);
         tokio::spawn(async move {
-            let loaded = shared.load_webhook(id, retried).await;
+            let loaded = shared.load_webhook(id, known, retried).await;
             loaded.map(|loaded| own.tell(Message::Loaded(Box::new(loaded))))
         });
     }
@@ -200,6 +201,7 @@ impl Dispatcher {
         match known.filter(|known| known.generation == deliveries.generation) {
             Some(attached) if attached.subscription.revision > subscription.revision => return,
             Some(attached) => {
+                attached.known_at = stored.position;
                 let was_paused = attached.subscription.is_paused;
                 attached.subscription = subscription.clone();
                 if attached.subscription.is_paused && !was_paused {
@@ -228,6 +230,8 @@ impl Dispatcher {
             channel: Channel::new(bounds),
             kept_bytes: 0,
             examined: stored.examined,
+            known_at: stored.position,
+            changed_at: 0,
             is_at_end: false,
             is_reading: false,
             is_gone: deliveries.is_gone,
@@ -290,7 +294,8 @@ impl Dispatcher {
         let Some(attached) = self.attached.get_mut(&id) else {
             return;
         };
-        let may_send = !is_stopping && !attached.subscription.is_paused && !attached.is_gone;
+        let may_go_on = !attached.subscription.is_paused && !attached.is_gone;
+        let may_send = !is_stopping && may_go_on && attached.known_at >= attached.changed_at;
         while may_send && let Some(event) = attached.channel.next(now) {
             let attempt = attached.attempt(event, now.wall, &self.log);
             let (shared, sender) = (Arc::clone(&self.shared), Arc::clone(&self.sender));

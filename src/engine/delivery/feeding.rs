@@ -70,6 +70,7 @@ impl Dispatcher {
             self.wanting.clear();
             attached.pass_change(event);
             self.touched.insert(id);
+            self.load(id, None);
         }
     }
 
@@ -103,6 +104,7 @@ impl Dispatcher {
                     if attached.is_own(event) {
                         attached.pass_change(event);
                         self.wanting.clear();
+                        self.load(id, None);
                         // What follows was read with the types of before.
                         return;
                     }

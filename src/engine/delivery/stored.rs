@@ -24,9 +24,11 @@ impl Shared {
     }
 
     /// A subscription and its deliveries as stored, once durable; `None` when the log has failed.
+    /// Where deliveries go on that are of the generation `known`, types of before are not looked up.
     pub(super) async fn load_webhook(
         self: &Arc<Self>,
         id: Uuid,
+        known: Option<u32>,
         retried: Option<EventId>,
     ) -> Option<Loaded> {
         let text = [id.to_string()];
@@ -54,14 +56,16 @@ impl Shared {
                         number: 0,
                     };
                     let examined = deliveries.examined.unwrap_or(begun);
+                    let is_known = known == Some(deliveries.generation);
                     let is_later = positions.0 > examined.position;
-                    let types = match is_later {
+                    let types = match is_later && !is_known {
                         true => self.types_as_of(own, examined.position).await,
                         false => None,
                     };
                     Some(Stored {
                         types: types.unwrap_or_else(|| subscription.types.clone()),
                         subscription,
+                        position: positions.0,
                         deliveries,
                         examined,
                     })

@@ -138,11 +138,13 @@ pub(super) struct Loaded {
 /// A subscription and its deliveries.
 pub(super) struct Stored {
     pub(super) subscription: WebhookSubscription,
+    /// The last commit to it.
+    pub(super) position: u64,
     pub(super) deliveries: WebhookDeliveries,
     /// The last event that was examined for it, as far as is recorded; otherwise its creation, or
     /// the change since which it is enabled again.
     pub(super) examined: EventId,
-    /// The types that it had then, where the log still says that.
+    /// The types that it had then, where that was asked for and the log still says it.
     pub(super) types: EventTypePatterns,
 }
 
