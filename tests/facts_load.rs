@@ -1,4 +1,5 @@
-//! `carebook facts load` against a running server: over TLS, and where its token comes from.
+//! `carebook facts load` against a running server: over TLS, where its token comes from, and
+//! what it compares.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rand::Rng;
 use wal::storage::sim::SimDisk;
@@ -161,19 +161,22 @@ fn a_record_that_is_removed_while_it_is_read_is_gone_and_never_skipped() {
 fn readers_beside_appends_new_segments_and_compactions_see_all_or_are_told_what_is_gone() {
     for kind in Kind::each() {
         let appender = kind.start(small(), Heard::default().events());
-        let done = AtomicBool::new(false);
+        let (done, begun) = (AtomicBool::new(false), AtomicUsize::new(0));
         let last = 600 * campaign();
         std::thread::scope(|scope| {
             let readers: Vec<_> = [1_u64, 17, 400]
                 .into_iter()
                 .map(|page| {
-                    let (appender, done) = (Arc::clone(&appender), &done);
+                    let (appender, done, begun) = (Arc::clone(&appender), &done, &begun);
                     scope.spawn(move || {
                         let (mut next, mut seen) = (1, 0);
                         loop {
                             let was_done = done.load(Ordering::SeqCst);
                             let (reached, ended) = shown(&appender, next, next + page - 1);
                             assert!(reached <= appender.durable() + 1);
+                            if seen == 0 && reached > next {
+                                begun.fetch_add(1, Ordering::SeqCst);
+                            }
                             seen += reached - next;
                             match &ended {
                                 Ok(after) if *after == next && was_done => return (next, seen),
@@ -188,10 +191,15 @@ fn readers_beside_appends_new_segments_and_compactions_see_all_or_are_told_what_
                     })
                 })
                 .collect();
+            // Each has its first turn before a compaction may take all.
+            append(&appender, 10);
+            let has_failed = || readers.iter().any(|reader| reader.is_finished());
+            while begun.load(Ordering::SeqCst) < readers.len() && !has_failed() {
+                std::thread::yield_now();
+            }
             while appender.durable() < last {
                 append(&appender, 10);
-                // Something is left for a reader that had no turn until now.
-                if appender.durable() % 40 == 0 && appender.durable() < last {
+                if appender.durable() % 40 == 0 {
                     compact(&appender);
                 }
             }
