@@ -302,7 +302,7 @@ fn a_tag_changes_with_what_is_delivered() {
     let before = house.client().get(&path_of(&subscription), &house.token);
     house.fact("a", 1);
     let id = receiver.wait_for(1)[0].id();
-    house.wait(&subscription, |read| is_through(read, &id));
+    house.wait_through(&subscription, &id);
     let after = house.client().get(&path_of(&subscription), &house.token);
     assert_eq!(after.json()["revision"], before.json()["revision"]);
     assert_ne!(after.header("etag"), before.header("etag"));

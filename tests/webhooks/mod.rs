@@ -104,6 +104,19 @@ impl House {
         }
     }
 
+    /// Waits until nothing waits up to the event of this id: the log may have been examined beyond it,
+    /// up to its end.
+    #[track_caller]
+    fn wait_through(&self, subscription: &Value, id: &str) -> Value {
+        let event = |id: &str| id.parse::<EventId>().unwrap();
+        let through = |read: &Value| read["deliveredThrough"].as_str().map(event);
+        let read = self.wait(subscription, |read| through(read) >= Some(event(id)));
+        let answer = self.client().get(&path_of(subscription), &self.token);
+        let end: u64 = answer.header("carebook-position").unwrap().parse().unwrap();
+        assert!(through(&read).unwrap().position <= end, "{read}");
+        read
+    }
+
     /// Pauses or enables the subscription, at this revision.
     #[track_caller]
     fn switch(&self, subscription: &Value, revision: i64, status: &str) {
@@ -150,13 +163,6 @@ fn subject(id: &str) -> String {
 fn path_of(subscription: &Value) -> String {
     let id = subscription["subscriptionId"].as_str().unwrap();
     format!("{SUBSCRIPTIONS}/{id}")
-}
-
-/// Whether nothing waits up to the event of this id: the log may have been examined beyond it.
-fn is_through(subscription: &Value, id: &str) -> bool {
-    let through = subscription["deliveredThrough"].as_str();
-    let event = |id: &str| id.parse::<EventId>().unwrap();
-    through.is_some_and(|through| event(through) >= event(id))
 }
 
 /// Where the delivery of an event is asked for again, by the event's identifier.
@@ -207,7 +213,7 @@ fn an_event_is_brought_signed_and_with_its_identifier_to_whoever_subscribes_to_i
         assert!(now.abs_diff(sent) < 300);
     }
     let last = came[1].id();
-    let read = house.wait(&wanting, |read| is_through(read, &last));
+    let read = house.wait_through(&wanting, &last);
     assert_eq!((&read["waiting"], &read["dead"]), (&json!(0), &json!(0)));
     assert_eq!(read["status"], "enabled");
     assert_eq!(read["lastFailure"], Value::Null);
