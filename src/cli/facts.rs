@@ -134,8 +134,7 @@ fn report(answer: &Value, as_json: bool) -> Result<(), Failure> {
         out.line(format_args!("{answer:#}"))?;
         return out.flush();
     }
-    let names = ["applied", "unchanged", "stale", "conflict", "invalid"];
-    out.pairs(names.map(|name| (name.to_owned(), answer[name].to_string())))?;
+    out.pairs(Summary::COUNTS.map(|name| (name.to_owned(), answer[name].to_string())))?;
     out.flush()?;
     let problems = answer["problems"].as_array();
     for problem in problems.into_iter().flatten() {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::client::{BoxError, Client, Connection, boxed};
 use super::exit::Failure;
-use crate::domain::reference::intake::Lines;
+use crate::domain::reference::intake::{Lines, Summary};
 use crate::http::pieces::pieces;
 
 /// How much is read, and sent, at once.
@@ -30,8 +30,8 @@ pub fn send(client: &Client, input: impl Read + Send + 'static) -> Result<Value,
         let text = String::from_utf8_lossy(&body);
         Failure::other(format!("{}: {error}: {text}", client.url()))
     })?;
-    let counts = ["applied", "unchanged", "stale", "conflict", "invalid"];
-    let told: u64 = counts.iter().filter_map(|name| answer[name].as_u64()).sum();
+    let counts = Summary::COUNTS.iter();
+    let told: u64 = counts.filter_map(|name| answer[name].as_u64()).sum();
     if told != sent {
         return Err(Failure::other(format!(
             "{} tells of {told} facts of the {sent} that were sent: loading the whole file again is safe",

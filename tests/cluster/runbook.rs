@@ -229,6 +229,21 @@ impl Stage {
         (code.to_owned(), told.to_owned())
     }
 
+    /// The last that each service of each machine has said.
+    fn said_by_all(&self) -> String {
+        let services = ["nats-server", "carebook"];
+        let all = self.addresses.keys();
+        let all = all.flat_map(|machine| services.map(|unit| (*machine, unit)));
+        let said = all.filter_map(|(machine, unit)| {
+            let file = self.path(machine).join(format!("{unit}.said"));
+            let said = std::fs::read_to_string(file).ok()?;
+            let mut last: Vec<_> = said.lines().rev().take(20).collect();
+            last.reverse();
+            Some(format!("\n{unit} on {machine}:\n{}", last.join("\n")))
+        });
+        said.collect()
+    }
+
     /// Clients write, and get it acknowledged.
     fn people_write(&mut self) {
         let mut granted = 0;
@@ -315,7 +330,10 @@ fn the_runbook_of_a_journal_does_what_it_says() {
             assert_eq!(on.len(), 1, "{title}: where is it run?\n{}", block.commands);
             for machine in stage.machines(on[0]) {
                 let (code, told) = stage.run(machine, &block);
-                let what = format!("{title}, on {machine}:\n{}{told}", block.commands);
+                let mut what = format!("{title}, on {machine}:\n{}{told}", block.commands);
+                if code != block.told[0] {
+                    what.push_str(&stage.said_by_all());
+                }
                 assert_eq!(code, block.told[0], "{what}");
                 // Tables have room between their words.
                 let words: Vec<_> = told.split_whitespace().collect();

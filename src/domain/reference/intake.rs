@@ -326,6 +326,9 @@ fn in_order<S: Serializer>(
 }
 
 impl Summary {
+    /// The fields that count: each fact is in one of them.
+    pub const COUNTS: [&str; 5] = ["applied", "unchanged", "stale", "conflict", "invalid"];
+
     /// Counts what came of one fact. Facts may be counted in any order.
     pub fn count(&mut self, label: Label, result: FactResult, faults: Vec<Fault>) {
         match result {

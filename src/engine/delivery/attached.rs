@@ -150,6 +150,11 @@ impl Attached {
         }
     }
 
+    /// Whether the last change that was passed is known: until then nothing is sent.
+    pub(super) fn knows_itself(&self) -> bool {
+        self.known_at >= self.changed_at
+    }
+
     pub(super) fn offer(&mut self, event: &Arc<Event>, now: Now) {
         self.is_unrecorded = true;
         if self.is_own(event) {

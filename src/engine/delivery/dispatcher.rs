@@ -198,9 +198,11 @@ impl Dispatcher {
             ..
         } = &stored;
         let known = self.attached.get_mut(&id);
-        match known.filter(|known| known.generation == deliveries.generation) {
-            Some(attached) if attached.subscription.revision > subscription.revision => return,
-            Some(attached) => {
+        match known {
+            // What was read earlier may come later.
+            Some(attached) if attached.generation > deliveries.generation => return,
+            Some(attached) if attached.subscription.revision > subscription.revision => {}
+            Some(attached) if attached.generation == deliveries.generation => {
                 attached.known_at = stored.position;
                 let was_paused = attached.subscription.is_paused;
                 attached.subscription = subscription.clone();
@@ -208,7 +210,7 @@ impl Dispatcher {
                     attached.leave_end(last_event);
                 }
             }
-            None => self.attach(id, &stored),
+            _ => self.attach(id, &stored),
         }
         if let Some(retried) = retried {
             self.retry(id, &stored.deliveries, retried);
@@ -295,7 +297,7 @@ impl Dispatcher {
             return;
         };
         let may_go_on = !attached.subscription.is_paused && !attached.is_gone;
-        let may_send = !is_stopping && may_go_on && attached.known_at >= attached.changed_at;
+        let may_send = !is_stopping && may_go_on && attached.knows_itself();
         while may_send && let Some(event) = attached.channel.next(now) {
             let attempt = attached.attempt(event, now.wall, &self.log);
             let (shared, sender) = (Arc::clone(&self.shared), Arc::clone(&self.sender));

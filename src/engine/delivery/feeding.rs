@@ -69,8 +69,11 @@ impl Dispatcher {
         if let Some(attached) = attached {
             self.wanting.clear();
             attached.pass_change(event);
+            let is_known = attached.knows_itself();
             self.touched.insert(id);
-            self.load(id, None);
+            if !is_known {
+                self.load(id, None);
+            }
         }
     }
 
@@ -103,8 +106,11 @@ impl Dispatcher {
                     }
                     if attached.is_own(event) {
                         attached.pass_change(event);
+                        let is_known = attached.knows_itself();
                         self.wanting.clear();
-                        self.load(id, None);
+                        if !is_known {
+                            self.load(id, None);
+                        }
                         // What follows was read with the types of before.
                         return;
                     }

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::webhooks::{Loaded, Outcome, Stored};
-use crate::base::digest::Digest;
 use crate::catalogue::RECORD_WEBHOOK_PROGRESS;
 use crate::domain::resource::{ReadView, Resource as _};
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::domain::webhook::record_progress::RecordProgress;
-use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription, subscriptions};
+use crate::domain::webhook::subscription::{WebhookSubscription, subscriptions};
 use crate::engine::core::{CommandResult, Shared};
 use crate::engine::feed::NoPage;
 use crate::journal::events::{Event, EventId};
@@ -58,12 +57,14 @@ impl Shared {
                     let examined = deliveries.examined.unwrap_or(begun);
                     let is_known = known == Some(deliveries.generation);
                     let is_later = positions.0 > examined.position;
-                    let types = match is_later && !is_known {
-                        true => self.types_as_of(own, examined.position).await,
+                    let then = match is_later && !is_known {
+                        true => self.as_of(own, examined.position).await,
                         false => None,
                     };
+                    // Where the log no longer has that, those of today.
+                    let then = then.map(|then: WebhookSubscription| then.types);
                     Some(Stored {
-                        types: types.unwrap_or_else(|| subscription.types.clone()),
+                        types: then.unwrap_or_else(|| subscription.types.clone()),
                         subscription,
                         position: positions.0,
                         deliveries,
@@ -78,12 +79,6 @@ impl Shared {
                 retried,
             });
         }
-    }
-
-    /// The types of a subscription as of a position; `None` where the log no longer has that.
-    async fn types_as_of(self: &Arc<Self>, key: Digest, upto: u64) -> Option<EventTypePatterns> {
-        let then: WebhookSubscription = self.as_of(key, upto).await?;
-        Some(then.types)
     }
 
     /// The first position of the log that any subscription's deliveries still need, by their
