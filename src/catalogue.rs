@@ -36,7 +36,7 @@ use crate::domain::reservation::roster::{
     AssignmentDecision, AssignmentSlot, CareTeamRoster, RosterDecision,
 };
 use crate::domain::settlement::data_room::DataRoomRequest;
-use crate::domain::settlement::state::Statement;
+use crate::domain::settlement::statement::Statement;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::domain::webhook::subscription::WebhookSubscription;
 use crate::domain::{

@@ -415,7 +415,7 @@ fn the_requests_that_tell_no_faults_are_those_that_the_glossary_names() {
 fn the_page_of_states_has_each_word_that_says_where_a_resource_stands() {
     let page = text("docs/states.md");
     for (file, name) in [
-        ("settlement/state.rs", "StatementStatus"),
+        ("settlement/statement.rs", "StatementStatus"),
         ("settlement/data_room.rs", "DataRoomStatus"),
         ("mother/state.rs", "ProfileCompleteness"),
         ("reference/mother_profile.rs", "AccountLifecycle"),

@@ -20,7 +20,7 @@ use carebook::domain::operation::{AnyCommand, AnyDecision, Context, Decided, IdS
 use carebook::domain::reference::intake::Incoming;
 use carebook::domain::reference::samples;
 use carebook::domain::resource::ReadView;
-use carebook::domain::settlement::state::Statement;
+use carebook::domain::settlement::statement::Statement;
 use carebook::domain::stored::Versioned;
 use carebook::engine::admission::Permit;
 use carebook::engine::clock::SystemClock;

@@ -17,7 +17,7 @@ use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
 use crate::domain::reservation::lifecycle::FinancialLifecycle;
 use crate::domain::reservation::roster::CareTeamRoster;
 use crate::domain::settlement::data_room::DataRoomRequest;
-use crate::domain::settlement::state::Statement;
+use crate::domain::settlement::statement::Statement;
 use crate::domain::{branch, family, payment, payout, reservation, settlement};
 
 /// The lists, each of what one read gives. A new one is a row here, a new filter a line beside the

@@ -14,7 +14,7 @@ use crate::domain::reference;
 use crate::domain::reservation::lifecycle::FinancialLifecycle;
 use crate::domain::reservation::roster::CareTeamRoster;
 use crate::domain::settlement::data_room::DataRoomRequest;
-use crate::domain::settlement::state::Statement;
+use crate::domain::settlement::statement::Statement;
 use crate::domain::{
     branch, family, mother, outbox, payment, payout, reservation, settlement, webhook,
 };

@@ -8,7 +8,7 @@ use super::read::{ReadRequest, Representation};
 use super::rejection::Rejection;
 use super::resource::{Index, IndexKey, Resource};
 use super::settlement::data_room::DataRoomRequest;
-use super::settlement::state::Statement;
+use super::settlement::statement::Statement;
 
 /// A resource that has a code: its read, and its identifier there. Whether an actor may see it is
 /// up to that read.

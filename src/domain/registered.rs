@@ -120,8 +120,9 @@ pub trait AnyResource: Send + Sync {
     /// # Errors
     /// When the bytes are no such state.
     fn revision(&self, state: &[u8]) -> Result<Revision, DecodeError>;
-    /// A state as JSON, for people and tools: fields by the names that the code has for them,
-    /// bytes as hexadecimal digits. Its form is no contract.
+    /// A state as JSON, for people and tools: fields by the names that the code has for them, and
+    /// what is derived from them ([`Resource::derived`]); bytes as hexadecimal digits. Its form is
+    /// no contract.
     ///
     /// # Errors
     /// When the bytes are no such state.
@@ -336,7 +337,13 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
     }
 
     fn state_json(&self, state: &[u8]) -> Result<Value, DecodeError> {
-        json_of(&codec::decode::<R>(state)?)
+        let state: R = codec::decode(state)?;
+        let mut json = json_of(&state)?;
+        if let Value::Object(fields) = &mut json {
+            let derived = state.derived().into_iter();
+            fields.extend(derived.map(|(name, value)| (name.to_owned(), value)));
+        }
+        Ok(json)
     }
 
     fn event_json(&self, event: Versioned<'_>) -> Result<Value, DecodeError> {

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use super::listing::{Filter, List};
 use super::stored::Older;
@@ -101,6 +102,12 @@ pub trait Resource:
 
     /// What the resources that are bound to this one are found by in lists.
     fn leads(&self) -> Vec<(Filter, &str)> {
+        Vec::new()
+    }
+
+    /// What is told of a state to people and tools beside its fields, since it follows from them and
+    /// is not stored: each with a name and its value.
+    fn derived(&self) -> Vec<(&'static str, Value)> {
         Vec::new()
     }
 

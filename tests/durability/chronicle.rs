@@ -72,7 +72,7 @@ impl Told {
     }
 
     /// The position that it rests on, of an answer that says something of the state.
-    fn rests_on(&self) -> Option<u64> {
+    pub fn rests_on(&self) -> Option<u64> {
         let answer = self.answer.as_ref()?;
         answer.position().filter(|_| answer.status != 503)
     }

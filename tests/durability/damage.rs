@@ -84,7 +84,7 @@ fn kill_a_server(seed: u64) -> SimDisk {
         }
         let started = Instant::now();
         while town.figures.acknowledged.load(Ordering::Relaxed) <= 250 {
-            assert!(started.elapsed() < Duration::from_secs(60), "too slow");
+            assert!(started.elapsed() < Duration::from_secs(600), "too slow");
             std::thread::sleep(Duration::from_millis(2));
         }
         server.kill();
@@ -100,7 +100,7 @@ fn kill_a_server(seed: u64) -> SimDisk {
 }
 
 /// Where the frames of a segment begin and end.
-fn frames(segment: &[u8]) -> Vec<(usize, usize)> {
+pub fn frames(segment: &[u8]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut at = 4_096;
     while segment.len() >= at + 72 && segment[at..at + 4] == *b"Wfr1" {

@@ -31,7 +31,7 @@ use super::crowd::Crowd;
 use super::share;
 use super::sync_failure::can_trace;
 use crate::model::world::{self, FACTS, WORKFLOW};
-use crate::support::{Client, Server, run, seed, serve_arguments};
+use crate::support::{Client, Server, run, seed, serve_arguments, until};
 
 /// The disk's bytes, and how many of them are the reserve.
 const DISK: u64 = 96 << 20;
@@ -269,9 +269,12 @@ fn a_disk_that_has_room_again_is_noticed_by_itself() {
     let mut command = Command::new("strace");
     command.args(["-D", "-f", "--seccomp-bpf", "-qq", "-e", "signal=none"]);
     command.args(["-e", "trace=statfs", "-o", "/dev/null", "-e"]);
-    // The thread that looks does so twice a second, and ten times while there is no room.
+    // The thread that looks does so twice a second, and ten times while there is no room: that
+    // lasts for six seconds.
     let no_room = no_room();
-    command.arg(format!("inject=statfs:poke_exit=@arg2={no_room}:when=3..8"));
+    command.arg(format!(
+        "inject=statfs:poke_exit=@arg2={no_room}:when=3..63"
+    ));
     command.arg(env!("CARGO_BIN_EXE_carebook"));
     serve_arguments(&mut command, &crowd.world).args(["--snapshot-log-bytes", "65536"]);
     let server = Server::spawn(command);
@@ -284,6 +287,9 @@ fn a_disk_that_has_room_again_is_noticed_by_itself() {
             number: 0,
         };
         probe.until(true);
+        until("there is no room", || {
+            server.metric("carebook_log_has_room") == 0.0
+        });
         probe.until(false);
         for (read, answer) in crowd.look_around(&server, seed) {
             assert_ne!(answer.status, 503, "{read:?}: {answer:?}");

@@ -145,19 +145,18 @@ fn a_history_that_is_not_true_is_told_from_one_that_is() {
         // As if the last answer had been there before everything else.
         let last = told.last_mut().unwrap();
         (last.sent.since, last.ended.since) = (Duration::ZERO, Duration::ZERO);
-    }); // One process answers until a moment, and another one from then on.
+    });
+    // One process answers until its first command has ended, and another one what comes then.
     let mut told = crowd.told();
-    let middle = told[told.len() / 2].sent.since;
+    let is_command = |told: &Told| !told.is_read() && told.rests_on().is_some();
+    let commands = || (0..told.len()).filter(|place| is_command(&told[*place]));
+    let first = commands().min_by_key(|place| told[*place].ended.since);
+    let last = commands().max_by_key(|place| told[*place].sent.since);
+    let replaced = told[first.unwrap()].ended.since;
     for told in &mut told {
-        told.by = if told.sent.since < middle { 1 } else { 2 };
+        told.by = if told.sent.since <= replaced { 1 } else { 2 };
     }
     assert_eq!(tell_apart(&mut told), Vec::<String>::new());
-    let said = |told: &Told| {
-        told.answer
-            .as_ref()
-            .is_some_and(|answer| answer.status < 429)
-    };
-    let last = told.iter().rposition(|told| !told.is_read() && said(told));
     told[last.unwrap()].by = 1;
     assert_eq!(
         tell_apart(&mut told).len(),
@@ -167,7 +166,7 @@ fn a_history_that_is_not_true_is_told_from_one_that_is() {
     // One that follows may be behind, but does not go back.
     let followed = |goes_back: bool| {
         move |_: &mut Chronicle, told: &mut Vec<Told>| {
-            let is_read = |told: &Told| told.is_read() && told.answer.is_some();
+            let is_read = |told: &Told| told.is_read() && told.rests_on().is_some();
             let position = |told: &Told| told.answer.as_ref().unwrap().position();
             let first = told.iter().position(is_read).unwrap();
             let last = told.iter().rposition(is_read).unwrap();

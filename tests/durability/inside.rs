@@ -43,6 +43,21 @@ pub fn small() -> Options {
     }
 }
 
+/// Whether no file is half made.
+pub fn is_settled(disk: &SimDisk) -> bool {
+    !disk.names().iter().any(|name| name.ends_with(".new"))
+}
+
+/// Whether the log has made the segment that comes after the one which it writes: nothing is in it
+/// but its header.
+pub fn has_segment_ahead(disk: &SimDisk) -> bool {
+    const HEADER: usize = 4096;
+    let names = disk.names().into_iter();
+    let last = names.filter(|name| name.starts_with("segment-")).max();
+    let bytes = last.and_then(|name| disk.bytes(&name));
+    is_settled(disk) && bytes.is_some_and(|bytes| bytes[HEADER..].iter().all(|byte| *byte == 0))
+}
+
 /// Starts an engine of one lane; the flag turns true when its log fails.
 pub fn engine(disk: &SimDisk) -> Result<(Engine, Arc<AtomicBool>), Error> {
     engine_with(disk, small())

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use std::sync::Mutex;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::cli::open::Replaying;
@@ -132,7 +131,7 @@ pub struct Town {
     pub complaints: Mutex<Vec<String>>,
     /// Whether the log is expected to fail: then 503 is an answer, too.
     pub failing: AtomicBool,
-    /// When the last answer to a commit came, in microseconds since 1970.
+    /// The highest position of a commit that was acknowledged.
     last_commit: AtomicU64,
 }
 
@@ -363,9 +362,9 @@ impl Town {
         Ok(revision)
     }
 
-    /// When the last answer to a commit came, in seconds since 1970.
-    pub fn last_commit_acknowledged(&self) -> f64 {
-        Duration::from_micros(self.last_commit.load(Ordering::SeqCst)).as_secs_f64()
+    /// The highest position of a commit that was acknowledged.
+    pub fn last_commit_acknowledged(&self) -> u64 {
+        self.last_commit.load(Ordering::SeqCst)
     }
 
     fn note_revision(&self, place: (String, String), revision: i64) {
@@ -388,9 +387,8 @@ impl Town {
             return Outcome::Refused(answer.status, code);
         }
         if answer.header("idempotent-replayed").is_none() {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-            let now = u64::try_from(now.as_micros()).unwrap();
-            self.last_commit.fetch_max(now, Ordering::SeqCst);
+            let position = answer.position().unwrap();
+            self.last_commit.fetch_max(position, Ordering::SeqCst);
         }
         let body = answer.json();
         let place = place_of(request, &body);

@@ -14,7 +14,7 @@ use carebook::engine::{CommandResult, Engine, Limits};
 use wal::storage::sim::SimDisk;
 use wal::{Log, Options};
 
-use super::inside::{carry_out, small};
+use super::inside::{carry_out, has_segment_ahead, small};
 use super::snapshots::{DAY, SetClock};
 use crate::support::{Server, World, run};
 
@@ -194,8 +194,7 @@ fn a_disk_that_fills_takes_the_oldest_of_what_is_kept_before_a_command_is_refuse
         0,
         "all is young"
     );
-    let is_settled = || !disk.names().iter().any(|name| name.ends_with(".new"));
-    eventually("the segment ahead is made", is_settled);
+    eventually("the segment ahead is made", || has_segment_ahead(&disk));
     let used = || -> u64 {
         let names = disk.names();
         let sizes = names.iter().filter_map(|name| disk.bytes(name));

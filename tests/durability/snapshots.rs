@@ -102,17 +102,25 @@ fn is_done(reply: &CommandResult, as_replay: bool) -> bool {
     matches!(reply, CommandResult::Done { replay, .. } if *replay == as_replay)
 }
 
-/// Takes snapshots on a thread of its own for as long as `work` goes on; how many.
+/// Takes snapshots on a thread of its own for as long as `work` goes on, which begins once the first
+/// of them has; how many.
 fn beside_snapshots(engine: &Arc<Engine>, at_most: u64, work: impl Future<Output = ()>) -> u64 {
-    let done = AtomicBool::new(false);
+    let (begun, done) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let taking = scope.spawn(|| {
             let mut taken = 0;
             while !done.load(Ordering::SeqCst) && taken < at_most {
-                taken += u64::from(engine.snapshot_now(&mut |_| {}).unwrap().is_some());
+                let mut progress = |_| begun.store(true, Ordering::SeqCst);
+                taken += u64::from(engine.snapshot_now(&mut progress).unwrap().is_some());
             }
             taken
         });
+        let work = async {
+            while !begun.load(Ordering::SeqCst) {
+                tokio::task::yield_now().await;
+            }
+            work.await;
+        };
         on_lane(engine, work).unwrap();
         done.store(true, Ordering::SeqCst);
         taking.join().unwrap()

@@ -12,7 +12,7 @@ use carebook::cli::runtime::on_lane;
 use carebook::domain::example;
 use carebook::domain::operation::{AnyCommand, AnyDecision, AnyState, Context, Parts};
 use carebook::domain::rejection::Rejection;
-use carebook::domain::settlement::state::{Statement, StatementStatus};
+use carebook::domain::settlement::statement::{Statement, StatementStatus};
 use carebook::engine::CommandRequest;
 use carebook::engine::checkpointer::CheckpointPolicy;
 use serde_json::{Value, json};
@@ -238,7 +238,7 @@ impl Around for InArrears {
         let _ = self.0.decide(target, slot, context);
         let state = slot.as_mut().unwrap();
         let statement: &mut Statement = state.downcast_mut().unwrap();
-        statement.status = StatementStatus::Arrears;
+        statement.transitions[0].after_status = StatementStatus::Arrears;
         self.0.decide(target, slot, context)
     }
 }

@@ -138,8 +138,8 @@ fn a_record_that_a_newer_carebook_wrote_is_refused_by_its_number() {
         (
             SCHEMA,
             &same as &dyn Fn(u16) -> u16,
-            2,
-            "position 2: a settlement-statement of version 2, and this carebook knows version 1",
+            3,
+            "position 2: a settlement-statement of version 3, and this carebook knows version 2",
         ),
         (
             SCHEMA,
@@ -194,8 +194,8 @@ fn a_snapshot_that_a_newer_carebook_wrote_is_refused_and_not_passed_over() {
     for (first, version, words) in [
         (
             &summary,
-            2,
-            "the state of a snapshot: a settlement-statement of version 2",
+            3,
+            "the state of a snapshot: a settlement-statement of version 3",
         ),
         (
             &newer,

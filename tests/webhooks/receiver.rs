@@ -2,7 +2,7 @@
 //! test says.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto};
 
 /// How long a test waits for what comes by itself.
-pub const SOON: Duration = Duration::from_secs(60);
+pub const SOON: Duration = Duration::from_secs(150);
 
 /// A delivery as it came in.
 #[derive(Clone, Debug)]
@@ -205,9 +205,22 @@ impl Receiver {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
+    /// It never answers, and is given 15 seconds for each answer: no more than 32 requests are on
+    /// their way at once since this moment, and once those have failed four.
+    pub fn has_few_connections(&self, since: Instant) {
+        let connections = self.connections() as u64;
+        let ended = since.elapsed().as_secs() / 15;
+        assert!(connections <= 33 + 4 * ended, "{connections} after {ended}");
+    }
+
     /// Waits until there is no connection: what a server sent before it ended has come in.
     pub fn wait_for_silence(&self) {
         let begun = Instant::now();
+        // Connections are accepted in their order: those of before are counted once this one is.
+        if let Ok(mut last) = TcpStream::connect(("127.0.0.1", self.port)) {
+            last.shutdown(Shutdown::Write).unwrap();
+            let _ = last.read(&mut [0; 1]);
+        }
         while self.shared.open.load(Ordering::Relaxed) > 0 {
             assert!(begun.elapsed() < SOON, "somebody stays connected");
             std::thread::sleep(Duration::from_millis(1));

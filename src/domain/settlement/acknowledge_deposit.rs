@@ -11,9 +11,10 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::body::StatementBody;
-use super::state::{
-    AcknowledgementSide, DepositAcknowledged, InterOfficeAcknowledgement, LineAcknowledgement,
-    OnlyBranchManager, Statement, StatementEvent, StatementKind, StatementStatus,
+use super::state::{DepositAcknowledged, StatementEvent};
+use super::statement::{
+    AcknowledgementSide, InterOfficeAcknowledgement, LineAcknowledgement, OnlyBranchManager,
+    Statement, StatementKind, StatementStatus,
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
@@ -244,16 +245,16 @@ impl Operation for AcknowledgeDeposit {
             })
             .then(Reason::StatementNotAcknowledgeable, |case| {
                 let id = case.text("/statementId");
-                case.alter(&id, |statement: &mut Statement| {
-                    statement.status = StatementStatus::Settled;
-                })
+                let acknowledged: Statement = case.done(&id);
+                case.set("/expectedRevision", 2)
+                    .alter(&id, |statement| *statement = acknowledged)
             })
             .then(Reason::LineAlreadyAcknowledged, |case| {
                 let id = case.text("/statementId");
                 case.done_before(|_| ()).set("/expectedRevision", 2).alter(
                     &id,
                     |statement: &mut Statement| {
-                        statement.status = StatementStatus::Arrears;
+                        statement.transitions[0].after_status = StatementStatus::Arrears;
                     },
                 )
             })
@@ -303,7 +304,7 @@ impl Operation for AcknowledgeDeposit {
             return Err(Rejection::revision_stale(&stale));
         }
         if !matches!(
-            statement.status,
+            statement.status(),
             StatementStatus::AwaitingBranchDeposit | StatementStatus::Arrears
         ) {
             return Err(Reason::StatementNotAcknowledgeable.into());
@@ -327,7 +328,7 @@ impl Operation for AcknowledgeDeposit {
 }
 
 fn stale_members(statement: &Statement, body: &Body) -> Vec<&'static str> {
-    let current = statement.revision.number();
+    let current = statement.revision().number();
     let inter_office = body.inter_office_acknowledgement.as_ref();
     let mut stale = Vec::new();
     if body.expected_revision.0 != current {
@@ -424,29 +425,31 @@ mod tests {
         scenario.when(NAME, &[], &with(&handoff_body(&id), changes))
     }
 
-    /// As [`scenario`], the statement in another status.
-    fn standing(status: StatementStatus) -> (Scenario, String) {
-        let (mut scenario, id) = scenario("head_office_to_branch");
-        let mut statement: Statement = scenario.state(&[&id]).unwrap();
-        statement.status = status;
-        statement.transition_audits[0].after_status = status;
-        scenario.given(&statement);
-        (scenario, id)
-    }
-
-    /// As [`scenario`], two lines acknowledged, and the head office not content: in arrears.
-    fn in_arrears_again() -> (Scenario, String) {
+    /// As [`scenario`], two lines acknowledged, and the statement in this status by now.
+    fn moved_to(status: StatementStatus) -> (Scenario, String) {
         let (mut scenario, id) = scenario("head_office_to_branch");
         scenario.when(NAME, &[], &body(&id)).committed();
         let mut statement: Statement = scenario.state(&[&id]).unwrap();
-        statement.status = StatementStatus::Arrears;
-        statement.transition_audits[1].after_status = StatementStatus::Arrears;
+        statement.transitions[0].after_status = status;
         scenario.given(&statement);
         (scenario, id)
     }
 
+    /// The manager acknowledges one more line, at revision 2.
+    fn further(statement: &str) -> Value {
+        with(
+            &body(statement),
+            &[
+                ("lineAcknowledgements", json!([line(3)])),
+                ("expectedRevision", json!(2)),
+                ("idempotencyKey", json!("acknowledgement-key-2")),
+                ("reason", json!(null)),
+            ],
+        )
+    }
+
     fn revision(scenario: &Scenario, id: &str) -> Revision {
-        scenario.state::<Statement>(&[id]).unwrap().revision
+        scenario.state::<Statement>(&[id]).unwrap().revision()
     }
 
     #[test]
@@ -588,17 +591,8 @@ mod tests {
 
     #[test]
     fn a_branch_in_arrears_may_acknowledge_further_lines() {
-        let (mut scenario, id) = in_arrears_again();
-        let further = with(
-            &body(&id),
-            &[
-                ("lineAcknowledgements", json!([line(3)])),
-                ("expectedRevision", json!(2)),
-                ("idempotencyKey", json!("acknowledgement-key-2")),
-                ("reason", json!(null)),
-            ],
-        );
-        let statement = scenario.when(NAME, &[], &further).committed();
+        let (mut scenario, id) = moved_to(StatementStatus::Arrears);
+        let statement = scenario.when(NAME, &[], &further(&id)).committed();
         assert_eq!(statement["status"], "awaiting_confirmation");
         assert_eq!(statement["revision"], 3);
         let keys: Vec<_> = statement["lineAcknowledgements"]
@@ -731,14 +725,14 @@ mod tests {
     #[test]
     fn a_deposit_is_acknowledged_where_one_is_awaited_or_late() {
         for status in StatementStatus::ALL {
-            let (mut scenario, id) = standing(status);
-            let then = scenario.when(NAME, &[], &body(&id));
+            let (mut scenario, id) = moved_to(status);
+            let then = scenario.when(NAME, &[], &further(&id));
             match status {
                 StatementStatus::AwaitingBranchDeposit | StatementStatus::Arrears => {
                     let statement = then.committed();
                     assert_eq!(statement["status"], "awaiting_confirmation");
                     assert_eq!(
-                        statement["transitionAudits"][1]["beforeStatus"],
+                        statement["transitionAudits"][2]["beforeStatus"],
                         json!(status)
                     );
                 }
@@ -746,7 +740,7 @@ mod tests {
                     let refusal = then.refusal();
                     assert_eq!(refusal.class, Class::Conflict);
                     assert_eq!(refusal.code, "statement_not_acknowledgeable", "{status:?}");
-                    assert_eq!(revision(&scenario, &id), Revision::FIRST);
+                    assert_eq!(revision(&scenario, &id).number(), 2);
                 }
             }
         }
@@ -754,7 +748,7 @@ mod tests {
 
     #[test]
     fn a_line_is_acknowledged_once_by_its_key_and_by_the_acknowledgements_id() {
-        let (mut scenario, id) = in_arrears_again();
+        let (mut scenario, id) = moved_to(StatementStatus::Arrears);
         let mut same_key = line(3);
         same_key["settlementLineKey"] = json!("line-2");
         let mut same_id = line(3);

@@ -4,14 +4,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::state::{
+use super::state::may_request;
+use super::statement::{
     InterOfficeAcknowledgement, LineAcknowledgement, RemittanceAccountSnapshot, Statement,
-    StatementKind, StatementStatus, TransitionAudit, TransitionCommand, may_request,
+    StatementKind, StatementStatus, TransitionAudit, TransitionCommand,
 };
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::revision::Revision;
 use crate::base::text::{BranchProfileId, Ident, Text};
 use crate::base::time::{Date, Instant};
+use crate::domain::resource::Resource as _;
 use crate::domain::response_body::response_body;
 
 response_body! {
@@ -29,18 +31,17 @@ response_body! {
         branch_profile_id: &'a BranchProfileId = &opening.branch_profile_id,
         settlement_period_start: Date = opening.settlement_period_start,
         settlement_period_end: Date = opening.settlement_period_end,
-        status: StatementStatus = statement.status,
-        revision: Revision = statement.revision,
+        status: StatementStatus = statement.status(),
+        revision: Revision = statement.revision(),
         remittance_account_snapshot: &'a RemittanceAccountSnapshot =
             &opening.remittance_account_snapshot,
         requested_by_actor_profile_id: &'a str = &opening.actor_profile_id,
         created_at: Instant = statement.created_at,
-        updated_at: Instant = statement.updated_at,
+        updated_at: Instant = statement.updated_at(),
         message_to_branch: Option<&'a Text> = opening.message_to_branch.as_ref(),
         head_office_private_memo: Option<&'a Text> = memo.filter(|_| may_request(actor)),
         transition_audits: Vec<AuditBody<'a>> = statement
-            .transition_audits
-            .iter()
+            .transition_audits()
             .map(AuditBody::new)
             .collect(),
         line_acknowledgements: &'a [LineAcknowledgement] = &statement.line_acknowledgements,
@@ -51,21 +52,21 @@ response_body! {
 
 response_body! {
     #[schemars(rename = "StatementTransition")]
-    struct AuditBody<'a> from (audit: &'a TransitionAudit) {} as {
+    struct AuditBody<'a> from (audit: TransitionAudit<'a>) {} as {
         audit_id: Uuid = audit.audit_id,
         command_kind: TransitionCommand = audit.command_kind,
         actor_kind: ActorKind = audit.actor_kind,
-        actor_profile_id: &'a str = &audit.actor_profile_id,
-        idempotency_key: &'a str = &audit.idempotency_key,
+        actor_profile_id: &'a str = audit.actor_profile_id,
+        idempotency_key: &'a str = audit.idempotency_key,
         expected_revision: Revision = audit.expected_revision,
         committed_revision: Revision = audit.committed_revision,
         before_status: StatementStatus = audit.before_status,
         after_status: StatementStatus = audit.after_status,
         recorded_at: Instant = audit.recorded_at,
-        reason: Option<&'a Text> = audit.reason.as_ref(),
+        reason: Option<&'a Text> = audit.reason,
         /// No command leaves a message of its own.
         result_message: Option<&'a str> = None,
-        metadata: Metadata<'a> = match &audit.inter_office {
+        metadata: Metadata<'a> = match audit.inter_office {
             Some(facts) => Metadata::InterOffice(facts),
             None => Metadata::Nothing {},
         },

@@ -9,7 +9,7 @@
 use super::data_room::{
     ARTIFACTS_MAX, Artifact, ArtifactReady, DataRoomBody, DataRoomEvent, DataRoomRequest,
 };
-use super::state::SettlementActorKind;
+use super::statement::SettlementActorKind;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::text::{BodyKey, Ident};

@@ -28,3 +28,5 @@ pub mod request_deposit;
 #[cfg(test)]
 mod samples;
 pub mod state;
+pub mod statement;
+mod version_1;

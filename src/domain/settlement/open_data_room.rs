@@ -9,7 +9,7 @@
 use super::data_room::{
     DataRoomBody, DataRoomEvent, DataRoomOpened, DataRoomRequest, DataRoomScope, may_open,
 };
-use super::state::SettlementActorKind;
+use super::statement::SettlementActorKind;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::text::{BodyKey, Ident};

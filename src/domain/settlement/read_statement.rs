@@ -2,7 +2,8 @@
 //! branch all but the head office's private memo.
 
 use super::body::StatementBody;
-use super::state::{Statement, may_request};
+use super::state::may_request;
+use super::statement::Statement;
 use crate::domain::listing::Scope;
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;

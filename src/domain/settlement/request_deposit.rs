@@ -8,9 +8,9 @@
 use std::sync::Arc;
 
 use super::body::StatementBody;
-use super::state::{
-    DepositRequested, RemittanceAccountSnapshot, SettlementActorKind, Statement, StatementEvent,
-    StatementKind, may_request,
+use super::state::{StatementEvent, may_request};
+use super::statement::{
+    DepositRequested, RemittanceAccountSnapshot, SettlementActorKind, Statement, StatementKind,
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;

@@ -4,8 +4,9 @@
 
 use serde_json::{Value, json};
 
+use super::statement::Statement;
 use crate::base::actor::{Actor, ActorKind};
-use crate::domain::scenario::{Scenario, actor};
+use crate::domain::scenario::{Scenario, actor, manager};
 
 /// Sets fields of `body` to other values; a path of several fields is written with dots.
 pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
@@ -92,6 +93,30 @@ pub(super) fn opened(kind: &str) -> (Scenario, String) {
     let statement = scenario.when("request_deposit", &[], &body).committed();
     let id = statement["statementId"].as_str().unwrap().to_owned();
     (scenario, id)
+}
+
+/// A statement whose deposit was requested and acknowledged.
+pub(super) fn acknowledged() -> Statement {
+    let (mut scenario, id) = opened("head_office_to_branch");
+    let body = json!({
+        "statementId": id,
+        "actorKind": "branch_manager",
+        "actorProfileId": "manager-1",
+        "idempotencyKey": "acknowledgement-key-1",
+        "expectedRevision": 1,
+        "reason": null,
+        "lineAcknowledgements": [{
+            "lineAcknowledgementId": "acknowledgement-1",
+            "settlementLineKey": "line-1",
+            "settlementLineKind": "delivery_fee",
+            "acknowledgedByActorProfileId": "manager-1",
+            "acknowledgedAt": "2026-11-20T11:00:00Z",
+            "acknowledgementNote": null,
+        }],
+    });
+    scenario.acting(manager("manager-1", "branch-1"));
+    scenario.when("acknowledge_deposit", &[], &body).committed();
+    scenario.state(&[&id]).unwrap()
 }
 
 /// The workflow asks for an export of what `branch-1` settled in October.

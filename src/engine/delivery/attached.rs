@@ -181,6 +181,15 @@ impl Attached {
         self.subscription.subscription_id.to_string()
     }
 
+    /// Progress that is not recorded, or not known to be: it is to be recorded with what comes next.
+    pub(super) fn take_back(&mut self, recording: Recording) {
+        self.is_unrecorded = true;
+        self.channel.not_recorded(recording.unrecorded);
+        let later = std::mem::replace(&mut self.died, recording.died);
+        self.died.extend(later);
+        self.failure = self.failure.take().or(recording.failure);
+    }
+
     pub(super) fn resume(&mut self, delivery: &Delivery, now: Now) {
         let carried = Carried {
             event_type: delivery.event_type.clone(),

@@ -48,8 +48,15 @@ impl Dispatcher {
         let Some(attached) = self.attached.get_mut(&id) else {
             return;
         };
-        if attached.recording.is_some() {
-            return;
+        match attached.recording.take() {
+            // What is on its way may be durable too late for what comes behind it to follow: the
+            // last record has all of it once more.
+            Some(recording) if is_last => attached.take_back(recording),
+            on_its_way @ Some(_) => {
+                attached.recording = on_its_way;
+                return;
+            }
+            None => {}
         }
         let mut examined = attached.examined;
         let mut is_new = attached.is_unrecorded || !attached.channel.is_recorded();
@@ -119,10 +126,6 @@ impl Dispatcher {
             }
             return;
         }
-        attached.is_unrecorded = true;
-        attached.channel.not_recorded(recording.unrecorded);
-        let later = std::mem::replace(&mut attached.died, recording.died);
-        attached.died.extend(later);
-        attached.failure = attached.failure.take().or(recording.failure);
+        attached.take_back(recording);
     }
 }

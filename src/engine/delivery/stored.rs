@@ -1,6 +1,7 @@
 //! What the log has of subscriptions and their deliveries.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -13,6 +14,9 @@ use crate::domain::webhook::subscription::{WebhookSubscription, subscriptions};
 use crate::engine::core::{CommandResult, Shared};
 use crate::engine::feed::NoPage;
 use crate::journal::events::{Event, EventId};
+
+/// How long to wait where the log does not tell the past at once.
+const ONCE_MORE_AFTER: Duration = Duration::from_millis(100);
 
 impl Shared {
     /// The subscriptions that there are.
@@ -59,7 +63,12 @@ impl Shared {
                     let is_later = positions.0 > examined.position;
                     let then = match is_later && !is_known {
                         true => self.as_of(own, examined.position).await,
-                        false => None,
+                        false => Ok(None),
+                    };
+                    let Ok(then) = then else {
+                        // Not before the present state is durable, for one.
+                        tokio::time::sleep(ONCE_MORE_AFTER).await;
+                        continue;
                     };
                     // Where the log no longer has that, those of today.
                     let then = then.map(|then: WebhookSubscription| then.types);

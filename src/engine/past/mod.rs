@@ -32,6 +32,10 @@ pub(super) const LOOKS_MAX: usize = 2;
 /// How often a page goes on where nothing was to be shown.
 const ROUNDS_MAX: usize = 16;
 
+/// The past cannot be looked at at this moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NotNow;
+
 /// Why there is nothing to show.
 #[derive(Debug)]
 pub enum NoPast {
@@ -126,27 +130,34 @@ impl Shared {
 
     /// The resource with this key as of a position, for the service itself; `None` when there was
     /// none, or when the log does not say.
+    ///
+    /// # Errors
+    /// [`NotNow`] when the log may say later.
     pub(super) async fn as_of<R: Resource + Send + 'static>(
         self: &Arc<Self>,
         key: Digest,
         upto: u64,
-    ) -> Option<R> {
+    ) -> Result<Option<R>, NotNow> {
         let shared = Arc::clone(self);
         let looking = move || {
             shared.with_past(|past| {
                 let source = AsOf::new(past, upto);
                 let found = ReadView::new(&source).at::<R>(key);
                 match source.check() {
-                    Ok(()) => found,
-                    Err(Lost::Gone) => None,
-                    Err(lost) => {
-                        tracing::warn!(?lost, upto, "the log does not tell how a resource was");
-                        None
+                    Ok(()) => Ok(found),
+                    Err(Lost::Gone) => Ok(None),
+                    Err(Lost::Unavailable) => Err(NotNow),
+                    Err(Lost::Damaged(why)) => {
+                        tracing::warn!(why, upto, "the log does not tell how a resource was");
+                        Ok(None)
                     }
                 }
             })
         };
-        self.looks.look("", true, looking).await.ok().flatten()
+        self.looks
+            .look("", true, looking)
+            .await
+            .unwrap_or(Err(NotNow))
     }
 
     fn with_past<T>(&self, look: impl FnOnce(&Past<'_>) -> T) -> T {

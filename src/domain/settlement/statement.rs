@@ -1,0 +1,373 @@
+//! What a settlement statement holds: how it was opened, and its moves since.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::base::actor::{Actor, ActorKind};
+use crate::base::digest::Fingerprint;
+use crate::base::json::{AtLeast, NonEmpty, Nullable};
+use crate::base::revision::Revision;
+use crate::base::shared;
+use crate::base::text::{BranchProfileId, Ident, Text};
+use crate::base::time::{Date, Instant};
+use crate::{json_object, wire_enum};
+
+wire_enum! {
+    /// What a statement settles.
+    pub enum StatementKind {
+        /// The head office with a branch.
+        HeadOfficeToBranch = "head_office_to_branch",
+        /// The platform with a branch.
+        PlatformToBranch = "platform_to_branch",
+        /// Two branches, one of which served a customer of the other.
+        InterOfficeServiceHandoff = "inter_office_service_handoff",
+    }
+}
+
+wire_enum! {
+    /// A statement's status.
+    pub enum StatementStatus {
+        /// The branch is asked to deposit.
+        AwaitingBranchDeposit = "awaiting_branch_deposit",
+        /// The branch has acknowledged; the head office has to confirm.
+        AwaitingConfirmation = "awaiting_confirmation",
+        /// Done.
+        Settled = "settled",
+        /// Under discussion.
+        Reconciliation = "reconciliation",
+        /// The branch is late.
+        Arrears = "arrears",
+    }
+}
+
+wire_enum! {
+    /// What a line of a statement is about.
+    pub enum SettlementLineKind {
+        /// Membership fee due.
+        MembershipDue = "membership_due",
+        /// Delivery fee.
+        DeliveryFee = "delivery_fee",
+        /// Compensation of a caregiver.
+        CaregiverCompensation = "caregiver_compensation",
+        /// Commission on a voucher service.
+        VoucherServiceCommission = "voucher_service_commission",
+        /// Commission on a gift coupon.
+        GiftCouponCommission = "gift_coupon_commission",
+        /// Commission on a gift coupon that was cancelled.
+        CancelledGiftCouponCommission = "cancelled_gift_coupon_commission",
+        /// Cost of a promotional coupon.
+        PromotionalCouponCost = "promotional_coupon_cost",
+        /// A branch's share of a service handed over.
+        InterOfficeBranchShare = "inter_office_branch_share",
+        /// The fee for a service handed over.
+        InterOfficeServiceFee = "inter_office_service_fee",
+        /// A correction by hand.
+        BranchAdjustment = "branch_adjustment",
+    }
+}
+
+wire_enum! {
+    /// The kinds of actor that settlement commands name in their bodies.
+    pub enum SettlementActorKind {
+        /// The head office.
+        HeadquartersAdministrator = "headquarters_administrator",
+        /// A branch.
+        BranchManager = "branch_manager",
+        /// A workflow of the platform.
+        SystemWorkflow = "system_workflow",
+    }
+}
+
+impl SettlementActorKind {
+    /// Whether the actor is of this kind and acts under the profile named: what a body says of
+    /// its actor must be what the token says.
+    #[must_use]
+    pub fn is_of(self, actor: &Actor, actor_profile_id: &str) -> bool {
+        self.as_str() == actor.kind.as_str() && actor.profile_id() == actor_profile_id
+    }
+}
+
+wire_enum! {
+    /// Commands that move a statement.
+    pub enum TransitionCommand {
+        /// Opens it.
+        RequestDeposit = "request_deposit",
+        /// Acknowledges the branch's deposit.
+        AcknowledgeBranchDeposit = "acknowledge_branch_deposit",
+    }
+}
+
+wire_enum! {
+    /// On which side of a handoff between branches the acknowledging branch is.
+    pub enum AcknowledgementSide {
+        /// The branch that delivered the service.
+        ServiceDeliveryBranch = "service_delivery_branch",
+        /// The branch whose customer it was.
+        CustomerRelationshipBranch = "customer_relationship_branch",
+    }
+}
+
+json_object! {
+    /// The account to which the branch is asked to remit, as it was when the statement opened.
+    pub struct RemittanceAccountSnapshot {
+        /// The snapshot's identifier.
+        pub remittance_account_snapshot_id: Ident = "remittanceAccountSnapshotId",
+        /// The bank.
+        pub bank_name: Text = "bankName" personal Bank,
+        /// The holder.
+        pub account_holder: Text = "accountHolder" personal Bank,
+        /// The number as it may be shown.
+        pub account_number_display: Text = "accountNumberDisplay" personal Bank,
+        /// When the snapshot was taken.
+        pub captured_at: Instant = "capturedAt",
+        /// Where it was taken from.
+        pub source_reference_key: Option<Ident> = "sourceReferenceKey",
+    }
+}
+
+json_object! {
+    /// One line of a statement that the branch acknowledges.
+    pub struct LineAcknowledgement {
+        /// The acknowledgement's identifier.
+        pub line_acknowledgement_id: Ident = "lineAcknowledgementId",
+        /// The line.
+        pub settlement_line_key: Ident = "settlementLineKey",
+        /// What the line is about.
+        pub settlement_line_kind: SettlementLineKind = "settlementLineKind",
+        /// Who acknowledges.
+        pub acknowledged_by_actor_profile_id: Ident = "acknowledgedByActorProfileId",
+        /// When.
+        pub acknowledged_at: Instant = "acknowledgedAt",
+        /// The evidence.
+        pub source_evidence_key: Option<Ident> = "sourceEvidenceKey",
+        /// A note.
+        pub acknowledgement_note: Nullable<Text> = "acknowledgementNote" personal FreeText,
+    }
+}
+
+json_object! {
+    /// What a branch says of a service handed over between branches.
+    pub struct InterOfficeAcknowledgement {
+        /// The settlement between the two.
+        pub inter_office_settlement_code: Ident = "interOfficeSettlementCode",
+        /// The reservation served.
+        pub reservation_id: Ident = "reservationId",
+        /// The side of the acknowledging branch.
+        pub acknowledgement_side: AcknowledgementSide = "acknowledgementSide",
+        /// The acknowledging branch.
+        pub acknowledging_branch_profile_id: BranchProfileId = "acknowledgingBranchProfileId",
+        /// The branch that delivered the service.
+        pub service_delivery_branch_profile_id: BranchProfileId = "serviceDeliveryBranchProfileId",
+        /// The branch whose customer it was.
+        pub customer_relationship_branch_profile_id: BranchProfileId = "customerRelationshipBranchProfileId",
+        /// The actor's kind.
+        pub actor_kind: OnlyBranchManager = "actorKind",
+        /// The actor's profile.
+        pub actor_profile_id: Ident = "actorProfileId",
+        /// The statement's revision as the branch saw it.
+        pub expected_statement_revision: i64 = "expectedStatementRevision",
+        /// The data set on which the lines were projected.
+        pub dataset_revision: AtLeast<1> = "datasetRevision",
+        /// The lines projected.
+        pub projected_settlement_line_keys: NonEmpty<Ident> = "projectedSettlementLineKeys",
+    }
+}
+
+wire_enum! {
+    /// The only kind of actor that acknowledges.
+    pub enum OnlyBranchManager {
+        /// A branch manager.
+        BranchManager = "branch_manager",
+    }
+}
+
+/// One move of a statement after its opening, as it is stored: what follows from the moves before
+/// is not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transition {
+    /// The identifier of its audit.
+    pub audit_id: Uuid,
+    /// The command.
+    pub command_kind: TransitionCommand,
+    /// The actor's kind.
+    pub actor_kind: ActorKind,
+    /// The actor's profile.
+    pub actor_profile_id: Box<str>,
+    /// The command's key.
+    pub idempotency_key: Box<str>,
+    /// The status after.
+    pub after_status: StatementStatus,
+    /// When.
+    pub recorded_at: Instant,
+    /// Why, in the actor's words.
+    pub reason: Option<Text>,
+    /// The facts of a handoff between branches, where there was one.
+    pub inter_office: Option<InterOfficeAcknowledgement>,
+}
+
+/// One move of a statement, whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransitionAudit<'a> {
+    /// The audit's identifier.
+    pub audit_id: Uuid,
+    /// The command.
+    pub command_kind: TransitionCommand,
+    /// The actor's kind.
+    pub actor_kind: ActorKind,
+    /// The actor's profile.
+    pub actor_profile_id: &'a str,
+    /// The command's key.
+    pub idempotency_key: &'a str,
+    /// The revision that the command expected.
+    pub expected_revision: Revision,
+    /// The revision that it made.
+    pub committed_revision: Revision,
+    /// The status before.
+    pub before_status: StatementStatus,
+    /// The status after.
+    pub after_status: StatementStatus,
+    /// When.
+    pub recorded_at: Instant,
+    /// Why, in the actor's words.
+    pub reason: Option<&'a Text>,
+    /// The facts of a handoff between branches, where there was one.
+    pub inter_office: Option<&'a InterOfficeAcknowledgement>,
+}
+
+/// A settlement statement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statement {
+    /// What the opening said.
+    #[serde(with = "shared")]
+    pub opening: Arc<DepositRequested>,
+    /// When it opened.
+    pub created_at: Instant,
+    /// Its moves after that, oldest first.
+    pub transitions: Vec<Transition>,
+    /// The lines acknowledged, in the order of their coming.
+    pub line_acknowledgements: Vec<LineAcknowledgement>,
+}
+
+/// A statement is opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DepositRequested {
+    /// The statement's identifier.
+    pub statement_id: Uuid,
+    /// Its code, one statement to a code.
+    pub statement_code: Ident,
+    /// What it settles.
+    pub statement_kind: StatementKind,
+    /// The branch that is asked.
+    pub branch_profile_id: BranchProfileId,
+    /// First day of the period.
+    pub settlement_period_start: Date,
+    /// Last day of the period.
+    pub settlement_period_end: Date,
+    /// Where to remit.
+    pub remittance_account_snapshot: RemittanceAccountSnapshot,
+    /// For the branch to read.
+    pub message_to_branch: Option<Text>,
+    /// For the head office alone.
+    pub head_office_private_memo: Option<Text>,
+    /// Who asked: the token's subject.
+    pub subject: Box<str>,
+    /// The kind of actor who asked.
+    pub actor_kind: ActorKind,
+    /// The profile of the actor who asked.
+    pub actor_profile_id: Box<str>,
+    /// The opening command's key.
+    pub idempotency_key: Box<str>,
+    /// The fingerprint of the opening command's facts.
+    pub fingerprint: Fingerprint,
+    /// The identifier of the opening's audit.
+    pub audit_id: Uuid,
+}
+
+impl Statement {
+    /// The status in which an opening leaves a statement.
+    const OPENED_IN: StatementStatus = StatementStatus::AwaitingBranchDeposit;
+
+    /// Its status: the one in which its last move has left it.
+    #[must_use]
+    pub fn status(&self) -> StatementStatus {
+        let last = self.transitions.last();
+        last.map_or(Self::OPENED_IN, |last| last.after_status)
+    }
+
+    /// When it last changed.
+    #[must_use]
+    pub fn updated_at(&self) -> Instant {
+        let last = self.transitions.last();
+        last.map_or(self.created_at, |last| last.recorded_at)
+    }
+
+    /// All its moves, the opening first.
+    pub fn transition_audits(&self) -> impl Iterator<Item = TransitionAudit<'_>> {
+        let mut revision = Revision::FIRST;
+        let mut status = Self::OPENED_IN;
+        let opening = self.opening_audit();
+        std::iter::once(opening).chain(self.transitions.iter().map(move |moved| {
+            let expected_revision = revision;
+            revision = revision.next();
+            TransitionAudit {
+                audit_id: moved.audit_id,
+                command_kind: moved.command_kind,
+                actor_kind: moved.actor_kind,
+                actor_profile_id: &moved.actor_profile_id,
+                idempotency_key: &moved.idempotency_key,
+                expected_revision,
+                committed_revision: revision,
+                before_status: std::mem::replace(&mut status, moved.after_status),
+                after_status: moved.after_status,
+                recorded_at: moved.recorded_at,
+                reason: moved.reason.as_ref(),
+                inter_office: moved.inter_office.as_ref(),
+            }
+        }))
+    }
+
+    fn opening_audit(&self) -> TransitionAudit<'_> {
+        let opening = &self.opening;
+        TransitionAudit {
+            audit_id: opening.audit_id,
+            command_kind: TransitionCommand::RequestDeposit,
+            actor_kind: opening.actor_kind,
+            actor_profile_id: &opening.actor_profile_id,
+            idempotency_key: &opening.idempotency_key,
+            expected_revision: Revision::NONE,
+            committed_revision: Revision::FIRST,
+            before_status: Self::OPENED_IN,
+            after_status: Self::OPENED_IN,
+            recorded_at: self.created_at,
+            reason: None,
+            inter_office: None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::samples::acknowledged;
+    use super::*;
+    use crate::domain::resource::Resource as _;
+
+    #[test]
+    fn a_statement_stands_where_its_last_move_has_left_it() {
+        let mut statement = acknowledged();
+        assert_eq!(statement.validate(), Ok(()));
+        assert_eq!(statement.revision().number(), 2);
+        assert_eq!(statement.status(), StatementStatus::AwaitingConfirmation);
+        assert_eq!(statement.updated_at(), statement.transitions[0].recorded_at);
+        let audits: Vec<_> = statement.transition_audits().collect();
+        assert_eq!(audits.len(), 2);
+        assert_eq!(audits[0].committed_revision, audits[1].expected_revision);
+        assert_eq!(audits[0].after_status, audits[1].before_status);
+        assert_eq!(audits[1].committed_revision, statement.revision());
+        assert_eq!(audits[1].after_status, statement.status());
+        statement.transitions[0].command_kind = TransitionCommand::RequestDeposit;
+        assert_eq!(statement.validate(), Err("it is opened twice".to_owned()));
+    }
+}
