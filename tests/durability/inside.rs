@@ -28,7 +28,7 @@ use wal::{Error, Log, Options};
 
 use crate::support::command::{Around, Wrapped};
 use crate::support::gated::{Gate, OpenInTheEnd, syncing_through};
-use crate::support::{World, actor, until};
+use crate::support::{World, actor, frames, until};
 
 /// Small segments, so that little data has several.
 pub fn small() -> Options {
@@ -48,14 +48,12 @@ pub fn is_settled(disk: &SimDisk) -> bool {
     !disk.names().iter().any(|name| name.ends_with(".new"))
 }
 
-/// Whether the log has made the segment that comes after the one which it writes: nothing is in it
-/// but its header.
+/// Whether the log has made the segment that comes after the one which it writes: no frame is in it.
 pub fn has_segment_ahead(disk: &SimDisk) -> bool {
-    const HEADER: usize = 4096;
     let names = disk.names().into_iter();
     let last = names.filter(|name| name.starts_with("segment-")).max();
     let bytes = last.and_then(|name| disk.bytes(&name));
-    is_settled(disk) && bytes.is_some_and(|bytes| bytes[HEADER..].iter().all(|byte| *byte == 0))
+    is_settled(disk) && bytes.is_some_and(|bytes| frames(&bytes).is_empty())
 }
 
 /// Starts an engine of one lane; the flag turns true when its log fails.

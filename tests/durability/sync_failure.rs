@@ -7,9 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::damage::frames;
 use super::load::{Town, memories};
-use crate::support::{Server, World, files, seed, serve_arguments, until};
+use crate::support::{Server, World, files, frames, seed, serve_arguments, until};
 
 /// Whether strace is there and may trace.
 pub fn can_trace() -> bool {
@@ -91,8 +90,7 @@ fn a_failed_sync_ends_the_process_and_nothing_is_acknowledged_after_it() {
                 let (town, address) = (&town, &address);
                 scope.spawn(move || town.work(address, memory, round));
             }
-            // So many syncs may take long on a slow disk.
-            let code = server.ended_within(Duration::from_secs(600));
+            let code = server.ended_within(Duration::from_secs(60));
             assert_eq!(code, Some(1), "it ends by itself, and says that it failed");
             SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
         });

@@ -12,7 +12,7 @@ use carebook::base::time::Instant;
 use carebook::cli::open::Replaying;
 use carebook::engine::channel::Bounds;
 use carebook::engine::clock::Clock;
-use carebook::engine::delivery::webhooks::{Delivered, Outgoing, Sender, Sending};
+use carebook::engine::delivery::webhooks::{Delivered, Outgoing, Sender, Sending, Webhooks};
 use carebook::engine::role::Role;
 use carebook::engine::schedule::Failure;
 use carebook::engine::{Engine, Limits};
@@ -28,6 +28,7 @@ use wal::storage::sim::SimDisk;
 use wal::{Log, Options};
 
 use super::document::{Sent, judge};
+use super::gated::{Gate, syncing_through};
 use super::watched::Watched;
 use super::{AUDIENCE, Answer, ISSUER, World};
 
@@ -116,6 +117,8 @@ pub struct Wanted {
     pub commands_max: usize,
     pub keys: Option<Arc<KeyRequests>>,
     pub role: Role,
+    /// What syncs go through.
+    pub gate: Arc<Gate>,
 }
 
 impl Default for Wanted {
@@ -125,6 +128,7 @@ impl Default for Wanted {
             commands_max: Limits::default().commands_max,
             keys: None,
             role: Role::Writer,
+            gate: Arc::default(),
         }
     }
 }
@@ -136,6 +140,7 @@ pub struct Inside {
     failing: Arc<AtomicBool>,
     pub service: Service,
     pub receivers: Arc<Nowhere>,
+    pub dispatcher: Webhooks,
     /// Delivers webhooks for as long as it is polled.
     pub deliveries: parking_lot::Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
 }
@@ -166,6 +171,7 @@ impl Inside {
             commands_max,
             keys,
             role,
+            gate,
         } = wanted;
         let mut replaying = Replaying::new("recovering");
         // No sync is that of a seal, which no command waits for.
@@ -174,7 +180,7 @@ impl Inside {
             ..Options::default()
         };
         let failing = Arc::new(AtomicBool::new(false));
-        let storage = failing_when_told(&disk, &failing);
+        let storage = syncing_through(&gate, failing_when_told(&disk, &failing));
         let (log, _) = Log::open(storage, options, &mut replaying).unwrap();
         let limits = Limits {
             commands_max,
@@ -201,9 +207,10 @@ impl Inside {
         let (dispatcher, deliveries) = engine.deliver_webhooks(sender, bounds, 1_000);
         let front = WebhookFront {
             key: Arc::new(MasterKey::new(&[7; 32])),
-            dispatcher,
+            dispatcher: dispatcher.clone(),
         };
         Self {
+            dispatcher,
             clock,
             disk,
             failing,

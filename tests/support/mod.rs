@@ -716,3 +716,16 @@ pub fn lineage_of(
     wal::verify(storage, &mut which).unwrap();
     which.0
 }
+
+/// Where the frames of a segment begin and end.
+pub fn frames(segment: &[u8]) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let mut at = 4_096;
+    while segment.len() >= at + 72 && segment[at..at + 4] == *b"Wfr1" {
+        let payload = u32::from_le_bytes(segment[at + 52..at + 56].try_into().unwrap());
+        let end = at + (72 + payload as usize).next_multiple_of(8);
+        found.push((at, end));
+        at = end;
+    }
+    found
+}

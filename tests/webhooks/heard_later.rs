@@ -1,12 +1,39 @@
 //! What the dispatcher hears of when more has happened since: here it begins when the test says so.
 
+use std::sync::Arc;
+
 use carebook::cli::runtime::on_lane;
+use wal::storage::sim::SimDisk;
 
 use super::*;
+use crate::support::frames;
+use crate::support::gated::{Gate, OpenInTheEnd};
 use crate::support::inside::{Inside, Wanted};
 
 #[test]
 fn events_before_the_first_change_of_types_are_matched_with_those_of_the_creation() {
+    heard_of_later(false);
+}
+
+#[test]
+fn where_the_log_cannot_be_read_at_first_events_wait_for_the_types_of_their_time() {
+    heard_of_later(true);
+}
+
+/// Makes every record of the log unreadable, and readable again.
+fn flip(disk: &SimDisk) {
+    let names = disk.names().into_iter();
+    for name in names.filter(|name| name.starts_with("segment-")) {
+        for (begin, end) in frames(&disk.bytes(&name).unwrap()) {
+            // Behind the header, before the last zeros.
+            if begin + 80 < end {
+                disk.flip(&name, begin + 80, 1);
+            }
+        }
+    }
+}
+
+fn heard_of_later(is_unreadable_at_first: bool) {
     let world = World::new();
     let inside = Inside::start(&world, Wanted::default());
     let token = manager(&world);
@@ -38,6 +65,10 @@ fn events_before_the_first_change_of_types_are_matched_with_those_of_the_creatio
             send("PATCH", &path_of(&subscription), &key, body).await;
             put(revision + 1).await;
         }
+        let calls = inside.disk.all_calls();
+        if is_unreadable_at_first {
+            flip(&inside.disk);
+        }
         let deliveries = tokio::spawn(inside.deliveries.lock().take().unwrap());
         let sent = || {
             let sent = inside.receivers.sent().into_iter();
@@ -46,6 +77,16 @@ fn events_before_the_first_change_of_types_are_matched_with_those_of_the_creatio
             revisions.collect::<Vec<_>>()
         };
         let started = Instant::now();
+        if is_unreadable_at_first {
+            while inside.disk.all_calls() == calls {
+                assert!(started.elapsed() < SOON, "nothing is read");
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+            // Nothing is sent by what is known without the log, however long that takes.
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            assert!(sent().is_empty(), "{:?}", sent());
+            flip(&inside.disk);
+        }
         while sent().last() != Some(&3) {
             assert!(started.elapsed() < SOON, "{:?}", sent());
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
@@ -54,4 +95,74 @@ fn events_before_the_first_change_of_types_are_matched_with_those_of_the_creatio
         assert_eq!(sent(), [1, 3]);
     })
     .unwrap();
+}
+
+/// The record of where a subscription begins is on its way when the service is told to stop, and the
+/// disk takes longer than a stop waits.
+#[test]
+fn a_stop_records_what_was_brought_while_a_record_is_on_its_way() {
+    let world = World::new();
+    let gate: Arc<Gate> = Arc::default();
+    let wanted = Wanted {
+        gate: Arc::clone(&gate),
+        ..Wanted::default()
+    };
+    let disk = wanted.disk.clone();
+    let inside = Inside::start(&world, wanted);
+    let _open = OpenInTheEnd(Arc::clone(&gate));
+    let token = manager(&world);
+    let types = ["carebook.reference-fact.*"];
+    let body = json!({"url": "https://receiver.invalid/", "types": types, "description": null});
+    let subscription = on_lane(inside.engine(), async {
+        let send = async |path: &str, key: &str, body| {
+            let sent = inside.send_json("POST", path, &token, key, Some(body));
+            let answer = sent.await;
+            assert!(answer.status < 300, "{answer:?}");
+            answer.json()
+        };
+        let subscription = send(SUBSCRIPTIONS, "create", body).await;
+        send("/reference-facts", "-", json!({"facts": [fact("a", 1)]})).await;
+        gate.set(true);
+        let deliveries = tokio::spawn(inside.deliveries.lock().take().unwrap());
+        let started = Instant::now();
+        // It is refused until it is dead.
+        while !inside
+            .dispatcher
+            .figures()
+            .iter()
+            .any(|one| one.failures == 10)
+        {
+            assert!(
+                started.elapsed() < SOON,
+                "{:?}",
+                inside.dispatcher.figures()
+            );
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        inside.dispatcher.stop().await;
+        deliveries.abort();
+        subscription
+    })
+    .unwrap();
+    gate.set(false);
+    inside.engine().shut_down().unwrap();
+    drop(inside);
+    let again = Inside::start(
+        &world,
+        Wanted {
+            disk: disk.after_kill(),
+            ..Wanted::default()
+        },
+    );
+    let path = path_of(&subscription);
+    let read = on_lane(
+        again.engine(),
+        again.send_json("GET", &path, &token, "-", None),
+    );
+    let read = read.unwrap().json();
+    assert_eq!(
+        (&read["waiting"], &read["dead"]),
+        (&json!(0), &json!(1)),
+        "{read}"
+    );
 }

@@ -64,16 +64,23 @@ impl Dispatcher {
         let Some(id) = id.and_then(|(_, id)| id.parse().ok()) else {
             return;
         };
-        let attached = self.attached.get_mut(&id);
-        let attached = attached.filter(|known| known.is_at_end && event.id > known.examined);
-        if let Some(attached) = attached {
-            self.wanting.clear();
-            attached.pass_change(event);
-            let is_known = attached.knows_itself();
-            self.touched.insert(id);
-            if !is_known {
-                self.load(id, None);
-            }
+        let attached = self.attached.get(&id);
+        if attached.is_some_and(|known| known.is_at_end && event.id > known.examined) {
+            self.change(id, event);
+        }
+    }
+
+    /// Goes past a change of this subscription, and reads it where it is not known.
+    fn change(&mut self, id: Uuid, event: &Event) {
+        let Some(attached) = self.attached.get_mut(&id) else {
+            return;
+        };
+        attached.pass_change(event);
+        let is_known = attached.knows_itself();
+        self.wanting.clear();
+        self.touched.insert(id);
+        if !is_known {
+            self.load(id, None);
         }
     }
 
@@ -105,12 +112,7 @@ impl Dispatcher {
                         return;
                     }
                     if attached.is_own(event) {
-                        attached.pass_change(event);
-                        let is_known = attached.knows_itself();
-                        self.wanting.clear();
-                        if !is_known {
-                            self.load(id, None);
-                        }
+                        self.change(id, event);
                         // What follows was read with the types of before.
                         return;
                     }

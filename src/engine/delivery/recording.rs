@@ -48,15 +48,12 @@ impl Dispatcher {
         let Some(attached) = self.attached.get_mut(&id) else {
             return;
         };
-        match attached.recording.take() {
-            // What is on its way may be durable too late for what comes behind it to follow: the
-            // last record has all of it once more.
-            Some(recording) if is_last => attached.take_back(recording),
-            on_its_way @ Some(_) => {
-                attached.recording = on_its_way;
-                return;
-            }
-            None => {}
+        if attached.recording.is_some() && !is_last {
+            return;
+        }
+        // A stop does not wait for what is on its way: the last record has that once more.
+        if let Some(on_its_way) = attached.recording.take() {
+            attached.take_back(on_its_way);
         }
         let mut examined = attached.examined;
         let mut is_new = attached.is_unrecorded || !attached.channel.is_recorded();

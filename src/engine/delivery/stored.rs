@@ -14,9 +14,10 @@ use crate::domain::webhook::subscription::{WebhookSubscription, subscriptions};
 use crate::engine::core::{CommandResult, Shared};
 use crate::engine::feed::NoPage;
 use crate::journal::events::{Event, EventId};
+use crate::journal::past::Lost;
 
-/// How long to wait where the log does not tell the past at once.
-const ONCE_MORE_AFTER: Duration = Duration::from_millis(100);
+/// After how long the log is asked again where it cannot be read, or has not synced for seconds.
+const ONCE_MORE_AFTER: Duration = Duration::from_millis(250);
 
 impl Shared {
     /// The subscriptions that there are.
@@ -65,12 +66,23 @@ impl Shared {
                         true => self.as_of(own, examined.position).await,
                         false => Ok(None),
                     };
-                    let Ok(then) = then else {
-                        // Not before the present state is durable, for one.
-                        tokio::time::sleep(ONCE_MORE_AFTER).await;
-                        continue;
-                    };
-                    // Where the log no longer has that, those of today.
+                    if let Err(lost) = &then
+                        && *lost != Lost::Gone
+                    {
+                        let position = examined.position;
+                        tracing::warn!(
+                            ?lost,
+                            position,
+                            "the log does not tell which events a \
+                            webhook subscription wanted"
+                        );
+                        if *lost == Lost::Unavailable {
+                            tokio::time::sleep(ONCE_MORE_AFTER).await;
+                            continue;
+                        }
+                    }
+                    // Where the log never tells, those of today.
+                    let then = then.ok().flatten();
                     let then = then.map(|then: WebhookSubscription| then.types);
                     Some(Stored {
                         types: then.unwrap_or_else(|| subscription.types.clone()),

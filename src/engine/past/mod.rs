@@ -32,10 +32,6 @@ pub(super) const LOOKS_MAX: usize = 2;
 /// How often a page goes on where nothing was to be shown.
 const ROUNDS_MAX: usize = 16;
 
-/// The past cannot be looked at at this moment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NotNow;
-
 /// Why there is nothing to show.
 #[derive(Debug)]
 pub enum NoPast {
@@ -129,35 +125,25 @@ impl Shared {
     }
 
     /// The resource with this key as of a position, for the service itself; `None` when there was
-    /// none, or when the log does not say.
+    /// none.
     ///
     /// # Errors
-    /// [`NotNow`] when the log may say later.
+    /// Why the log does not say. A look that panics is [`Lost::Damaged`].
     pub(super) async fn as_of<R: Resource + Send + 'static>(
         self: &Arc<Self>,
         key: Digest,
         upto: u64,
-    ) -> Result<Option<R>, NotNow> {
+    ) -> Result<Option<R>, Lost> {
         let shared = Arc::clone(self);
         let looking = move || {
             shared.with_past(|past| {
                 let source = AsOf::new(past, upto);
                 let found = ReadView::new(&source).at::<R>(key);
-                match source.check() {
-                    Ok(()) => Ok(found),
-                    Err(Lost::Gone) => Ok(None),
-                    Err(Lost::Unavailable) => Err(NotNow),
-                    Err(Lost::Damaged(why)) => {
-                        tracing::warn!(why, upto, "the log does not tell how a resource was");
-                        Ok(None)
-                    }
-                }
+                source.check().map(|()| found)
             })
         };
-        self.looks
-            .look("", true, looking)
-            .await
-            .unwrap_or(Err(NotNow))
+        let looked = self.looks.look("", true, looking).await;
+        looked.unwrap_or_else(|why| Err(Lost::Damaged(format!("{why:?}"))))
     }
 
     fn with_past<T>(&self, look: impl FnOnce(&Past<'_>) -> T) -> T {
