@@ -46,7 +46,7 @@ pub fn scope(request: &ReadRequest<'_>) -> Scope {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::{deposit_request, headquarters, opened, workflow};
+    use super::super::samples::{acknowledgement, deposit_request, headquarters, opened, workflow};
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
     use crate::domain::rejection::Class;
@@ -120,26 +120,10 @@ mod tests {
     #[test]
     fn after_an_acknowledgement_the_branch_reads_its_answer_and_headquarters_the_memo_too() {
         let (mut scenario, id) = opened("head_office_to_branch");
-        let acknowledged = json!({
-            "statementId": id,
-            "actorKind": "branch_manager",
-            "actorProfileId": "manager-1",
-            "idempotencyKey": "acknowledgement-key-1",
-            "expectedRevision": 1,
-            "reason": null,
-            "lineAcknowledgements": [{
-                "lineAcknowledgementId": "acknowledgement-1",
-                "settlementLineKey": "line-1",
-                "settlementLineKind": "delivery_fee",
-                "acknowledgedByActorProfileId": "manager-1",
-                "acknowledgedAt": "2026-11-20T11:00:00Z",
-                "acknowledgementNote": null,
-            }],
-        });
         let branch = manager("manager-1", "branch-1");
         scenario.acting(branch.clone());
         let mut answer = scenario
-            .when("acknowledge_deposit", &[], &acknowledged)
+            .when("acknowledge_deposit", &[], &acknowledgement(&id))
             .committed();
         assert_eq!(answer["headOfficePrivateMemo"], Value::Null);
         assert_eq!(

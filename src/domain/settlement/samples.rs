@@ -95,11 +95,10 @@ pub(super) fn opened(kind: &str) -> (Scenario, String) {
     (scenario, id)
 }
 
-/// A statement whose deposit was requested and acknowledged.
-pub(super) fn acknowledged() -> Statement {
-    let (mut scenario, id) = opened("head_office_to_branch");
-    let body = json!({
-        "statementId": id,
+/// The manager of `branch-1` acknowledges a line of a statement, at its first revision.
+pub(super) fn acknowledgement(statement: &str) -> Value {
+    json!({
+        "statementId": statement,
         "actorKind": "branch_manager",
         "actorProfileId": "manager-1",
         "idempotencyKey": "acknowledgement-key-1",
@@ -113,9 +112,16 @@ pub(super) fn acknowledged() -> Statement {
             "acknowledgedAt": "2026-11-20T11:00:00Z",
             "acknowledgementNote": null,
         }],
-    });
+    })
+}
+
+/// A statement whose deposit was requested and acknowledged.
+pub(super) fn acknowledged() -> Statement {
+    let (mut scenario, id) = opened("head_office_to_branch");
     scenario.acting(manager("manager-1", "branch-1"));
-    scenario.when("acknowledge_deposit", &[], &body).committed();
+    scenario
+        .when("acknowledge_deposit", &[], &acknowledgement(&id))
+        .committed();
     scenario.state(&[&id]).unwrap()
 }
 
