@@ -59,7 +59,7 @@ async function opened({ language, width, look = 'light' }) {
     addEventListener('securitypolicyviolation', (event) => window.reports.push(`${event.violatedDirective} ${event.blockedURI}`))
   }, [language, look])
   const page = await context.newPage()
-  page.setDefaultTimeout(60_000)
+  page.setDefaultTimeout(15_000)
   page.complaints = []
   page.refusals = 0
   page.on('console', (message) => {
@@ -406,7 +406,7 @@ async function tasks(language, width) {
     const mine = await page.evaluate(() => location.hash)
     await go(page, other)
     await page.waitForSelector('[data-row="0"]')
-    await page.waitForFunction(() => document.querySelector('[data-row="0"]')?.textContent.match(/resolve|connect|name|address|dns|unreach|lookup|refused|timed/i), undefined, { timeout: 60_000 }).catch(async () => {
+    await page.waitForFunction(() => document.querySelector('[data-row="0"]')?.textContent.match(/resolve|connect|name|address|dns|unreach|lookup|refused|timed/i), undefined, { timeout: 20_000 }).catch(async () => {
       throw new Error(`no reason is told: ${await page.locator('[data-row="0"]').innerText()}`)
     })
     check((await page.evaluate(() => window.hacked)) === undefined, 'a value became markup')

@@ -17,7 +17,7 @@ await context.addInitScript(() => {
   addEventListener('securitypolicyviolation', (event) => window.reports.push(event.violatedDirective))
 })
 const page = await context.newPage()
-page.setDefaultTimeout(60_000)
+page.setDefaultTimeout(20_000)
 const tokens = []
 page.on('response', async (answer) => {
   if (answer.url() === `${issuer}/token` && answer.request().method() === 'POST') tokens.push((await answer.json()).access_token)

@@ -12,6 +12,6 @@ export async function opened(tools, chromium) {
   })
   const context = await browser.newContext({ locale: 'en-GB', viewport: { width: 1440, height: 900 } })
   const page = await context.newPage()
-  page.setDefaultTimeout(60_000)
+  page.setDefaultTimeout(20_000)
   return { browser, page }
 }

@@ -24,7 +24,7 @@ use rand::{Rng, SeedableRng};
 
 use super::load::{Town, memories};
 use super::share;
-use crate::support::{Server, seed};
+use crate::support::{Server, seed, until};
 
 #[test]
 fn nothing_acknowledged_is_lost_or_done_twice_when_the_process_is_killed() {
@@ -44,11 +44,9 @@ fn nothing_acknowledged_is_lost_or_done_twice_when_the_process_is_killed() {
                 scope.spawn(move || town.work(address, memory, round));
             }
             std::thread::sleep(Duration::from_millis(random.random_range(50..500)));
-            // In the first round something is acknowledged, however long that takes.
-            let acknowledged = &town.figures.acknowledged;
-            while round == 0 && acknowledged.load(Ordering::Relaxed) == 0 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            until("something is acknowledged in the first round", || {
+                round > 0 || town.figures.acknowledged.load(Ordering::Relaxed) > 0
+            });
             server.kill();
         });
         server = Server::start(&town.world);

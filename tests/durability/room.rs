@@ -394,10 +394,7 @@ fn a_start_below_the_reserve_and_the_first_refusal_are_told_at_once_and_once() {
         let text = std::fs::read_to_string(&said).unwrap();
         text.lines().filter(|line| line.contains(word)).count()
     };
-    // No command has come yet.
-    eventually("the start tells it", || {
-        lines("there is no room for commands") == 1
-    });
+    assert_eq!(lines("there is no room for commands"), 1, "at the start");
     assert_eq!(server.metric("carebook_log_has_room"), 0.0);
     let mut client = server.client();
     let token = world.headquarters();

@@ -115,8 +115,10 @@ fn beside_snapshots(engine: &Arc<Engine>, at_most: u64, work: impl Future<Output
             }
             taken
         });
+        let started = Instant::now();
         let work = async {
             while !begun.load(Ordering::SeqCst) {
+                assert!(started.elapsed() < Duration::from_secs(60), "none begins");
                 tokio::task::yield_now().await;
             }
             work.await;

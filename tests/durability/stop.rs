@@ -13,9 +13,6 @@ use super::load::{Outcome, Town, memories};
 use super::{SNAPSHOT_OFTEN, share};
 use crate::support::{Client, Server, World, carebook, seed, serve_arguments};
 
-/// How long the requests in flight have, by default.
-const DRAINED_WITHIN: Duration = Duration::from_millis(1_250);
-
 #[test]
 fn told_to_stop_under_load_it_answers_what_it_has_read_and_keeps_what_it_answered() {
     let seed = seed();
@@ -25,29 +22,24 @@ fn told_to_stop_under_load_it_answers_what_it_has_read_and_keeps_what_it_answere
     town.settle(&server);
     for round in 0..3 {
         let address = server.address.clone();
-        let took = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             for memory in &mut memories {
                 let (town, address) = (&town, &address);
                 // Clients that hang up on purpose would leave commands without a response.
                 scope.spawn(move || town.work_patiently(address, memory, round));
             }
             std::thread::sleep(Duration::from_millis(150));
-            let told = Instant::now();
             server.signal("TERM");
-            // A machine that is busy with other tests says little of how long it takes.
+            // The drain's limit is 1.25 s; a machine that is busy with other tests says little of it.
             assert_eq!(server.ended_within(Duration::from_secs(30)), Some(0));
-            told.elapsed()
         });
         // No 5xx was among the answers.
         town.content();
         let unanswered = memories.iter().flat_map(|memory| &memory.sent);
         let unanswered = unanswered.filter(|sent| matches!(sent.outcome, Outcome::Unknown));
         println!("{} requests met a closed connection", unanswered.count());
-        // A request without a response was not read: there is no record that no client knows of. But
-        // a disk may have been so slow that connections were closed with requests in flight.
-        if took < DRAINED_WITHIN {
-            town.compare_with_log();
-        }
+        // A request without a response was not read: there is no record that no client knows of.
+        town.compare_with_log();
         server = Server::start(&town.world);
         town.hold_to(&server, &mut memories, round == 2);
         town.content();

@@ -166,10 +166,6 @@ fn a_log_that_is_given_up_while_it_is_looked_at_is_told_as_gone_and_nothing_else
                         _ => ("?at=2020-01-01T00:00:00Z".to_owned(), &[404, 410]),
                     };
                     let answer = client.get(&format!("{PATH}{query}"), token);
-                    // The newest is told once it is durable, which a disk has five seconds for.
-                    if answer.status == 503 && answer.json()["code"] == "service_unavailable" {
-                        continue;
-                    }
                     assert!(expected.contains(&answer.status), "{query}: {answer:?}");
                 }
             });

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::receiver::SOON;
-use super::{accept, all_taken, create, listed};
+use super::{accept, create, listed};
 use crate::support::{Server, World, resident};
 use crate::webhooks::receiver::{Receiver, Reply, TAKEN};
 
@@ -11,8 +11,7 @@ use crate::webhooks::receiver::{Receiver, Reply, TAKEN};
 const BRANCHES: usize = 40;
 
 /// Creates branches whose messages a good receiver gets, and has their managers accept, whose
-/// messages a bad one gets. Creations see all taken while the bad one has as much as it is given: so
-/// the good one is not delayed.
+/// messages a bad one gets. Creation sees all taken, so the good one is not delayed.
 pub struct Beside {
     world: World,
     server: Server,
@@ -23,16 +22,14 @@ pub fn beside(reply: impl Fn(usize) -> Reply + Send + Sync + 'static) -> Beside 
     let bad = Receiver::deciding(move |_, number| reply(number));
     let beside = Beside::with(bad, &["--receivers-hurry", "10"]);
     let mut client = beside.server.client();
-    let mut seen = 0;
     for number in 1..=BRANCHES {
-        let created = create(&mut client, &beside.world, u32::try_from(number).unwrap());
-        // On a machine that is busy for two seconds it says that they are on their way.
-        seen += usize::from(created.status == 201 && number > BRANCHES - 8);
-        all_taken(&mut client, &beside.world, &created, 3 * number);
-        let accepted = accept(&mut client, &beside.world, u32::try_from(number).unwrap());
+        let number = u32::try_from(number).unwrap();
+        let begun = Instant::now();
+        let created = create(&mut client, &beside.world, number);
+        assert_eq!(created.status, 201, "{:?} {created:?}", begun.elapsed());
+        let accepted = accept(&mut client, &beside.world, number);
         assert_eq!(accepted.status, 201, "{accepted:?}");
     }
-    assert!(seen > 0, "all have to wait for the bad one");
     beside
 }
 
@@ -67,10 +64,10 @@ impl Beside {
 
 #[test]
 fn a_receiver_that_never_answers_delays_no_other_and_takes_few_connections() {
-    let begun = Instant::now();
     let beside = beside(|_| Reply::Hangs);
     beside.wait("waiting", |waiting| waiting.len() == BRANCHES);
-    beside.bad.has_few_connections(begun);
+    let connections = beside.bad.connections();
+    assert!(connections <= 33, "{connections}");
 }
 
 #[test]
@@ -138,19 +135,14 @@ fn a_receiver_over_tls_needs_a_certificate_that_is_trusted() {
     let server = Server::start_with(&world, &at);
     let mut client = server.client();
     assert_eq!(create(&mut client, &world, 1).status, 202);
-    let begun = Instant::now();
-    let told = loop {
-        let waiting = listed(&mut client, &world, "?state=waiting&order=oldest");
-        match waiting[0]["lastError"].as_str() {
-            Some(told) => break told.to_owned(),
-            None => assert!(begun.elapsed() < SOON, "{waiting:?}"),
-        }
-    };
-    assert_eq!(told, "its certificate is not trusted");
+    let waiting = listed(&mut client, &world, "?state=waiting&order=oldest");
+    assert_eq!(
+        waiting[0]["lastError"], "its certificate is not trusted",
+        "{waiting:?}"
+    );
     assert_eq!(server.stop(), Some(0));
     let trusted = ["--ca-file", file.to_str().unwrap()];
     let server = Server::start_with(&world, &[&at[..], &trusted].concat());
     let mut client = server.client();
-    let created = create(&mut client, &world, 2);
-    all_taken(&mut client, &world, &created, 3);
+    assert_eq!(create(&mut client, &world, 2).status, 201);
 }

@@ -4,7 +4,7 @@ use carebook::base::digest::hex;
 use serde_json::{Value, json};
 
 use super::receiver::Receiver;
-use super::{administrator, all_taken, create, listed, operator};
+use super::{administrator, create, listed, operator};
 use crate::support::{Server, World, run};
 
 /// A server with a receiver for branches, whose pauses together last a tenth of a second.
@@ -341,9 +341,10 @@ fn a_message_that_was_taken_is_inspected_with_its_birth_in_another_s_commit() {
     let server = server(&world, &receiver);
     let mut client = server.client();
     let created = create(&mut client, &world, 1);
+    assert_eq!(created.status, 201, "{created:?}");
     let effects = created.json()["sideEffects"].clone();
     let invitation = effects[2]["outboxMessageId"].to_string();
-    all_taken(&mut client, &world, &created, 3);
+    while listed(&mut client, &world, "?state=taken").len() < 3 {}
     assert_eq!(server.stop(), Some(0));
     let (data, copy) = (world.data(), world.path("restored"));
     let [data, copy] = [&data, &copy].map(|path| path.to_str().unwrap());

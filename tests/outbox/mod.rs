@@ -7,8 +7,6 @@ mod receiver;
 mod rounds;
 mod topics;
 
-use std::time::{Duration, Instant};
-
 use carebook::base::actor::{Actor, ActorKind};
 use serde_json::{Value, json};
 
@@ -80,23 +78,4 @@ fn listed(client: &mut Client, world: &World, query: &str) -> Vec<Value> {
     let answer = client.get(&format!("/outbox{query}"), &operator(world));
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()["items"].as_array().unwrap().clone()
-}
-
-/// The branch was created, and the messages about this and others before it are taken: so many.
-#[track_caller]
-fn all_taken(client: &mut Client, world: &World, created: &Answer, count: usize) {
-    assert!(matches!(created.status, 201 | 202), "{created:?}");
-    let begun = Instant::now();
-    let is_about_branches = |message: &Value| {
-        let topic = message["topic"].as_str().unwrap();
-        topic.starts_with("branch_onboarding.")
-    };
-    let taken = |client: &mut Client| {
-        let taken = listed(client, world, "?state=taken&limit=500").into_iter();
-        taken.filter(is_about_branches).count()
-    };
-    while taken(client) < count {
-        assert!(begun.elapsed() < receiver::SOON, "{created:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

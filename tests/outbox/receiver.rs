@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// How long a test waits for what comes by itself.
-pub(super) const SOON: Duration = Duration::from_secs(150);
+pub(super) const SOON: Duration = Duration::from_secs(60);
 
 /// A message as it came in.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto};
 
 /// How long a test waits for what comes by itself.
-pub const SOON: Duration = Duration::from_secs(150);
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// A delivery as it came in.
 #[derive(Clone, Debug)]
@@ -203,14 +203,6 @@ impl Receiver {
     /// How many connections were made.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
-    }
-
-    /// It never answers, and is given 15 seconds for each answer: no more than 32 requests are on
-    /// their way at once since this moment, and once those have failed four.
-    pub fn has_few_connections(&self, since: Instant) {
-        let connections = self.connections() as u64;
-        let ended = since.elapsed().as_secs() / 15;
-        assert!(connections <= 33 + 4 * ended, "{connections} after {ended}");
     }
 
     /// Waits until there is no connection: what a server sent before it ended has come in.
