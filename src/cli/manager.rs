@@ -55,18 +55,18 @@ pub(super) fn give_signs_of_life(
     let mut pulse = engine.pulse();
     let thread = std::thread::Builder::new().name("signs-of-life".to_owned());
     thread.spawn(move || {
-        let mut was_stuck = false;
+        let mut told = None;
         while !*stop.borrow() && stop.has_changed().is_ok() {
             match pulse.look() {
                 None => {
                     tell(&[NotifyState::Watchdog]);
-                    if was_stuck {
+                    if told.take().is_some() {
                         status(&when_well);
                     }
-                    was_stuck = false;
                 }
-                Some(stuck) if !was_stuck => {
-                    was_stuck = true;
+                // Whatever hangs is told once, and what hangs in its place again.
+                Some(stuck) if told != Some(stuck) => {
+                    told = Some(stuck);
                     tracing::error!(
                         manager_waits = %humantime::format_duration(within),
                         "the service hangs: {stuck}; its manager gets no keep-alive"

@@ -180,8 +180,8 @@ impl Medium for Beside {
         self.directory.stop();
     }
 
-    fn close(&self, wait: bool) {
-        self.directory.close(wait);
+    fn close(&self) {
+        self.directory.close();
     }
 
     fn has_room(&self) -> bool {

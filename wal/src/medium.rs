@@ -97,9 +97,9 @@ pub trait Medium: Send + Sync {
     /// The journal thread has ended, or was never started: the medium's own work ends.
     fn stop(&self);
 
-    /// Gives back what others may take over now; waits for the medium's own work to end where
-    /// `wait` is set.
-    fn close(&self, wait: bool);
+    /// Waits for the medium's own work to end, which was told to, and gives back what others may take
+    /// over then.
+    fn close(&self);
 
     /// Whether there is room for more than what was appended.
     fn has_room(&self) -> bool;

@@ -268,7 +268,7 @@ impl Medium for MemoryLog {
 
     fn stop(&self) {}
 
-    fn close(&self, _: bool) {}
+    fn close(&self) {}
 
     fn has_room(&self) -> bool {
         !self.state.lock().full

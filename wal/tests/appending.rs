@@ -350,3 +350,57 @@ fn the_last_appender_may_be_dropped_by_its_own_callback() {
     drop(guard);
     eventually("the lock is given back", || open(&disk).is_ok());
 }
+
+#[test]
+fn a_log_that_a_callback_shuts_down_is_nobody_elses_until_what_was_queued_is_written() {
+    /// Shuts the log down at the first commit, twice, says so, and goes on when told to.
+    struct Ends {
+        given: mpsc::Receiver<Arc<wal::Appender>>,
+        is_down: mpsc::Sender<()>,
+        go_on: mpsc::Receiver<()>,
+    }
+    impl Events for Ends {
+        fn durable(&mut self, _position: u64) {
+            let Ok(appender) = self.given.recv() else {
+                return;
+            };
+            for _ in 0..2 {
+                let _ = appender.shutdown();
+            }
+            drop(appender);
+            self.is_down.send(()).unwrap();
+            self.go_on.recv().unwrap();
+        }
+        fn failed(&mut self, _error: &Error) {}
+    }
+    let disk = SimDisk::new();
+    let (give, given) = mpsc::channel();
+    let (is_down, down) = mpsc::channel();
+    let (go_on, told) = mpsc::channel();
+    let ends = Ends {
+        given,
+        is_down,
+        go_on: told,
+    };
+    let appender = open(&disk).unwrap().log.start(Box::new(ends)).unwrap();
+    appender.sequence().push(vec![1]).unwrap();
+    eventually("the first is durable", || appender.durable() == 1);
+    // The callback waits to be given the log: these are queued behind it.
+    for number in 2..=5 {
+        appender.sequence().push(vec![number]).unwrap();
+    }
+    give.send(appender).unwrap();
+    drop(give);
+    down.recv().unwrap();
+    let other = open(&disk).map(|opened| opened.records.len());
+    assert!(matches!(other, Err(Error::Held { .. })), "{other:?}");
+    go_on.send(()).unwrap();
+    let mut records = Vec::new();
+    eventually("the lock is given back", || {
+        open(&disk).is_ok_and(|opened| {
+            records = opened.records;
+            true
+        })
+    });
+    assert_eq!(records, (1..=5).map(|number| vec![number]).collect::<Vec<_>>());
+}

@@ -9,13 +9,6 @@ use crate::support::{
 
 const CAPACITY: u64 = 400 << 10;
 
-fn used(disk: &SimDisk) -> u64 {
-    disk.names()
-        .iter()
-        .map(|name| disk.bytes(name).unwrap().len() as u64)
-        .sum()
-}
-
 #[test]
 fn without_room_nothing_queued_is_lost_and_room_comes_back_by_itself() {
     let disk = SimDisk::new();
@@ -37,7 +30,7 @@ fn without_room_nothing_queued_is_lost_and_room_comes_back_by_itself() {
         eventually("it is durable", || appender.durable() == records);
         assert!(records < 1000, "the disk cannot hold this much");
     }
-    assert!(used(&disk) > CAPACITY - (160 << 10), "the disk was used");
+    assert!(disk.used() > CAPACITY - (160 << 10), "the disk was used");
     // What callers had begun when the room went still finds place: the reserve.
     for _ in 0..40 {
         records = appender.sequence().push(vec![8; 1000]).unwrap();
@@ -70,7 +63,7 @@ fn a_disk_without_any_space_holds_up_the_queue_and_fails_nothing() {
     let appender = open(&disk).unwrap().log.start(heard.events()).unwrap();
     appender.sequence().push(vec![1; 100]).unwrap();
     eventually("the first is durable", || appender.durable() == 1);
-    disk.set_capacity(used(&disk));
+    disk.set_capacity(disk.used());
     let mut last = 0;
     for _ in 0..40 {
         last = appender.sequence().push(vec![2; 1000]).unwrap();
@@ -107,7 +100,7 @@ fn a_shutdown_on_a_full_disk_ends_and_says_what_is_missing() {
 fn a_single_thread_can_go_on_when_space_is_back() {
     let disk = SimDisk::new();
     let mut log = open(&disk).unwrap().log;
-    disk.set_capacity(used(&disk));
+    disk.set_capacity(disk.used());
     let mut written = 0;
     let error = loop {
         match log.append(&[vec![3; 1000]]) {
@@ -137,7 +130,7 @@ fn a_restart_on_a_full_disk_finds_the_space_that_was_set_aside() {
     eventually("the next segment is made", || segments(&disk).len() == 2);
     appender.shutdown().unwrap();
     // The manifest is written beside the old one, so a little is needed for it.
-    disk.set_capacity(used(&disk) + 1000);
+    disk.set_capacity(disk.used() + 1000);
     assert_eq!(open(&disk).unwrap().records.len(), 2);
 }
 
@@ -269,9 +262,9 @@ fn a_start_on_a_full_disk_reads_and_goes_on_when_space_is_back() {
     let whole = crashed.after_kill();
     let needed = {
         drop(open(&whole).unwrap());
-        used(&whole).max(used(&crashed)) + (16 << 10)
+        whole.used().max(crashed.used()) + (16 << 10)
     };
-    let before = used(&crashed);
+    let before = crashed.used();
     let mut waited = 0;
     let step = usize::try_from((needed - before) / size(40))
         .unwrap()
@@ -328,7 +321,7 @@ fn a_start_on_a_full_disk_reads_and_goes_on_when_space_is_back() {
 #[test]
 fn a_shutdown_of_a_log_that_never_had_space_is_none_that_loses_anything() {
     let (disk, count) = crashed();
-    disk.set_capacity(used(&disk));
+    disk.set_capacity(disk.used());
     let heard = Heard::default();
     let appender = open(&disk).unwrap().log.start(heard.events()).unwrap();
     eventually("the lack is noticed", || appender.lack().is_some());
@@ -349,7 +342,7 @@ fn what_a_killed_process_left_half_made_makes_the_space_that_a_start_needs() {
     log.append(&[vec![1; 1000]]).unwrap();
     drop(log);
     disk.put("snapshot-0000000000000001.snap.new", &[1; 40 << 10]);
-    disk.set_capacity(used(&disk));
+    disk.set_capacity(disk.used());
     let mut log = open(&disk).unwrap().log;
     assert_eq!(log.append(&[vec![2; 1000]]).unwrap(), 2);
 }
@@ -379,7 +372,7 @@ fn what_snapshots_cover_is_given_up_for_room_only_when_that_is_allowed_and_as_fa
     let (appender, last) = covered(&disk, &heard);
     let all = segments(&disk).len();
     let next = appender.space().unwrap().next_segment;
-    disk.set_capacity(used(&disk) + next - 1);
+    disk.set_capacity(disk.used() + next - 1);
     eventually("it is looked at", || {
         let before = disk.all_calls();
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -409,7 +402,7 @@ fn a_segment_that_is_given_up_during_a_compaction_is_no_harm_to_the_others() {
         &mut |_, _| {
             // The first is being copied, and more are to be.
             if appender.given_up_bytes() == 0 {
-                disk.set_capacity(used(&disk) + next - 1);
+                disk.set_capacity(disk.used() + next - 1);
                 appender.give_up_for_room(true);
                 eventually("it is given up", || appender.given_up_bytes() > 0);
                 appender.give_up_for_room(false);

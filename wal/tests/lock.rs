@@ -60,6 +60,39 @@ fn a_lock_of_who_is_gone_is_waited_for() {
 }
 
 #[test]
+fn a_lock_of_who_is_gone_and_had_the_number_of_this_process_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = || wal::open_dir(directory.path()).unwrap();
+    drop(open_with(storage(), small()).unwrap());
+    let file = std::fs::File::options()
+        .write(true)
+        .open(directory.path().join("lock"))
+        .unwrap();
+    file.lock().unwrap();
+    // In a container the first process of each start has the number 1.
+    let holder = format!("process {} since then", std::process::id());
+    std::os::unix::fs::FileExt::write_all_at(&file, holder.as_bytes(), 0).unwrap();
+    file.set_len(holder.len() as u64).unwrap();
+    // Its files linger: somebody else has the lock's file open, and this process does not.
+    let mut lingering = std::process::Command::new("sleep");
+    let mut lingering = lingering.arg("60").stdin(file).spawn().unwrap();
+    let (refused, waited) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| {
+            let opened = open_with(storage(), small()).map(|opened| opened.records.len());
+            drop(refused);
+            opened
+        });
+        // Who is seen to live is refused long before this.
+        let early: Result<(), _> = waited.recv_timeout(std::time::Duration::from_millis(600));
+        lingering.kill().unwrap();
+        lingering.wait().unwrap();
+        assert_eq!(early, Err(std::sync::mpsc::RecvTimeoutError::Timeout));
+        assert_eq!(opening.join().unwrap().unwrap(), 0);
+    });
+}
+
+#[test]
 fn only_the_owner_can_read_the_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("new/log");

@@ -60,7 +60,7 @@ pub trait OpenLog {
 enum Thread {
     NotStarted,
     Running(JoinHandle<()>),
-    /// Another call waits for its end, or it ends by itself after a call on that thread.
+    /// Another call waits for its end.
     Ending,
 }
 
@@ -352,8 +352,9 @@ impl Appender {
     }
 
     /// Takes no more records, writes what is queued, seals the log, ends the
-    /// threads and gives back the lock. A second call does nothing. Must not be
-    /// called while the same thread holds a [`Sequence`].
+    /// threads and gives back the lock: before it returns, or, where a callback on
+    /// the journal thread calls it, when that thread ends. A second call does nothing.
+    /// Must not be called while the same thread holds a [`Sequence`].
     ///
     /// # Errors
     /// [`Error::Stopped`] with the reason when the log has failed before all
@@ -369,20 +370,19 @@ impl Appender {
         }
         // The journal thread may be waiting for room that will not come.
         self.medium.drain();
-        let mut is_own = false;
-        let thread = std::mem::replace(&mut *self.thread.lock(), Thread::Ending);
-        match thread {
-            // There is no journal thread to stop the medium.
-            Thread::NotStarted => self.medium.stop(),
-            // In a callback, on the journal thread, there is nothing to wait for.
-            Thread::Running(thread) if thread.thread().id() == thread::current().id() => {
-                is_own = true;
+        if self.shared.journal.get() == Some(&thread::current().id()) {
+            // In a callback: what is queued is still to be written, and nobody else may write until it is.
+            self.shared.gives_back.store(true, Ordering::SeqCst);
+        } else {
+            match std::mem::replace(&mut *self.thread.lock(), Thread::Ending) {
+                // There is no journal thread to stop the medium.
+                Thread::NotStarted => self.medium.stop(),
+                // A panic was caught and reported where it happened.
+                Thread::Running(thread) => drop(thread.join()),
+                Thread::Ending => {}
             }
-            // A panic was caught and reported where it happened.
-            Thread::Running(thread) => drop(thread.join()),
-            Thread::Ending => {}
+            self.medium.close();
         }
-        self.medium.close(!is_own);
         if self.durable() < self.appended() {
             let reason = self.shared.queue.lock().closed.clone();
             return Err(Error::Stopped {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::events::Events;
@@ -50,6 +51,7 @@ pub(super) struct Journal {
 
 impl Journal {
     pub(super) fn run(mut self, mut events: Box<dyn Events>) {
+        let _ = self.shared.journal.set(thread::current().id());
         // A panic here, ours or a callback's, must not leave callers waiting
         // for a thread that is gone.
         let ended = catch_unwind(AssertUnwindSafe(|| self.work(events.as_mut())));
@@ -69,6 +71,11 @@ impl Journal {
             let _ = catch_unwind(AssertUnwindSafe(|| events.failed(&error)));
         }
         self.medium.stop();
+        // The last appender may be theirs.
+        let _ = catch_unwind(AssertUnwindSafe(move || drop(events)));
+        if self.shared.gives_back.load(Ordering::SeqCst) {
+            self.medium.close();
+        }
     }
 
     fn work(&mut self, events: &mut dyn Events) -> Result<(), Error> {

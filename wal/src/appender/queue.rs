@@ -1,8 +1,9 @@
 //! The queue of records that wait for the journal thread.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -73,6 +74,10 @@ pub(super) struct Shared {
     /// Bytes of the records since the newest snapshot began.
     pub(super) log_bytes: AtomicU64,
     pub(super) stopping: AtomicBool,
+    /// The journal thread, once it runs.
+    pub(super) journal: OnceLock<ThreadId>,
+    /// It was told to stop by one of its own callbacks: it gives back the lock itself, at its end.
+    pub(super) gives_back: AtomicBool,
 }
 
 /// The records that the journal thread has not taken yet.
@@ -117,6 +122,8 @@ impl Shared {
             batches_by_time: Default::default(),
             log_bytes: AtomicU64::new(log_bytes),
             stopping: AtomicBool::new(false),
+            journal: OnceLock::new(),
+            gives_back: AtomicBool::new(false),
         }
     }
 

@@ -97,9 +97,9 @@ impl Medium for Files {
         self.shared.stop();
     }
 
-    fn close(&self, wait: bool) {
+    fn close(&self) {
         let thread = self.thread.lock().take();
-        if let Some(thread) = thread.filter(|_| wait) {
+        if let Some(thread) = thread {
             // A panic was caught and reported where it happened.
             let _ = thread.join();
         }

@@ -265,6 +265,8 @@ impl FileStorage {
     fn busy(&self, name: &str, mut file: fs::File) -> io::Result<Locked> {
         let mut text = Vec::new();
         (&mut file).take(200).read_to_end(&mut text)?;
+        // Else this process would have it open, and be taken for a holder of its own number that died.
+        drop(file);
         let holder = String::from_utf8_lossy(&text).trim().to_owned();
         let lives = crate::holder::process_of(&holder)
             .is_some_and(|process| lives_with(process, &self.path(name)));

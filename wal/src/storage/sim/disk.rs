@@ -182,6 +182,11 @@ impl SimDisk {
         self.state.lock().capacity = bytes;
     }
 
+    /// Bytes that all files together have.
+    pub fn used(&self) -> u64 {
+        self.state.lock().used()
+    }
+
     /// From now on no file can be made, for this reason (the system's error number), or again.
     pub fn refuse_files(&self, code: Option<i32>) {
         self.state.lock().no_files = code;
