@@ -226,6 +226,9 @@ pub(crate) struct Common {
     /// In which directory the servers keep their data while they are measured.
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) directory: Option<PathBuf>,
+    /// The service's program; without it the one that is built with the bench.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) program: Option<PathBuf>,
     /// Arguments of `carebook serve`, such as `--server-argument=--runtimes=2`.
     #[arg(long, value_name = "ARGUMENT", global = true)]
     pub(crate) server_argument: Vec<String>,
@@ -248,6 +251,7 @@ pub(crate) enum Rates {
 impl Common {
     pub(crate) fn start(&self) -> Start {
         Start {
+            program: self.program.clone(),
             within: self.directory.clone(),
             data: None,
             arguments: self.server_argument.clone(),

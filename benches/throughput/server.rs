@@ -54,6 +54,8 @@ pub(crate) fn scratch(directory: Option<&Path>) -> Result<TempDir, String> {
 /// How a service is started.
 #[derive(Clone, Default)]
 pub(crate) struct Start {
+    /// The program, where it is not to be the one that is built with the bench.
+    pub(crate) program: Option<PathBuf>,
     /// In which directory fresh ones are made.
     pub(crate) within: Option<PathBuf>,
     /// The data directory, where it is not to be a fresh one.
@@ -96,7 +98,8 @@ impl Start {
         let jwks = directory.path().join("jwks.json");
         std::fs::write(&jwks, key.jwks()).map_err(|error| error.to_string())?;
         let fresh = directory.path().join("data");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_carebook"));
+        let built = || PathBuf::from(env!("CARGO_BIN_EXE_carebook"));
+        let mut command = Command::new(self.program.clone().unwrap_or_else(built));
         command
             .arg("serve")
             .arg("--data")
@@ -287,17 +290,16 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A peer has children of its own, and ends them when its input ends.
+        // A peer has children of its own, and ends them when its input ends. A program that counts what it
+        // does writes that at its end.
         drop(self.child.stdin.take());
-        if self.kind == Kind::Other {
-            let _ = self.signal(Signal::TERM);
-            let asked = Instant::now();
-            while asked.elapsed() < Duration::from_secs(10) {
-                if !matches!(self.child.try_wait(), Ok(None)) {
-                    return;
-                }
-                std::thread::sleep(Duration::from_millis(10));
+        let _ = self.signal(Signal::TERM);
+        let asked = Instant::now();
+        while asked.elapsed() < Duration::from_secs(10) {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
             }
+            std::thread::sleep(Duration::from_millis(10));
         }
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,10 +1,16 @@
 //! What an operator sees of messages and does about them, over HTTP and at the command line.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use carebook::base::digest::hex;
+use carebook::cli::runtime::on_lane;
 use serde_json::{Value, json};
 
 use super::receiver::Receiver;
 use super::{administrator, create, listed, operator};
+use crate::support::gated::{Gate, OpenInTheEnd};
+use crate::support::inside::{Inside, Wanted};
 use crate::support::{Server, World, run};
 
 /// A server with a receiver for branches, whose pauses together last a tenth of a second.
@@ -383,4 +389,46 @@ fn a_message_that_was_taken_is_inspected_with_its_birth_in_another_s_commit() {
     assert!(told[0].0.contains(&invited), "{}", told[0].0);
     assert_eq!(told[0], told[1]);
     assert_eq!(told[0].1, told[2].1);
+}
+
+/// A page is not read at one instant: a message may be settled after its list was looked at and before
+/// the messages in it are. So what it leaves out may rest on whatever was committed by its end.
+#[test]
+fn a_list_goes_out_when_everything_that_was_committed_by_its_end_is_durable() {
+    let world = World::new();
+    let gate: Arc<Gate> = Arc::default();
+    let wanted = Wanted {
+        gate: Arc::clone(&gate),
+        ..Wanted::default()
+    };
+    let inside = Inside::start(&world, wanted);
+    let _open = OpenInTheEnd(Arc::clone(&gate));
+    let operator = operator(&world);
+    let list = async || {
+        let answer = inside.send_json("GET", "/outbox?state=waiting", &operator, "-", None);
+        let answer = answer.await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer
+    };
+    on_lane(inside.engine(), async {
+        assert_eq!(list().await.json()["items"], json!([]));
+        gate.set(true);
+        let fact =
+            json!({"kind": "actor", "id": "a", "revision": 1, "facts": {"lifecycle": "active"}});
+        let (token, facts) = (world.workflow(), json!({"facts": [fact]}));
+        let put = inside.send_json("POST", "/reference-facts", &token, "-", Some(facts));
+        let look = async {
+            while inside.engine().figures().queued_bytes == 0 {
+                tokio::task::yield_now().await;
+            }
+            let early = tokio::time::timeout(Duration::from_millis(100), list()).await;
+            assert!(early.is_err(), "{early:?}");
+            gate.set(false);
+            list().await
+        };
+        let (put, listed) = tokio::join!(put, look);
+        assert_eq!(put.json()["applied"], 1, "{put:?}");
+        assert!(listed.position() >= put.position(), "{listed:?} {put:?}");
+    })
+    .unwrap();
 }

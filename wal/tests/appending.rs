@@ -402,5 +402,8 @@ fn a_log_that_a_callback_shuts_down_is_nobody_elses_until_what_was_queued_is_wri
             true
         })
     });
-    assert_eq!(records, (1..=5).map(|number| vec![number]).collect::<Vec<_>>());
+    assert_eq!(
+        records,
+        (1..=5).map(|number| vec![number]).collect::<Vec<_>>()
+    );
 }

@@ -40,13 +40,13 @@ impl Engine {
         after: Option<i64>,
     ) -> Result<(MessagePage, u64), CommandResult> {
         let shared = &*self.shared;
-        let (page, position) = {
-            let durable_before = shared.journal.durable();
+        let page = {
             let view = ReadView::new(&shared.tables);
-            let page = page(&view, asked, after, shared.ids.last_outbox_number());
-            let read_set = Shared::read_set(durable_before, &view);
-            (page, shared.position_of(&read_set))
+            page(&view, asked, after, shared.ids.last_outbox_number())
         };
+        // It is not read at one instant, so what it shows, or leaves out, may be as new as the last
+        // commit by its end.
+        let position = shared.journal.appended();
         match shared.lanes.wait(position).await {
             Ok(()) => Ok((page, position)),
             Err(_) => Err(CommandResult::Unavailable),
