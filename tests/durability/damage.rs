@@ -236,13 +236,6 @@ fn a_flipped_bit_never_makes_another_state() {
     // The same records in small segments and several starts: at least 64 KiB of files, where the
     // server's would be megabytes of zeros.
     let disk = SimDisk::new();
-    let size = |disk: &SimDisk| -> usize {
-        let names = disk.names();
-        names
-            .iter()
-            .map(|name| disk.bytes(name).unwrap().len())
-            .sum()
-    };
     let mut left = payloads.as_slice();
     let open = || {
         Log::open(disk.storage(), small(), &mut Replaying::new("recovering"))
@@ -250,7 +243,7 @@ fn a_flipped_bit_never_makes_another_state() {
             .0
     };
     let mut log = open();
-    while size(&disk) < 64 << 10 {
+    while disk.used() < 64 << 10 {
         let count = random.random_range(1..5).min(left.len());
         let (batch, behind) = left.split_at(count);
         log.append(batch).unwrap();

@@ -69,12 +69,6 @@ fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-fn used(disk: &SimDisk) -> u64 {
-    let names = disk.names();
-    let sizes = names.iter().map(|name| disk.bytes(name).unwrap().len());
-    sizes.sum::<usize>() as u64
-}
-
 fn is_snapshot(name: &str) -> bool {
     name.starts_with("snapshot-")
 }
@@ -101,7 +95,7 @@ fn a_snapshot_that_does_not_fit_is_not_begun_and_one_that_runs_out_of_room_leave
             if what == "write_at" && is_tight.load(Ordering::SeqCst) {
                 // A slow disk, which is filled from outside as soon as the snapshot has begun.
                 if created.swap(9, Ordering::SeqCst) != 9 {
-                    disk.set_capacity(used(&disk) + (64 << 10) + (256 << 10) + 1);
+                    disk.set_capacity(disk.used() + (64 << 10) + (256 << 10) + 1);
                 }
                 std::thread::sleep(Duration::from_millis(1));
                 let free = disk.storage().free_bytes().unwrap();
@@ -120,7 +114,7 @@ fn a_snapshot_that_does_not_fit_is_not_begun_and_one_that_runs_out_of_room_leave
     });
     let figures = || engine.figures().checkpoints;
     // Room for the reserve, for another segment, and for half a snapshot.
-    disk.set_capacity(used(&disk) + (64 << 10) + (256 << 10) + (70 << 10));
+    disk.set_capacity(disk.used() + (64 << 10) + (256 << 10) + (70 << 10));
     engine.start_checkpointer().unwrap();
     eventually("it is known that it does not fit", || {
         figures().failures == 1

@@ -459,12 +459,7 @@ fn a_snapshot_without_room_is_given_up_and_commands_go_on() {
     let disk = SimDisk::new();
     let engine = Arc::new(start(&disk, Arc::new(SystemClock::default())));
     on_lane(&engine, load(&engine, &world, 1..100)).unwrap();
-    let names = disk.names();
-    let used = |names: &[String]| -> u64 {
-        let sizes = names.iter().map(|name| disk.bytes(name).unwrap().len());
-        sizes.sum::<usize>() as u64
-    };
-    disk.set_capacity(used(&names) + 20_000);
+    disk.set_capacity(disk.used() + 20_000);
     let error = engine.snapshot_now(&mut |_| {}).unwrap_err();
     assert!(matches!(error, wal::Error::Io { .. }), "{error}");
     let left: Vec<_> = disk.names();
