@@ -74,8 +74,11 @@ fn a_lock_of_who_is_gone_and_had_the_number_of_this_process_is_waited_for() {
     std::os::unix::fs::FileExt::write_all_at(&file, holder.as_bytes(), 0).unwrap();
     file.set_len(holder.len() as u64).unwrap();
     // Its files linger: somebody else has the lock's file open, and this process does not.
-    let mut lingering = std::process::Command::new("sleep");
-    let mut lingering = lingering.arg("60").stdin(file).spawn().unwrap();
+    let mut lingering = std::process::Command::new("sleep")
+        .arg("60")
+        .stdin(file)
+        .spawn()
+        .unwrap();
     let (refused, waited) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let opening = scope.spawn(|| {
