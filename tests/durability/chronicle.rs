@@ -488,6 +488,12 @@ fn json(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap_or(Value::Null)
 }
 
+/// Whether it rejects since the actor may not act any more.
+fn says_that_the_actor_is_gone(answer: &Answer) -> bool {
+    let code = (answer.status == 403).then(|| json(&answer.body)["code"].clone());
+    code.is_some_and(|code| matches!(code.as_str(), Some("actor_inactive" | "actor_withdrawn")))
+}
+
 struct Checking<'a> {
     records: &'a [Vec<u8>],
     lineage: &'a Lineage,
@@ -581,11 +587,15 @@ impl<'a> Checking<'a> {
         if let Some(digest) = record.key_digest() {
             let fingerprint = record.key.as_ref().map(|key| key.fingerprint);
             let commands = self.asked.remove(&digest).unwrap_or_default();
-            // A rejection says that nothing was done.
+            // A rejection says that nothing was done. Nor is anything where a key is taken for an answer
+            // that was given before: its actor may be gone by the time that is looked up.
+            let is_given_before = matches!(record.outcome, RecordOutcome::SameAs(_));
             let same = |asked: &&Asked<'_>| {
                 let answer = asked.told.answer.as_ref();
-                Some(asked.command.fingerprint()) == fingerprint
-                    && answer.is_none_or(|answer| answer.status < 300)
+                let may_be = |answer: &Answer| {
+                    answer.status < 300 || is_given_before && says_that_the_actor_is_gone(answer)
+                };
+                Some(asked.command.fingerprint()) == fingerprint && answer.is_none_or(may_be)
             };
             match commands.iter().find(same) {
                 None => self
@@ -846,11 +856,7 @@ impl<'a> Checking<'a> {
         let Some(who) = told.command.who.filter(|_| told.command.op != 13) else {
             return Ok(false);
         };
-        let code = answer.status == 403;
-        let code = code.then(|| json(&answer.body)["code"].clone());
-        let inactive = code.is_some_and(|code| {
-            matches!(code.as_str(), Some("actor_inactive" | "actor_withdrawn"))
-        });
+        let inactive = says_that_the_actor_is_gone(answer);
         match (inactive, self.inactive_since.get(ACTORS[who].subject)) {
             (true, None) => Err("the actor may act".to_owned()),
             (false, Some(since)) => Err(format!("the actor may not act since position {since}")),
