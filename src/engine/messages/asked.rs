@@ -6,7 +6,7 @@ use crate::domain::outbox::list::{Asked, MessagePage, page};
 use crate::domain::resource::ReadView;
 use crate::engine::Engine;
 use crate::engine::channel::Bounds;
-use crate::engine::core::{CommandResult, Shared};
+use crate::engine::core::CommandResult;
 use crate::engine::outbox::{NamedReceiver, OutboxFigures};
 
 impl Engine {
