@@ -290,16 +290,17 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A peer has children of its own, and ends them when its input ends. A program that counts what it
-        // does writes that at its end.
+        // A peer has children of its own, and ends them when its input ends.
         drop(self.child.stdin.take());
-        let _ = self.signal(Signal::TERM);
-        let asked = Instant::now();
-        while asked.elapsed() < Duration::from_secs(10) {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
+        if self.kind == Kind::Other {
+            let _ = self.signal(Signal::TERM);
+            let asked = Instant::now();
+            while asked.elapsed() < Duration::from_secs(10) {
+                if !matches!(self.child.try_wait(), Ok(None)) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(10));
             }
-            std::thread::sleep(Duration::from_millis(10));
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
