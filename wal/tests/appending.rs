@@ -389,7 +389,8 @@ fn a_log_that_a_callback_shuts_down_is_nobody_elses_until_what_was_queued_is_wri
     for number in 2..=5 {
         appender.sequence().push(vec![number]).unwrap();
     }
-    give.send(appender).unwrap();
+    // Kept until the end: what is dropped gives back the lock anyway.
+    give.send(Arc::clone(&appender)).unwrap();
     drop(give);
     down.recv().unwrap();
     let other = open(&disk).map(|opened| opened.records.len());

@@ -370,10 +370,9 @@ impl Appender {
         }
         // The journal thread may be waiting for room that will not come.
         self.medium.drain();
-        if self.shared.journal.get() == Some(&thread::current().id()) {
-            // In a callback: what is queued is still to be written, and nobody else may write until it is.
-            self.shared.gives_back.store(true, Ordering::SeqCst);
-        } else {
+        // In a callback, what is queued is still to be written, and nobody else may write until it is: the
+        // journal thread gives back the lock at its end.
+        if self.shared.journal.get() != Some(&thread::current().id()) {
             match std::mem::replace(&mut *self.thread.lock(), Thread::Ending) {
                 // There is no journal thread to stop the medium.
                 Thread::NotStarted => self.medium.stop(),

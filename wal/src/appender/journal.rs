@@ -71,9 +71,8 @@ impl Journal {
             let _ = catch_unwind(AssertUnwindSafe(|| events.failed(&error)));
         }
         self.medium.stop();
-        // The last appender may be theirs.
-        let _ = catch_unwind(AssertUnwindSafe(move || drop(events)));
-        if self.shared.gives_back.load(Ordering::SeqCst) {
+        // Who told it to stop may be one of its callbacks, which cannot wait for this.
+        if self.shared.stopping.load(Ordering::SeqCst) {
             self.medium.close();
         }
     }

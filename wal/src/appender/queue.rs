@@ -76,8 +76,6 @@ pub(super) struct Shared {
     pub(super) stopping: AtomicBool,
     /// The journal thread, once it runs.
     pub(super) journal: OnceLock<ThreadId>,
-    /// It was told to stop by one of its own callbacks: it gives back the lock itself, at its end.
-    pub(super) gives_back: AtomicBool,
 }
 
 /// The records that the journal thread has not taken yet.
@@ -123,7 +121,6 @@ impl Shared {
             log_bytes: AtomicU64::new(log_bytes),
             stopping: AtomicBool::new(false),
             journal: OnceLock::new(),
-            gives_back: AtomicBool::new(false),
         }
     }
 
