@@ -1,9 +1,13 @@
 //! One process at a time, and files that only their owner reads.
 
+use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::path::Path;
-use std::sync::Arc;
+use std::process::Command;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use wal::Error;
 use wal::storage::{FileStorage, Storage};
@@ -30,68 +34,55 @@ fn a_log_that_is_open_cannot_be_opened_or_verified() {
     open_with(storage(), small()).unwrap();
 }
 
-#[test]
-fn a_lock_of_who_is_gone_is_waited_for() {
-    let directory = tempfile::tempdir().unwrap();
-    let storage = || wal::open_dir(directory.path()).unwrap();
-    drop(open_with(storage(), small()).unwrap());
-    let file = std::fs::File::options()
-        .write(true)
-        .open(directory.path().join("lock"))
-        .unwrap();
+/// The lock's file, locked, of a log in this directory; it says that this process has it.
+fn locked_by(directory: &Path, process: u32) -> File {
+    drop(open_with(wal::open_dir(directory).unwrap(), small()).unwrap());
+    let file = File::options().write(true).open(directory.join("lock"));
+    let file = file.unwrap();
     file.lock().unwrap();
-    // No process has this number: the one that had the lock is dead, and its files linger.
-    std::os::unix::fs::FileExt::write_all_at(&file, b"process 4294967294 since then", 0).unwrap();
-    file.set_len(29).unwrap();
-    let (refused, waited) = std::sync::mpsc::channel();
-    std::thread::scope(|scope| {
+    let holder = format!("process {process} since then");
+    file.write_all_at(holder.as_bytes(), 0).unwrap();
+    file.set_len(holder.len() as u64).unwrap();
+    file
+}
+
+/// Fails unless the log is opened once its lock is let go of, and not refused before.
+#[track_caller]
+fn is_waited_for(directory: &Path, let_go: impl FnOnce()) {
+    let (refused, waited) = mpsc::channel();
+    thread::scope(|scope| {
         let opening = scope.spawn(|| {
-            let opened = open_with(storage(), small()).map(|opened| opened.records.len());
+            let opened = open_with(wal::open_dir(directory).unwrap(), small());
             drop(refused);
-            opened
+            opened.map(|opened| opened.records.len())
         });
-        // Without a wait it is refused long before this; with one it ends only once it is let in.
-        let early = waited.recv_timeout(std::time::Duration::from_millis(300));
-        let early: Result<(), _> = early;
-        assert_eq!(early, Err(std::sync::mpsc::RecvTimeoutError::Timeout));
-        drop(file);
+        // Without a wait it is refused long before this, and so is who is seen to live; with one it ends
+        // only once it is let in.
+        let early: Result<(), _> = waited.recv_timeout(Duration::from_millis(600));
+        let_go();
+        assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout));
         assert_eq!(opening.join().unwrap().unwrap(), 0);
     });
 }
 
 #[test]
+fn a_lock_of_who_is_gone_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    // No process has this number: the one that had the lock is dead, and its files linger.
+    let file = locked_by(directory.path(), u32::MAX);
+    is_waited_for(directory.path(), || drop(file));
+}
+
+#[test]
 fn a_lock_of_who_is_gone_and_had_the_number_of_this_process_is_waited_for() {
     let directory = tempfile::tempdir().unwrap();
-    let storage = || wal::open_dir(directory.path()).unwrap();
-    drop(open_with(storage(), small()).unwrap());
-    let file = std::fs::File::options()
-        .write(true)
-        .open(directory.path().join("lock"))
-        .unwrap();
-    file.lock().unwrap();
     // In a container the first process of each start has the number 1.
-    let holder = format!("process {} since then", std::process::id());
-    std::os::unix::fs::FileExt::write_all_at(&file, holder.as_bytes(), 0).unwrap();
-    file.set_len(holder.len() as u64).unwrap();
+    let file = locked_by(directory.path(), std::process::id());
     // Its files linger: somebody else has the lock's file open, and this process does not.
-    let mut lingering = std::process::Command::new("sleep")
-        .arg("60")
-        .stdin(file)
-        .spawn()
-        .unwrap();
-    let (refused, waited) = std::sync::mpsc::channel();
-    std::thread::scope(|scope| {
-        let opening = scope.spawn(|| {
-            let opened = open_with(storage(), small()).map(|opened| opened.records.len());
-            drop(refused);
-            opened
-        });
-        // Who is seen to live is refused long before this.
-        let early: Result<(), _> = waited.recv_timeout(std::time::Duration::from_millis(600));
+    let mut lingering = Command::new("sleep").arg("60").stdin(file).spawn().unwrap();
+    is_waited_for(directory.path(), || {
         lingering.kill().unwrap();
         lingering.wait().unwrap();
-        assert_eq!(early, Err(std::sync::mpsc::RecvTimeoutError::Timeout));
-        assert_eq!(opening.join().unwrap().unwrap(), 0);
     });
 }
 
