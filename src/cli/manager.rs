@@ -7,6 +7,7 @@ use sd_notify::NotifyState;
 use tokio::sync::watch;
 
 use crate::engine::Engine;
+use crate::engine::pulse::Stuck;
 
 /// How many keep-alives are sent within a manager's watchdog timeout.
 const SIGNS_IN_TIME: u32 = 4;
@@ -37,6 +38,12 @@ fn interval(within: Duration) -> Duration {
     (within / SIGNS_IN_TIME).max(Duration::from_millis(1))
 }
 
+/// Whether a look has found something else than the one before, which is `told`: that something hangs,
+/// that another thing does, or that all is well again.
+fn is_news(told: &mut Option<Stuck>, found: Option<Stuck>) -> bool {
+    std::mem::replace(told, found) != found
+}
+
 /// Starts the thread that sends keep-alives if the manager has a watchdog, as long as the engine
 /// makes progress and until `stop` turns true. A thread that only sleeps would send them for a
 /// service that hangs, too.
@@ -57,23 +64,20 @@ pub(super) fn give_signs_of_life(
     thread.spawn(move || {
         let mut told = None;
         while !*stop.borrow() && stop.has_changed().is_ok() {
-            match pulse.look() {
-                None => {
-                    tell(&[NotifyState::Watchdog]);
-                    if told.take().is_some() {
-                        status(&when_well);
-                    }
-                }
-                // Whatever hangs is told once, and what hangs in its place again.
-                Some(stuck) if told != Some(stuck) => {
-                    told = Some(stuck);
+            let found = pulse.look();
+            if found.is_none() {
+                tell(&[NotifyState::Watchdog]);
+            }
+            match found {
+                _ if !is_news(&mut told, found) => {}
+                None => status(&when_well),
+                Some(stuck) => {
                     tracing::error!(
                         manager_waits = %humantime::format_duration(within),
                         "the service hangs: {stuck}; its manager gets no keep-alive"
                     );
                     status(&format!("hangs: {stuck}"));
                 }
-                Some(_) => {}
             }
             std::thread::sleep(interval);
         }
@@ -84,6 +88,15 @@ pub(super) fn give_signs_of_life(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_hangs_is_told_once_and_what_hangs_in_its_place_again() {
+        let (log, lane) = (Some(Stuck::Log(3)), Some(Stuck::Lane(1)));
+        let looks = [None, log, log, lane, lane, None, None, log];
+        let mut told = None;
+        let news = looks.map(|found| is_news(&mut told, found));
+        assert_eq!(news, [false, true, false, true, false, true, false, true]);
+    }
 
     #[test]
     fn a_sign_of_life_may_come_late_by_half_of_the_time_and_is_in_time() {
