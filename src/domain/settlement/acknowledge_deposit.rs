@@ -11,10 +11,9 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::body::StatementBody;
-use super::state::{DepositAcknowledged, StatementEvent};
 use super::statement::{
-    AcknowledgementSide, InterOfficeAcknowledgement, LineAcknowledgement, OnlyBranchManager,
-    Statement, StatementKind, StatementStatus,
+    AcknowledgementSide, DepositAcknowledged, InterOfficeAcknowledgement, LineAcknowledgement,
+    OnlyBranchManager, Statement, StatementEvent, StatementKind, StatementStatus,
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
@@ -487,7 +486,7 @@ mod tests {
                 "headOfficePrivateMemo": null,
                 "transitionAudits": [
                     {
-                        "auditId": "01990000-0000-7000-8000-000000000002",
+                        "auditId": "01990000-0000-7000-80ff-fffffffffffe",
                         "commandKind": "request_deposit",
                         "actorKind": "system_workflow",
                         "actorProfileId": "workflow",
@@ -502,7 +501,7 @@ mod tests {
                         "metadata": {},
                     },
                     {
-                        "auditId": "01990000-0000-7000-8000-000000000004",
+                        "auditId": "01990000-0000-7000-8000-000000000003",
                         "commandKind": "acknowledge_branch_deposit",
                         "actorKind": "branch_manager",
                         "actorProfileId": "manager-1",

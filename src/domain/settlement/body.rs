@@ -35,7 +35,7 @@ response_body! {
         revision: Revision = statement.revision(),
         remittance_account_snapshot: &'a RemittanceAccountSnapshot =
             &opening.remittance_account_snapshot,
-        requested_by_actor_profile_id: &'a str = &opening.actor_profile_id,
+        requested_by_actor_profile_id: &'a str = opening.actor_profile_id(),
         created_at: Instant = statement.created_at,
         updated_at: Instant = statement.updated_at(),
         message_to_branch: Option<&'a Text> = opening.message_to_branch.as_ref(),

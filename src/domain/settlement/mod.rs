@@ -30,3 +30,4 @@ mod samples;
 pub mod state;
 pub mod statement;
 mod version_1;
+mod version_2;

@@ -8,9 +8,10 @@
 use std::sync::Arc;
 
 use super::body::StatementBody;
-use super::state::{StatementEvent, may_request};
+use super::state::may_request;
 use super::statement::{
-    DepositRequested, RemittanceAccountSnapshot, SettlementActorKind, Statement, StatementKind,
+    DepositRequested, RemittanceAccountSnapshot, SettlementActorKind, Statement, StatementEvent,
+    StatementKind,
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
@@ -82,6 +83,28 @@ pub struct RequestDeposit;
 
 fn code(command: &Command) -> IndexKey {
     IndexKey::new(Index::StatementCode, &[&command.statement_code])
+}
+
+fn asked(command: &Command, context: &Context<'_>) -> DepositRequested {
+    let actor = context.actor;
+    DepositRequested {
+        statement_id: context.born,
+        statement_code: command.statement_code.clone(),
+        statement_kind: command.statement_kind,
+        branch_profile_id: command.branch_profile_id.clone(),
+        settlement_period_start: command.settlement_period_start,
+        settlement_period_end: command.settlement_period_end,
+        remittance_account_snapshot: command.remittance_account_snapshot.clone(),
+        message_to_branch: command.message_to_branch.0.clone(),
+        head_office_private_memo: command.head_office_private_memo.0.clone(),
+        subject: actor.subject.clone(),
+        actor_kind: actor.kind,
+        other_profile_id: Some(actor.profile_id())
+            .filter(|profile| *profile != &*actor.subject)
+            .map(Into::into),
+        idempotency_key: context.key.into(),
+        other_audit_id: None,
+    }
 }
 
 impl Operation for RequestDeposit {
@@ -158,30 +181,14 @@ impl Operation for RequestDeposit {
         if !may_request(actor) || !command.actor_kind.is_of(actor, &command.actor_profile_id) {
             return Err(Reason::NotPermitted.into());
         }
+        let opening = asked(command, context);
         if let Some(standing) = context.view.named::<Statement>(code(command)) {
-            let opening = standing.opening;
-            if opening.subject != actor.subject || opening.fingerprint != context.fingerprint {
-                return Err(Reason::StatementCodeConflict.into());
-            }
-            return Ok(Decision::ReplayOf(opening.idempotency_key.clone()));
+            return match standing.opening.says_the_same_as(&opening) {
+                true => Ok(Decision::ReplayOf(standing.opening.idempotency_key.clone())),
+                false => Err(Reason::StatementCodeConflict.into()),
+            };
         }
-        let event = StatementEvent::DepositRequested(Arc::new(DepositRequested {
-            statement_id: context.born,
-            statement_code: command.statement_code.clone(),
-            statement_kind: command.statement_kind,
-            branch_profile_id: command.branch_profile_id.clone(),
-            settlement_period_start: command.settlement_period_start,
-            settlement_period_end: command.settlement_period_end,
-            remittance_account_snapshot: command.remittance_account_snapshot.clone(),
-            message_to_branch: command.message_to_branch.0.clone(),
-            head_office_private_memo: command.head_office_private_memo.0.clone(),
-            subject: actor.subject.clone(),
-            actor_kind: actor.kind,
-            actor_profile_id: actor.profile_id().into(),
-            idempotency_key: context.key.into(),
-            fingerprint: context.fingerprint,
-            audit_id: context.ids.id(),
-        }));
+        let event = StatementEvent::DepositRequested(Arc::new(opening));
         let commit = Commit::new(None, event, context.at);
         let body = to_json(&StatementBody::new(&commit.next, actor));
         commit.answer(body)
@@ -233,7 +240,7 @@ mod tests {
                 "messageToBranch": "By Friday, please.",
                 "headOfficePrivateMemo": "Late twice this year.",
                 "transitionAudits": [{
-                    "auditId": "01990000-0000-7000-8000-000000000002",
+                    "auditId": "01990000-0000-7000-80ff-fffffffffffe",
                     "commandKind": "request_deposit",
                     "actorKind": "system_workflow",
                     "actorProfileId": "workflow",

@@ -1,51 +1,22 @@
-//! The settlement statement as a resource: its events, and what they do to it.
+//! The settlement statement as a resource: what its events do to it.
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 use super::statement::{
-    DepositRequested, InterOfficeAcknowledgement, LineAcknowledgement, Statement, StatementKind,
+    DepositAcknowledged, DepositRequested, Statement, StatementEvent, StatementKind,
     StatementStatus, Transition, TransitionCommand,
 };
-use super::version_1;
+use super::{version_1, version_2};
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::revision::Revision;
-use crate::base::shared;
-use crate::base::text::{BranchProfileId, Ident, Text};
+use crate::base::text::{BranchProfileId, Ident};
 use crate::base::time::{Date, Instant};
 use crate::domain::listing::{Filter, List, by_many, is};
 use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
 use crate::domain::stored::Older;
 use crate::public_events;
-
-/// The branch acknowledges its deposit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DepositAcknowledged {
-    /// The identifier of the audit.
-    pub audit_id: Uuid,
-    /// The profile of the branch manager.
-    pub actor_profile_id: Box<str>,
-    /// The command's key.
-    pub idempotency_key: Box<str>,
-    /// Why, in the actor's words.
-    pub reason: Option<Text>,
-    /// The lines.
-    pub lines: Vec<LineAcknowledgement>,
-    /// The facts of a handoff between branches.
-    pub inter_office: Option<InterOfficeAcknowledgement>,
-}
-
-/// What can happen to a statement. New events go at the end: records store their index.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum StatementEvent {
-    /// It is opened.
-    DepositRequested(#[serde(with = "shared")] Arc<DepositRequested>),
-    /// The branch acknowledges.
-    DepositAcknowledged(Box<DepositAcknowledged>),
-}
 
 impl Resource for Statement {
     const KIND: Kind = Kind {
@@ -53,10 +24,16 @@ impl Resource for Statement {
         name: "settlement-statement",
     };
     type Event = StatementEvent;
-    const OLDER: &'static [Older<Self, StatementEvent>] = &[Older {
-        state: version_1::read,
-        ..Older::ADDED_TO
-    }];
+    const OLDER: &'static [Older<Self, StatementEvent>] = &[
+        Older {
+            state: version_1::read,
+            event: version_2::read_event,
+        },
+        Older {
+            state: version_2::read,
+            event: version_2::read_event,
+        },
+    ];
     const LIST: Option<List<Self>> = Some(List::<Self>::by(&[
         by_many(Filter::Branch, |it| is(&it.opening.branch_profile_id)),
         by_many(Filter::Status, |it| is(it.status().as_str())),

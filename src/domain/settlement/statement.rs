@@ -1,4 +1,4 @@
-//! What a settlement statement holds: how it was opened, and its moves since.
+//! What a settlement statement holds: how it was opened, and its moves since; and the events that tell both.
 
 use std::sync::Arc;
 
@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::base::actor::{Actor, ActorKind};
-use crate::base::digest::Fingerprint;
 use crate::base::json::{AtLeast, NonEmpty, Nullable};
 use crate::base::revision::Revision;
 use crate::base::shared;
@@ -275,14 +274,96 @@ pub struct DepositRequested {
     pub subject: Box<str>,
     /// The kind of actor who asked.
     pub actor_kind: ActorKind,
-    /// The profile of the actor who asked.
-    pub actor_profile_id: Box<str>,
+    /// The profile under which the actor asked, where it is not the subject.
+    pub other_profile_id: Option<Box<str>>,
     /// The opening command's key.
     pub idempotency_key: Box<str>,
-    /// The fingerprint of the opening command's facts.
-    pub fingerprint: Fingerprint,
-    /// The identifier of the opening's audit.
+    /// The identifier of the opening's audit, where it does not follow from the statement's.
+    pub other_audit_id: Option<Uuid>,
+}
+
+/// The branch acknowledges its deposit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DepositAcknowledged {
+    /// The identifier of the audit.
     pub audit_id: Uuid,
+    /// The profile of the branch manager.
+    pub actor_profile_id: Box<str>,
+    /// The command's key.
+    pub idempotency_key: Box<str>,
+    /// Why, in the actor's words.
+    pub reason: Option<Text>,
+    /// The lines.
+    pub lines: Vec<LineAcknowledgement>,
+    /// The facts of a handoff between branches.
+    pub inter_office: Option<InterOfficeAcknowledgement>,
+}
+
+/// What can happen to a statement. New events go at the end: records store their index.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum StatementEvent {
+    /// It is opened.
+    DepositRequested(#[serde(with = "shared")] Arc<DepositRequested>),
+    /// The branch acknowledges.
+    DepositAcknowledged(Box<DepositAcknowledged>),
+}
+
+impl DepositRequested {
+    /// The bits in which the identifier of an opening's audit is the opposite of its statement's. They were
+    /// drawn by chance, so that no other identifier is the same.
+    const OPPOSITE: u128 = (1 << 56) - 1;
+
+    /// The profile of the actor who asked.
+    #[must_use]
+    pub fn actor_profile_id(&self) -> &str {
+        self.other_profile_id.as_deref().unwrap_or(&self.subject)
+    }
+
+    /// Whether the same actor has asked for the same: all is equal but the command's key, and what was made
+    /// for the statement.
+    #[must_use]
+    pub fn says_the_same_as(&self, other: &Self) -> bool {
+        let Self {
+            statement_id: _,
+            statement_code,
+            statement_kind,
+            branch_profile_id,
+            settlement_period_start,
+            settlement_period_end,
+            remittance_account_snapshot,
+            message_to_branch,
+            head_office_private_memo,
+            subject,
+            actor_kind,
+            other_profile_id,
+            idempotency_key: _,
+            other_audit_id: _,
+        } = self;
+        *statement_code == other.statement_code
+            && *statement_kind == other.statement_kind
+            && *branch_profile_id == other.branch_profile_id
+            && *settlement_period_start == other.settlement_period_start
+            && *settlement_period_end == other.settlement_period_end
+            && *remittance_account_snapshot == other.remittance_account_snapshot
+            && *message_to_branch == other.message_to_branch
+            && *head_office_private_memo == other.head_office_private_memo
+            && *subject == other.subject
+            && *actor_kind == other.actor_kind
+            && *other_profile_id == other.other_profile_id
+    }
+
+    /// The identifier of the opening's audit.
+    #[must_use]
+    pub fn audit_id(&self) -> Uuid {
+        self.other_audit_id
+            .unwrap_or_else(|| Self::audit_of(self.statement_id))
+    }
+
+    /// The identifier of the audit of this statement's opening.
+    #[must_use]
+    pub fn audit_of(statement_id: Uuid) -> Uuid {
+        Uuid::from_u128(statement_id.as_u128() ^ Self::OPPOSITE)
+    }
 }
 
 impl Statement {
@@ -331,10 +412,10 @@ impl Statement {
     fn opening_audit(&self) -> TransitionAudit<'_> {
         let opening = &self.opening;
         TransitionAudit {
-            audit_id: opening.audit_id,
+            audit_id: opening.audit_id(),
             command_kind: TransitionCommand::RequestDeposit,
             actor_kind: opening.actor_kind,
-            actor_profile_id: &opening.actor_profile_id,
+            actor_profile_id: opening.actor_profile_id(),
             idempotency_key: &opening.idempotency_key,
             expected_revision: Revision::NONE,
             committed_revision: Revision::FIRST,

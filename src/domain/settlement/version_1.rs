@@ -1,27 +1,24 @@
 //! Statements of version 1, which kept what follows from their moves beside them: the opening a second
 //! time, each move's revisions and the status before it, and the statement's own.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 use uuid::Uuid;
 
 use super::statement::{
-    DepositRequested, InterOfficeAcknowledgement, LineAcknowledgement, Statement, StatementStatus,
-    Transition, TransitionAudit, TransitionCommand,
+    InterOfficeAcknowledgement, LineAcknowledgement, Statement, StatementStatus, Transition,
+    TransitionAudit, TransitionCommand,
 };
+use super::version_2::OldOpening;
 use crate::base::actor::ActorKind;
 use crate::base::codec::{self, DecodeError};
 use crate::base::revision::Revision;
-use crate::base::shared;
 use crate::base::text::Text;
 use crate::base::time::Instant;
 
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(Clone, serde::Serialize))]
 struct OldStatement {
-    #[serde(with = "shared")]
-    opening: Arc<DepositRequested>,
+    opening: OldOpening,
     status: StatementStatus,
     revision: Revision,
     created_at: Instant,
@@ -89,7 +86,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Statement, DecodeError> {
     let old: OldStatement = codec::decode(bytes)?;
     let moved = old.transition_audits.iter().skip(1);
     let statement = Statement {
-        opening: old.opening,
+        opening: old.opening.into_present(),
         created_at: old.created_at,
         transitions: moved.map(OldAudit::stored).collect(),
         line_acknowledgements: old.line_acknowledgements,
@@ -114,6 +111,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Statement, DecodeError> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::samples::acknowledged;
+    use super::super::version_2::tests::old as version_2;
     use super::*;
     use crate::domain::resource::Resource as _;
 
@@ -138,7 +136,7 @@ mod tests {
 
     fn old(statement: &Statement) -> OldStatement {
         OldStatement {
-            opening: Arc::clone(&statement.opening),
+            opening: version_2(&statement.opening),
             status: statement.status(),
             revision: statement.revision(),
             created_at: statement.created_at,
