@@ -40,11 +40,11 @@ pub(super) fn look(list: &KindList, plan: &ListPlan, after: Option<Born>, most: 
         }
         found.examined += 1;
         let numbered = list.at(number);
-        last = Some(numbered.born());
+        last = Some(numbered.born);
         if walk.has_the_rest(number) {
             found.candidates.push(Candidate {
                 entry: numbered.entry,
-                born: numbered.born(),
+                born: numbered.born,
             });
         }
     }

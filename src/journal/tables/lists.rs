@@ -55,49 +55,95 @@ impl Pair {
     }
 }
 
-/// A resource by its number: its key, and when it came to be listed, in words of four bytes.
+/// A resource by its number.
 #[derive(Clone, Copy)]
 pub(super) struct Numbered {
     pub(super) entry: Digest,
-    position: [u32; 2],
-    number: u32,
+    pub(super) born: Born,
 }
 
-impl Numbered {
-    fn new(entry: Digest, born: Born) -> Self {
-        let [a, b, c, d, e, f, g, h] = born.position.to_le_bytes();
+/// Resources with numbers in a row. The position of each is kept as what it is more than the first
+/// one's.
+struct Chunk {
+    first: u64,
+    resources: Vec<InChunk>,
+    /// The births that do not fit into what is kept of each, by place.
+    far: BTreeMap<usize, Born>,
+}
+
+/// A resource in a chunk, in bytes that lie close: its key, and when it came to be listed.
+#[derive(Clone, Copy)]
+struct InChunk {
+    entry: Digest,
+    /// Of its position, what it is more than the chunk's first; [`FAR`] for one that is kept aside.
+    after: [u8; 4],
+    number: [u8; 2],
+}
+
+/// What is no distance from the chunk's first position.
+const FAR: u32 = u32::MAX;
+
+impl Default for Chunk {
+    fn default() -> Self {
         Self {
-            entry,
-            position: [
-                u32::from_le_bytes([a, b, c, d]),
-                u32::from_le_bytes([e, f, g, h]),
-            ],
-            number: born.number,
+            first: 0,
+            resources: Vec::with_capacity(CHUNK),
+            far: BTreeMap::new(),
         }
     }
+}
 
-    pub(super) fn born(self) -> Born {
-        let [low, high] = self.position.map(u64::from);
-        Born {
-            position: high << 32 | low,
-            number: self.number,
+impl Chunk {
+    fn push(&mut self, entry: Digest, born: Born) {
+        if self.resources.is_empty() {
+            self.first = born.position;
         }
+        let after = born.position.checked_sub(self.first);
+        let after = after.and_then(|after| u32::try_from(after).ok());
+        let (after, number) = match (after, u16::try_from(born.number)) {
+            (Some(after), Ok(number)) if after != FAR => (after, number),
+            _ => {
+                self.far.insert(self.resources.len(), born);
+                (FAR, 0)
+            }
+        };
+        self.resources.push(InChunk {
+            entry,
+            after: after.to_le_bytes(),
+            number: number.to_le_bytes(),
+        });
+    }
+
+    fn at(&self, place: usize) -> Numbered {
+        let InChunk {
+            entry,
+            after,
+            number,
+        } = self.resources[place];
+        let born = match u32::from_le_bytes(after) {
+            FAR => self.far[&place],
+            after => Born {
+                position: self.first + u64::from(after),
+                number: u16::from_le_bytes(number).into(),
+            },
+        };
+        Numbered { entry, born }
     }
 }
 
 /// The list of one kind.
 #[derive(Default)]
 pub(super) struct KindList {
-    chunks: Vec<Vec<Numbered>>,
+    chunks: Vec<Chunk>,
     len: u32,
     numbers: HashIndex<u32>,
     many: BTreeMap<ValueHash, RoaringBitmap>,
     few: BTreeSet<Pair>,
 }
 
-fn numbered(chunks: &[Vec<Numbered>], number: u32) -> Numbered {
+fn entry(chunks: &[Chunk], number: u32) -> Digest {
     let number = number as usize;
-    chunks[number / CHUNK][number % CHUNK]
+    chunks[number / CHUNK].resources[number % CHUNK].entry
 }
 
 impl KindList {
@@ -107,37 +153,35 @@ impl KindList {
     }
 
     pub(super) fn at(&self, number: u32) -> Numbered {
-        numbered(&self.chunks, number)
+        let number = number as usize;
+        self.chunks[number / CHUNK].at(number % CHUNK)
     }
 
     /// The key of the resource with this number.
     pub(super) fn entry(&self, number: u32) -> Digest {
-        self.at(number).entry
+        entry(&self.chunks, number)
     }
 
     /// When the resource with this key came to be listed.
     pub(super) fn born(&self, entry: Digest) -> Option<Born> {
         let number = self.numbers.find(entry, |number| self.entry(*number))?;
-        Some(self.at(*number).born())
+        Some(self.at(*number).born)
     }
 
     /// Makes room for one more, with such a key.
-    pub(super) fn reserve(&mut self, entry: Digest) {
+    pub(super) fn reserve(&mut self, key: Digest) {
         let chunks = &mut self.chunks;
-        self.numbers
-            .reserve(entry, |number| numbered(chunks, *number).entry);
+        self.numbers.reserve(key, |number| entry(chunks, *number));
         if self.len as usize == chunks.len() * CHUNK {
-            chunks.push(Vec::with_capacity(CHUNK));
+            chunks.push(Chunk::default());
         }
     }
 
     /// The number of the resource with this key, and whether it is new: then it was born so, after
     /// all others.
-    pub(super) fn enter(&mut self, entry: Digest, born: Born) -> (u32, bool) {
+    pub(super) fn enter(&mut self, key: Digest, born: Born) -> (u32, bool) {
         let chunks = &mut self.chunks;
-        let place = self
-            .numbers
-            .entry(entry, |number| numbered(chunks, *number).entry);
+        let place = self.numbers.entry(key, |number| entry(chunks, *number));
         match place {
             Entry::Occupied(place) => (*place, false),
             Entry::Vacant(place) => {
@@ -146,9 +190,9 @@ impl KindList {
                 // A kind of so many would take more memory than any machine has.
                 self.len = number.checked_add(1).expect("a kind has no 2^32 resources");
                 if number as usize == chunks.len() * CHUNK {
-                    chunks.push(Vec::with_capacity(CHUNK));
+                    chunks.push(Chunk::default());
                 }
-                chunks[number as usize / CHUNK].push(Numbered::new(entry, born));
+                chunks[number as usize / CHUNK].push(key, born);
                 (number, true)
             }
         }
@@ -182,15 +226,15 @@ impl KindList {
     fn of<'a>(count: usize, at: impl Fn(usize) -> Listed<'a> + Sync) -> Self {
         let len = u32::try_from(count).expect("a kind has no 2^32 resources");
         let by_number = || {
-            let mut chunks: Vec<Vec<Numbered>> = Vec::with_capacity(count.div_ceil(CHUNK));
+            let mut chunks = Vec::with_capacity(count.div_ceil(CHUNK));
             for number in 0..count {
                 if number.is_multiple_of(CHUNK) {
-                    chunks.push(Vec::with_capacity(CHUNK));
+                    chunks.push(Chunk::default());
                 }
                 let Listed { born, entry, .. } = at(number);
-                chunks[number / CHUNK].push(Numbered::new(entry, born));
+                chunks[number / CHUNK].push(entry, born);
             }
-            let all = (0..).zip(chunks.iter().flatten());
+            let all = (0..).zip(chunks.iter().flat_map(|chunk| &chunk.resources));
             let numbers = HashIndex::of(all.map(|(number, it)| (it.entry, number)));
             (chunks, numbers)
         };
@@ -284,7 +328,7 @@ impl KindList {
         let (mut low, mut high) = (0, self.len);
         while low < high {
             let middle = low + (high - low) / 2;
-            let found = self.at(middle).born();
+            let found = self.at(middle).born;
             if found < born || with && found == born {
                 low = middle + 1;
             } else {
@@ -357,7 +401,7 @@ impl Lists {
                 let numbered = list.at(number);
                 let candidate = Candidate {
                     entry: numbered.entry,
-                    born: numbered.born(),
+                    born: numbered.born,
                 };
                 let values = values.remove(&number).unwrap_or_default();
                 all.push((kind, candidate, values.into_iter().collect()));
@@ -376,4 +420,39 @@ pub(super) struct ReadyLists {
     /// The kinds bound to bookings, each with how many were in its list when those of the booking
     /// were entered under its new values.
     pub(super) entered: Vec<(u16, u32)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_birth_is_kept_as_it_was_however_far_it_lies_from_the_one_before() {
+        let at = |position, number| Born { position, number };
+        let far = u64::from(FAR);
+        let births = [
+            at(1 << 40, 7),
+            at((1 << 40) + 1, 0),
+            at((1 << 40) + 1, u32::from(u16::MAX)),
+            at((1 << 40) + 1, u32::from(u16::MAX) + 1),
+            at((1 << 40) + far - 1, 1),
+            at((1 << 40) + far, 1),
+            at(u64::MAX, u32::MAX),
+            // What was guessed while tables were built may lie before.
+            at(3, 1 << 31),
+        ];
+        let keys: Vec<_> = (0..births.len())
+            .map(|key| Digest::of(1, &[key.to_string()]))
+            .collect();
+        let mut list = KindList::default();
+        for (key, born) in keys.iter().zip(births) {
+            list.reserve(*key);
+            assert!(list.enter(*key, born).1);
+        }
+        for ((number, key), born) in (0..).zip(&keys).zip(births) {
+            assert_eq!(list.born(*key), Some(born));
+            assert_eq!(list.entry(number), *key);
+        }
+        assert_eq!(size_of::<InChunk>(), 22);
+    }
 }

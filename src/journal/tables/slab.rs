@@ -1,7 +1,7 @@
 //! The states of one shard, side by side in pages.
 //!
 //! A state lies in a slot, after its key, position, kind and length. Slots have sizes, a *class*
-//! each: multiples of 16 bytes up to 1 KiB, above it sixteen steps to each doubling. A page has
+//! each: multiples of 8 bytes up to 1 KiB, above it sixteen steps to each doubling. A page has
 //! slots of one class. Its memory is reserved at once but written only where slots are, and pages
 //! begin small and grow with their class, so that unused memory stays a small part.
 //!
@@ -20,7 +20,7 @@ use crate::base::digest::Digest;
 /// The header of a state's bytes: key (16 bytes), position (8), kind (2), length (2).
 const HEADER: usize = 28;
 /// Slots begin at multiples of this, and so do the smaller classes.
-const UNIT: usize = 16;
+const UNIT: usize = 8;
 /// The classes up to this size are all multiples of [`UNIT`].
 const FINE_MAX: usize = 1 << 10;
 /// Steps to each doubling beyond [`FINE_MAX`].
@@ -46,7 +46,7 @@ const NONE: u32 = u32::MAX;
 /// Bits of a place that say where in its page a slot begins, in units.
 const UNIT_BITS: u32 = (PAGE_MAX / UNIT).ilog2();
 /// More pages than there can be. Except for the small first ones of its classes, each page of a
-/// slab takes more than 8 KiB. So many would be 16 GiB in one shard, and since the digests of keys
+/// slab takes more than 8 KiB. So many would be 8 GiB in one shard, and since the digests of keys
 /// fill all shards evenly, more than any machine has in all.
 const PAGES_MAX: u32 = 1 << (u32::BITS - UNIT_BITS);
 
@@ -405,7 +405,7 @@ impl Slab {
         }
         let number = u32::try_from(self.pages.len()).ok();
         let number = number.filter(|number| *number < PAGES_MAX);
-        let number = number.expect("a shard has less than 16 GiB");
+        let number = number.expect("a shard has less than 8 GiB");
         self.pages.push(page);
         number
     }
@@ -470,7 +470,9 @@ mod tests {
 
     #[test]
     fn a_slot_wastes_little_and_the_classes_are_numbered_without_gaps() {
-        let (mut next, mut slot_before) = (1, UNIT);
+        let mut slot_before = slot_bytes(0);
+        let mut next = slot_before / UNIT;
+        assert_eq!(class_of(slot_before), Some(next - 1));
         for length in 0..100_000 {
             let slot = slot_bytes(length);
             let needed = HEADER + length;
