@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::arguments::Common;
 use crate::check::Request;
+use crate::commands;
 use crate::kinds::Form;
 use crate::samples::{Figures, Load, Told};
 use crate::server::{Server, Start, scratch};
@@ -79,7 +80,7 @@ pub(crate) fn request(form: Form, number: usize, draw: impl FnOnce() -> usize) -
     let (path, echo, expected) = match resource {
         None => (
             "/settlement-deposit-requests".to_owned(),
-            format!("STATEMENT-{number}"),
+            commands::echo("request_deposit", number),
             &*shapes::OPENED_BY_PEER,
         ),
         Some(resource) => (

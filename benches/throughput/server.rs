@@ -20,6 +20,8 @@ use crate::proc::Process;
 const TOKEN_SECONDS: u64 = 12 * 3_600;
 /// How long an end that was asked for may take.
 const END_MAX: Duration = Duration::from_secs(60);
+/// And where nobody asks how it ended.
+const DROPPED_MAX: Duration = Duration::from_secs(10);
 /// More bytes than any log here has.
 const NEVER_BYTES: u64 = 1 << 50;
 /// Facts that are sent in one stream.
@@ -290,17 +292,16 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A peer has children of its own, and ends them when its input ends.
+        // A peer has children of its own, and ends them when its input ends. A program that counts what
+        // of it runs writes its counts when it ends by itself.
         drop(self.child.stdin.take());
-        if self.kind == Kind::Other {
-            let _ = self.signal(Signal::TERM);
-            let asked = Instant::now();
-            while asked.elapsed() < Duration::from_secs(10) {
-                if !matches!(self.child.try_wait(), Ok(None)) {
-                    return;
-                }
-                std::thread::sleep(Duration::from_millis(10));
+        let _ = self.signal(Signal::TERM);
+        let asked = Instant::now();
+        while asked.elapsed() < DROPPED_MAX {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
             }
+            std::thread::sleep(Duration::from_millis(10));
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
