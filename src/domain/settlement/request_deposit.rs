@@ -343,6 +343,61 @@ mod tests {
     }
 
     #[test]
+    fn the_same_code_with_any_other_fact_is_a_conflict() {
+        let account = "remittanceAccountSnapshot";
+        let changes = [
+            ("statementKind".to_owned(), json!("platform_to_branch")),
+            ("branchProfileId".to_owned(), json!("branch-2")),
+            ("settlementPeriodStart".to_owned(), json!("2026-10-02")),
+            ("settlementPeriodEnd".to_owned(), json!("2026-10-30")),
+            ("messageToBranch".to_owned(), Value::Null),
+            ("headOfficePrivateMemo".to_owned(), json!("Late once.")),
+            (
+                format!("{account}.remittanceAccountSnapshotId"),
+                json!("account-snapshot-2"),
+            ),
+            (format!("{account}.bankName"), json!("국민은행")),
+            (format!("{account}.accountHolder"), json!("carebook")),
+            (
+                format!("{account}.accountNumberDisplay"),
+                json!("***-**-1235"),
+            ),
+            (
+                format!("{account}.capturedAt"),
+                json!("2026-11-01T00:00:00.001Z"),
+            ),
+            (format!("{account}.sourceReferenceKey"), Value::Null),
+        ];
+        let mut scenario = Scenario::new();
+        scenario.when(NAME, &[], &deposit_request()).committed();
+        for (path, value) in changes {
+            let other = with(
+                &deposit_request(),
+                &[(&path, value), ("idempotencyKey", json!("request-2"))],
+            );
+            let code = scenario.when(NAME, &[], &other).code();
+            assert_eq!(code, "statement_code_conflict", "{path}");
+        }
+    }
+
+    #[test]
+    fn the_same_code_under_another_profile_or_as_another_kind_of_actor_is_a_conflict() {
+        let mut scenario = Scenario::new();
+        scenario.when(NAME, &[], &deposit_request()).committed();
+        let under_profile = with(&deposit_request(), &[("actorProfileId", json!("hq-1"))]);
+        scenario.acting(with_profile(workflow(), "hq-1"));
+        let code = scenario.when(NAME, &[], &under_profile).code();
+        assert_eq!(code, "statement_code_conflict");
+        let as_headquarters = with(
+            &deposit_request(),
+            &[("actorKind", json!("headquarters_administrator"))],
+        );
+        scenario.acting(actor(ActorKind::HeadquartersAdministrator, "workflow"));
+        let code = scenario.when(NAME, &[], &as_headquarters).code();
+        assert_eq!(code, "statement_code_conflict");
+    }
+
+    #[test]
     fn another_actors_code_is_a_conflict_though_the_facts_are_the_same() {
         let mut scenario = Scenario::new();
         scenario.when(NAME, &[], &deposit_request()).committed();

@@ -448,6 +448,10 @@ mod tests {
         assert_eq!(audits[0].after_status, audits[1].before_status);
         assert_eq!(audits[1].committed_revision, statement.revision());
         assert_eq!(audits[1].after_status, statement.status());
+        let opened = audits[0].audit_id;
+        assert_ne!(opened, statement.opening.statement_id);
+        assert_eq!(opened.get_version_num(), 7);
+        assert_eq!(opened.get_variant(), uuid::Variant::RFC4122);
         statement.transitions[0].command_kind = TransitionCommand::RequestDeposit;
         assert_eq!(statement.validate(), Err("it is opened twice".to_owned()));
     }
