@@ -88,6 +88,11 @@ fn again(record: &Record<'_>, schema: u8, kind: impl Fn(u16) -> u16, version: u1
     .encode()
 }
 
+/// The version in which this carebook stores statements.
+fn version_of_statements() -> u16 {
+    carebook::catalogue::resource(100).unwrap().version()
+}
+
 /// Every file's bytes, but for the lock.
 fn contents(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let files = files(data).into_iter();
@@ -134,18 +139,22 @@ fn all_refuse(world: &World, words: &[&str]) {
 fn a_record_that_a_newer_carebook_wrote_is_refused_by_its_number() {
     let same = |kind: u16| kind;
     let newer_kind = |_: u16| 9_999;
+    let known = version_of_statements();
     for (schema, kind, version, words) in [
         (
             SCHEMA,
             &same as &dyn Fn(u16) -> u16,
-            3,
-            "position 2: a settlement-statement of version 3, and this carebook knows version 2",
+            known + 1,
+            &format!(
+                "position 2: a settlement-statement of version {}, and this carebook knows version {known}",
+                known + 1
+            ),
         ),
         (
             SCHEMA,
             &newer_kind,
             1,
-            "position 2: resource kind 9999 is not known here",
+            &"position 2: resource kind 9999 is not known here".to_owned(),
         ),
         (
             SCHEMA + 1,
@@ -191,16 +200,17 @@ fn a_snapshot_that_a_newer_carebook_wrote_is_refused_and_not_passed_over() {
     let summary = Summary::default().encode();
     let mut newer = summary.clone();
     newer[0] += 1;
+    let newer_state = version_of_statements() + 1;
     for (first, version, words) in [
         (
             &summary,
-            3,
-            "the state of a snapshot: a settlement-statement of version 3",
+            newer_state,
+            format!("the state of a snapshot: a settlement-statement of version {newer_state}"),
         ),
         (
             &newer,
             1,
-            "a snapshot of version 4, and this carebook knows version 3",
+            "a snapshot of version 4, and this carebook knows version 3".to_owned(),
         ),
     ] {
         let (world, mut log) = stopped();
@@ -211,6 +221,6 @@ fn a_snapshot_that_a_newer_carebook_wrote_is_refused_and_not_passed_over() {
         log.seal().unwrap();
         drop(log);
         // The log alone would do: it has everything.
-        all_refuse(&world, &[words, "newer carebook, run that one"]);
+        all_refuse(&world, &[&words, "newer carebook, run that one"]);
     }
 }
