@@ -39,13 +39,10 @@ pub(super) fn look(list: &KindList, plan: &ListPlan, after: Option<Born>, most: 
             return found;
         }
         found.examined += 1;
-        let numbered = list.at(number);
-        last = Some(numbered.born);
+        let candidate = list.at(number);
+        last = Some(candidate.born);
         if walk.has_the_rest(number) {
-            found.candidates.push(Candidate {
-                entry: numbered.entry,
-                born: numbered.born,
-            });
+            found.candidates.push(candidate);
         }
     }
     found

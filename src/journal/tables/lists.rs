@@ -55,13 +55,6 @@ impl Pair {
     }
 }
 
-/// A resource by its number.
-#[derive(Clone, Copy)]
-pub(super) struct Numbered {
-    pub(super) entry: Digest,
-    pub(super) born: Born,
-}
-
 /// Resources with numbers in a row. The position of each is kept as what it is more than the first
 /// one's.
 struct Chunk {
@@ -114,7 +107,7 @@ impl Chunk {
         });
     }
 
-    fn at(&self, place: usize) -> Numbered {
+    fn at(&self, place: usize) -> Candidate {
         let InChunk {
             entry,
             after,
@@ -127,7 +120,7 @@ impl Chunk {
                 number: u16::from_le_bytes(number).into(),
             },
         };
-        Numbered { entry, born }
+        Candidate { entry, born }
     }
 }
 
@@ -152,7 +145,7 @@ impl KindList {
         self.len
     }
 
-    pub(super) fn at(&self, number: u32) -> Numbered {
+    pub(super) fn at(&self, number: u32) -> Candidate {
         let number = number as usize;
         self.chunks[number / CHUNK].at(number % CHUNK)
     }
@@ -398,13 +391,8 @@ impl Lists {
                 values.entry(*number).or_default().insert(value);
             }
             for number in 0..list.len {
-                let numbered = list.at(number);
-                let candidate = Candidate {
-                    entry: numbered.entry,
-                    born: numbered.born,
-                };
                 let values = values.remove(&number).unwrap_or_default();
-                all.push((kind, candidate, values.into_iter().collect()));
+                all.push((kind, list.at(number), values.into_iter().collect()));
             }
         }
         all
