@@ -99,9 +99,10 @@ fn asked(command: &Command, context: &Context<'_>) -> DepositRequested {
         head_office_private_memo: command.head_office_private_memo.0.clone(),
         subject: actor.subject.clone(),
         actor_kind: actor.kind,
-        other_profile_id: Some(actor.profile_id())
-            .filter(|profile| *profile != &*actor.subject)
-            .map(Into::into),
+        other_profile_id: actor
+            .actor_profile_id
+            .clone()
+            .filter(|profile| *profile != actor.subject),
         idempotency_key: context.key.into(),
         other_audit_id: None,
     }
