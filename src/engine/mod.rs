@@ -83,6 +83,7 @@ use crate::domain::read::{Read, Representation};
 use crate::journal::counters::Marks;
 use crate::journal::events::EventId;
 use crate::journal::replay::Recovered;
+use crate::journal::tables;
 
 pub use self::core::{CommandRequest, CommandResult, Limits, OnSequenced, Sequenced};
 use self::core::{Shared, StoredWeight};
@@ -182,6 +183,7 @@ impl Engine {
         clock: Arc<dyn Clock>,
         on_fatal: OnFatal,
     ) -> Result<Self, wal::Error> {
+        tables::keep_memory_ready();
         let lanes = Arc::new(Lanes::new(lanes));
         let admission = Arc::new(Admission::new(limits.commands_max));
         let feed = Arc::new(Feed::new(recovered.lineage.log_id));

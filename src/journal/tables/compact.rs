@@ -3,19 +3,55 @@
 //! Entries are numbered without gaps, in chunks of one size: growing neither copies them nor leaves
 //! outgrown memory to the allocator. The hash index has numbers of four bytes.
 
+use std::marker::PhantomData;
+
 use super::hash_index::{Entry, HashIndex};
+use super::memory::Piece;
 use crate::base::digest::Digest;
 
 /// Entries of a chunk.
 const CHUNK: usize = 64;
+/// Bytes of a key.
+const KEY: usize = size_of::<Digest>();
 
-type Chunk<V> = Box<[(Digest, V); CHUNK]>;
+/// A value of always so many bytes.
+pub(super) trait Fixed: Copy {
+    const BYTES: usize;
+    fn write(self, bytes: &mut [u8]);
+    fn read(bytes: &[u8]) -> Self;
+}
+
+impl Fixed for u64 {
+    const BYTES: usize = size_of::<Self>();
+
+    fn write(self, bytes: &mut [u8]) {
+        bytes.copy_from_slice(&self.to_le_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Self {
+        let bytes = bytes.try_into().expect("a value has its bytes");
+        Self::from_le_bytes(bytes)
+    }
+}
+
+impl Fixed for Digest {
+    const BYTES: usize = KEY;
+
+    fn write(self, bytes: &mut [u8]) {
+        bytes.copy_from_slice(&self.0);
+    }
+
+    fn read(bytes: &[u8]) -> Self {
+        Self(bytes.try_into().expect("a digest has its bytes"))
+    }
+}
 
 /// The map.
 pub(super) struct CompactMap<V> {
-    index: HashIndex<u32>,
-    chunks: Vec<Chunk<V>>,
+    index: HashIndex,
+    chunks: Vec<Piece>,
     len: u32,
+    values: PhantomData<V>,
 }
 
 impl<V> Default for CompactMap<V> {
@@ -24,21 +60,50 @@ impl<V> Default for CompactMap<V> {
             index: HashIndex::default(),
             chunks: Vec::new(),
             len: 0,
+            values: PhantomData,
         }
     }
 }
 
-fn at<V>(chunks: &[Chunk<V>], number: u32) -> &(Digest, V) {
+/// Where the entry of this number is: its chunk, and where it begins there.
+fn place<V: Fixed>(number: u32) -> (usize, usize) {
     let number = number as usize;
-    &chunks[number / CHUNK][number % CHUNK]
+    (number / CHUNK, number % CHUNK * (KEY + V::BYTES))
 }
 
-fn at_mut<V>(chunks: &mut [Chunk<V>], number: u32) -> &mut (Digest, V) {
-    let number = number as usize;
-    &mut chunks[number / CHUNK][number % CHUNK]
+fn key_at<V: Fixed>(chunks: &[Piece], number: u32) -> Digest {
+    let (chunk, start) = place::<V>(number);
+    Digest::read(&chunks[chunk][start..][..KEY])
 }
 
-impl<V: Copy> CompactMap<V> {
+fn value_at<V: Fixed>(chunks: &[Piece], number: u32) -> V {
+    let (chunk, start) = place::<V>(number);
+    V::read(&chunks[chunk][start + KEY..][..V::BYTES])
+}
+
+fn at<V: Fixed>(chunks: &[Piece], number: u32) -> (Digest, V) {
+    (key_at::<V>(chunks, number), value_at(chunks, number))
+}
+
+fn put<V: Fixed>(chunks: &mut [Piece], number: u32, (key, value): (Digest, V)) {
+    let (chunk, start) = place::<V>(number);
+    let entry = &mut chunks[chunk][start..][..KEY + V::BYTES];
+    let (of_key, of_value) = entry.split_at_mut(KEY);
+    key.write(of_key);
+    value.write(of_value);
+}
+
+/// Makes room for the entry of this number, the one after the last.
+fn make_room<V: Fixed>(chunks: &mut Vec<Piece>, number: u32) {
+    if number as usize == chunks.len() * CHUNK {
+        let bytes = CHUNK * (KEY + V::BYTES);
+        let mut chunk = Piece::with_room_for(bytes);
+        chunk.resize(bytes);
+        chunks.push(chunk);
+    }
+}
+
+impl<V: Fixed> CompactMap<V> {
     /// How many entries there are.
     pub(super) fn len(&self) -> usize {
         self.len as usize
@@ -46,9 +111,9 @@ impl<V: Copy> CompactMap<V> {
 
     /// The value of this key.
     pub(super) fn get(&self, key: Digest) -> Option<V> {
-        let key_of = |number: &u32| at(&self.chunks, *number).0;
+        let key_of = |number| key_at::<V>(&self.chunks, number);
         let number = self.index.find(key, key_of)?;
-        Some(at(&self.chunks, *number).1)
+        Some(value_at(&self.chunks, number))
     }
 
     /// The entries of these numbers, as far as there are any. Removing one gives its number to the
@@ -57,27 +122,25 @@ impl<V: Copy> CompactMap<V> {
         &self,
         numbers: std::ops::Range<usize>,
     ) -> impl Iterator<Item = (Digest, V)> {
-        let end = numbers.end.min(self.len());
-        let numbers = numbers.start.min(end)..end;
-        numbers.map(|number| self.chunks[number / CHUNK][number % CHUNK])
+        let end = u32::try_from(numbers.end).map_or(self.len, |end| end.min(self.len));
+        let start = u32::try_from(numbers.start).map_or(end, |start| start.min(end));
+        (start..end).map(|number| at(&self.chunks, number))
     }
 
     /// All entries, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Digest, V)> {
-        let entries = self.chunks.iter().flat_map(|chunk| chunk.iter());
-        entries.take(self.len()).copied()
+        (0..self.len).map(|number| at(&self.chunks, number))
     }
 
     /// Makes room for this key before it comes, with such a value.
     pub(super) fn reserve(&mut self, key: Digest, value: V) {
         let chunks = &mut self.chunks;
-        self.index.reserve(key, |number| at(chunks, *number).0);
-        if self.len as usize == chunks.len() * CHUNK {
-            chunks.push(Box::new([(key, value); CHUNK]));
-        }
+        self.index
+            .reserve(key, |number| key_at::<V>(chunks, number));
+        make_room::<V>(chunks, self.len);
         // Where it is going to be, and where it is looked for: the processor has that at hand then.
-        *at_mut(chunks, self.len) = (key, value);
-        std::hint::black_box(self.get(key));
+        put(chunks, self.len, (key, value));
+        std::hint::black_box(self.get(key).is_some());
     }
 
     /// Gives this key a value; the value that it had.
@@ -101,21 +164,18 @@ impl<V: Copy> CompactMap<V> {
         may: impl FnOnce(Option<V>) -> Result<(), E>,
     ) -> Result<(), E> {
         let chunks = &mut self.chunks;
-        match self.index.entry(key, |number| at(chunks, *number).0) {
+        match self.index.entry(key, |number| key_at::<V>(chunks, number)) {
             Entry::Occupied(entry) => {
-                let (_, place) = at_mut(chunks, *entry);
-                may(Some(*place))?;
-                *place = value;
+                may(Some(value_at(chunks, entry.get())))?;
+                put(chunks, entry.get(), (key, value));
             }
             Entry::Vacant(entry) => {
                 may(None)?;
                 let number = self.len;
                 // Digests fill the shards evenly, and one of that size would be 100 GiB.
                 let len = number.checked_add(1).expect("a shard has no 2^32 entries");
-                if number as usize == chunks.len() * CHUNK {
-                    chunks.push(Box::new([(key, value); CHUNK]));
-                }
-                *at_mut(chunks, number) = (key, value);
+                make_room::<V>(chunks, number);
+                put(chunks, number, (key, value));
                 entry.insert(number);
                 self.len = len;
             }
@@ -126,13 +186,15 @@ impl<V: Copy> CompactMap<V> {
     /// Removes this key; its value. The last entry gets its number.
     pub(super) fn remove(&mut self, key: Digest) -> Option<V> {
         let chunks = &mut self.chunks;
-        let number = self.index.remove(key, |number| at(chunks, *number).0)?;
-        let (_, value) = *at(chunks, number);
+        let number = self
+            .index
+            .remove(key, |number| key_at::<V>(chunks, number))?;
+        let value = value_at(chunks, number);
         let last = self.len - 1;
         if number != last {
-            let moved = *at(chunks, last);
+            let moved = at::<V>(chunks, last);
             self.index.moved(moved.0, last, number);
-            *at_mut(chunks, number) = moved;
+            put(chunks, number, moved);
         }
         self.len = last;
         chunks.truncate((last as usize).div_ceil(CHUNK));

@@ -1,17 +1,20 @@
-//! The hash index of a shard: from a key to the place of its entry, mostly a number of four bytes.
+//! The hash index of a shard: from a key to the place of its entry, a number of four bytes.
 //!
 //! It is a set of *segments* of some dozen entries each, and grows by one of them at a time (linear
 //! hashing): the next segment in a row gives up the entries of the new one. So an insertion touches
 //! that many entries at most, however large the index is, while others wait for the shard.
 //!
-//! The entries of a segment lie side by side in no order, and so do their *tags*: a byte of each key,
-//! among which a key's own is looked for many at a time. Whatever has it is compared. So an entry
-//! costs a byte more than itself, and little is kept free: a segment grows by an eighth or so.
+//! The entries of a segment lie side by side in no order, after their *tags*: a byte of each key,
+//! among which a key's own is looked for many at a time. Whatever has it is compared. Four segments
+//! are a *row*, one after the other in one piece of memory, so that a look into an index that is in no
+//! cache waits for the memory twice: for what the row has, and for the tags, beside which the entries
+//! are. An entry costs a byte more than itself, and little is kept free.
 //!
 //! It has several parts of uneven shares. The segments of one part grow at about the same time, and
 //! since digests fill all shards evenly, so would those of all shards. Uneven parts take turns.
 
 use super::at_once::both;
+use super::memory::Piece;
 use crate::base::digest::Digest;
 
 /// Where the parts begin, except the first, of 256: each has 1.19 times the share of the one
@@ -21,78 +24,73 @@ const PARTS: usize = BEGINS.len() + 1;
 /// Keys to a segment, on average over a part, beyond which one more segment is added. So a segment
 /// has about twice as many just before it is split.
 const LOAD: usize = 32;
-/// Segments in a row. Growing sometimes copies a pointer to each row.
-const ROW: usize = 8;
-/// A segment has room for a multiple of so many entries.
-const STEP: usize = 8;
+/// Segments in a row.
+const ROW: usize = 4;
+/// Bytes of an entry, and of it with its tag.
+const ENTRY: usize = size_of::<u32>();
+const TAGGED: usize = ENTRY + 1;
+/// Tags that are looked at together.
+const WORD: usize = size_of::<u64>();
+/// Bytes that come into a processor's cache together.
+const LINE: usize = 64;
 
 /// The index.
-pub(super) struct HashIndex<T>([Part<T>; PARTS]);
+#[derive(Default)]
+pub(super) struct HashIndex([Part; PARTS]);
 
 /// A part of the index: nothing, or one segment and more.
-struct Part<T> {
+#[derive(Default)]
+struct Part {
     /// The segments; the last row has empty ones at its end.
-    #[expect(
-        clippy::vec_box,
-        reason = "one more row moves as many pointers as there are rows, not the rows"
-    )]
-    rows: Vec<Box<[Segment<T>; ROW]>>,
+    rows: Vec<Row>,
     segments: usize,
     /// How many keys there are.
     len: usize,
 }
 
-/// Some entries, each with its tag at the same place.
-struct Segment<T> {
-    tags: Vec<u8>,
-    entries: Vec<T>,
+/// Some segments.
+#[derive(Default)]
+struct Row {
+    /// How many entries each has together with those before it.
+    ends: [u32; ROW],
+    /// Of each segment the tags, then the entries in the same order.
+    bytes: Piece,
 }
 
 /// The entry of a key, present or not.
-pub(super) enum Entry<'a, T> {
+pub(super) enum Entry<'a> {
     /// It is present.
-    Occupied(&'a mut T),
+    Occupied(Occupied<'a>),
     /// It is not.
-    Vacant(Vacant<'a, T>),
+    Vacant(Vacant<'a>),
 }
 
+/// A present entry.
+pub(super) struct Occupied<'a>(&'a mut [u8; ENTRY]);
+
 /// Where an absent key would be.
-pub(super) struct Vacant<'a, T> {
-    segment: &'a mut Segment<T>,
+pub(super) struct Vacant<'a> {
+    row: &'a mut Row,
+    segment: usize,
     tag: u8,
     len: &'a mut usize,
 }
 
-impl<'a, T> Vacant<'a, T> {
+impl Occupied<'_> {
+    pub(super) fn get(&self) -> u32 {
+        u32::from_le_bytes(*self.0)
+    }
+
+    pub(super) fn set(&mut self, entry: u32) {
+        *self.0 = entry.to_le_bytes();
+    }
+}
+
+impl Vacant<'_> {
     /// Inserts this.
-    pub(super) fn insert(self, it: T) -> &'a mut T {
+    pub(super) fn insert(self, entry: u32) {
         *self.len += 1;
-        self.segment.push(self.tag, it)
-    }
-}
-
-impl<T> Default for HashIndex<T> {
-    fn default() -> Self {
-        Self(Default::default())
-    }
-}
-
-impl<T> Default for Part<T> {
-    fn default() -> Self {
-        Self {
-            rows: Vec::new(),
-            segments: 0,
-            len: 0,
-        }
-    }
-}
-
-impl<T> Default for Segment<T> {
-    fn default() -> Self {
-        Self {
-            tags: Vec::new(),
-            entries: Vec::new(),
-        }
+        self.row.push(self.segment, self.tag, entry);
     }
 }
 
@@ -126,86 +124,197 @@ fn segment(spread: usize, segments: usize) -> usize {
     }
 }
 
-/// How many entries a segment gets room for that is to have so many.
-fn room(entries: usize) -> usize {
-    let step = if entries > STEP * STEP {
-        2 * STEP
-    } else {
-        STEP
-    };
-    entries.next_multiple_of(step)
-}
-
-impl<T> Segment<T> {
-    fn with_room_for(entries: usize) -> Self {
-        Self {
-            tags: Vec::with_capacity(room(entries)),
-            entries: Vec::with_capacity(room(entries)),
-        }
+impl Row {
+    /// Where a segment begins: its tags; and how many entries it has.
+    fn extent(&self, segment: usize) -> (usize, usize) {
+        let before = match segment {
+            0 => 0,
+            _ => self.ends[segment - 1] as usize,
+        };
+        (before * TAGGED, self.ends[segment] as usize - before)
     }
 
-    /// Where the entry is that has this tag and is meant.
-    fn find(&self, tag: u8, is_meant: impl Fn(&T) -> bool) -> Option<usize> {
-        memchr::memchr_iter(tag, &self.tags).find(|at| is_meant(&self.entries[*at]))
+    /// Where the entry at this place of a segment is.
+    fn place(&self, segment: usize, at: usize) -> usize {
+        let (start, count) = self.extent(segment);
+        start + count + at * ENTRY
     }
 
-    /// Makes room for one more.
-    fn reserve(&mut self) {
-        let len = self.entries.len();
-        if len == self.entries.capacity() || len == self.tags.capacity() {
-            let more = room(len + 1) - len;
-            self.tags.reserve_exact(more);
-            self.entries.reserve_exact(more);
-        }
+    fn entry(&self, segment: usize, at: usize) -> u32 {
+        entry(&self.bytes[self.place(segment, at)..])
     }
 
-    fn push(&mut self, tag: u8, it: T) -> &mut T {
-        self.reserve();
-        self.tags.push(tag);
-        self.entries.push(it);
-        self.entries.last_mut().expect("one was just added")
+    fn entry_mut(&mut self, segment: usize, at: usize) -> &mut [u8; ENTRY] {
+        let place = self.place(segment, at);
+        let entry = self.bytes[place..].first_chunk_mut();
+        entry.expect("an entry has its bytes")
     }
 
-    /// Takes out those that are meant, and gives back the room that is left.
-    fn split(&mut self, is_meant: impl Fn(&T) -> bool) -> Self {
-        let mut taken = Self::with_room_for(self.entries.len() / 2);
-        let mut at = 0;
-        while at < self.entries.len() {
-            if is_meant(&self.entries[at]) {
-                taken.push(self.tags.swap_remove(at), self.entries.swap_remove(at));
-            } else {
-                at += 1;
+    /// The tags and the entries of a segment.
+    fn tagged(&self, segment: usize) -> (&[u8], &[u8]) {
+        let (start, count) = self.extent(segment);
+        self.bytes[start..][..count * TAGGED].split_at(count)
+    }
+
+    /// Where in a segment the entry is that has this tag and is meant.
+    fn find(&self, segment: usize, tag: u8, is_meant: impl Fn(u32) -> bool) -> Option<usize> {
+        let (start, count) = self.extent(segment);
+        let all = &self.bytes[start..][..count * TAGGED];
+        // What is looked at beyond the tags is entries, and counts for nothing.
+        for first in (0..count).step_by(WORD) {
+            let mut equal = equal_bytes(word(&all[first..]), tag);
+            while equal != 0 {
+                let at = first + equal.trailing_zeros() as usize / 8;
+                if at >= count {
+                    break;
+                }
+                if is_meant(entry(&all[count + at * ENTRY..])) {
+                    return Some(at);
+                }
+                equal &= equal - 1;
             }
         }
-        self.tags.shrink_to(room(at));
-        self.entries.shrink_to(room(at));
-        taken
+        None
+    }
+
+    /// Makes room for one more, and has at hand what it moves.
+    fn reserve(&mut self, segment: usize) {
+        let len = self.bytes.len();
+        if self.bytes.room() < len + TAGGED {
+            self.bytes.move_to_room_for(len + TAGGED);
+        }
+        let (start, _) = self.extent(segment);
+        let moved = self.bytes[start..].iter().step_by(LINE);
+        std::hint::black_box(moved.fold(0, |all, byte| all ^ byte));
+    }
+
+    fn push(&mut self, segment: usize, tag: u8, entry: u32) {
+        let len = self.bytes.len();
+        if self.bytes.room() < len + TAGGED {
+            self.bytes.move_to_room_for(len + TAGGED);
+        }
+        let (start, count) = self.extent(segment);
+        let (tags_end, end) = (start + count, start + count * TAGGED);
+        let bytes = self.bytes.lengthened(TAGGED);
+        if end < len {
+            bytes.copy_within(end..len, end + TAGGED);
+        }
+        bytes.copy_within(tags_end..end, tags_end + 1);
+        bytes[tags_end] = tag;
+        bytes[end + 1..][..ENTRY].copy_from_slice(&entry.to_le_bytes());
+        self.ends[segment..].iter_mut().for_each(|end| *end += 1);
+    }
+
+    /// Takes out an entry; the last one of its segment gets its place.
+    fn remove(&mut self, segment: usize, at: usize) -> u32 {
+        let len = self.bytes.len();
+        let removed = self.entry(segment, at);
+        let (start, count) = self.extent(segment);
+        let (tags_end, end) = (start + count, start + count * TAGGED);
+        let last = self.entry(segment, count - 1);
+        *self.entry_mut(segment, at) = last.to_le_bytes();
+        let bytes: &mut [u8] = &mut self.bytes;
+        bytes[start + at] = bytes[tags_end - 1];
+        bytes.copy_within(tags_end..end - ENTRY, tags_end - 1);
+        bytes.copy_within(end..len, end - TAGGED);
+        self.bytes.truncate(len - TAGGED);
+        self.ends[segment..].iter_mut().for_each(|end| *end -= 1);
+        removed
+    }
+
+    /// Takes those out of a segment that go, with their tags, and gives back the room that is left.
+    fn split(&mut self, segment: usize, goes: impl Fn(u32) -> bool) -> Vec<(u8, u32)> {
+        let (tags, entries) = self.tagged(segment);
+        let entries = entries.chunks_exact(ENTRY).map(entry);
+        let all = tags.iter().copied().zip(entries);
+        let (gone, kept): (Vec<_>, Vec<_>) = all.partition(|(_, entry)| goes(*entry));
+        let (start, count) = self.extent(segment);
+        let (end, len) = (start + count * TAGGED, self.bytes.len());
+        self.bytes.copy_within(end..len, end - gone.len() * TAGGED);
+        self.bytes.truncate(len - gone.len() * TAGGED);
+        let fewer = number(gone.len());
+        self.ends[segment..]
+            .iter_mut()
+            .for_each(|end| *end -= fewer);
+        for (at, (tag, entry)) in kept.into_iter().enumerate() {
+            self.set(segment, at, tag, entry);
+        }
+        self.bytes.move_to_room_for(self.bytes.len());
+        gone
+    }
+
+    /// What is at a place of a segment, from here on.
+    fn set(&mut self, segment: usize, at: usize, tag: u8, entry: u32) {
+        let (start, _) = self.extent(segment);
+        self.bytes[start + at] = tag;
+        *self.entry_mut(segment, at) = entry.to_le_bytes();
+    }
+
+    /// Has so many entries in its segments, which are to be set.
+    fn with_room_for(counts: [u32; ROW]) -> Self {
+        let mut all = 0;
+        let ends = counts.map(|count| {
+            all += count;
+            all
+        });
+        let len = all as usize * TAGGED;
+        let mut bytes = Piece::with_room_for(len);
+        bytes.resize(len);
+        Self { ends, bytes }
+    }
+
+    #[cfg(test)]
+    fn entries(&self) -> impl Iterator<Item = u32> {
+        let entries = (0..ROW).flat_map(|segment| self.tagged(segment).1.chunks_exact(ENTRY));
+        entries.map(entry)
     }
 }
 
-impl<T> Part<T> {
-    fn of(&self, key: Digest) -> Option<&Segment<T>> {
-        if self.segments == 0 {
-            return None;
-        }
-        let number = segment(spread(key), self.segments);
-        Some(&self.rows[number / ROW][number % ROW])
-    }
+/// The first bytes, the first one lowest; what is lacking is 0.
+fn word(bytes: &[u8]) -> u64 {
+    let word = bytes.first_chunk().copied().unwrap_or_else(|| {
+        let mut word = [0; WORD];
+        word[..bytes.len()].copy_from_slice(bytes);
+        word
+    });
+    u64::from_le_bytes(word)
+}
 
-    fn of_mut(&mut self, key: Digest) -> Option<&mut Segment<T>> {
+/// The highest bit of each byte that is this one, and no other.
+fn equal_bytes(word: u64, byte: u8) -> u64 {
+    const LOW: u64 = u64::MAX / 0xff * 0x7f;
+    let differs = word ^ u64::from_le_bytes([byte; WORD]);
+    // No byte carries into the next one.
+    !(((differs & LOW) + LOW) | differs | LOW)
+}
+
+/// The entry that these bytes begin with.
+fn entry(bytes: &[u8]) -> u32 {
+    let entry = bytes.first_chunk().expect("an entry has its bytes");
+    u32::from_le_bytes(*entry)
+}
+
+/// As many as an index can have.
+fn number(count: usize) -> u32 {
+    u32::try_from(count).expect("entries are numbers of four bytes, each once")
+}
+
+impl Part {
+    /// Where a key is, or would be: the row, and the segment in it.
+    fn place(&self, key: Digest) -> Option<(usize, usize)> {
         if self.segments == 0 {
             return None;
         }
         let number = segment(spread(key), self.segments);
-        Some(&mut self.rows[number / ROW][number % ROW])
+        Some((number / ROW, number % ROW))
     }
 
     /// Adds a segment: it takes entries from the next one in the row, by one more bit.
     #[cold]
-    fn grow(&mut self, key_of: impl Fn(&T) -> Digest) {
+    fn grow(&mut self, key_of: impl Fn(u32) -> Digest) {
         let new = self.segments;
         if new.is_multiple_of(ROW) {
-            self.rows.push(Box::default());
+            self.rows.push(Row::default());
         }
         self.segments += 1;
         if new == 0 {
@@ -213,40 +322,43 @@ impl<T> Part<T> {
         }
         let bit = 1 << new.ilog2();
         let from = new - bit;
-        let before = &mut self.rows[from / ROW][from % ROW];
-        let go = before.split(|it| spread(key_of(it)) & bit != 0);
-        self.rows[new / ROW][new % ROW] = go;
+        let gone = self.rows[from / ROW].split(from % ROW, |it| spread(key_of(it)) & bit != 0);
+        let row = &mut self.rows[new / ROW];
+        row.bytes
+            .move_to_room_for(row.bytes.len() + gone.len() * TAGGED);
+        for (tag, entry) in gone {
+            row.push(new % ROW, tag, entry);
+        }
     }
 
     /// Of so many entries, each given with the spread and the tag of its key.
-    fn filled(entries: Vec<(usize, u8, T)>) -> Self {
+    fn filled(entries: Vec<(usize, u8, u32)>) -> Self {
         let len = entries.len();
         let segments = len.div_ceil(LOAD);
-        let mut counts = vec![0; segments];
+        let mut counts = vec![0; segments.next_multiple_of(ROW)];
         for (spread, _, _) in &entries {
             counts[segment(*spread, segments)] += 1;
         }
+        let (rows, _) = counts.as_chunks::<ROW>();
         let mut part = Self {
-            rows: Vec::with_capacity(segments.div_ceil(ROW)),
+            rows: rows.iter().copied().map(Row::with_room_for).collect(),
             segments,
             len,
         };
-        for counts in counts.chunks(ROW) {
-            let count = |at| counts.get(at).copied().unwrap_or(0);
-            let row = std::array::from_fn(|at| Segment::with_room_for(count(at)));
-            part.rows.push(Box::new(row));
-        }
-        for (spread, tag, it) in entries {
+        for (spread, tag, entry) in entries {
             let number = segment(spread, segments);
-            part.rows[number / ROW][number % ROW].push(tag, it);
+            // From the last place on.
+            counts[number] -= 1;
+            let at = counts[number] as usize;
+            part.rows[number / ROW].set(number % ROW, at, tag, entry);
         }
         part
     }
 }
 
-impl<T: Send> HashIndex<T> {
+impl HashIndex {
     /// Of these entries, no two of which have the same key, by two threads.
-    pub(super) fn of(all: impl Iterator<Item = (Digest, T)>) -> Self {
+    pub(super) fn of(all: impl Iterator<Item = (Digest, u32)>) -> Self {
         let mut parts: [Vec<_>; PARTS] = Default::default();
         for (key, it) in all {
             parts[part(key)].push((spread(key), tag(key), it));
@@ -259,28 +371,29 @@ impl<T: Send> HashIndex<T> {
         let ([a, d], [b, c]) = (first, last);
         Self([a, b, c, d])
     }
-}
 
-impl<T> HashIndex<T> {
     /// The entry of this key; `key_of` gives the key of an entry.
-    pub(super) fn find(&self, key: Digest, key_of: impl Fn(&T) -> Digest) -> Option<&T> {
-        let segment = self.0[part(key)].of(key)?;
-        let at = segment.find(tag(key), |it| key_of(it) == key)?;
-        Some(&segment.entries[at])
+    pub(super) fn find(&self, key: Digest, key_of: impl Fn(u32) -> Digest) -> Option<u32> {
+        let part = &self.0[part(key)];
+        let (row, segment) = part.place(key)?;
+        let row = &part.rows[row];
+        let at = row.find(segment, tag(key), |it| key_of(it) == key)?;
+        Some(row.entry(segment, at))
     }
 
     /// The entry of this key, present or not.
-    pub(super) fn entry(&mut self, key: Digest, key_of: impl Fn(&T) -> Digest) -> Entry<'_, T> {
+    pub(super) fn entry(&mut self, key: Digest, key_of: impl Fn(u32) -> Digest) -> Entry<'_> {
         let part = &mut self.0[part(key)];
         if part.len >= part.segments * LOAD {
             part.grow(&key_of);
         }
         let number = segment(spread(key), part.segments);
-        let segment = &mut part.rows[number / ROW][number % ROW];
+        let (row, segment) = (&mut part.rows[number / ROW], number % ROW);
         let tag = tag(key);
-        match segment.find(tag, |it| key_of(it) == key) {
-            Some(at) => Entry::Occupied(&mut segment.entries[at]),
+        match row.find(segment, tag, |it| key_of(it) == key) {
+            Some(at) => Entry::Occupied(Occupied(row.entry_mut(segment, at))),
             None => Entry::Vacant(Vacant {
+                row,
                 segment,
                 tag,
                 len: &mut part.len,
@@ -289,25 +402,35 @@ impl<T> HashIndex<T> {
     }
 
     /// Makes room for this key before it comes: what has to be moved for that is moved now.
-    pub(super) fn reserve(&mut self, key: Digest, key_of: impl Fn(&T) -> Digest) {
+    pub(super) fn reserve(&mut self, key: Digest, key_of: impl Fn(u32) -> Digest) {
         let part = &mut self.0[part(key)];
         if part.len >= part.segments * LOAD {
             part.grow(&key_of);
         }
-        if let Some(segment) = part.of_mut(key) {
-            segment.reserve();
+        if let Some((row, segment)) = part.place(key) {
+            part.rows[row].reserve(segment);
         }
     }
 
     /// Removes this key; its entry.
-    pub(super) fn remove(&mut self, key: Digest, key_of: impl Fn(&T) -> Digest) -> Option<T> {
+    pub(super) fn remove(&mut self, key: Digest, key_of: impl Fn(u32) -> Digest) -> Option<u32> {
         let part = &mut self.0[part(key)];
-        let segment = part.of_mut(key)?;
-        let at = segment.find(tag(key), |it| key_of(it) == key)?;
-        segment.tags.swap_remove(at);
-        let it = segment.entries.swap_remove(at);
+        let (row, segment) = part.place(key)?;
+        let row = &mut part.rows[row];
+        let at = row.find(segment, tag(key), |it| key_of(it) == key)?;
         part.len -= 1;
-        Some(it)
+        Some(row.remove(segment, at))
+    }
+
+    /// Changes the entry of this key from `from` to `to`.
+    pub(super) fn moved(&mut self, key: Digest, from: u32, to: u32) {
+        let part = &mut self.0[part(key)];
+        let entry = part.place(key).and_then(|(row, segment)| {
+            let row = &mut part.rows[row];
+            let at = row.find(segment, tag(key), |it| it == from)?;
+            Some(row.entry_mut(segment, at))
+        });
+        *entry.expect("a moved entry is in the index") = to.to_le_bytes();
     }
 
     /// How many keys there are.
@@ -316,29 +439,10 @@ impl<T> HashIndex<T> {
     }
 
     /// All entries, in no particular order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+    #[cfg(test)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
         let rows = self.0.iter().flat_map(|part| &part.rows);
-        rows.flat_map(|row| row.iter())
-            .flat_map(|segment| &segment.entries)
-    }
-
-    /// All entries, to be changed.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        let rows = self.0.iter_mut().flat_map(|part| &mut part.rows);
-        rows.flat_map(|row| row.iter_mut())
-            .flat_map(|segment| &mut segment.entries)
-    }
-}
-
-impl<T: Copy + PartialEq> HashIndex<T> {
-    /// Changes the entry of this key from `from` to `to`.
-    pub(super) fn moved(&mut self, key: Digest, from: T, to: T) {
-        let segment = self.0[part(key)].of_mut(key);
-        let it = segment.and_then(|segment| {
-            let at = segment.find(tag(key), |it| *it == from)?;
-            segment.entries.get_mut(at)
-        });
-        *it.expect("a moved entry is in the index") = to;
+        rows.flat_map(Row::entries)
     }
 }
 
@@ -353,17 +457,13 @@ mod tests {
         Digest::of(1, &[number.to_string()])
     }
 
-    fn numbered_by(number: &u32) -> Digest {
-        numbered(*number)
-    }
-
     #[test]
     fn an_insertion_looks_at_no_more_entries_than_a_few_segments_have() {
         let mut index = HashIndex::default();
         let looked = Cell::new(0);
-        let key_of = |number: &u32| {
+        let key_of = |number| {
             looked.set(looked.get() + 1);
-            numbered(*number)
+            numbered(number)
         };
         let mut most = 0;
         for number in 0..100_000 {
@@ -383,9 +483,9 @@ mod tests {
     fn an_insertion_for_which_room_was_made_moves_nothing() {
         let mut index = HashIndex::default();
         let looked = Cell::new(0);
-        let key_of = |number: &u32| {
+        let key_of = |number| {
             looked.set(looked.get() + 1);
-            numbered(*number)
+            numbered(number)
         };
         let mut most = 0;
         for number in 0..100_000 {
@@ -400,8 +500,8 @@ mod tests {
         // Those whose hashes look alike.
         assert!(most <= 8, "{most}");
         for number in 0..100_000 {
-            index.reserve(numbered(number), numbered_by);
-            assert_eq!(index.find(numbered(number), numbered_by), Some(&number));
+            index.reserve(numbered(number), numbered);
+            assert_eq!(index.find(numbered(number), numbered), Some(number));
         }
         assert_eq!(index.len(), 100_000);
     }
@@ -409,7 +509,7 @@ mod tests {
     #[test]
     fn what_is_in_it_is_found_however_far_it_has_grown() {
         let mut index = HashIndex::default();
-        let key_of = |number: &u32| numbered(*number);
+        let key_of = numbered;
         for number in 0..20_000 {
             assert_eq!(index.find(numbered(number), key_of), None);
             assert_eq!(index.remove(numbered(number), key_of), None);
@@ -418,24 +518,40 @@ mod tests {
             }
             // What went in just before, long ago, and first of all.
             for other in [number, number / 2, number / 3, 0] {
-                assert_eq!(index.find(numbered(other), key_of), Some(&other));
+                assert_eq!(index.find(numbered(other), key_of), Some(other));
                 let entry = index.entry(numbered(other), key_of);
-                assert!(matches!(entry, Entry::Occupied(entry) if *entry == other));
+                assert!(matches!(entry, Entry::Occupied(entry) if entry.get() == other));
             }
         }
-        let mut all: Vec<u32> = index.iter().copied().collect();
+        let mut all: Vec<u32> = index.iter().collect();
         all.sort_unstable();
         assert!(all.into_iter().eq(0..20_000));
-        assert_eq!(index.iter_mut().count(), 20_000);
         for number in (0..20_000).step_by(2) {
             assert_eq!(index.remove(numbered(number), key_of), Some(number));
             assert_eq!(index.remove(numbered(number), key_of), None);
         }
         assert_eq!((index.len(), index.iter().count()), (10_000, 10_000));
         for number in 0..20_000 {
-            let found = index.find(numbered(number), key_of).copied();
+            let found = index.find(numbered(number), key_of);
             assert_eq!(found, (number % 2 == 1).then_some(number));
         }
+    }
+
+    #[test]
+    fn the_bytes_that_are_equal_are_told_and_no_others() {
+        for byte in 0..=u8::MAX {
+            for (place, other) in (0..u64::from(u8::MAX) + 1).enumerate() {
+                let mut bytes = [byte.wrapping_add(1); WORD];
+                bytes[place % WORD] = other.to_le_bytes()[0];
+                bytes[(place + 3) % WORD] = byte;
+                let expected = bytes.iter().enumerate().map(|(at, it)| {
+                    let equal = u64::from(*it == byte);
+                    equal << (8 * at + 7)
+                });
+                assert_eq!(equal_bytes(word(&bytes), byte), expected.sum::<u64>());
+            }
+        }
+        assert_eq!(word(&[1, 2]), 0x0201);
     }
 
     #[test]
@@ -445,7 +561,7 @@ mod tests {
             key.0[8..12].copy_from_slice(&number.to_le_bytes());
             key
         };
-        let key_of = |number: &u32| alike(*number);
+        let key_of = alike;
         let mut index = HashIndex::default();
         for number in 0..5_000 {
             if let Entry::Vacant(entry) = index.entry(alike(number), key_of) {
@@ -453,7 +569,7 @@ mod tests {
             }
         }
         for number in 0..5_000 {
-            assert_eq!(index.find(alike(number), key_of), Some(&number));
+            assert_eq!(index.find(alike(number), key_of), Some(number));
         }
         assert_eq!(index.len(), 5_000);
     }
@@ -491,15 +607,12 @@ mod tests {
     fn little_is_kept_free() {
         let mut index = HashIndex::default();
         for number in 0..20_000 {
-            if let Entry::Vacant(entry) = index.entry(numbered(number), numbered_by) {
+            if let Entry::Vacant(entry) = index.entry(numbered(number), numbered) {
                 entry.insert(number);
             }
             if number > 2_000 && number % 500 == 0 {
                 let rows = index.0.iter().flat_map(|part| &part.rows);
-                let room = rows.flat_map(|row| row.iter()).map(|segment| {
-                    assert_eq!(segment.tags.len(), segment.entries.len());
-                    segment.tags.capacity().max(segment.entries.capacity())
-                });
+                let room = rows.map(|row| row.bytes.room() / TAGGED);
                 let (room, len) = (room.sum::<usize>(), index.len());
                 assert!(room < len + len / 5, "{room} for {len}");
             }
@@ -511,21 +624,18 @@ mod tests {
         for count in [0, 1, 5, 31, 32, 33, 1_000, 20_000] {
             let mut index = HashIndex::of((0..count).map(|number| (numbered(number), number)));
             assert_eq!(index.len(), count as usize);
-            let mut all: Vec<u32> = index.iter().copied().collect();
+            let mut all: Vec<u32> = index.iter().collect();
             all.sort_unstable();
             assert!(all.into_iter().eq(0..count));
             for number in 0..count {
-                assert_eq!(index.find(numbered(number), numbered_by), Some(&number));
+                assert_eq!(index.find(numbered(number), numbered), Some(number));
             }
             for number in count..2 * count {
-                assert_eq!(index.find(numbered(number), numbered_by), None);
-                if let Entry::Vacant(entry) = index.entry(numbered(number), numbered_by) {
+                assert_eq!(index.find(numbered(number), numbered), None);
+                if let Entry::Vacant(entry) = index.entry(numbered(number), numbered) {
                     entry.insert(number);
                 }
-                assert_eq!(
-                    index.find(numbered(number / 2), numbered_by),
-                    Some(&(number / 2))
-                );
+                assert_eq!(index.find(numbered(number / 2), numbered), Some(number / 2));
             }
             assert_eq!(index.len(), 2 * count as usize);
         }

@@ -129,7 +129,7 @@ impl Chunk {
 pub(super) struct KindList {
     chunks: Vec<Chunk>,
     len: u32,
-    numbers: HashIndex<u32>,
+    numbers: HashIndex,
     many: BTreeMap<ValueHash, RoaringBitmap>,
     few: BTreeSet<Pair>,
 }
@@ -157,14 +157,14 @@ impl KindList {
 
     /// When the resource with this key came to be listed.
     pub(super) fn born(&self, entry: Digest) -> Option<Born> {
-        let number = self.numbers.find(entry, |number| self.entry(*number))?;
-        Some(self.at(*number).born)
+        let number = self.numbers.find(entry, |number| self.entry(number))?;
+        Some(self.at(number).born)
     }
 
     /// Makes room for one more, with such a key.
     pub(super) fn reserve(&mut self, key: Digest) {
         let chunks = &mut self.chunks;
-        self.numbers.reserve(key, |number| entry(chunks, *number));
+        self.numbers.reserve(key, |number| entry(chunks, number));
         if self.len as usize == chunks.len() * CHUNK {
             chunks.push(Chunk::default());
         }
@@ -174,9 +174,9 @@ impl KindList {
     /// all others.
     pub(super) fn enter(&mut self, key: Digest, born: Born) -> (u32, bool) {
         let chunks = &mut self.chunks;
-        let place = self.numbers.entry(key, |number| entry(chunks, *number));
+        let place = self.numbers.entry(key, |number| entry(chunks, number));
         match place {
-            Entry::Occupied(place) => (*place, false),
+            Entry::Occupied(place) => (place.get(), false),
             Entry::Vacant(place) => {
                 let number = self.len;
                 place.insert(number);

@@ -12,32 +12,50 @@ use crate::domain::resource::Rank;
 /// that adding one costs the same however many there are.
 const FEW: usize = 64;
 
-/// The secondary index of a shard.
-#[derive(Default)]
-pub(super) struct SecondaryIndex(HashIndex<(Digest, List)>);
+/// Lists of a chunk: growing never moves more than a pointer to each chunk.
+const CHUNK: usize = 16;
 
-fn name_of((name, _): &(Digest, List)) -> Digest {
-    *name
+/// The secondary index of a shard. Its lists are numbered without gaps; none is removed.
+#[derive(Default)]
+pub(super) struct SecondaryIndex {
+    index: HashIndex,
+    chunks: Vec<Vec<(Digest, List)>>,
+}
+
+fn at(chunks: &[Vec<(Digest, List)>], number: u32) -> &(Digest, List) {
+    let number = number as usize;
+    &chunks[number / CHUNK][number % CHUNK]
 }
 
 impl SecondaryIndex {
     /// The list of this key.
     pub(super) fn get(&self, name: Digest) -> Option<&List> {
-        self.0.find(name, name_of).map(|(_, list)| list)
+        let number = self.index.find(name, |number| at(&self.chunks, number).0)?;
+        Some(&at(&self.chunks, number).1)
     }
 
     /// The list of this key; an empty one is made if there is none.
     pub(super) fn get_mut(&mut self, name: Digest) -> &mut List {
-        let (_, list) = match self.0.entry(name, name_of) {
-            Entry::Occupied(entry) => entry,
-            Entry::Vacant(entry) => entry.insert((name, List::default())),
+        let chunks = &mut self.chunks;
+        let number = match self.index.entry(name, |number| at(chunks, number).0) {
+            Entry::Occupied(entry) => entry.get() as usize,
+            Entry::Vacant(entry) => {
+                make_room(chunks);
+                let last = chunks.len() - 1;
+                let number = last * CHUNK + chunks[last].len();
+                entry.insert(u32::try_from(number).expect("a shard has no 2^32 lists"));
+                chunks[last].push((name, List::default()));
+                number
+            }
         };
-        list
+        &mut chunks[number / CHUNK][number % CHUNK].1
     }
 
     /// Makes room for a list of this name, and finds this key's place in it.
     pub(super) fn reserve(&mut self, name: Digest, key: Digest) {
-        self.0.reserve(name, name_of);
+        let chunks = &mut self.chunks;
+        self.index.reserve(name, |number| at(chunks, number).0);
+        make_room(chunks);
         if let Some(list) = self.get(name) {
             std::hint::black_box(list.has(key));
         }
@@ -45,12 +63,20 @@ impl SecondaryIndex {
 
     /// All lists with their keys, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Digest, &List)> {
-        self.0.iter().map(|(name, list)| (*name, list))
+        let lists = self.chunks.iter().flatten();
+        lists.map(|(name, list)| (*name, list))
     }
 
     /// All lists, to be changed.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut List> {
-        self.0.iter_mut().map(|(_, list)| list)
+        self.chunks.iter_mut().flatten().map(|(_, list)| list)
+    }
+}
+
+/// Makes room for one more list.
+fn make_room(chunks: &mut Vec<Vec<(Digest, List)>>) {
+    if chunks.last().is_none_or(|last| last.len() == CHUNK) {
+        chunks.push(Vec::with_capacity(CHUNK));
     }
 }
 

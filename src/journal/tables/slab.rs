@@ -14,6 +14,7 @@
 
 use std::sync::Arc;
 
+use super::memory::Piece;
 use super::stored_state::StoredState;
 use crate::base::digest::Digest;
 
@@ -60,6 +61,15 @@ impl Place {
         Self(page << UNIT_BITS | units)
     }
 
+    /// The place with this number.
+    pub(super) fn of(number: u32) -> Self {
+        Self(number)
+    }
+
+    pub(super) fn number(self) -> u32 {
+        self.0
+    }
+
     fn page(self) -> usize {
         (self.0 >> UNIT_BITS) as usize
     }
@@ -74,8 +84,8 @@ pub(super) type Alone = Arc<Vec<u8>>;
 
 /// Slots of one class, or a state above [`SLOT_MAX`].
 struct Page {
-    /// The used bytes; the capacity is the page's size.
-    bytes: Vec<u8>,
+    /// The used bytes; its room is the page's size, and may be a little more.
+    bytes: Piece,
     /// A state above [`SLOT_MAX`]; then there are no slots.
     alone: Option<Alone>,
     /// The page before it in its class; for a vacant one, the next vacant one.
@@ -96,7 +106,7 @@ pub(super) struct Slab {
     vacant: u32,
     classes: Box<[Class; CLASSES]>,
     /// The memory of a page that may be the next one.
-    ready: Vec<u8>,
+    ready: Piece,
 }
 
 impl Default for Slab {
@@ -109,7 +119,7 @@ impl Default for Slab {
             pages: Vec::new(),
             vacant: NONE,
             classes: Box::new([class; CLASSES]),
-            ready: Vec::new(),
+            ready: Piece::default(),
         }
     }
 }
@@ -139,7 +149,7 @@ fn class_of(slot: usize) -> Option<usize> {
     }
 }
 
-/// Bytes of the page of a class that has so many pages already.
+/// Bytes of the page of a class that has so many pages already; it may get some more.
 fn page_bytes(pages: u32, slot: usize) -> usize {
     let doublings = (pages / PAGES_OF_A_SIZE).min((PAGE_MAX / PAGE_MIN).ilog2());
     let slots = (PAGE_MIN << doublings) / slot;
@@ -156,8 +166,8 @@ impl Page {
 }
 
 /// Whether one more slot fits into a page.
-fn has_room(page: &Vec<u8>, slot: usize) -> bool {
-    page.capacity().min(PAGE_MAX) - page.len() >= slot
+fn has_room(page: &Piece, slot: usize) -> bool {
+    page.room().min(PAGE_MAX) - page.len() >= slot
 }
 
 /// The page of a state that needs one of its own; `None` if it shares one.
@@ -272,7 +282,7 @@ impl Slab {
         let start = page.len();
         page.extend_from_slice(&header(state));
         page.extend_from_slice(state.bytes);
-        page.resize(start + slot, 0);
+        page.resize(start + slot);
         Place::new(number, start)
     }
 
@@ -305,9 +315,7 @@ impl Slab {
             Some(Page { bytes, .. }) if has_room(bytes, slot) => bytes,
             _ => {
                 let capacity = page_bytes(pages, slot);
-                if self.ready.capacity() != capacity {
-                    self.ready = Vec::with_capacity(capacity);
-                }
+                self.ready.move_to_room_for(capacity);
                 &mut self.ready
             }
         };
@@ -315,7 +323,7 @@ impl Slab {
         // What lies in pages of memory that the slot before it came into is touched already.
         let first = page.as_ptr().addr() + start;
         if start == 0 || (first - 1) / MEMORY_PAGE != (first + slot - 1) / MEMORY_PAGE {
-            page.resize(start + slot, 0);
+            page.resize(start + slot);
             page.truncate(start);
         }
     }
@@ -387,10 +395,10 @@ impl Slab {
     }
 
     fn open(&mut self, capacity: usize, before: u32) -> u32 {
-        let bytes = if capacity > 0 && self.ready.capacity() == capacity {
+        let bytes = if capacity > 0 && self.ready.room() == Piece::room_for(capacity) {
             std::mem::take(&mut self.ready)
         } else {
-            Vec::with_capacity(capacity)
+            Piece::with_room_for(capacity)
         };
         let page = Page {
             bytes,
@@ -413,7 +421,7 @@ impl Slab {
     fn close(&mut self, page: usize) {
         let number = u32::try_from(page).expect("its number was a u32");
         let page = &mut self.pages[page];
-        page.bytes = Vec::new();
+        page.bytes = Piece::default();
         page.alone = None;
         page.before = self.vacant;
         self.vacant = number;
@@ -436,7 +444,7 @@ impl Slab {
     #[cfg(test)]
     pub(super) fn memory(&self) -> (usize, *const u8) {
         let noted = self.pages.as_ptr().cast();
-        (self.allocated() + self.ready.capacity(), noted)
+        (self.allocated() + self.ready.room(), noted)
     }
 
     /// Bytes allocated for pages.
@@ -444,7 +452,7 @@ impl Slab {
     pub(super) fn allocated(&self) -> usize {
         let alone = |page: &Page| page.alone.as_ref().map_or(0, |alone| alone.capacity());
         let pages = self.pages.iter();
-        pages.map(|page| page.bytes.capacity() + alone(page)).sum()
+        pages.map(|page| page.bytes.room() + alone(page)).sum()
     }
 }
 
@@ -550,9 +558,11 @@ mod tests {
         if class_of(slot).is_none() {
             return slot * count;
         }
-        let (mut bytes, mut pages) = (0, 0);
-        while bytes < slot * count {
-            bytes += page_bytes(pages, slot);
+        let (mut bytes, mut fit, mut pages) = (0, 0, 0);
+        while fit < count {
+            let room = Piece::room_for(page_bytes(pages, slot));
+            bytes += room;
+            fit += room.min(PAGE_MAX) / slot;
             pages += 1;
         }
         bytes

@@ -9,7 +9,7 @@ use crate::base::digest::Digest;
 /// hash when it grows, are in the slab.
 #[derive(Default)]
 pub(super) struct States {
-    index: HashIndex<Place>,
+    index: HashIndex,
     slab: Slab,
     /// The keys of states that have moved, while the places are visited.
     moved: Option<Vec<Digest>>,
@@ -29,15 +29,20 @@ impl States {
         self.index.len()
     }
 
+    fn place(&self, key: Digest) -> Option<Place> {
+        let key_of = |place| self.slab.key(Place::of(place));
+        self.index.find(key, key_of).map(Place::of)
+    }
+
     /// The state with this key.
     pub(super) fn get(&self, key: Digest) -> Option<StoredState<'_>> {
-        let place = *self.index.find(key, |place| self.slab.key(*place))?;
+        let place = self.place(key)?;
         Some(self.slab.get(place))
     }
 
     /// The state with this key, in a form that does not need the lock for long.
     pub(super) fn look(&self, key: Digest) -> Option<StateRef<'_>> {
-        let place = *self.index.find(key, |place| self.slab.key(*place))?;
+        let place = self.place(key)?;
         Some(match self.slab.page_of(place) {
             Some(page) => StateRef::Large(Alone::clone(page)),
             None => StateRef::Small(self.slab.get(place)),
@@ -67,11 +72,12 @@ impl States {
     /// Makes room for a state before it is put. Whether it is to have a page alone is known.
     pub(super) fn reserve(&mut self, state: StoredState<'_>, alone: bool) {
         let slab = &mut self.slab;
-        self.index.reserve(state.key, |place| slab.key(*place));
-        let place = self.index.find(state.key, |place| slab.key(*place));
+        let key_of = |place| slab.key(Place::of(place));
+        self.index.reserve(state.key, key_of);
+        let place = self.index.find(state.key, key_of).map(Place::of);
         if alone {
             slab.reserve_number();
-        } else if place.is_none_or(|place| !slab.fits(*place, state)) {
+        } else if place.is_none_or(|place| !slab.fits(place, state)) {
             slab.reserve(state);
         }
     }
@@ -89,14 +95,17 @@ impl States {
             Some(page) => slab.add_page(page),
             None => slab.add(state),
         };
-        match self.index.entry(state.key, |place| slab.key(*place)) {
+        match self
+            .index
+            .entry(state.key, |place| slab.key(Place::of(place)))
+        {
             Entry::Vacant(entry) => {
-                entry.insert(add(slab, page));
+                entry.insert(add(slab, page).number());
                 note(&mut self.moved, state.key);
                 None
             }
-            Entry::Occupied(entry) => {
-                let place = *entry;
+            Entry::Occupied(mut entry) => {
+                let place = Place::of(entry.get());
                 let page = match page {
                     Some(page) => match slab.exchange(place, page) {
                         Ok(before) => return Some(before),
@@ -106,11 +115,11 @@ impl States {
                     None => None,
                 };
                 let before = slab.page_of(place).map(Alone::clone);
-                *entry = add(slab, page);
+                entry.set(add(slab, page).number());
                 note(&mut self.moved, state.key);
                 if let Some((moved, from)) = slab.remove(place) {
                     note(&mut self.moved, moved);
-                    self.index.moved(moved, from, place);
+                    self.index.moved(moved, from.number(), place.number());
                 }
                 before
             }
@@ -141,23 +150,23 @@ impl States {
             position,
             bytes,
         };
-        match self.index.entry(key, |place| slab.key(*place)) {
+        match self.index.entry(key, |place| slab.key(Place::of(place))) {
             Entry::Vacant(entry) => {
                 if let Some(bytes) = change(None)? {
-                    entry.insert(slab.add(with(bytes)));
+                    entry.insert(slab.add(with(bytes)).number());
                 }
             }
-            Entry::Occupied(entry) => {
-                let place = *entry;
+            Entry::Occupied(mut entry) => {
+                let place = Place::of(entry.get());
                 let Some(bytes) = change(Some(slab.get(place)))? else {
                     return Ok(());
                 };
                 if slab.replace(place, with(bytes)) {
                     return Ok(());
                 }
-                *entry = slab.add(with(bytes));
+                entry.set(slab.add(with(bytes)).number());
                 if let Some((moved, from)) = slab.remove(place) {
-                    self.index.moved(moved, from, place);
+                    self.index.moved(moved, from.number(), place.number());
                 }
             }
         }

@@ -1,0 +1,215 @@
+//! Where pieces come from: memory that is taken from the system once, and for good.
+//!
+//! A huge page has to be cleared when it is touched for the first time, and in a virtual machine the host
+//! has to find it, too. That was measured to take 0.2 to 5 ms, so a thread does it ahead
+//! ([`keep_ready`]); without one, and when more is asked for than it has, whoever asks does it.
+//!
+//! That thread runs where nobody else wants a processor: a lane that wakes up beside it takes the processor
+//! at once, however much of a page is left to clear. So it may be stopped anywhere, and nobody may wait for
+//! it: what it has made ready is taken only where it is not just being put.
+//!
+//! The first [`USUAL`] bytes are of the usual pages, which cost what of them is touched: a small service
+//! takes no huge page at all.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Thread};
+
+use memmap2::{Advice, MmapMut};
+use parking_lot::Mutex;
+use thread_priority::ThreadPriority;
+use thread_priority::unix::{
+    NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy,
+    thread_native_id,
+};
+
+/// Memory that somebody has for good, or until it is given to somebody else.
+pub(super) type Memory = &'static mut [u8];
+
+/// Bytes of what is handed out at a time.
+pub(super) const BLOCK: usize = 64 << 10;
+/// Bytes of a huge page.
+const HUGE: usize = 2 << 20;
+/// Bytes of usual pages that come before huge ones.
+const USUAL: usize = 16 << 20;
+/// Bytes of addresses that are mapped at a time; what is not touched is no memory yet.
+const MAPPED: usize = 64 << 20;
+/// Huge pages that have been touched before they are asked for.
+const READY: usize = 4;
+/// Bytes of the smallest page that a system has: each is touched, for where no huge one can be had.
+const SMALL: usize = 4 << 10;
+
+struct Arena {
+    /// What is left of the last page.
+    blocks: Vec<Memory>,
+    /// Bytes of usual pages that were taken.
+    usual: usize,
+    /// Of huge pages that have not been touched.
+    untouched: Untouched,
+}
+
+/// Addresses of huge pages that no memory belongs to yet.
+struct Untouched(Memory);
+
+static ARENA: Mutex<Arena> = Mutex::new(Arena {
+    blocks: Vec::new(),
+    usual: 0,
+    untouched: Untouched(&mut []),
+});
+
+/// Huge pages that have been touched. Nobody waits for one of these locks.
+static TOUCHED: [Mutex<Option<Memory>>; READY] = [const { Mutex::new(None) }; READY];
+/// Whether there are huge pages by now.
+static IS_LARGE: AtomicBool = AtomicBool::new(false);
+/// The thread that touches them.
+static TOUCHING: OnceLock<Thread> = OnceLock::new();
+
+/// The next [`BLOCK`] bytes. What they contain is of no meaning.
+pub(super) fn block() -> Memory {
+    let mut arena = ARENA.lock();
+    if let Some(block) = arena.blocks.pop() {
+        return block;
+    }
+    let page = arena.page();
+    arena.blocks.extend(page.chunks_exact_mut(BLOCK));
+    let block = arena.blocks.pop();
+    block.expect("a page has many blocks")
+}
+
+/// From here on a thread touches huge pages before they are needed. To be called by a thread that may use
+/// all processors: the other one inherits them.
+pub fn keep_ready() {
+    TOUCHING.get_or_init(|| {
+        let thread = thread::Builder::new().name("memory".to_owned());
+        match thread.spawn(touch_ahead) {
+            Ok(started) => started.thread().clone(),
+            Err(error) => {
+                tracing::warn!(%error, "memory cannot be made ready ahead: no thread can be started");
+                thread::current()
+            }
+        }
+    });
+}
+
+fn touch_ahead() {
+    // Without the permission it is a thread as any other.
+    let only_when_idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+    let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, only_when_idle);
+    let mut untouched = Untouched(&mut []);
+    loop {
+        let lacks_one = |place: &Mutex<Option<Memory>>| {
+            let touched = place.try_lock();
+            touched.is_some_and(|touched| touched.is_none())
+        };
+        if !IS_LARGE.load(Ordering::Acquire) || !TOUCHED.iter().any(lacks_one) {
+            thread::park();
+            continue;
+        }
+        let page = untouched.page();
+        page.chunks_mut(SMALL).for_each(|small| small[0] = 0);
+        let mut page = Some(page);
+        // Nobody else puts one: a place that lacked one still does.
+        while page.is_some() {
+            for mut touched in TOUCHED.iter().filter_map(Mutex::try_lock) {
+                if touched.is_none() {
+                    *touched = page.take();
+                }
+            }
+        }
+    }
+}
+
+/// A page that the thread has touched.
+fn touched() -> Option<Memory> {
+    let page = TOUCHED.iter().find_map(|place| place.try_lock()?.take());
+    if let Some(thread) = TOUCHING.get() {
+        thread.unpark();
+    }
+    page
+}
+
+impl Arena {
+    /// Takes a page.
+    fn page(&mut self) -> Memory {
+        if self.usual < USUAL {
+            self.usual += HUGE;
+            return vec![0; HUGE].leak();
+        }
+        IS_LARGE.store(true, Ordering::Release);
+        touched().unwrap_or_else(|| self.untouched.page())
+    }
+}
+
+impl Untouched {
+    fn page(&mut self) -> Memory {
+        if self.0.is_empty() {
+            self.0 = mapped();
+        }
+        let (page, rest) = std::mem::take(&mut self.0).split_at_mut(HUGE);
+        self.0 = rest;
+        page
+    }
+}
+
+/// Addresses of [`MAPPED`] bytes, from the beginning of a huge page on.
+fn mapped() -> Memory {
+    // The system need not begin a mapping where a huge page does.
+    let Ok(map) = MmapMut::map_anon(MAPPED + HUGE) else {
+        // The allocator has means of its own, and ends the process when it has no memory.
+        return vec![0; MAPPED].leak();
+    };
+    // A system without huge pages says so here, and has others.
+    let _ = map.advise(Advice::HugePage);
+    let map: &'static mut MmapMut = Box::leak(Box::new(map));
+    let before = map.as_ptr().addr().wrapping_neg() % HUGE;
+    &mut map[before..before + MAPPED]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn what_is_mapped_begins_where_a_huge_page_does() {
+        let memory = mapped();
+        assert_eq!(memory.as_ptr().addr() % HUGE, 0);
+        assert_eq!(memory.len(), MAPPED);
+        assert!(memory.chunks(SMALL).all(|small| small[0] == 0));
+    }
+
+    #[test]
+    fn no_block_is_handed_out_twice_by_however_many_threads_they_are_taken() {
+        keep_ready();
+        const EACH: u32 = 110;
+        let take = |thread: u32| {
+            let mut blocks = Vec::new();
+            for number in 0..EACH {
+                let block = block();
+                assert_eq!(block.len(), BLOCK);
+                let name = (thread * EACH + number).to_le_bytes();
+                block
+                    .chunks_exact_mut(4)
+                    .for_each(|part| part.copy_from_slice(&name));
+                blocks.push((name, block));
+            }
+            blocks
+        };
+        let all = thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|thread| scope.spawn(move || take(thread)))
+                .collect();
+            let all = threads
+                .into_iter()
+                .flat_map(|thread| thread.join().expect("it ends"));
+            all.collect::<Vec<_>>()
+        });
+        let mut places = HashMap::new();
+        for (name, block) in &all {
+            assert!(block.chunks_exact(4).all(|part| part == name));
+            assert_eq!(places.insert(block.as_ptr().addr(), name), None);
+        }
+        assert_eq!(all.len(), 4 * EACH as usize);
+    }
+}

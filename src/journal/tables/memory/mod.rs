@@ -1,0 +1,13 @@
+//! The memory of large tables: pieces of a few sizes, cut from huge pages.
+//!
+//! Tables are read here and there. In pages of 4 KiB nearly each look into a large one is at a page whose
+//! place the processor does not know, and to find that out takes longer than the look itself, most of
+//! all in a virtual machine. So what grows with the number of resources lies in huge pages, where the
+//! system has them (`arena`), cut into pieces (`piece`).
+
+mod arena;
+mod piece;
+
+pub(super) use self::piece::Piece;
+
+pub use self::arena::keep_ready;
