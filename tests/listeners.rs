@@ -201,14 +201,47 @@ fn told(of: &std::path::Path, what: &str) -> Option<String> {
 }
 
 #[test]
-fn a_server_is_given_memory_by_small_pages_alone() {
+fn a_server_has_huge_pages_only_where_it_asks_for_them_and_none_while_it_is_small() {
     let world = World::new();
     let server = Server::start(&world);
     let own = std::path::PathBuf::from(format!("/proc/{}", server.id()));
+    let given = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    let asks = given.is_ok_and(|given| !given.contains("[always]"));
     // A kernel without huge pages reports nothing of them.
     let test = std::path::Path::new("/proc/self");
-    let expected = told(test, "THP_enabled").map(|_| "0".to_owned());
+    let expected =
+        told(test, "THP_enabled").map(|of_test| if asks { of_test } else { "0".to_owned() });
     assert_eq!(told(&own, "THP_enabled"), expected);
+    let memory = std::fs::read_to_string(own.join("smaps_rollup")).unwrap();
+    let mut lines = memory.lines();
+    let huge = lines.find_map(|line| line.strip_prefix("AnonHugePages:"));
+    assert_eq!(huge.map(str::trim), Some("0 kB"));
+}
+
+#[test]
+fn memory_is_made_ready_where_nobody_else_wants_a_processor() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let policies = || {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
+        let stats =
+            threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")));
+        let policy = |stat: String| {
+            let (name, fields) = stat.split_once('(')?.1.rsplit_once(')')?;
+            // The 41st field of all, the 39th after the name.
+            let policy = fields.split_whitespace().nth(38)?;
+            (name == "memory").then(|| policy.to_owned())
+        };
+        stats
+            .filter_map(|stat| policy(stat.ok()?))
+            .collect::<Vec<_>>()
+    };
+    // The thread says so itself, once it runs: SCHED_IDLE.
+    let began = std::time::Instant::now();
+    while policies() != ["5"] {
+        assert!(began.elapsed().as_secs() < 20, "{:?}", policies());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
 }
 
 /// The processors that each lane of a server may use, and those of the server.
