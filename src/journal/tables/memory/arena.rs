@@ -4,7 +4,7 @@
 //! has to find it, too. That was measured to take 0.2 to 5 ms, so a thread does it ahead
 //! ([`keep_ready`]); without one, and when more is asked for than it has, whoever asks does it.
 //!
-//! That thread runs where nobody else wants a processor: a lane that wakes up beside it takes the processor
+//! That thread runs where nobody else wants a processor ([`come_last`]): a lane that wakes up beside it takes the processor
 //! at once, however much of a page is left to clear. So it may be stopped anywhere, and nobody may wait for
 //! it: what it has made ready is taken only where it is not just being put.
 //!
@@ -36,6 +36,10 @@ const USUAL: usize = 16 << 20;
 const MAPPED: usize = 64 << 20;
 /// Huge pages that have been touched before they are asked for.
 const READY: usize = 4;
+/// The version of Linux from which on a page is touched under a lock of its own mapping alone.
+const TOUCHED_ALONE: (u32, u32) = (6, 10);
+/// The priority, as `nice` counts, of the thread that touches pages where an older kernel runs.
+const NICE: i32 = 5;
 /// Bytes of the smallest page that a system has: each is touched, for where no huge one can be had.
 const SMALL: usize = 4 << 10;
 
@@ -91,10 +95,30 @@ pub fn keep_ready() {
     });
 }
 
-fn touch_ahead() {
+/// Lets the present thread run where nobody else wants a processor, and be stopped anywhere.
+///
+/// Before [`TOUCHED_ALONE`], the kernel touches a page under a lock for which all wait who map memory: who
+/// may have it has to run on, so there the thread has a lower priority only.
+fn come_last() {
     // Without the permission it is a thread as any other.
-    let only_when_idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
-    let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, only_when_idle);
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    if release.is_ok_and(|release| version(&release) >= Some(TOUCHED_ALONE)) {
+        let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+        let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle);
+    } else {
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+    }
+}
+
+/// The version of a kernel, by the name of its release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|other: char| !other.is_ascii_digit());
+    let mut next = || numbers.next()?.parse().ok();
+    Some((next()?, next()?))
+}
+
+fn touch_ahead() {
+    come_last();
     let mut untouched = Untouched(&mut []);
     loop {
         let lacks_one = |place: &Mutex<Option<Memory>>| {
@@ -170,6 +194,22 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
+
+    #[test]
+    fn the_version_of_a_kernel_is_read_off_its_name() {
+        for (release, expected) in [
+            ("6.10.0", Some((6, 10))),
+            ("6.9.12-1-generic\n", Some((6, 9))),
+            ("5.15.0-91", Some((5, 15))),
+            ("7.0-rc1", Some((7, 0))),
+            ("7", None),
+            ("", None),
+            ("next-20260101", None),
+        ] {
+            assert_eq!(version(release), expected, "{release}");
+        }
+        assert!(Some((6, 9)) < Some(TOUCHED_ALONE) && None < Some(TOUCHED_ALONE));
+    }
 
     #[test]
     fn what_is_mapped_begins_where_a_huge_page_does() {
