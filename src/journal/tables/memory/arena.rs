@@ -17,6 +17,7 @@ use std::thread::{self, Thread};
 
 use memmap2::{Advice, MmapMut};
 use parking_lot::Mutex;
+use procfs::sys::kernel::Version;
 use thread_priority::ThreadPriority;
 use thread_priority::unix::{
     NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy,
@@ -37,7 +38,7 @@ const MAPPED: usize = 64 << 20;
 /// Huge pages that have been touched before they are asked for.
 const READY: usize = 4;
 /// The version of Linux from which on a page is touched under a lock of its own mapping alone.
-const TOUCHED_ALONE: (u32, u32) = (6, 10);
+const TOUCHED_ALONE: (u8, u8) = (6, 10);
 /// The priority, as `nice` counts, of the thread that touches pages where an older kernel runs.
 const NICE: i32 = 5;
 /// Bytes of the smallest page that a system has: each is touched, for where no huge one can be had.
@@ -101,20 +102,12 @@ pub fn keep_ready() {
 /// may have it has to run on, so there the thread has a lower priority only.
 fn come_last() {
     // Without the permission it is a thread as any other.
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
-    if release.is_ok_and(|release| version(&release) >= Some(TOUCHED_ALONE)) {
+    if Version::current().is_ok_and(|version| (version.major, version.minor) >= TOUCHED_ALONE) {
         let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
         let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle);
     } else {
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
     }
-}
-
-/// The version of a kernel, by the name of its release.
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|other: char| !other.is_ascii_digit());
-    let mut next = || numbers.next()?.parse().ok();
-    Some((next()?, next()?))
 }
 
 fn touch_ahead() {
@@ -194,22 +187,6 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-
-    #[test]
-    fn the_version_of_a_kernel_is_read_off_its_name() {
-        for (release, expected) in [
-            ("6.10.0", Some((6, 10))),
-            ("6.9.12-1-generic\n", Some((6, 9))),
-            ("5.15.0-91", Some((5, 15))),
-            ("7.0-rc1", Some((7, 0))),
-            ("7", None),
-            ("", None),
-            ("next-20260101", None),
-        ] {
-            assert_eq!(version(release), expected, "{release}");
-        }
-        assert!(Some((6, 9)) < Some(TOUCHED_ALONE) && None < Some(TOUCHED_ALONE));
-    }
 
     #[test]
     fn what_is_mapped_begins_where_a_huge_page_does() {
