@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 use std::process::Command;
 
 use carebook::catalogue::{self, OPERATIONS};
+use procfs::process::Process;
+use procfs::sys::kernel::Version;
 use serde_json::json;
 
 use crate::support::{Answer, Client, Server, World, carebook, run, serve_arguments};
@@ -222,25 +224,21 @@ fn a_server_has_huge_pages_only_where_it_asks_for_them_and_none_while_it_is_smal
 fn memory_is_made_ready_where_nobody_else_wants_a_processor() {
     let world = World::new();
     let server = Server::start(&world);
+    let own = Process::new(server.id().try_into().unwrap()).unwrap();
     let policies = || {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
-        let stats =
-            threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")));
-        let policy = |stat: String| {
-            let (name, fields) = stat.split_once('(')?.1.rsplit_once(')')?;
-            // The 41st field of all, the 39th after the name.
-            let policy = fields.split_whitespace().nth(38)?;
-            (name == "memory").then(|| policy.to_owned())
-        };
-        stats
-            .filter_map(|stat| policy(stat.ok()?))
-            .collect::<Vec<_>>()
+        let stats = own.tasks().unwrap().map(|task| task.unwrap().stat());
+        let of_memory = stats
+            .filter_map(Result::ok)
+            .filter(|stat| stat.comm == "memory");
+        of_memory.filter_map(|stat| stat.policy).collect::<Vec<_>>()
     };
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let mut version = release.split('.').map(|number| number.parse().unwrap_or(0));
-    let version: (u32, u32) = (version.next().unwrap(), version.next().unwrap());
+    let version = Version::current().unwrap();
     // The thread says so itself, once it runs: SCHED_IDLE. With an older kernel it has a lower priority only.
-    let expected = if version >= (6, 10) { "5" } else { "0" };
+    let expected = if (version.major, version.minor) >= (6, 10) {
+        5
+    } else {
+        0
+    };
     let began = std::time::Instant::now();
     while policies() != [expected] {
         assert!(began.elapsed().as_secs() < 20, "{:?}", policies());

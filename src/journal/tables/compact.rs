@@ -1,7 +1,7 @@
 //! A map from digests to small values, in little more memory than its entries take side by side.
 //!
 //! Entries are numbered without gaps, in chunks of one size: growing neither copies them nor leaves
-//! outgrown memory to the allocator. The hash index has numbers of four bytes.
+//! outgrown memory behind. The hash index has numbers of four bytes.
 
 use std::marker::PhantomData;
 

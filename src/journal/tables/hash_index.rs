@@ -1,7 +1,7 @@
 //! The hash index of a shard: from a key to the place of its entry, a number of four bytes.
 //!
 //! It is a set of *segments* of some dozen entries each, and grows by one of them at a time (linear
-//! hashing): the next segment in a row gives up the entries of the new one. So an insertion touches
+//! hashing): the next segment in order gives up the entries of the new one. So an insertion touches
 //! that many entries at most, however large the index is, while others wait for the shard.
 //!
 //! The entries of a segment lie side by side in no order, after their *tags*: a byte of each key,
@@ -24,7 +24,7 @@ const PARTS: usize = BEGINS.len() + 1;
 /// Keys to a segment, on average over a part, beyond which one more segment is added. So a segment
 /// has about twice as many just before it is split.
 const LOAD: usize = 32;
-/// Segments in a row.
+/// Segments of a row. Growing sometimes moves what there is of each row, not its piece.
 const ROW: usize = 4;
 /// Bytes of an entry, and of it with its tag.
 const ENTRY: usize = size_of::<u32>();
@@ -309,7 +309,7 @@ impl Part {
         Some((number / ROW, number % ROW))
     }
 
-    /// Adds a segment: it takes entries from the next one in the row, by one more bit.
+    /// Adds a segment: it takes entries from the next one in order, by one more bit.
     #[cold]
     fn grow(&mut self, key_of: impl Fn(u32) -> Digest) {
         let new = self.segments;

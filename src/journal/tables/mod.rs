@@ -7,7 +7,8 @@
 //! All of them are compact, since they are most of a server's memory. States lie side by side in
 //! pages (`slab`), found by a hash index of four bytes to a state (`states`, `hash_index`). Unique
 //! keys and idempotency keys lie side by side in chunks, with a hash index of the same kind
-//! (`compact`); secondary keys are in a hash index themselves. Lists follow commits (`listing`).
+//! (`compact`), and so do the lists of secondary keys (`secondary`). Lists follow commits (`listing`).
+//! What is large lies in huge pages (`memory`).
 //!
 //! Idempotency keys are forgotten by one number, the watermark: a key that was used at or below it
 //! counts as never used. What is left of it in the table is swept afterwards.

@@ -2,8 +2,8 @@
 //!
 //! A state lies in a slot, after its key, position, kind and length. Slots have sizes, a *class*
 //! each: multiples of 8 bytes up to 1 KiB, above it sixteen steps to each doubling. A page has
-//! slots of one class. Its memory is reserved at once but written only where slots are, and pages
-//! begin small and grow with their class, so that unused memory stays a small part.
+//! slots of one class. Pages begin small and grow with their class, so that unused memory stays a
+//! small part.
 //!
 //! The slots of a class have no holes: when a state is removed, the class's last one moves into its
 //! slot. So years of changing sizes leave nothing behind, and no list of free slots is kept.
@@ -37,7 +37,7 @@ const PAGE_MAX: usize = 32 << 10;
 /// How many pages of a class have one size before the next have twice as much: the unused part of
 /// the last page is about an eighth of the class, once it has some pages.
 const PAGES_OF_A_SIZE: u32 = 8;
-/// Bytes of a page of memory: it costs when its first byte is written.
+/// Bytes of a usual page of memory: it costs when its first byte is written.
 const MEMORY_PAGE: usize = 4 << 10;
 /// The length in the header of a state that has a page of its own: the rest of the page.
 const LARGE: u16 = u16::MAX;

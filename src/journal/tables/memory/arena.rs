@@ -66,8 +66,8 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
 static TOUCHED: [Mutex<Option<Memory>>; READY] = [const { Mutex::new(None) }; READY];
 /// Whether there are huge pages by now.
 static IS_LARGE: AtomicBool = AtomicBool::new(false);
-/// The thread that touches them.
-static TOUCHING: OnceLock<Thread> = OnceLock::new();
+/// The thread that touches them; `None` where none could be started.
+static TOUCHING: OnceLock<Option<Thread>> = OnceLock::new();
 
 /// The next [`BLOCK`] bytes. What they contain is of no meaning.
 pub(super) fn block() -> Memory {
@@ -86,13 +86,10 @@ pub(super) fn block() -> Memory {
 pub fn keep_ready() {
     TOUCHING.get_or_init(|| {
         let thread = thread::Builder::new().name("memory".to_owned());
-        match thread.spawn(touch_ahead) {
-            Ok(started) => started.thread().clone(),
-            Err(error) => {
-                tracing::warn!(%error, "memory cannot be made ready ahead: no thread can be started");
-                thread::current()
-            }
-        }
+        let started = thread.spawn(touch_ahead).inspect_err(|error| {
+            tracing::warn!(%error, "memory cannot be made ready ahead: no thread can be started");
+        });
+        Some(started.ok()?.thread().clone())
     });
 }
 
@@ -139,7 +136,7 @@ fn touch_ahead() {
 /// A page that the thread has touched.
 fn touched() -> Option<Memory> {
     let page = TOUCHED.iter().find_map(|place| place.try_lock()?.take());
-    if let Some(thread) = TOUCHING.get() {
+    if let Some(Some(thread)) = TOUCHING.get() {
         thread.unpark();
     }
     page
@@ -185,8 +182,37 @@ fn mapped() -> Memory {
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    use procfs::process::{Process, VmFlags};
 
     use super::*;
+
+    #[test]
+    fn huge_pages_are_asked_for_where_the_system_has_them() {
+        let address = u64::try_from(mapped().as_ptr().addr()).expect("an address has 64 bits");
+        let maps = Process::myself().and_then(|own| own.smaps());
+        let maps = maps.expect("the kernel tells what is mapped");
+        let mut maps = maps.iter();
+        let map = maps.find(|map| (map.address.0..map.address.1).contains(&address));
+        let flags = map.expect("it is mapped").extension.vm_flags;
+        let has_huge = Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+        assert_eq!(flags.contains(VmFlags::HG), has_huge);
+    }
+
+    #[test]
+    fn pages_are_touched_before_they_are_asked_for_and_again_for_each_that_is_taken() {
+        keep_ready();
+        IS_LARGE.store(true, Ordering::Release);
+        let began = Instant::now();
+        let mut taken = 0;
+        while taken < 2 * READY {
+            taken += usize::from(touched().is_some());
+            assert!(began.elapsed() < Duration::from_secs(60), "{taken}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
 
     #[test]
     fn what_is_mapped_begins_where_a_huge_page_does() {

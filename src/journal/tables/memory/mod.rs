@@ -2,8 +2,9 @@
 //!
 //! Tables are read here and there. In pages of 4 KiB nearly each look into a large one is at a page whose
 //! place the processor does not know, and to find that out takes longer than the look itself, most of
-//! all in a virtual machine. So what grows with the number of resources lies in huge pages, where the
-//! system has them (`arena`), cut into pieces (`piece`).
+//! all in a virtual machine. So states, hash indexes, unique keys and idempotency keys lie in huge pages,
+//! where the system has them (`arena`), cut into pieces (`piece`). States above 8 KiB, and what lists and
+//! secondary keys hold, are the allocator's.
 
 mod arena;
 mod piece;

@@ -108,7 +108,8 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Self::Cut(memory) = self
-            && let Some((number, _)) = memory.len().checked_sub(1).and_then(|_| size(memory.len()))
+            && !memory.is_empty()
+            && let Some((number, _)) = size(memory.len())
         {
             POOLS[number].lock().free.push(mem::take(memory));
         }
