@@ -79,7 +79,7 @@ pub(crate) fn measure(common: &Common, count: usize) -> Result<Value, String> {
 }
 
 /// A key as it is held: the digest that it is found by, and the position of its outcome.
-const KEY_BYTES: usize = size_of::<carebook::base::digest::Digest>() + size_of::<u64>();
+const KEY_BYTES: usize = size_of::<carebook::base::digest::Digest>() + 6;
 
 fn cost(
     server: &Server,

@@ -115,6 +115,11 @@ pub trait AnyResource: Send + Sync {
     /// # Errors
     /// A sentence that says why there is no such state, or why it cannot be.
     fn entries(&self, state: &[u8]) -> Result<Entries, String>;
+    /// The unique keys of a state.
+    ///
+    /// # Errors
+    /// When the bytes are no such state.
+    fn unique_keys(&self, state: &[u8]) -> Result<Vec<IndexKey>, DecodeError>;
     /// The revision of a state.
     ///
     /// # Errors
@@ -330,6 +335,10 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
             ranks: state.ranked(),
             place: list_of::<R>().and_then(|list| list.place(&state, state.key())),
         })
+    }
+
+    fn unique_keys(&self, state: &[u8]) -> Result<Vec<IndexKey>, DecodeError> {
+        codec::decode::<R>(state).map(|state| state.unique_keys())
     }
 
     fn revision(&self, state: &[u8]) -> Result<Revision, DecodeError> {

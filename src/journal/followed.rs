@@ -45,6 +45,7 @@ impl Followed {
     ) -> Result<Self, ReplayError> {
         let at = |what: String| ReplayError::at(position, what);
         let unread = |error: DecodeError| ReplayError::unread(Some(position), "", &error);
+        rules::has_place(position).map_err(at)?;
         let record = Record::decode(payload).map_err(unread)?;
         let key = record.key_digest();
         rules::may_take_key(&record, key.and_then(|key| tables.key(key))).map_err(at)?;

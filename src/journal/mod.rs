@@ -2,11 +2,14 @@
 //!
 //! The log itself, the crate `wal`, knows bytes and positions; here they become commits.
 
+mod at_once;
 pub mod bases;
 pub mod births;
 pub mod counters;
 pub mod events;
 pub mod followed;
+mod keeping;
+mod lane;
 pub mod messages;
 pub mod past;
 pub mod personal;

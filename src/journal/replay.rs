@@ -1,7 +1,8 @@
 //! From records to tables: recovery, and the check of a whole log.
 //!
 //! The reading thread decodes records and enters idempotency keys; changes of resources are applied
-//! by workers, each of which has some shards. The unique and secondary indexes are functions of the
+//! by workers, each of which has some shards. Records that a snapshot keeps change nothing, so there
+//! it only reads, and another thread decodes. The unique and secondary indexes are functions of the
 //! states, so they are built once, at the end.
 //!
 //! A snapshot may come first. It has every commit up to the position that it *covers*, and some of
@@ -12,8 +13,10 @@ use std::sync::Arc;
 
 use super::births::Lineage;
 use super::counters::Counters;
+use super::keeping::{self, Keeping};
+use super::lane::{Lane, LaneFailed};
 use super::messages::{self, MessagesOfOld};
-use super::record::{Record, RecordOutcome};
+use super::record::Record;
 use super::replay_error::ReplayError;
 use super::rules;
 use super::snapshot::{Layout, StateEntry, Summary};
@@ -58,6 +61,8 @@ struct Loading {
     layout: Option<Layout>,
     /// The position of the last kept record.
     kept: u64,
+    /// Where kept records are taken in, from the first one to the first entry.
+    keeping: Option<Lane<Keeping>>,
 }
 
 impl Default for Replay {
@@ -115,6 +120,7 @@ impl Replay {
             upto,
             layout: None,
             kept: 0,
+            keeping: None,
         };
         *self = Self {
             lineage: std::mem::take(&mut self.lineage),
@@ -162,6 +168,7 @@ impl Replay {
             }
             _ => Ok(()),
         };
+        let complete = complete.and_then(|()| Ok(self.end_kept()?));
         self.unless_failed(complete)?;
         let put = self.put_messages_of_old();
         self.unless_failed(put)?;
@@ -185,6 +192,12 @@ impl Replay {
         let Err(stop) = done else {
             return Ok(());
         };
+        // Kept records come before all that workers have.
+        let stop = match (self.end_kept(), stop) {
+            (Err(theirs), Stop::Own(own)) if own.is_before(&theirs) => Stop::Own(own),
+            (Err(theirs), _) => Stop::Own(theirs),
+            (Ok(()), stop) => stop,
+        };
         let workers = std::mem::replace(&mut self.workers, Workers::new(&self.tables, 0));
         let first = match (workers.finish(), stop) {
             (Err(theirs), Stop::Own(own)) if own.is_before(&theirs) => own,
@@ -197,29 +210,31 @@ impl Replay {
     }
 
     fn try_kept(&mut self, position: u64, payload: &[u8]) -> Result<(), Stop> {
-        let at = |what: String| ReplayError::at(position, format!("kept by a snapshot: {what}"));
+        let at = |what: String| keeping::at(position, what);
         let Some(loading) = &mut self.snapshot else {
             return Err(at("there is none".to_owned()).into());
         };
         if position <= loading.kept || position > loading.covers || loading.layout.is_some() {
             return Err(at("it is out of place".to_owned()).into());
         }
+        rules::has_place(position).map_err(at)?;
         loading.kept = position;
-        let record = Record::decode(payload)
-            .map_err(|error| ReplayError::unread(Some(position), "kept by a snapshot: ", &error))?;
-        if !record.changes.is_empty() || matches!(record.outcome, RecordOutcome::Forgotten { .. }) {
-            return Err(at("it changes something".to_owned()).into());
-        }
-        let taking = self.take_key(position, &record, |taken| match (taken, &record.outcome) {
-            // The response that it replaced may be forgotten.
-            (None, _) => Ok(()),
-            (Some(taken), RecordOutcome::Instead { of, .. }) if *of == taken => Ok(()),
-            (Some(taken), _) => Err(format!("its key was used at position {taken}")),
+        let keeping = loading.keeping.get_or_insert_with(|| {
+            let keeping = Keeping {
+                tables: Arc::clone(&self.tables),
+                lineage: self.lineage.clone(),
+                old: std::mem::take(&mut self.old),
+            };
+            Lane::new(keeping, &Arc::default())
         });
-        taking.map_err(at)?;
-        let log_id = self.lineage.log_at(position);
-        for message in &record.outbox {
-            self.old.kept(position, record.at, message, log_id);
+        Ok(keeping.add(position, payload)?)
+    }
+
+    /// All kept records are there: waits until they are taken in.
+    fn end_kept(&mut self) -> Result<(), ReplayError> {
+        let loading = self.snapshot.as_mut();
+        if let Some(keeping) = loading.and_then(|loading| loading.keeping.take()) {
+            self.old = keeping.end()?.old;
         }
         Ok(())
     }
@@ -257,6 +272,7 @@ impl Replay {
         const OF_SNAPSHOT: &str = "a snapshot: ";
         let of_snapshot = |what: String| ReplayError::of_snapshot(format!("{OF_SNAPSHOT}{what}"));
         let unread = |error: DecodeError| ReplayError::unread(None, OF_SNAPSHOT, &error);
+        self.end_kept()?;
         let Some(loading) = &mut self.snapshot else {
             return Err(of_snapshot("there is none".to_owned()).into());
         };
@@ -290,14 +306,16 @@ impl Replay {
         {
             return Err(at("the snapshot has it already".to_owned()).into());
         }
+        rules::has_place(position).map_err(at)?;
         let unread = |error: DecodeError| ReplayError::unread(Some(position), "", &error);
+        self.end_kept()?;
         self.put_messages_of_old()?;
         let record = Record::decode(payload).map_err(unread)?;
         if let Some(through) = rules::forgets(position, &record).map_err(at)? {
             self.tables.forget(through);
         }
         let may = |taken| rules::may_take_key(&record, taken);
-        let taking = self.take_key(position, &record, may);
+        let taking = keeping::take_key(&self.tables, position, &record, may);
         taking.map_err(at)?;
         for (index, change) in record.changes.iter().enumerate() {
             let resource = known(self.kinds, change.kind, change.version).map_err(unread)?;
@@ -322,28 +340,12 @@ impl Replay {
         self.counters.note(position, &record);
         Ok(())
     }
-
-    /// Enters the record's idempotency key, if it has one and the key is free.
-    fn take_key(
-        &self,
-        position: u64,
-        record: &Record<'_>,
-        may: impl FnOnce(Option<u64>) -> Result<(), String>,
-    ) -> Result<(), String> {
-        if let Some(first) = rules::shares(position, record)? {
-            self.tables.note_first(first, position);
-        }
-        if let Some(key) = record.key_digest() {
-            self.tables.take_key_if(key, position, may)?;
-        }
-        Ok(())
-    }
 }
 
 /// Why the replay stops.
 enum Stop {
     Own(ReplayError),
-    /// A worker failed, and says why.
+    /// A lane failed, and says why.
     Worker,
 }
 
@@ -353,8 +355,8 @@ impl From<ReplayError> for Stop {
     }
 }
 
-impl From<workers::WorkerFailed> for Stop {
-    fn from(_: workers::WorkerFailed) -> Self {
+impl From<LaneFailed> for Stop {
+    fn from(_: LaneFailed) -> Self {
         Self::Worker
     }
 }
@@ -362,7 +364,9 @@ impl From<workers::WorkerFailed> for Stop {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::record::{NewChange, NewRecord, RecordKey, SCHEMA, key_digest};
+    use super::super::record::{
+        NewChange, NewRecord, RecordKey, RecordOutcome, SCHEMA, key_digest,
+    };
     use std::collections::HashMap;
 
     use super::super::snapshot::keep;
@@ -407,6 +411,20 @@ mod tests {
             accepted: true,
             body: Blob(b"{}"),
         })
+    }
+
+    #[test]
+    fn a_position_that_the_tables_cannot_hold_is_told() {
+        use super::super::tables::POSITION_MAX;
+        let mut replay = Replay::new();
+        replay.record(POSITION_MAX, &answer()).unwrap();
+        let told = replay.record(POSITION_MAX + 1, &keyed("key-2", RecordOutcome::SameAs(1)));
+        let told = told.unwrap_err().to_string();
+        assert!(told.contains("have no place"), "{told}");
+        let mut replay = Replay::new();
+        replay.snapshot(u64::MAX, u64::MAX);
+        let told = replay.kept(u64::MAX, &answer()).unwrap_err().to_string();
+        assert!(told.contains("have no place"), "{told}");
     }
 
     fn instead(of: u64) -> Vec<u8> {

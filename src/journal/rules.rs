@@ -1,6 +1,18 @@
 //! What holds between a record and those before it, checked as records are replayed or followed.
 
 use super::record::{Record, RecordChange, RecordOutcome};
+use super::tables::POSITION_MAX;
+
+/// Whether the tables can hold that something was committed at this position.
+///
+/// # Errors
+/// When it is too high: no service has come so far, so the log was made by something else.
+pub(super) fn has_place(position: u64) -> Result<(), String> {
+    match position <= POSITION_MAX {
+        true => Ok(()),
+        false => Err(format!("positions above {POSITION_MAX} have no place")),
+    }
+}
 
 /// The position up to which the record forgets idempotency keys, if it is there for that.
 ///

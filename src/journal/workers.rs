@@ -1,18 +1,17 @@
 //! The threads that replay changes, each those of the resources of some shards.
 //!
 //! One thread reads the log and hands each change to the worker that has its resource's shard, in
-//! order, in chunks. The memory of chunks is reused. A small replay starts no threads:
-//! [`Workers::finish`] does the work.
+//! order. A small replay starts no threads: [`Workers::finish`] does the work.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 
+use super::at_once::{each, processors};
+use super::lane::{Lane, LaneFailed, Work};
 use super::record::{RecordChange, follows};
 use super::replay_error::ReplayError;
+use super::rules;
 use super::snapshot::StateEntry;
 use super::tables::{Born, SHARDS, StoredState, Tables};
 use crate::base::digest::Digest;
@@ -20,12 +19,7 @@ use crate::base::time::Instant;
 use crate::domain::registered::{AnyResource, Kinds, Listed};
 use crate::domain::stored::Versioned;
 
-/// Bytes of a chunk.
-const CHUNK_BYTES: usize = 256 << 10;
-/// Chunks that may wait for a worker.
-const CHUNKS_MAX: usize = 4;
-
-/// Work on one resource; its bytes are in the chunk, in order.
+/// Work on one resource.
 struct Task {
     resource: &'static dyn AnyResource,
     /// The version of the bytes' form.
@@ -35,16 +29,9 @@ struct Task {
     /// The position of the previous change, according to this one.
     before: u64,
     at: Instant,
-    bytes: usize,
     is_state: bool,
     /// Of a state, when the resource came to be listed; of a change, its place.
     born: Option<Born>,
-}
-
-#[derive(Default)]
-struct Chunk {
-    tasks: Vec<Task>,
-    bytes: Vec<u8>,
 }
 
 /// What a worker works with.
@@ -55,39 +42,20 @@ struct Worker {
     next: Vec<u8>,
 }
 
-/// A worker, seen from the reading thread.
-struct Lane {
-    chunk: Chunk,
-    thread: Option<Thread>,
-}
-
-struct Thread {
-    chunks: SyncSender<Chunk>,
-    empty: Receiver<Chunk>,
-    handle: JoinHandle<Result<(), ReplayError>>,
-}
-
 /// The workers.
-pub(super) struct Workers {
-    tables: Arc<Tables>,
-    upto: u64,
-    failed: Arc<AtomicBool>,
-    lanes: Vec<Lane>,
-}
+pub(super) struct Workers(Vec<Lane<Worker>>);
 
 impl Workers {
     /// Workers on these tables; resources may have changes already up to the position `upto`.
     pub(super) fn new(tables: &Arc<Tables>, upto: u64) -> Self {
-        let lane = || Lane {
-            chunk: Chunk::default(),
-            thread: None,
-        };
-        Self {
+        let failed = Arc::default();
+        let worker = || Worker {
             tables: Arc::clone(tables),
             upto,
-            failed: Arc::default(),
-            lanes: (0..processors()).map(|_| lane()).collect(),
-        }
+            next: Vec::new(),
+        };
+        let lanes = (0..processors()).map(|_| Lane::new(worker(), &failed));
+        Self(lanes.collect())
     }
 
     /// Has the event of the change at this place applied to its resource.
@@ -100,8 +68,7 @@ impl Workers {
         at: Instant,
         resource: &'static dyn AnyResource,
         change: &RecordChange<'_>,
-    ) -> Result<(), WorkerFailed> {
-        let event = change.event.0;
+    ) -> Result<(), LaneFailed> {
         let task = Task {
             resource,
             version: change.version,
@@ -109,11 +76,10 @@ impl Workers {
             position: place.position,
             before: change.before,
             at,
-            bytes: event.len(),
             is_state: false,
             born: Some(place),
         };
-        self.add(task, event)
+        self.add(task, change.event.0)
     }
 
     /// Has the state stored.
@@ -124,8 +90,7 @@ impl Workers {
         &mut self,
         resource: &'static dyn AnyResource,
         entry: &StateEntry<'_>,
-    ) -> Result<(), WorkerFailed> {
-        let state = entry.state.0;
+    ) -> Result<(), LaneFailed> {
         let task = Task {
             resource,
             version: entry.version,
@@ -133,49 +98,15 @@ impl Workers {
             position: entry.position,
             before: 0,
             at: Instant::default(),
-            bytes: state.len(),
             is_state: true,
             born: entry.born,
         };
-        self.add(task, state)
+        self.add(task, entry.state.0)
     }
 
-    fn add(&mut self, task: Task, bytes: &[u8]) -> Result<(), WorkerFailed> {
-        let lane = task.key.shard(SHARDS) % self.lanes.len();
-        let chunk = &mut self.lanes[lane].chunk;
-        chunk.tasks.push(task);
-        chunk.bytes.extend_from_slice(bytes);
-        if chunk.bytes.len() + chunk.tasks.len() * size_of::<Task>() < CHUNK_BYTES {
-            return Ok(());
-        }
-        if self.failed.load(Ordering::Acquire) {
-            return Err(WorkerFailed);
-        }
-        self.send(lane)
-    }
-
-    fn send(&mut self, lane: usize) -> Result<(), WorkerFailed> {
-        let worker = self.worker();
-        let failed = Arc::clone(&self.failed);
-        let lane = &mut self.lanes[lane];
-        if lane.thread.is_none() {
-            lane.thread = start(worker, failed);
-        }
-        let Some(thread) = &lane.thread else {
-            // Without a thread the chunk is kept, and grows, until [`Workers::finish`].
-            return Ok(());
-        };
-        let empty = thread.empty.try_recv().unwrap_or_default();
-        let full = std::mem::replace(&mut lane.chunk, empty);
-        thread.chunks.send(full).map_err(|_| WorkerFailed)
-    }
-
-    fn worker(&self) -> Worker {
-        Worker {
-            tables: Arc::clone(&self.tables),
-            upto: self.upto,
-            next: Vec::new(),
-        }
+    fn add(&mut self, task: Task, bytes: &[u8]) -> Result<(), LaneFailed> {
+        let lane = task.key.shard(SHARDS) % self.0.len();
+        self.0[lane].add(task, bytes)
     }
 
     /// Waits until all is done.
@@ -183,90 +114,41 @@ impl Workers {
     /// # Errors
     /// The error at the lowest position.
     pub(super) fn finish(mut self) -> Result<(), ReplayError> {
-        let mut worker = self.worker();
+        self.0.iter_mut().for_each(Lane::close);
         let mut first: Option<ReplayError> = None;
-        let mut note = |ended: Result<(), ReplayError>| {
-            if let Err(error) = ended
+        for lane in self.0 {
+            if let Err(error) = lane.end()
                 && first.as_ref().is_none_or(|first| error.is_before(first))
             {
                 first = Some(error);
             }
-        };
-        let mut running = Vec::new();
-        for lane in std::mem::take(&mut self.lanes) {
-            match lane.thread {
-                Some(thread) => {
-                    // A worker that has failed accepts nothing more, and says why below.
-                    let _ = thread.chunks.send(lane.chunk);
-                    drop(thread.chunks);
-                    running.push(thread.handle);
-                }
-                None => note(worker.work(&lane.chunk)),
-            }
-        }
-        for handle in running {
-            let ended = handle.join();
-            note(ended.unwrap_or_else(|_| Err(ReplayError::panicked())));
         }
         first.map_or(Ok(()), Err)
     }
 }
 
-/// A worker has failed; [`Workers::finish`] says why.
-#[derive(Debug)]
-pub(super) struct WorkerFailed;
+impl Work for Worker {
+    type Task = Task;
 
-fn start(mut worker: Worker, failed: Arc<AtomicBool>) -> Option<Thread> {
-    let (chunks, incoming) = sync_channel::<Chunk>(CHUNKS_MAX);
-    let (outgoing, empty): (Sender<Chunk>, _) = channel();
-    let spawned = thread::Builder::new()
-        .name("replay".to_owned())
-        .spawn(move || {
-            let mut ended = Ok(());
-            for mut chunk in incoming {
-                if ended.is_ok() {
-                    ended = worker.work(&chunk);
-                }
-                if ended.is_err() {
-                    // What follows is received and dropped, so that senders do not block.
-                    failed.store(true, Ordering::Release);
-                }
-                chunk.tasks.clear();
-                chunk.bytes.clear();
-                let _ = outgoing.send(chunk);
-            }
-            ended
-        });
-    Some(Thread {
-        chunks,
-        empty,
-        handle: spawned.ok()?,
-    })
+    fn work(&mut self, task: &Task, bytes: &[u8]) -> Result<(), ReplayError> {
+        let done = if task.is_state {
+            self.put(task, bytes)
+        } else {
+            self.apply(task, bytes)
+        };
+        done.map_err(|why| {
+            let kind = task.resource.kind().name;
+            ReplayError::at(task.position, format!("{kind}: {why}"))
+        })
+    }
 }
 
 impl Worker {
-    fn work(&mut self, chunk: &Chunk) -> Result<(), ReplayError> {
-        let mut rest = chunk.bytes.as_slice();
-        for task in &chunk.tasks {
-            let (bytes, after) = rest.split_at(task.bytes);
-            rest = after;
-            let done = if task.is_state {
-                self.put(task, bytes)
-            } else {
-                self.apply(task, bytes)
-            };
-            done.map_err(|why| {
-                let kind = task.resource.kind().name;
-                ReplayError::at(task.position, format!("{kind}: {why}"))
-            })?;
-        }
-        Ok(())
-    }
-
     fn put(&self, task: &Task, state: &[u8]) -> Result<(), String> {
         if task.position > self.upto {
             return Err("a snapshot has a later state than it says".to_owned());
         }
+        rules::has_place(task.position)?;
         let state = Versioned {
             version: task.version,
             bytes: state,
@@ -379,7 +261,7 @@ pub(super) fn index(tables: &Tables, kinds: Kinds) -> Result<(), ReplayError> {
             }
             Ok(())
         })?;
-        listed_here.order();
+        listed_here.end();
         listed.lock().push(listed_here);
         names_here.sort_unstable_by_key(|(name, _)| name.0.shard(SHARDS));
         names.lock().push(names_here);
@@ -417,42 +299,9 @@ fn two_holders(tables: &Tables, kinds: Kinds, one: Digest, other: Digest) -> Rep
 
 /// Does `work` for every shard, on all processors; the error at the lowest position.
 fn on_all(work: impl Fn(usize) -> Result<(), ReplayError> + Sync) -> Result<(), ReplayError> {
-    let next = AtomicUsize::new(0);
-    let some = || {
-        let mut first: Option<ReplayError> = None;
-        loop {
-            let shard = next.fetch_add(1, Ordering::Relaxed);
-            if shard >= SHARDS {
-                return first;
-            }
-            if let Err(error) = work(shard)
-                && first.as_ref().is_none_or(|first| error.is_before(first))
-            {
-                first = Some(error);
-            }
-        }
-    };
-    let found = thread::scope(|scope| {
-        let others: Vec<_> = (1..processors())
-            .map_while(|_| thread::Builder::new().spawn_scoped(scope, some).ok())
-            .collect();
-        let mut found = vec![some()];
-        for other in others {
-            found.push(
-                other
-                    .join()
-                    .unwrap_or_else(|_| Some(ReplayError::panicked())),
-            );
-        }
-        found
-    });
-    let first = found
-        .into_iter()
-        .flatten()
+    let done = each(SHARDS, work).into_iter();
+    let first = done
+        .filter_map(Result::err)
         .reduce(|one, other| if other.is_before(&one) { other } else { one });
     first.map_or(Ok(()), Err)
-}
-
-fn processors() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
 }

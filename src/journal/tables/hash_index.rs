@@ -13,9 +13,9 @@
 //! It has several parts of uneven shares. The segments of one part grow at about the same time, and
 //! since digests fill all shards evenly, so would those of all shards. Uneven parts take turns.
 
-use super::at_once::both;
 use super::memory::Piece;
 use crate::base::digest::Digest;
+use crate::journal::at_once::both;
 
 /// Where the parts begin, except the first, of 256: each has 1.19 times the share of the one
 /// before, so that four of them make a doubling.
@@ -103,8 +103,7 @@ fn part(key: Digest) -> usize {
 
 /// What segments go by: the lowest bits.
 fn spread(key: Digest) -> usize {
-    let [_, _, _, _, a, b, c, d, ..] = key.0;
-    u32::from_le_bytes([a, b, c, d]) as usize
+    u32::from_le_bytes(HashIndex::spread_of(key)) as usize
 }
 
 /// What is looked for within a segment.
@@ -372,12 +371,28 @@ impl HashIndex {
         Self([a, b, c, d])
     }
 
+    /// What a key is spread by.
+    pub(super) fn spread_of(key: Digest) -> [u8; 4] {
+        let [_, _, _, _, a, b, c, d, ..] = key.0;
+        [a, b, c, d]
+    }
+
+    /// A key that is spread by this.
+    pub(super) fn with_spread([a, b, c, d]: [u8; 4]) -> Digest {
+        Digest([0, 0, 0, 0, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0])
+    }
+
     /// The entry of this key; `key_of` gives the key of an entry.
     pub(super) fn find(&self, key: Digest, key_of: impl Fn(u32) -> Digest) -> Option<u32> {
+        self.find_if(key, |it| key_of(it) == key)
+    }
+
+    /// Of the entries whose keys look like this one, the one that is meant.
+    pub(super) fn find_if(&self, key: Digest, is_meant: impl Fn(u32) -> bool) -> Option<u32> {
         let part = &self.0[part(key)];
         let (row, segment) = part.place(key)?;
         let row = &part.rows[row];
-        let at = row.find(segment, tag(key), |it| key_of(it) == key)?;
+        let at = row.find(segment, tag(key), is_meant)?;
         Some(row.entry(segment, at))
     }
 
@@ -401,6 +416,21 @@ impl HashIndex {
         }
     }
 
+    /// Where one more entry of this key would be. Of what `key_of` gives, only the spread matters.
+    pub(super) fn vacant(&mut self, key: Digest, key_of: impl Fn(u32) -> Digest) -> Vacant<'_> {
+        let part = &mut self.0[part(key)];
+        if part.len >= part.segments * LOAD {
+            part.grow(&key_of);
+        }
+        let number = segment(spread(key), part.segments);
+        Vacant {
+            row: &mut part.rows[number / ROW],
+            segment: number % ROW,
+            tag: tag(key),
+            len: &mut part.len,
+        }
+    }
+
     /// Makes room for this key before it comes: what has to be moved for that is moved now.
     pub(super) fn reserve(&mut self, key: Digest, key_of: impl Fn(u32) -> Digest) {
         let part = &mut self.0[part(key)];
@@ -414,10 +444,15 @@ impl HashIndex {
 
     /// Removes this key; its entry.
     pub(super) fn remove(&mut self, key: Digest, key_of: impl Fn(u32) -> Digest) -> Option<u32> {
+        self.remove_if(key, |it| key_of(it) == key)
+    }
+
+    /// Removes of the entries whose keys look like this one the one that is meant; that entry.
+    pub(super) fn remove_if(&mut self, key: Digest, is_meant: impl Fn(u32) -> bool) -> Option<u32> {
         let part = &mut self.0[part(key)];
         let (row, segment) = part.place(key)?;
         let row = &mut part.rows[row];
-        let at = row.find(segment, tag(key), |it| key_of(it) == key)?;
+        let at = row.find(segment, tag(key), is_meant)?;
         part.len -= 1;
         Some(row.remove(segment, at))
     }
@@ -428,6 +463,20 @@ impl HashIndex {
         let entry = part.place(key).and_then(|(row, segment)| {
             let row = &mut part.rows[row];
             let at = row.find(segment, tag(key), |it| it == from)?;
+            Some(row.entry_mut(segment, at))
+        });
+        *entry.expect("a moved entry is in the index") = to.to_le_bytes();
+    }
+
+    /// Changes an entry from `from` to `to`, of whose key only the spread is known.
+    pub(super) fn moved_in_any(&mut self, key: Digest, from: u32, to: u32) {
+        let entry = self.0.iter_mut().find_map(|part| {
+            let (row, segment) = part.place(key)?;
+            let row = &mut part.rows[row];
+            let (_, entries) = row.tagged(segment);
+            let at = entries
+                .chunks_exact(ENTRY)
+                .position(|it| entry(it) == from)?;
             Some(row.entry_mut(segment, at))
         });
         *entry.expect("a moved entry is in the index") = to.to_le_bytes();

@@ -21,9 +21,10 @@ impl Tables {
             let first = names.partition_point(|(name, _)| name.0.shard(SHARDS) < shard);
             let of_shard = |(name, _): &&(IndexKey, Digest)| name.0.shard(SHARDS) == shard;
             for (name, key) in names[first..].iter().take_while(of_shard) {
-                let before = table.insert(name.0, *key);
-                if let Some(other) = before.filter(|other| other != key) {
-                    return Err([*key, other]);
+                match table.holder(name.0, |holder| self.has(holder, *name)) {
+                    None => table.enter(name.0, *key),
+                    Some(other) if other != *key => return Err([*key, other]),
+                    Some(_) => {}
                 }
             }
         }
@@ -34,11 +35,13 @@ impl Tables {
     pub(in crate::journal) fn index(&self, entries: &Entries) {
         for list in &entries.secondary {
             let mut shard = self.secondary.shard(list.0).write();
-            shard.get_mut(list.0).push(entries.key);
+            let list = shard.get_mut(list.0, &self.later_lists);
+            list.push(entries.key);
         }
         for (list, rank) in &entries.ranks {
             let mut shard = self.secondary.shard(list.0).write();
-            shard.get_mut(list.0).rank(entries.key, None, Some(rank));
+            let list = shard.get_mut(list.0, &self.later_lists);
+            list.rank(entries.key, None, Some(rank));
         }
     }
 

@@ -1,7 +1,8 @@
 //! Ways through a list: in order, from any place, by whatever leads past the fewest resources.
 
 use super::born::Born;
-use super::lists::{Candidate, KindList, Set};
+use super::lists::{KindList, Set};
+use super::short::Noted;
 
 /// Resources that are looked at while a list is locked.
 const LOOKED_AT: usize = 64;
@@ -18,10 +19,10 @@ pub struct ListPlan {
 }
 
 /// What a look into a list has found.
-#[derive(Debug, Default)]
-pub struct Found {
+#[derive(Debug)]
+pub struct Found<C> {
     /// Some that come next.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<C>,
     /// How many were looked at for that.
     pub examined: usize,
     /// The place to go on from, if something may lie beyond.
@@ -29,9 +30,18 @@ pub struct Found {
 }
 
 /// Some of what is looked for in a list, after this place; at most `most` resources are looked at.
-pub(super) fn look(list: &KindList, plan: &ListPlan, after: Option<Born>, most: usize) -> Found {
+pub(super) fn look(
+    list: &KindList,
+    plan: &ListPlan,
+    after: Option<Born>,
+    most: usize,
+) -> Found<(Noted, Born)> {
     let mut walk = Walk::new(list, plan, after);
-    let mut found = Found::default();
+    let mut found = Found {
+        candidates: Vec::new(),
+        examined: 0,
+        on: None,
+    };
     let mut last = None;
     while let Some(number) = walk.next() {
         if found.examined == most.min(LOOKED_AT) {
@@ -39,10 +49,10 @@ pub(super) fn look(list: &KindList, plan: &ListPlan, after: Option<Born>, most: 
             return found;
         }
         found.examined += 1;
-        let candidate = list.at(number);
-        last = Some(candidate.born);
+        let born = list.born_of(number);
+        last = Some(born);
         if walk.has_the_rest(number) {
-            found.candidates.push(candidate);
+            found.candidates.push((list.entry(number), born));
         }
     }
     found

@@ -4,11 +4,12 @@
 //! are looked up in a table of that shard alone, which is small, and what is found lies side by side:
 //! an item takes some fifty bytes and sixteen for each of its values until the lists are made.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 
 use super::born::{Births, Born};
-use super::lists::{Listed, Set};
+use super::lists::{ListRange, Listed, Set};
+use super::ordered::in_ranges;
 use super::{SHARDS, Tables};
 use crate::base::digest::{Digest, DigestBuild};
 use crate::catalogue;
@@ -72,19 +73,23 @@ impl FoundLists {
         });
     }
 
-    /// Ends what is found of a shard: its births are in the items by now, which are put in order,
-    /// so that putting all in order takes less.
-    pub(in crate::journal) fn order(&mut self) {
+    /// Ends what is found of a shard: its births are in the items by now, which are put in order.
+    pub(in crate::journal) fn end(&mut self) {
         self.births = BirthsOfShard::default();
         // What is guessed goes by the number of an item.
         if self.guessed.is_empty() {
-            self.items
-                .sort_unstable_by_key(|item| (item.kind, item.born));
+            self.order();
         }
     }
 
-    fn at(&self, item: u32) -> Listed<'_> {
-        let item = &self.items[item as usize];
+    fn order(&mut self) {
+        let place = |item: &Item| (item.kind, item.born);
+        if !self.items.is_sorted_by_key(place) {
+            self.items.sort_unstable_by_key(place);
+        }
+    }
+
+    fn at(&self, item: &Item) -> Listed<'_> {
         let first = item.first_value as usize;
         Listed {
             born: item.born,
@@ -165,7 +170,7 @@ impl Tables {
         self.each_listed(|kind, _, _, place| {
             // What is not guessed stays.
             let tag = kind.kind().tag;
-            let born = self.lists.of(tag).read().born(place.entry);
+            let born = self.born_in_list(kind, place.entry);
             if let Some(born) = born.filter(|born| born.number < GUESSED) {
                 known.insert(place.entry, born);
             }
@@ -204,20 +209,29 @@ impl Tables {
         let is_guessed = guess(&mut found, guessed_upto) || is_guessed;
         self.has_guessed_births.store(is_guessed, Ordering::Release);
         found.push(several);
-        let count = found.iter().map(|found| found.items.len()).sum();
-        let mut all: Vec<(u16, Born, u32, u32)> = Vec::with_capacity(count);
-        for (shard, found) in (0..).zip(&found) {
-            let items = (0..).zip(&found.items);
-            all.extend(items.map(|(number, item)| (item.kind, item.born, shard, number)));
+        let mut kinds: BTreeMap<u16, Vec<(&FoundLists, &[Item])>> = BTreeMap::new();
+        for found in &mut found {
+            found.order();
         }
-        // It is made of parts in order, mostly, of which this makes use.
-        all.sort();
+        for found in &found {
+            for of_kind in found.items.chunk_by(|one, other| one.kind == other.kind) {
+                let runs = kinds.entry(of_kind[0].kind).or_default();
+                runs.push((found, of_kind));
+            }
+        }
         self.lists.clear();
-        for of_kind in all.chunk_by(|one, other| one.0 == other.0) {
-            self.lists.build(of_kind[0].0, of_kind.len(), |number| {
-                let (_, _, shard, number) = of_kind[number];
-                found[shard as usize].at(number)
+        for (tag, runs) in kinds {
+            let Some(kind) = catalogue::resource(tag) else {
+                continue;
+            };
+            let later = self.later_of(kind);
+            let (found, runs): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
+            let by = (|item: &Item| item.born.position, |item: &Item| item.born);
+            let ranges = in_ranges(&runs, by, |first, items| {
+                let listed = items.map(|(run, item)| found[run].at(item));
+                ListRange::of(first, listed, later)
             });
+            self.lists.build(tag, ranges);
         }
     }
 
@@ -246,7 +260,12 @@ impl Tables {
         // Of what is one item nothing may be left: it keeps its place, as it does while the service
         // runs, for when there is something again.
         for (entry, (kind, born)) in births {
-            items.entry(*entry).or_insert((*kind, *born, None));
+            items.entry(*entry).or_insert_with(|| {
+                // Its list, by which it is found, is there as well.
+                let mut shard = self.secondary.shard(*entry).write();
+                shard.get_mut(*entry, &self.later_lists);
+                (*kind, *born, None)
+            });
         }
         let mut all = FoundLists::default();
         for (entry, (kind, born, place)) in items {
@@ -290,14 +309,125 @@ fn guess(found: &mut [FoundLists], guessed_upto: u64) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::lists::Candidate;
+    use super::super::{Change, ListPlan};
     use super::*;
-    use crate::domain::listing::{Shared, ValueHash};
+    use crate::domain::listing::{ListMove, Shared, ValueHash};
+
+    /// A resource that is a statement as far as lists know.
+    fn put(tables: &Tables, key: Digest) {
+        let put = tables.amend(1, 100, key, |_| Ok::<_, ()>(Some(b"state")));
+        assert_eq!(put, Ok(()));
+    }
+
+    #[test]
+    fn resources_whose_keys_are_alike_by_half_are_listed_each_as_itself() {
+        let tables = Tables::default();
+        let statements = catalogue::resource(100).unwrap();
+        // None of these bytes leads to a place in an index.
+        let keys: Vec<_> = (1..=3)
+            .map(|number| {
+                let mut key = Digest([9; 16]);
+                key.0[11] = number;
+                key
+            })
+            .collect();
+        let value = |number| (Shared::ByMany, ValueHash(number));
+        let place = |key, number| ListPlace {
+            entry: key,
+            values: vec![value(number)],
+            booking: None,
+        };
+        let publish = |position, key, before: Option<u64>, after| {
+            let moved = ListMove {
+                before: before.map(|before| place(key, before)),
+                after: Some(place(key, after)),
+            };
+            let change = super::super::tests::change(0, b"state");
+            let list = Some(moved);
+            tables.publish(
+                position,
+                Change {
+                    key,
+                    list,
+                    ..change
+                },
+            );
+        };
+        for (position, key) in (1..).zip(&keys) {
+            publish(position, *key, None, position);
+        }
+        publish(7, keys[1], Some(2), 1);
+        let expected = || {
+            let born = |position| Born {
+                position,
+                number: 0,
+            };
+            let candidate = |key: usize, position| Candidate {
+                entry: keys[key],
+                born: born(position),
+            };
+            let listed = [(0, 1, 1), (1, 2, 1), (2, 3, 3)];
+            let listed = listed.map(|(key, position, value)| {
+                (100, candidate(key, position), vec![ValueHash(value)])
+            });
+            listed.to_vec()
+        };
+        assert_eq!(tables.listed_now(), expected());
+        for (position, key) in (1..).zip(&keys) {
+            let born = tables.born(100, *key, b"state");
+            assert_eq!(born.unwrap().position, position);
+        }
+        let plan = ListPlan {
+            filters: vec![value(1)],
+            ..ListPlan::default()
+        };
+        let found = tables.look_into_list(100, &plan, None, 9).candidates;
+        let found: Vec<_> = found.iter().map(|found| found.entry).collect();
+        assert_eq!(found, keys[..2]);
+        // Built again, from states in another order.
+        let again = Tables::default();
+        for (position, key) in (1..).zip(&keys) {
+            let born = Born {
+                position,
+                number: 0,
+            };
+            again.note_birth(statements, *key, born);
+        }
+        keys.iter().rev().for_each(|key| put(&again, *key));
+        let mut found = again.listed_of_shard(9);
+        for (key, value) in keys.iter().zip([1, 1, 3]) {
+            again.found_listed(&mut found, (statements, *key, 8), place(*key, value));
+        }
+        again.build_lists(vec![found]);
+        assert_eq!(again.listed_now(), expected());
+    }
+
+    #[test]
+    fn an_item_of_which_nothing_is_left_keeps_its_place_without_being_shown() {
+        let tables = Tables::default();
+        let mut kinds = catalogue::RESOURCES.iter().copied();
+        let kind = kinds.find(|kind| kind.is_together()).unwrap();
+        let born = Born {
+            position: 3,
+            number: 0,
+        };
+        tables.note_birth(kind, Digest([4; 16]), born);
+        tables.build_lists(Vec::new());
+        let tag = kind.kind().tag;
+        assert_eq!((tables.in_list(tag), tables.listed_now()), (1, Vec::new()));
+        let found = tables.look_into_list(tag, &ListPlan::default(), None, 9);
+        assert_eq!(found.candidates.len(), 1);
+        assert_eq!(found.candidates[0].entry, Digest([4; 16]));
+        assert_eq!(tables.born_in_list(kind, Digest([4; 16])), Some(born));
+    }
 
     #[test]
     fn items_are_listed_as_they_were_born_and_what_has_no_birth_by_its_last_commit() {
         let tables = Tables::default();
         let statements = catalogue::resource(100).unwrap();
         let key = |number: u8| Digest([number; 16]);
+        (1..=5).for_each(|number| put(&tables, key(number)));
         let place = |number: u8| ListPlace {
             entry: key(number),
             values: vec![
@@ -319,7 +449,7 @@ mod tests {
                 let changed = 20 - u64::from(number);
                 let resource = (statements, key(number), changed);
                 tables.found_listed(&mut found, resource, place(number));
-                found.order();
+                found.end();
                 found
             });
             tables.build_lists(found.collect());

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use super::born::Born;
 use super::list_walk::{self, Found, ListPlan};
 use super::lists::{Candidate, Set};
+use super::short::{Later, Noted};
 use super::{Ready, Tables};
 use crate::base::codec;
 use crate::base::digest::{Digest, KeyDigest};
@@ -78,6 +79,45 @@ impl Tables {
         let mut place = None;
         self.read(key, &mut |bytes| place = kind.place(bytes).ok().flatten());
         place
+    }
+
+    /// The item that is noted in the list of a kind.
+    fn entry_of(&self, kind: &dyn AnyResource, noted: Noted) -> Digest {
+        let short = match noted {
+            Noted::Later(whole) => return whole,
+            Noted::First(short) => short,
+        };
+        let like = short.alike();
+        let found = match kind.is_together() {
+            true => {
+                let shard = self.secondary.shard(like).read();
+                shard.first_like(short, &self.later_lists)
+            }
+            false => {
+                let shard = self.states.shard(like).read();
+                shard.first_like(short, &self.later)
+            }
+        };
+        found.expect("what is listed is in the tables")
+    }
+
+    /// How an item is noted in the list of a kind.
+    fn noted(&self, kind: &dyn AnyResource, entry: Digest) -> Noted {
+        self.later_of(kind).noted(entry)
+    }
+
+    /// What is later of the items of this kind.
+    pub(super) fn later_of(&self, kind: &dyn AnyResource) -> &Later {
+        match kind.is_together() {
+            true => &self.later_lists,
+            false => &self.later,
+        }
+    }
+
+    /// When an item of a kind came to be listed.
+    pub(super) fn born_in_list(&self, kind: &dyn AnyResource, entry: Digest) -> Option<Born> {
+        let noted = self.noted(kind, entry);
+        self.lists.of(kind.kind().tag).read().born(noted)
     }
 
     /// Prepares what a change makes of lists, before the sequencer is held.
@@ -203,8 +243,9 @@ impl Tables {
             Some((seen, _)) if !is_left && self.position(booking.fact) == *seen => None,
             _ => Some(self.by_booking(kind, booking).1),
         });
+        let entry = self.noted(kind, place.entry);
         let mut list = self.lists.of(kind.kind().tag).write();
-        let (number, is_new) = list.enter(place.entry, born);
+        let (number, is_new) = list.enter(entry, born);
         let none = Vec::new();
         let before = moved.before.as_ref().map_or(&none, |place| &place.values);
         let after = moved.after.as_ref().map_or(&none, |place| &place.values);
@@ -282,7 +323,9 @@ impl Tables {
                 let booking = place.and_then(|place| place.booking);
                 booking.is_some_and(|booking| booking.fact == fact)
             };
-            let bound = numbers.into_iter().filter(|(_, entry)| is_bound(*entry));
+            let bound = numbers
+                .into_iter()
+                .filter(|(_, entry)| is_bound(self.entry_of(kind, *entry)));
             let bound: Vec<_> = bound.collect();
             let mut list = list.write();
             for (before, _) in led(kind, lead) {
@@ -304,8 +347,21 @@ impl Tables {
         plan: &ListPlan,
         after: Option<Born>,
         most: usize,
-    ) -> Found {
-        list_walk::look(&self.lists.of(kind).read(), plan, after, most)
+    ) -> Found<Candidate> {
+        let Found {
+            candidates,
+            examined,
+            on,
+        } = list_walk::look(&self.lists.of(kind).read(), plan, after, most);
+        let candidates = candidates.into_iter().filter_map(|(noted, born)| {
+            let entry = self.entry_of(catalogue::resource(kind)?, noted);
+            Some(Candidate { entry, born })
+        });
+        Found {
+            candidates: candidates.collect(),
+            examined,
+            on,
+        }
     }
 
     /// How many items the list of this kind has.
@@ -325,7 +381,7 @@ impl Tables {
             true => resource.place(state).ok()??.entry,
             false => key,
         };
-        self.lists.of(kind).read().born(entry)
+        self.born_in_list(resource, entry)
     }
 
     /// Whether of some resource it is not known when it came to be listed: its state comes from a
@@ -339,12 +395,13 @@ impl Tables {
     /// nothing left to show keeps its place, and is not among them.
     #[must_use]
     pub fn listed_now(&self) -> Vec<(u16, Candidate, Vec<ValueHash>)> {
-        let mut all = self.lists.all();
-        all.retain(|(kind, candidate, _)| {
-            catalogue::resource(*kind).is_some_and(|resource| {
-                !resource.is_together() || self.shown(resource, candidate.entry).is_some()
-            })
+        let all = self.lists.all().into_iter();
+        let shown = all.filter_map(|(kind, noted, born, values)| {
+            let resource = catalogue::resource(kind)?;
+            let entry = self.entry_of(resource, noted);
+            let is_shown = !resource.is_together() || self.shown(resource, entry).is_some();
+            is_shown.then_some((kind, Candidate { entry, born }, values))
         });
-        all
+        shown.collect()
     }
 }

@@ -9,15 +9,19 @@
 //!
 //! A list only finds candidates: its readers check whether each has the value. So one too many
 //! costs a check; one that is missing would be a fault.
+//!
+//! Of each resource half the key is noted, and found by that in the table of states; of several that
+//! are one item, half the name of their list with ranks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use super::at_once::both;
 use super::born::Born;
-use super::hash_index::{Entry, HashIndex};
+use super::hash_index::HashIndex;
+use super::short::{Later, Noted, Short};
 use crate::base::digest::Digest;
 use crate::domain::listing::{Shared, ValueHash};
+use crate::journal::at_once::both;
 use parking_lot::RwLock;
 use roaring::RoaringBitmap;
 
@@ -64,17 +68,17 @@ struct Chunk {
     far: BTreeMap<usize, Born>,
 }
 
-/// A resource in a chunk, in bytes that lie close: its key, and when it came to be listed.
+/// A resource in a chunk, in bytes that lie close: half its key, and when it came to be listed.
 #[derive(Clone, Copy)]
 struct InChunk {
-    entry: Digest,
+    entry: Short,
     /// Of its position, what it is more than the chunk's first; [`FAR`] for one that is kept aside.
-    after: [u8; 4],
-    number: [u8; 2],
+    after: [u8; 3],
+    number: u8,
 }
 
 /// What is no distance from the chunk's first position.
-const FAR: u32 = u32::MAX;
+const FAR: u32 = (1 << 24) - 1;
 
 impl Default for Chunk {
     fn default() -> Self {
@@ -87,40 +91,37 @@ impl Default for Chunk {
 }
 
 impl Chunk {
-    fn push(&mut self, entry: Digest, born: Born) {
+    fn push(&mut self, entry: Short, born: Born) {
         if self.resources.is_empty() {
             self.first = born.position;
         }
         let after = born.position.checked_sub(self.first);
         let after = after.and_then(|after| u32::try_from(after).ok());
-        let (after, number) = match (after, u16::try_from(born.number)) {
-            (Some(after), Ok(number)) if after != FAR => (after, number),
+        let (after, number) = match (after, u8::try_from(born.number)) {
+            (Some(after), Ok(number)) if after < FAR => (after, number),
             _ => {
                 self.far.insert(self.resources.len(), born);
                 (FAR, 0)
             }
         };
+        let [after @ .., _] = after.to_le_bytes();
         self.resources.push(InChunk {
-            entry,
-            after: after.to_le_bytes(),
-            number: number.to_le_bytes(),
-        });
-    }
-
-    fn at(&self, place: usize) -> Candidate {
-        let InChunk {
             entry,
             after,
             number,
-        } = self.resources[place];
-        let born = match u32::from_le_bytes(after) {
+        });
+    }
+
+    fn born(&self, place: usize) -> Born {
+        let InChunk { after, number, .. } = self.resources[place];
+        let [a, b, c] = after;
+        match u32::from_le_bytes([a, b, c, 0]) {
             FAR => self.far[&place],
             after => Born {
                 position: self.first + u64::from(after),
-                number: u16::from_le_bytes(number).into(),
+                number: number.into(),
             },
-        };
-        Candidate { entry, born }
+        }
     }
 }
 
@@ -130,11 +131,13 @@ pub(super) struct KindList {
     chunks: Vec<Chunk>,
     len: u32,
     numbers: HashIndex,
+    /// The keys of which all is noted, by numbers.
+    whole: BTreeMap<u32, Digest>,
     many: BTreeMap<ValueHash, RoaringBitmap>,
     few: BTreeSet<Pair>,
 }
 
-fn entry(chunks: &[Chunk], number: u32) -> Digest {
+fn short(chunks: &[Chunk], number: u32) -> Short {
     let number = number as usize;
     chunks[number / CHUNK].resources[number % CHUNK].entry
 }
@@ -145,26 +148,37 @@ impl KindList {
         self.len
     }
 
-    pub(super) fn at(&self, number: u32) -> Candidate {
-        let number = number as usize;
-        self.chunks[number / CHUNK].at(number % CHUNK)
+    /// The key of the resource with this number.
+    pub(super) fn entry(&self, number: u32) -> Noted {
+        match self.whole.get(&number) {
+            Some(whole) => Noted::Later(*whole),
+            None => Noted::First(short(&self.chunks, number)),
+        }
     }
 
-    /// The key of the resource with this number.
-    pub(super) fn entry(&self, number: u32) -> Digest {
-        entry(&self.chunks, number)
+    /// When the resource with this number came to be listed.
+    pub(super) fn born_of(&self, number: u32) -> Born {
+        let number = number as usize;
+        self.chunks[number / CHUNK].born(number % CHUNK)
     }
 
     /// When the resource with this key came to be listed.
-    pub(super) fn born(&self, entry: Digest) -> Option<Born> {
-        let number = self.numbers.find(entry, |number| self.entry(number))?;
-        Some(self.at(number).born)
+    pub(super) fn born(&self, entry: Noted) -> Option<Born> {
+        Some(self.born_of(self.number(entry)?))
+    }
+
+    fn number(&self, entry: Noted) -> Option<u32> {
+        let key = entry.short();
+        self.numbers.find_if(key.alike(), |number| {
+            short(&self.chunks, number) == key && self.entry(number) == entry
+        })
     }
 
     /// Makes room for one more, with such a key.
     pub(super) fn reserve(&mut self, key: Digest) {
         let chunks = &mut self.chunks;
-        self.numbers.reserve(key, |number| entry(chunks, number));
+        self.numbers
+            .reserve(key, |number| short(chunks, number).alike());
         if self.len as usize == chunks.len() * CHUNK {
             chunks.push(Chunk::default());
         }
@@ -172,23 +186,27 @@ impl KindList {
 
     /// The number of the resource with this key, and whether it is new: then it was born so, after
     /// all others.
-    pub(super) fn enter(&mut self, key: Digest, born: Born) -> (u32, bool) {
-        let chunks = &mut self.chunks;
-        let place = self.numbers.entry(key, |number| entry(chunks, number));
-        match place {
-            Entry::Occupied(place) => (place.get(), false),
-            Entry::Vacant(place) => {
-                let number = self.len;
-                place.insert(number);
-                // A kind of so many would take more memory than any machine has.
-                self.len = number.checked_add(1).expect("a kind has no 2^32 resources");
-                if number as usize == chunks.len() * CHUNK {
-                    chunks.push(Chunk::default());
-                }
-                chunks[number as usize / CHUNK].push(key, born);
-                (number, true)
-            }
+    pub(super) fn enter(&mut self, entry: Noted, born: Born) -> (u32, bool) {
+        if let Some(number) = self.number(entry) {
+            return (number, false);
         }
+        let key = entry.short();
+        let number = self.len;
+        // A kind of so many would take more memory than any machine has.
+        self.len = number.checked_add(1).expect("a kind has no 2^32 resources");
+        let chunks = &mut self.chunks;
+        let place = self
+            .numbers
+            .vacant(key.alike(), |it| short(chunks, it).alike());
+        place.insert(number);
+        if number as usize == chunks.len() * CHUNK {
+            chunks.push(Chunk::default());
+        }
+        chunks[number as usize / CHUNK].push(key, born);
+        if let Noted::Later(whole) = entry {
+            self.whole.insert(number, whole);
+        }
+        (number, true)
     }
 
     pub(super) fn add(&mut self, (shared, value): Set, number: u32) {
@@ -215,44 +233,38 @@ impl KindList {
         }
     }
 
-    /// Of so many items, each with another entry, in order.
-    fn of<'a>(count: usize, at: impl Fn(usize) -> Listed<'a> + Sync) -> Self {
+    /// Of all items, each with another entry, in order.
+    fn of(ranges: Vec<ListRange>) -> Self {
+        let count: usize = ranges.iter().map(|range| range.resources.len()).sum();
         let len = u32::try_from(count).expect("a kind has no 2^32 resources");
         let by_number = || {
             let mut chunks = Vec::with_capacity(count.div_ceil(CHUNK));
-            for number in 0..count {
+            let all = ranges.iter().flat_map(|range| &range.resources);
+            for (number, (entry, born)) in all.enumerate() {
                 if number.is_multiple_of(CHUNK) {
                     chunks.push(Chunk::default());
                 }
-                let Listed { born, entry, .. } = at(number);
-                chunks[number / CHUNK].push(entry, born);
+                chunks[number / CHUNK].push(*entry, *born);
             }
             let all = (0..).zip(chunks.iter().flat_map(|chunk| &chunk.resources));
-            let numbers = HashIndex::of(all.map(|(number, it)| (it.entry, number)));
+            let numbers = HashIndex::of(all.map(|(number, it)| (it.entry.alike(), number)));
             (chunks, numbers)
         };
         let by_value = || {
             let mut many: BTreeMap<ValueHash, RoaringBitmap> = BTreeMap::new();
-            let mut few = Vec::new();
-            for (number, at) in (0..len).zip((0..count).map(&at)) {
-                for (shared, value) in at.sets {
-                    match shared {
-                        Shared::ByMany => {
-                            // One that is the last already stays so.
-                            let _ = many.entry(*value).or_default().try_push(number);
-                        }
-                        Shared::ByFew => few.push(Pair::new(*value, number)),
-                    }
-                }
+            for (value, numbers) in ranges.iter().flat_map(|range| &range.many) {
+                *many.entry(*value).or_default() |= numbers;
             }
-            few.sort_unstable();
-            (many, few.into_iter().collect())
+            let few = ranges.iter().flat_map(|range| &range.few);
+            (many, few.copied().collect())
         };
         let ((chunks, numbers), (many, few)) = both(by_number, by_value);
+        let whole = ranges.iter().flat_map(|range| range.whole.iter().copied());
         Self {
             chunks,
             len,
             numbers,
+            whole: whole.collect(),
             many,
             few,
         }
@@ -321,7 +333,7 @@ impl KindList {
         let (mut low, mut high) = (0, self.len);
         while low < high {
             let middle = low + (high - low) / 2;
-            let found = self.at(middle).born;
+            let found = self.born_of(middle);
             if found < born || with && found == born {
                 low = middle + 1;
             } else {
@@ -349,6 +361,43 @@ pub(super) struct Listed<'a> {
     pub(super) sets: &'a [Set],
 }
 
+/// Items in a row, in order, while tables are built.
+#[derive(Default)]
+pub(super) struct ListRange {
+    resources: Vec<(Short, Born)>,
+    whole: Vec<(u32, Digest)>,
+    many: BTreeMap<ValueHash, RoaringBitmap>,
+    few: Vec<Pair>,
+}
+
+impl ListRange {
+    /// Of these items, of which the first has the number `first`.
+    pub(super) fn of<'a>(
+        first: usize,
+        items: impl Iterator<Item = Listed<'a>>,
+        later: &Later,
+    ) -> Self {
+        let first = u32::try_from(first).expect("a kind has no 2^32 resources");
+        let mut range = Self::default();
+        for (number, item) in (first..).zip(items) {
+            range.resources.push((Short::of(item.entry), item.born));
+            if later.has(item.entry) {
+                range.whole.push((number, item.entry));
+            }
+            for (shared, value) in item.sets {
+                match shared {
+                    Shared::ByMany => {
+                        // One that is the last already stays so.
+                        let _ = range.many.entry(*value).or_default().try_push(number);
+                    }
+                    Shared::ByFew => range.few.push(Pair::new(*value, number)),
+                }
+            }
+        }
+        range
+    }
+}
+
 impl Lists {
     /// The list of the kind with this tag.
     pub(super) fn of(&self, kind: u16) -> &RwLock<KindList> {
@@ -362,18 +411,13 @@ impl Lists {
         }
     }
 
-    /// Puts the list of a kind in place: of so many items, each with another entry, in order.
-    pub(super) fn build<'a>(
-        &self,
-        kind: u16,
-        count: usize,
-        at: impl Fn(usize) -> Listed<'a> + Sync,
-    ) {
-        *self.of(kind).write() = KindList::of(count, at);
+    /// Puts the list of a kind in place.
+    pub(super) fn build(&self, kind: u16, ranges: Vec<ListRange>) {
+        *self.of(kind).write() = KindList::of(ranges);
     }
 
     /// Everything: by kinds, each item in order with its values.
-    pub(super) fn all(&self) -> Vec<(u16, Candidate, Vec<ValueHash>)> {
+    pub(super) fn all(&self) -> Vec<(u16, Noted, Born, Vec<ValueHash>)> {
         let mut all = Vec::new();
         for (kind, list) in (0..).zip(&self.0) {
             let Some(list) = list.get() else {
@@ -392,7 +436,8 @@ impl Lists {
             }
             for number in 0..list.len {
                 let values = values.remove(&number).unwrap_or_default();
-                all.push((kind, list.at(number), values.into_iter().collect()));
+                let (entry, born) = (list.entry(number), list.born_of(number));
+                all.push((kind, entry, born, values.into_iter().collect()));
             }
         }
         all
@@ -421,8 +466,8 @@ mod tests {
         let births = [
             at(1 << 40, 7),
             at((1 << 40) + 1, 0),
-            at((1 << 40) + 1, u32::from(u16::MAX)),
-            at((1 << 40) + 1, u32::from(u16::MAX) + 1),
+            at((1 << 40) + 1, u32::from(u8::MAX)),
+            at((1 << 40) + 1, u32::from(u8::MAX) + 1),
             at((1 << 40) + far - 1, 1),
             at((1 << 40) + far, 1),
             at(u64::MAX, u32::MAX),
@@ -435,12 +480,15 @@ mod tests {
         let mut list = KindList::default();
         for (key, born) in keys.iter().zip(births) {
             list.reserve(*key);
-            assert!(list.enter(*key, born).1);
+            let noted = Noted::First(Short::of(*key));
+            let (_, is_new) = list.enter(noted, born);
+            assert!(is_new);
         }
         for ((number, key), born) in (0..).zip(&keys).zip(births) {
-            assert_eq!(list.born(*key), Some(born));
-            assert_eq!(list.entry(number), *key);
+            let noted = Noted::First(Short::of(*key));
+            assert_eq!(list.born(noted), Some(born));
+            assert_eq!(list.entry(number), noted);
         }
-        assert_eq!(size_of::<InChunk>(), 22);
+        assert_eq!(size_of::<InChunk>(), 12);
     }
 }

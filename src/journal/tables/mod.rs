@@ -5,17 +5,18 @@
 //! key), idempotency keys (the position of their commit).
 //!
 //! All of them are compact, since they are most of a server's memory. States lie side by side in
-//! pages (`slab`), found by a hash index of four bytes to a state (`states`, `hash_index`). Unique
-//! keys and idempotency keys lie side by side in chunks, with a hash index of the same kind
-//! (`compact`), and so do the lists of secondary keys (`secondary`). Lists follow commits (`listing`).
+//! pages (`slab`), found by a hash index of four bytes to a state (`states`, `hash_index`). Idempotency
+//! keys lie side by side in chunks, with a hash index of the same kind (`compact`), and so do unique
+//! keys, of which only as much is kept as leads to their holders (`unique`), and the lists of secondary
+//! keys (`secondary`). Lists follow commits (`listing`); they note half of a key (`short`).
 //! What is large lies in huge pages (`memory`).
 //!
 //! Idempotency keys are forgotten by one number, the watermark: a key that was used at or below it
 //! counts as never used. What is left of it in the table is swept afterwards.
 
-mod at_once;
 mod born;
 mod compact;
+mod content;
 mod hash_index;
 mod indexing;
 mod list_walk;
@@ -23,13 +24,18 @@ mod listed;
 mod listing;
 mod lists;
 mod memory;
+mod numbered;
+mod ordered;
 mod ready;
 mod secondary;
+mod short;
 mod slab;
+mod slot;
 mod source;
 mod states;
 mod stored_state;
 mod sweep;
+mod unique;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,15 +44,17 @@ use parking_lot::{Mutex, RwLock};
 
 use self::born::Births;
 pub use self::born::{Born, NoBirth};
-use self::compact::CompactMap;
+use self::compact::{CompactMap, Position};
 pub use self::list_walk::{Found, ListPlan};
 use self::lists::Lists;
 pub use self::lists::{Candidate, Set};
 pub use self::memory::keep_ready as keep_memory_ready;
 pub use self::ready::Ready;
 use self::secondary::{List, SecondaryIndex};
+use self::short::Later;
 use self::states::{StateRef, States};
 pub use self::stored_state::StoredState;
+use self::unique::UniqueIndex;
 use crate::base::digest::{Digest, KeyDigest};
 use crate::domain::operation::Change;
 
@@ -62,6 +70,9 @@ const CHUNK_PAGES: usize = 4;
 const LIST_CHUNK: usize = 256;
 /// How often a consistent look at several things is tried.
 const LOOKS: usize = 64;
+
+/// The highest position of a commit that the tables can hold.
+pub(super) const POSITION_MAX: u64 = slot::POSITION_MAX;
 
 /// A table, sharded by the digest's first bytes; within a shard the last ones are hashed.
 struct Shards<T>(Box<[RwLock<T>]>);
@@ -89,9 +100,12 @@ pub struct Tables {
     /// published.
     publishing: AtomicU64,
     states: Shards<States>,
-    unique: Shards<CompactMap<Digest>>,
+    unique: Shards<UniqueIndex>,
     secondary: Shards<SecondaryIndex>,
-    keys: Shards<CompactMap<u64>>,
+    keys: Shards<CompactMap<Position>>,
+    /// The keys of resources, and the names of lists with ranks, that are later.
+    later: Later,
+    later_lists: Later,
     /// Idempotency keys used at this position or before are forgotten.
     forgotten: AtomicU64,
     /// The commits whose response a second key leads to, each with the last position of such a key.
@@ -153,10 +167,7 @@ impl Tables {
         let shown = self.shown_before(ready);
         let Ready { change, page, .. } = ready;
         for name in &change.unique_left {
-            self.unique.shard(name.0).write().remove(name.0);
-        }
-        for name in &change.unique_taken {
-            self.unique.shard(name.0).write().insert(name.0, change.key);
+            self.unique.shard(name.0).write().leave(name.0, change.key);
         }
         for (lists, happens) in [
             (&change.secondary_left, List::leave as fn(&mut List, Digest)),
@@ -165,14 +176,14 @@ impl Tables {
         ] {
             for list in lists {
                 let mut shard = self.secondary.shard(list.0).write();
-                let list = shard.get_mut(list.0);
+                let list = shard.get_mut(list.0, &self.later_lists);
                 happens(list, change.key);
                 list.touched = position;
             }
         }
         for ranked in &change.ranks {
             let mut shard = self.secondary.shard(ranked.list.0).write();
-            let list = shard.get_mut(ranked.list.0);
+            let list = shard.get_mut(ranked.list.0, &self.later_lists);
             list.rank(change.key, ranked.before.as_ref(), ranked.after.as_ref());
             list.touched = position;
         }
@@ -186,7 +197,12 @@ impl Tables {
             position,
             bytes: &change.state,
         };
-        ready.page = self.states.shard(change.key).write().put(state, page);
+        let mut states = self.states.shard(change.key).write();
+        ready.page = states.put(state, page, &self.later);
+        drop(states);
+        for name in &change.unique_taken {
+            self.unique.shard(name.0).write().enter(name.0, change.key);
+        }
         self.publish_in_lists(position, ready, shown);
     }
 
@@ -225,13 +241,14 @@ impl Tables {
             shard.reserve(state, page.is_some());
         }
         if let Some(KeyDigest(key)) = key {
-            self.keys.shard(key).write().reserve(key, 0);
+            self.keys.shard(key).write().reserve(key, Position(0));
         }
     }
 
     /// Enters the idempotency key with this digest, used by the commit at `position`.
     pub fn take_key(&self, KeyDigest(key): KeyDigest, position: u64) {
-        self.keys.shard(key).write().insert(key, position);
+        let mut shard = self.keys.shard(key).write();
+        shard.insert(key, Position(position));
     }
 
     /// As [`Tables::take_key`], unless `may` objects to its previous use: for recovery, which looks
@@ -247,8 +264,10 @@ impl Tables {
     ) -> Result<(), E> {
         let forgotten = self.forgotten();
         let mut shard = self.keys.shard(key).write();
-        shard.insert_if(key, position, |taken| {
-            may(taken.filter(|taken| *taken > forgotten))
+        shard.insert_if(key, Position(position), |taken| {
+            may(taken
+                .map(|taken| taken.0)
+                .filter(|taken| *taken > forgotten))
         })
     }
 
@@ -256,6 +275,7 @@ impl Tables {
     #[must_use]
     pub fn key(&self, KeyDigest(key): KeyDigest) -> Option<u64> {
         let position = self.keys.shard(key).read().get(key);
+        let position = position.map(|position| position.0);
         position.filter(|position| *position > self.forgotten())
     }
 
@@ -302,62 +322,6 @@ impl Tables {
     #[must_use]
     pub fn keys(&self) -> usize {
         self.keys.len(CompactMap::len)
-    }
-
-    /// A 256-bit digest that two sets of tables share only if they are equal: every state with its
-    /// kind and position, every unique key's resource, every secondary key's resources, every
-    /// idempotency key's commit.
-    #[must_use]
-    pub fn digest(&self) -> [u8; 32] {
-        // Tables have no order, so the entries' hashes are added up, each table under its number.
-        let mut sum = [0_u64; 4];
-        let mut add = |table: u8, key: Digest, parts: &[&[u8]]| {
-            let mut hasher = blake3::Hasher::new();
-            hasher.update(&[table]).update(&key.0);
-            for part in parts {
-                hasher.update(part);
-            }
-            let hash = hasher.finalize();
-            for (sum, part) in sum.iter_mut().zip(hash.as_bytes().chunks_exact(8)) {
-                let mut half = [0; 8];
-                half.copy_from_slice(part);
-                *sum = sum.wrapping_add(u64::from_le_bytes(half));
-            }
-        };
-        self.each(|kind, key, position, bytes| {
-            add(
-                1,
-                key,
-                &[&kind.to_le_bytes(), &position.to_le_bytes(), bytes],
-            );
-        });
-        for shard in &self.unique.0 {
-            for (name, holder) in shard.read().iter() {
-                add(2, name, &[&holder.0]);
-            }
-        }
-        for shard in &self.secondary.0 {
-            for (name, list) in shard.read().iter() {
-                // An empty list equals one that never had an item.
-                if list.len() > 0 {
-                    let members: Vec<u8> = list.iter().flat_map(|member| member.0).collect();
-                    add(3, name, &[&members]);
-                }
-            }
-        }
-        for shard in &self.keys.0 {
-            for (key, position) in shard.read().iter() {
-                // A forgotten key is like one that was never used.
-                if position > self.forgotten() {
-                    add(4, key, &[&position.to_le_bytes()]);
-                }
-            }
-        }
-        let mut digest = [0; 32];
-        for (place, part) in digest.chunks_exact_mut(8).zip(sum) {
-            place.copy_from_slice(&part.to_le_bytes());
-        }
-        digest
     }
 
     /// Passes every resource to `visit`: kind, key, position of its last commit, bytes.
@@ -446,7 +410,7 @@ impl Tables {
         change: impl FnOnce(Option<StoredState<'_>>) -> Result<Option<&'n [u8]>, E>,
     ) -> Result<(), E> {
         let mut shard = self.states.shard(key).write();
-        shard.amend(position, kind, key, change)
+        shard.amend(position, kind, key, &self.later, change)
     }
 
     /// Passes the resources of one shard to `visit`.
@@ -480,7 +444,7 @@ mod tests {
     use crate::domain::registered::Entries;
     use crate::domain::resource::{IndexKey, Rank, Source as _};
 
-    fn change(key: u8, state: &[u8]) -> Change {
+    pub(super) fn change(key: u8, state: &[u8]) -> Change {
         Change {
             kind: 100,
             version: 1,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use super::hash_index::{Entry, HashIndex};
+use super::short::{Alike, Later, Short};
 use crate::base::digest::Digest;
 use crate::domain::resource::Rank;
 
@@ -35,11 +36,14 @@ impl SecondaryIndex {
     }
 
     /// The list of this key; an empty one is made if there is none.
-    pub(super) fn get_mut(&mut self, name: Digest) -> &mut List {
+    pub(super) fn get_mut(&mut self, name: Digest, later: &Later) -> &mut List {
         let chunks = &mut self.chunks;
-        let number = match self.index.entry(name, |number| at(chunks, number).0) {
+        let alike = Alike::to(name);
+        let key_of = |number| alike.seen(at(chunks, number).0);
+        let number = match self.index.entry(name, key_of) {
             Entry::Occupied(entry) => entry.get() as usize,
             Entry::Vacant(entry) => {
+                alike.note_if_later(later);
                 make_room(chunks);
                 let last = chunks.len() - 1;
                 let number = last * CHUNK + chunks[last].len();
@@ -49,6 +53,15 @@ impl SecondaryIndex {
             }
         };
         &mut chunks[number / CHUNK][number % CHUNK].1
+    }
+
+    /// The name of the list with this half of one, that is not later.
+    pub(super) fn first_like(&self, short: Short, later: &Later) -> Option<Digest> {
+        let number = self.index.find_if(short.alike(), |number| {
+            let name = at(&self.chunks, number).0;
+            Short::of(name) == short && !later.has(name)
+        })?;
+        Some(at(&self.chunks, number).0)
     }
 
     /// Makes room for a list of this name, and finds this key's place in it.
@@ -286,6 +299,23 @@ mod tests {
                 assert!(list.iter().eq(model.iter().copied()), "SEED={seed}");
             }
         }
+    }
+
+    #[test]
+    fn of_names_that_are_alike_by_half_the_first_is_found_by_it() {
+        let (mut index, later) = (SecondaryIndex::default(), Later::default());
+        let names = [1, 2, 3].map(|number| {
+            let mut name = Digest([7; 16]);
+            name.0[15] = number;
+            name
+        });
+        for name in names {
+            index.get_mut(name, &later).join(name);
+            assert_eq!(index.first_like(Short::of(name), &later), Some(names[0]));
+        }
+        assert_eq!(names.map(|name| later.has(name)), [false, true, true]);
+        let other = Short::of(Digest([8; 16]));
+        assert_eq!(index.first_like(other, &later), None);
     }
 
     #[test]

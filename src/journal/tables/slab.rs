@@ -1,9 +1,8 @@
 //! The states of one shard, side by side in pages.
 //!
-//! A state lies in a slot, after its key, position, kind and length. Slots have sizes, a *class*
-//! each: multiples of 8 bytes up to 1 KiB, above it sixteen steps to each doubling. A page has
-//! slots of one class. Pages begin small and grow with their class, so that unused memory stays a
-//! small part.
+//! A state lies in a slot (`slot`). Slots have sizes, a *class* each: multiples of 4 bytes up to 1 KiB,
+//! above it sixteen steps to each doubling. A page has slots of one class. Pages begin small and grow
+//! with their class, so that unused memory stays a small part.
 //!
 //! The slots of a class have no holes: when a state is removed, the class's last one moves into its
 //! slot. So years of changing sizes leave nothing behind, and no list of free slots is kept.
@@ -15,17 +14,10 @@
 use std::sync::Arc;
 
 use super::memory::Piece;
+use super::slot::{self, FINE_MAX, STEPS, UNIT, WIDE_HEADER, parse, slot_bytes, write};
 use super::stored_state::StoredState;
 use crate::base::digest::Digest;
 
-/// The header of a state's bytes: key (16 bytes), position (8), kind (2), length (2).
-const HEADER: usize = 28;
-/// Slots begin at multiples of this, and so do the smaller classes.
-const UNIT: usize = 8;
-/// The classes up to this size are all multiples of [`UNIT`].
-const FINE_MAX: usize = 1 << 10;
-/// Steps to each doubling beyond [`FINE_MAX`].
-const STEPS: usize = 16;
 /// The largest slot that shares a page.
 const SLOT_MAX: usize = 8 << 10;
 /// How many classes share pages.
@@ -39,15 +31,13 @@ const PAGE_MAX: usize = 32 << 10;
 const PAGES_OF_A_SIZE: u32 = 8;
 /// Bytes of a usual page of memory: it costs when its first byte is written.
 const MEMORY_PAGE: usize = 4 << 10;
-/// The length in the header of a state that has a page of its own: the rest of the page.
-const LARGE: u16 = u16::MAX;
 /// No page.
 const NONE: u32 = u32::MAX;
 
 /// Bits of a place that say where in its page a slot begins, in units.
 const UNIT_BITS: u32 = (PAGE_MAX / UNIT).ilog2();
 /// More pages than there can be. Except for the small first ones of its classes, each page of a
-/// slab takes more than 8 KiB. So many would be 8 GiB in one shard, and since the digests of keys
+/// slab takes more than 8 KiB. So many would be 4 GiB in one shard, and since the digests of keys
 /// fill all shards evenly, more than any machine has in all.
 const PAGES_MAX: u32 = 1 << (u32::BITS - UNIT_BITS);
 
@@ -90,6 +80,8 @@ struct Page {
     alone: Option<Alone>,
     /// The page before it in its class; for a vacant one, the next vacant one.
     before: u32,
+    /// Bytes of its slots, if it has any.
+    slot: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -124,17 +116,6 @@ impl Default for Slab {
     }
 }
 
-/// Bytes of the slot for a state of this length.
-fn slot_bytes(length: usize) -> usize {
-    let bytes = HEADER + length;
-    let unit = if bytes <= FINE_MAX {
-        UNIT
-    } else {
-        (1 << (bytes - 1).ilog2()) / STEPS
-    };
-    bytes.next_multiple_of(unit)
-}
-
 /// The class of slots of this size; `None` for a page of its own.
 fn class_of(slot: usize) -> Option<usize> {
     if slot <= FINE_MAX {
@@ -157,11 +138,22 @@ fn page_bytes(pages: u32, slot: usize) -> usize {
 }
 
 impl Page {
-    fn content(&self) -> &[u8] {
+    /// The slot, or the state alone, that begins there.
+    fn at(&self, start: usize) -> &[u8] {
         match &self.alone {
             Some(alone) => alone,
-            None => &self.bytes,
+            None => &self.bytes[start..][..self.slot as usize],
         }
+    }
+
+    /// The states in it.
+    fn states(&self) -> impl Iterator<Item = StoredState<'_>> {
+        let (content, slot): (&[u8], _) = match &self.alone {
+            Some(alone) => (alone, alone.len()),
+            None => (&self.bytes, (self.slot as usize).max(1)),
+        };
+        let slots = content.chunks(slot);
+        slots.map(|slot| parse(slot).expect("a page is full of states up to its end"))
     }
 }
 
@@ -176,16 +168,13 @@ pub(super) fn alone(state: StoredState<'_>) -> Option<Alone> {
     if class_of(slot).is_some() {
         return None;
     }
-    let mut page = Vec::with_capacity(slot);
-    page.extend_from_slice(&header(state));
-    page.extend_from_slice(state.bytes);
-    Some(Arc::new(page))
+    Some(Arc::new(slot::page_of_one(state, slot)))
 }
 
 /// Sets the commit position of a state's page, which must not be shared yet.
 pub(super) fn committed_at(page: &mut Alone, position: u64) {
     let page = Arc::get_mut(page).expect("nobody else has the page yet");
-    page[16..24].copy_from_slice(&position.to_le_bytes());
+    slot::set_position(page, position);
 }
 
 /// The state of a page.
@@ -193,59 +182,16 @@ pub(super) fn state_of(page: &Alone) -> StoredState<'_> {
     parse(page).expect("a page begins with a state")
 }
 
-fn header(state: StoredState<'_>) -> [u8; HEADER] {
-    let length = match class_of(slot_bytes(state.bytes.len())) {
-        Some(_) => u16::try_from(state.bytes.len()).expect("slots of a class are small"),
-        None => LARGE,
-    };
-    let mut header = [0; HEADER];
-    header[..16].copy_from_slice(&state.key.0);
-    header[16..24].copy_from_slice(&state.position.to_le_bytes());
-    header[24..26].copy_from_slice(&state.kind.to_le_bytes());
-    header[26..].copy_from_slice(&length.to_le_bytes());
-    header
-}
-
-/// The state in the slot that these bytes begin with.
-fn parse(slot: &[u8]) -> Option<StoredState<'_>> {
-    let (key, rest) = slot.split_first_chunk()?;
-    let (position, rest) = rest.split_first_chunk()?;
-    let (kind, rest) = rest.split_first_chunk()?;
-    let (length, rest) = rest.split_first_chunk()?;
-    let length = match u16::from_le_bytes(*length) {
-        LARGE => rest.len(),
-        length => usize::from(length),
-    };
-    Some(StoredState {
-        kind: u16::from_le_bytes(*kind),
-        key: Digest(*key),
-        position: u64::from_le_bytes(*position),
-        bytes: rest.get(..length)?,
-    })
-}
-
-/// The states in a page.
-fn states_in(page: &Page) -> impl Iterator<Item = StoredState<'_>> {
-    let content = page.content();
-    // All slots of a page have the size of its first. A vacant page has none.
-    let slot = match &page.alone {
-        Some(alone) => alone.len(),
-        None => parse(content).map_or(1, |first| slot_bytes(first.bytes.len())),
-    };
-    let slots = content.chunks(slot);
-    slots.map(|slot| parse(slot).expect("a page is full of states up to its end"))
-}
-
 impl Slab {
     /// The key of the state at this place.
     pub(super) fn key(&self, place: Place) -> Digest {
-        let slot = &self.pages[place.page()].content()[place.start()..];
+        let slot = self.pages[place.page()].at(place.start());
         Digest(*slot.first_chunk().expect("a slot begins with its key"))
     }
 
     /// The state at this place.
     pub(super) fn get(&self, place: Place) -> StoredState<'_> {
-        let slot = &self.pages[place.page()].content()[place.start()..];
+        let slot = self.pages[place.page()].at(place.start());
         parse(slot).expect("a place is that of a state")
     }
 
@@ -262,12 +208,12 @@ impl Slab {
     /// The keys of the states in the page of this number.
     pub(super) fn keys_in(&self, page: usize) -> impl Iterator<Item = Digest> {
         let pages = self.pages.get(page).into_iter();
-        pages.flat_map(states_in).map(|state| state.key)
+        pages.flat_map(Page::states).map(|state| state.key)
     }
 
     /// All states, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = StoredState<'_>> {
-        self.pages.iter().flat_map(states_in)
+        self.pages.iter().flat_map(Page::states)
     }
 
     /// Adds a state.
@@ -280,15 +226,14 @@ impl Slab {
         };
         let page = &mut self.pages[number as usize].bytes;
         let start = page.len();
-        page.extend_from_slice(&header(state));
-        page.extend_from_slice(state.bytes);
         page.resize(start + slot);
+        write(&mut page[start..], state);
         Place::new(number, start)
     }
 
     /// Adds a state that has a page of its own.
     pub(super) fn add_page(&mut self, page: Alone) -> Place {
-        let number = self.open(0, NONE);
+        let number = self.open(0, NONE, 0);
         self.pages[number as usize].alone = Some(page);
         Place::new(number, 0)
     }
@@ -335,7 +280,7 @@ impl Slab {
 
     /// Whether a state takes a slot of the same size as the one at this place.
     pub(super) fn fits(&self, place: Place, state: StoredState<'_>) -> bool {
-        slot_bytes(self.get(place).bytes.len()) == slot_bytes(state.bytes.len())
+        self.slot_at(place) == slot_bytes(state.bytes.len())
     }
 
     /// Replaces a state by another if the slot sizes are equal; whether it did.
@@ -346,17 +291,24 @@ impl Slab {
         if let Some(alone) = alone(state) {
             return self.exchange(place, alone).is_ok();
         }
+        let slot = self.slot_at(place);
         let page = &mut self.pages[place.page()].bytes;
-        let slot = &mut page[place.start()..][..HEADER + state.bytes.len()];
-        let (before, bytes) = slot.split_at_mut(HEADER);
-        before.copy_from_slice(&header(state));
-        bytes.copy_from_slice(state.bytes);
+        write(&mut page[place.start()..][..slot], state);
         true
+    }
+
+    /// Bytes of the slot at this place; for a state alone, of the one that it would have.
+    fn slot_at(&self, place: Place) -> usize {
+        let page = &self.pages[place.page()];
+        match &page.alone {
+            Some(alone) => slot_bytes(alone.len() - WIDE_HEADER),
+            None => page.slot as usize,
+        }
     }
 
     /// Removes a state. If another moves into its slot: its key, and its previous place.
     pub(super) fn remove(&mut self, place: Place) -> Option<(Digest, Place)> {
-        let slot = slot_bytes(self.get(place).bytes.len());
+        let slot = self.slot_at(place);
         let Some(class) = class_of(slot) else {
             self.close(place.page());
             return None;
@@ -386,7 +338,7 @@ impl Slab {
         {
             return last;
         }
-        let number = self.open(page_bytes(pages, slot), last);
+        let number = self.open(page_bytes(pages, slot), last, slot);
         self.classes[class] = Class {
             last: number,
             pages: pages + 1,
@@ -394,7 +346,7 @@ impl Slab {
         number
     }
 
-    fn open(&mut self, capacity: usize, before: u32) -> u32 {
+    fn open(&mut self, capacity: usize, before: u32, slot: usize) -> u32 {
         let bytes = if capacity > 0 && self.ready.room() == Piece::room_for(capacity) {
             std::mem::take(&mut self.ready)
         } else {
@@ -404,6 +356,7 @@ impl Slab {
             bytes,
             alone: None,
             before,
+            slot: u32::try_from(slot).expect("slots of a class are small"),
         };
         let number = self.vacant;
         if let Some(vacant) = self.pages.get_mut(number as usize) {
@@ -463,6 +416,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
     use std::collections::HashMap;
 
+    use super::super::slot::header_bytes;
     use super::*;
 
     fn state(key: u64, bytes: &[u8]) -> StoredState<'_> {
@@ -483,12 +437,12 @@ mod tests {
         assert_eq!(class_of(slot_before), Some(next - 1));
         for length in 0..100_000 {
             let slot = slot_bytes(length);
-            let needed = HEADER + length;
+            let needed = header_bytes(slot) + length;
             let spare = slot - needed;
             assert!(spare < UNIT.max(needed / STEPS), "{length}: {slot}");
             assert!(slot.is_multiple_of(UNIT));
             assert_eq!(
-                slot_bytes(slot - HEADER),
+                slot_bytes(slot - header_bytes(slot)),
                 slot,
                 "a slot is full at its size"
             );
@@ -628,7 +582,7 @@ mod tests {
                 assert_eq!(slab.allocated(), needed.sum::<usize>(), "SEED={seed}");
             }
         }
-        let full = |page: &Page| !page.content().is_empty();
+        let full = |page: &Page| page.states().next().is_some();
         while let Some(first) = slab.pages.iter().position(full) {
             slab.remove(Place::new(u32::try_from(first).unwrap(), 0));
         }

@@ -2,9 +2,11 @@
 
 use std::cell::Cell;
 
+use super::short::Short;
 use super::states::StateRef;
 use super::{LIST_CHUNK, Tables, slab};
 use crate::base::digest::Digest;
+use crate::catalogue;
 use crate::domain::resource::{IndexKey, Source};
 
 impl Tables {
@@ -21,6 +23,19 @@ impl Tables {
         drop(shard);
         let state = slab::state_of(&page);
         Some((state.position, state.bytes.to_vec(), state.kind))
+    }
+}
+
+impl Tables {
+    /// The resource with this half of a key that has a name. A name is entered after its holder's
+    /// state has it, and removed before, so while it is seen to be entered its holder is found.
+    pub(super) fn has(&self, holder: Short, name: IndexKey) -> Option<Digest> {
+        let shard = self.states.shard(holder.alike()).read();
+        shard.key_like(holder, |state| {
+            let kind = catalogue::resource(state.kind);
+            let names = kind.and_then(|kind| kind.unique_keys(state.bytes).ok());
+            names.is_some_and(|names| names.contains(&name))
+        })
     }
 }
 
@@ -52,7 +67,8 @@ impl Source for Tables {
     }
 
     fn holder(&self, name: IndexKey) -> Option<Digest> {
-        self.unique.shard(name.0).read().get(name.0)
+        let shard = self.unique.shard(name.0).read();
+        shard.holder(name.0, |holder| self.has(holder, name))
     }
 
     fn secondary_touched(&self, name: IndexKey) -> u64 {

@@ -1,6 +1,7 @@
 //! A shard of the table of states: a slab, and a hash index of their keys.
 
 use super::hash_index::{Entry, HashIndex};
+use super::short::{Alike, Later, Short};
 use super::slab::{Alone, Place, Slab};
 use super::stored_state::StoredState;
 use crate::base::digest::Digest;
@@ -38,6 +39,24 @@ impl States {
     pub(super) fn get(&self, key: Digest) -> Option<StoredState<'_>> {
         let place = self.place(key)?;
         Some(self.slab.get(place))
+    }
+
+    /// The key with this half, of a state that is meant.
+    pub(super) fn key_like(
+        &self,
+        short: Short,
+        is_meant: impl Fn(StoredState<'_>) -> bool,
+    ) -> Option<Digest> {
+        let place = self.index.find_if(short.alike(), |place| {
+            let place = Place::of(place);
+            Short::of(self.slab.key(place)) == short && is_meant(self.slab.get(place))
+        })?;
+        Some(self.slab.key(Place::of(place)))
+    }
+
+    /// The key with this half, that is not later.
+    pub(super) fn first_like(&self, short: Short, later: &Later) -> Option<Digest> {
+        self.key_like(short, |state| !later.has(state.key))
     }
 
     /// The state with this key, in a form that does not need the lock for long.
@@ -84,7 +103,12 @@ impl States {
 
     /// Stores a state in the place of the one with its key. `page` is its own page, if it is large;
     /// the own page of the previous state is returned, to be freed after the shard is unlocked.
-    pub(super) fn put(&mut self, state: StoredState<'_>, page: Option<Alone>) -> Option<Alone> {
+    pub(super) fn put(
+        &mut self,
+        state: StoredState<'_>,
+        page: Option<Alone>,
+        later: &Later,
+    ) -> Option<Alone> {
         let slab = &mut self.slab;
         let note = |moved: &mut Option<Vec<Digest>>, key| {
             if let Some(keys) = moved {
@@ -95,11 +119,11 @@ impl States {
             Some(page) => slab.add_page(page),
             None => slab.add(state),
         };
-        match self
-            .index
-            .entry(state.key, |place| slab.key(Place::of(place)))
-        {
+        let alike = Alike::to(state.key);
+        let key_of = |place| alike.seen(slab.key(Place::of(place)));
+        match self.index.entry(state.key, key_of) {
             Entry::Vacant(entry) => {
+                alike.note_if_later(later);
                 entry.insert(add(slab, page).number());
                 note(&mut self.moved, state.key);
                 None
@@ -141,6 +165,7 @@ impl States {
         position: u64,
         kind: u16,
         key: Digest,
+        later: &Later,
         change: impl FnOnce(Option<StoredState<'_>>) -> Result<Option<&'n [u8]>, E>,
     ) -> Result<(), E> {
         let slab = &mut self.slab;
@@ -150,9 +175,12 @@ impl States {
             position,
             bytes,
         };
-        match self.index.entry(key, |place| slab.key(Place::of(place))) {
+        let alike = Alike::to(key);
+        let key_of = |place| alike.seen(slab.key(Place::of(place)));
+        match self.index.entry(key, key_of) {
             Entry::Vacant(entry) => {
                 if let Some(bytes) = change(None)? {
+                    alike.note_if_later(later);
                     entry.insert(slab.add(with(bytes)).number());
                 }
             }
@@ -192,7 +220,7 @@ mod tests {
             std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
         println!("SEED={seed}");
         let mut random = SmallRng::seed_from_u64(seed);
-        let mut states = States::default();
+        let (mut states, later) = (States::default(), Later::default());
         let mut model: HashMap<Digest, (u16, u64, Vec<u8>)> = HashMap::new();
         for position in 1..30_000 {
             let number = random.random_range(0..2_000_u32);
@@ -205,7 +233,7 @@ mod tests {
             let length = random.random_range(0..most);
             let bytes = vec![random.random(); length];
             let (leave, fail) = (random.random_ratio(1, 10), random.random_ratio(1, 10));
-            let amended = states.amend(position, kind, key, |before| {
+            let amended = states.amend(position, kind, key, &later, |before| {
                 let before = before.map(|it| (it.kind, it.position, it.bytes.to_vec()));
                 assert_eq!(before.as_ref(), model.get(&key), "SEED={seed}");
                 match (fail, leave) {
@@ -235,7 +263,7 @@ mod tests {
             std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
         println!("SEED={seed}");
         let mut random = SmallRng::seed_from_u64(seed);
-        let mut states = States::default();
+        let (mut states, later) = (States::default(), Later::default());
         let mut model: HashMap<Digest, (u64, Vec<u8>)> = HashMap::new();
         for position in 1..20_000 {
             let mut key = Digest([5; 16]);
@@ -258,7 +286,7 @@ mod tests {
             assert_eq!(states.iter().count(), model.len(), "SEED={seed}");
             let memory = states.slab.memory();
             let is_alone = page.is_some();
-            states.put(state, page);
+            states.put(state, page, &later);
             // A page that is left empty gives its memory back.
             if !is_alone && before.is_none() {
                 assert_eq!(states.slab.memory(), memory, "SEED={seed}");
@@ -274,11 +302,11 @@ mod tests {
 
     #[test]
     fn a_state_that_is_put_again_takes_no_memory_anew() {
-        let mut states = States::default();
+        let (mut states, later) = (States::default(), Later::default());
         let mut put = |length: usize| {
             for key in 0..200 {
                 let bytes = vec![1; length];
-                let done = states.amend(1, 2, Digest([key; 16]), |_| {
+                let done = states.amend(1, 2, Digest([key; 16]), &later, |_| {
                     Ok::<_, Infallible>(Some(&bytes))
                 });
                 assert_eq!(done, Ok(()));

@@ -12,7 +12,7 @@
 //! takes no huge page at all.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 
 use memmap2::{Advice, MmapMut};
@@ -35,8 +35,10 @@ const HUGE: usize = 2 << 20;
 const USUAL: usize = 16 << 20;
 /// Bytes of addresses that are mapped at a time; what is not touched is no memory yet.
 const MAPPED: usize = 64 << 20;
-/// Huge pages that have been touched before they are asked for.
+/// The most huge pages that have been touched before they are asked for.
 const READY: usize = 4;
+/// Huge pages that were taken, to one that is touched ahead: so what nobody uses yet is a small part.
+const TAKEN_TO_READY: usize = 8;
 /// The version of Linux from which on a page is touched under a lock of its own mapping alone.
 const TOUCHED_ALONE: (u8, u8) = (6, 10);
 /// The priority, as `nice` counts, of the thread that touches pages where an older kernel runs.
@@ -64,8 +66,8 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
 
 /// Huge pages that have been touched. Nobody waits for one of these locks.
 static TOUCHED: [Mutex<Option<Memory>>; READY] = [const { Mutex::new(None) }; READY];
-/// Whether there are huge pages by now.
-static IS_LARGE: AtomicBool = AtomicBool::new(false);
+/// Huge pages that were taken.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
 /// The thread that touches them; `None` where none could be started.
 static TOUCHING: OnceLock<Option<Thread>> = OnceLock::new();
 
@@ -115,7 +117,8 @@ fn touch_ahead() {
             let touched = place.try_lock();
             touched.is_some_and(|touched| touched.is_none())
         };
-        if !IS_LARGE.load(Ordering::Acquire) || !TOUCHED.iter().any(lacks_one) {
+        let ahead = ahead(TAKEN.load(Ordering::Acquire));
+        if !TOUCHED[..ahead].iter().any(lacks_one) {
             thread::park();
             continue;
         }
@@ -131,6 +134,11 @@ fn touch_ahead() {
             }
         }
     }
+}
+
+/// How many pages are to be touched ahead when so many were taken.
+fn ahead(taken: usize) -> usize {
+    taken.div_ceil(TAKEN_TO_READY).min(READY)
 }
 
 /// A page that the thread has touched.
@@ -149,7 +157,7 @@ impl Arena {
             self.usual += HUGE;
             return vec![0; HUGE].leak();
         }
-        IS_LARGE.store(true, Ordering::Release);
+        TAKEN.fetch_add(1, Ordering::AcqRel);
         touched().unwrap_or_else(|| self.untouched.page())
     }
 }
@@ -204,7 +212,7 @@ mod tests {
     #[test]
     fn pages_are_touched_before_they_are_asked_for_and_again_for_each_that_is_taken() {
         keep_ready();
-        IS_LARGE.store(true, Ordering::Release);
+        TAKEN.fetch_max(READY * TAKEN_TO_READY, Ordering::AcqRel);
         let began = Instant::now();
         let mut taken = 0;
         while taken < 2 * READY {
@@ -212,6 +220,16 @@ mod tests {
             assert!(began.elapsed() < Duration::from_secs(60), "{taken}");
             thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    #[test]
+    fn what_is_touched_ahead_is_a_small_part_of_what_is_taken() {
+        let expected = [(0, 0), (1, 1), (8, 1), (9, 2), (24, 3), (25, 4), (1_000, 4)];
+        assert!(
+            expected
+                .iter()
+                .all(|(taken, ready)| ahead(*taken) == *ready)
+        );
     }
 
     #[test]

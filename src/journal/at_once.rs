@@ -1,0 +1,76 @@
+//! Work that is done by several threads at once.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use parking_lot::Mutex;
+
+/// Does both at once; one after the other where no second thread can be had.
+pub(super) fn both<A: Send, B>(
+    first: impl FnOnce() -> A + Send,
+    second: impl FnOnce() -> B,
+) -> (A, B) {
+    let first = Mutex::new(Some(first));
+    let do_first = || {
+        let first = first.lock().take();
+        first.map(|first| first())
+    };
+    let (first, second) = thread::scope(|scope| {
+        let spawned = thread::Builder::new().spawn_scoped(scope, do_first);
+        let second = second();
+        let first = match spawned {
+            Ok(spawned) => spawned
+                .join()
+                .unwrap_or_else(|why| std::panic::resume_unwind(why)),
+            Err(_) => do_first(),
+        };
+        (first, second)
+    });
+    (first.expect("it is done once"), second)
+}
+
+/// Does what has each of these numbers, on all processors; the results in order.
+pub(super) fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let some = || {
+        let mut done = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count {
+                return done;
+            }
+            done.push((number, work(number)));
+        }
+    };
+    let mut done = thread::scope(|scope| {
+        let others: Vec<_> = (1..processors().min(count))
+            .map_while(|_| thread::Builder::new().spawn_scoped(scope, some).ok())
+            .collect();
+        let mut done = some();
+        for other in others {
+            let theirs = other.join();
+            done.extend(theirs.unwrap_or_else(|why| std::panic::resume_unwind(why)));
+        }
+        done
+    });
+    done.sort_unstable_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, done)| done).collect()
+}
+
+/// How many threads can do something at once.
+pub(super) fn processors() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_done_once_and_results_are_in_order() {
+        for count in [0, 1, 2, 1_000] {
+            let done = each(count, |number| 3 * number);
+            assert!(done.into_iter().eq((0..count).map(|number| 3 * number)));
+        }
+    }
+}

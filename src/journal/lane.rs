@@ -1,0 +1,185 @@
+//! A thread that works through what another one reads, in order, in chunks.
+//!
+//! The memory of chunks is reused, and only a few may wait. So little work that it fits into one chunk
+//! starts no thread: whoever ends the lane does it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use parking_lot::Mutex;
+
+use super::replay_error::ReplayError;
+
+/// Bytes of a chunk.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Chunks that may wait.
+const CHUNKS_MAX: usize = 4;
+
+/// What is done in a lane.
+pub(super) trait Work: Send + 'static {
+    /// What is said of each piece of work, beside its bytes.
+    type Task: Send;
+
+    /// Does one.
+    ///
+    /// # Errors
+    /// When nothing that comes after it may be done.
+    fn work(&mut self, task: &Self::Task, bytes: &[u8]) -> Result<(), ReplayError>;
+}
+
+/// Tasks, each with how many of the bytes are its own, in order.
+struct Chunk<T> {
+    tasks: Vec<(T, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl<T> Default for Chunk<T> {
+    fn default() -> Self {
+        Self {
+            tasks: Vec::new(),
+            bytes: Vec::new(),
+        }
+    }
+}
+
+impl<T> Chunk<T> {
+    fn work<W: Work<Task = T>>(&self, work: &mut W) -> Result<(), ReplayError> {
+        let mut rest = self.bytes.as_slice();
+        for (task, length) in &self.tasks {
+            let (bytes, after) = rest.split_at(*length);
+            rest = after;
+            work.work(task, bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// A lane, seen from the reading thread.
+pub(super) struct Lane<W: Work> {
+    chunk: Chunk<W::Task>,
+    failed: Arc<AtomicBool>,
+    /// `None` once a thread has it.
+    work: Option<W>,
+    thread: Option<Thread<W>>,
+}
+
+struct Thread<W: Work> {
+    /// `None` when nothing more comes.
+    chunks: Option<SyncSender<Chunk<W::Task>>>,
+    empty: Receiver<Chunk<W::Task>>,
+    handle: JoinHandle<Result<W, ReplayError>>,
+}
+
+/// A lane has failed; [`Lane::end`] says why.
+#[derive(Debug)]
+pub(super) struct LaneFailed;
+
+impl<W: Work> Lane<W> {
+    /// A lane in which this is done; `failed` is set when it fails, or another one that has this flag.
+    pub(super) fn new(work: W, failed: &Arc<AtomicBool>) -> Self {
+        Self {
+            chunk: Chunk::default(),
+            failed: Arc::clone(failed),
+            work: Some(work),
+            thread: None,
+        }
+    }
+
+    /// Has this done after all that came before it.
+    ///
+    /// # Errors
+    /// When a lane has failed.
+    pub(super) fn add(&mut self, task: W::Task, bytes: &[u8]) -> Result<(), LaneFailed> {
+        let chunk = &mut self.chunk;
+        chunk.tasks.push((task, bytes.len()));
+        chunk.bytes.extend_from_slice(bytes);
+        if chunk.bytes.len() + chunk.tasks.len() * size_of::<(W::Task, usize)>() < CHUNK_BYTES {
+            return Ok(());
+        }
+        if self.failed.load(Ordering::Acquire) {
+            return Err(LaneFailed);
+        }
+        if self.thread.is_none()
+            && let Some(work) = self.work.take()
+        {
+            match start(work, Arc::clone(&self.failed)) {
+                Ok(thread) => self.thread = Some(thread),
+                Err(work) => self.work = work,
+            }
+        }
+        let Some(Thread {
+            chunks: Some(chunks),
+            empty,
+            ..
+        }) = &self.thread
+        else {
+            // Without a thread the chunk is kept, and grows, until the end.
+            return Ok(());
+        };
+        let empty = empty.try_recv().unwrap_or_default();
+        let full = std::mem::replace(&mut self.chunk, empty);
+        chunks.send(full).map_err(|_| LaneFailed)
+    }
+
+    /// Nothing more comes: the lane can end while others are waited for.
+    pub(super) fn close(&mut self) {
+        let chunks = self.thread.as_mut().and_then(|thread| thread.chunks.take());
+        if let Some(chunks) = chunks {
+            // One that has failed accepts nothing more, and says why at its end.
+            let _ = chunks.send(std::mem::take(&mut self.chunk));
+        }
+    }
+
+    /// Waits until all is done.
+    ///
+    /// # Errors
+    /// That of the work.
+    pub(super) fn end(mut self) -> Result<W, ReplayError> {
+        self.close();
+        if let Some(thread) = self.thread {
+            let ended = thread.handle.join();
+            return ended.unwrap_or_else(|_| Err(ReplayError::panicked()));
+        }
+        let mut work = self.work.ok_or_else(ReplayError::panicked)?;
+        self.chunk.work(&mut work)?;
+        Ok(work)
+    }
+}
+
+/// Starts a lane's thread; gives the work back where that cannot be.
+fn start<W: Work>(work: W, failed: Arc<AtomicBool>) -> Result<Thread<W>, Option<W>> {
+    let (chunks, incoming) = sync_channel::<Chunk<W::Task>>(CHUNKS_MAX);
+    let (outgoing, empty): (Sender<Chunk<W::Task>>, _) = channel();
+    let given = Arc::new(Mutex::new(Some(work)));
+    let taken = Arc::clone(&given);
+    let spawned = thread::Builder::new()
+        .name("replay".to_owned())
+        .spawn(move || {
+            let work = taken.lock().take();
+            let mut work = work.ok_or_else(ReplayError::panicked)?;
+            let mut ended = Ok(());
+            for mut chunk in incoming {
+                if ended.is_ok() {
+                    ended = chunk.work(&mut work);
+                }
+                if ended.is_err() {
+                    // What follows is received and dropped, so that senders do not block.
+                    failed.store(true, Ordering::Release);
+                }
+                chunk.tasks.clear();
+                chunk.bytes.clear();
+                let _ = outgoing.send(chunk);
+            }
+            ended.map(|()| work)
+        });
+    match spawned {
+        Ok(handle) => Ok(Thread {
+            chunks: Some(chunks),
+            empty,
+            handle,
+        }),
+        Err(_) => Err(given.lock().take()),
+    }
+}

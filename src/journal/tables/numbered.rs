@@ -1,0 +1,120 @@
+//! Entries of one size, side by side: numbered without gaps, in chunks, so that growing neither
+//! copies them nor leaves outgrown memory behind.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::memory::Piece;
+
+/// Entries of a chunk.
+pub(super) const CHUNK: usize = 64;
+
+/// What takes always so many bytes.
+pub(super) trait Fixed: Copy {
+    const BYTES: usize;
+    fn write(self, bytes: &mut [u8]);
+    fn read(bytes: &[u8]) -> Self;
+}
+
+/// The entries.
+pub(super) struct Numbered<E> {
+    chunks: Vec<Piece>,
+    len: u32,
+    entries: PhantomData<E>,
+}
+
+impl<E> Default for Numbered<E> {
+    fn default() -> Self {
+        Self {
+            chunks: Vec::new(),
+            len: 0,
+            entries: PhantomData,
+        }
+    }
+}
+
+/// Where the entry of this number is: its chunk, and where it begins there.
+fn place<E: Fixed>(number: u32) -> (usize, usize) {
+    let number = number as usize;
+    (number / CHUNK, number % CHUNK * E::BYTES)
+}
+
+impl<E: Fixed> Numbered<E> {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// The entry of this number.
+    pub(super) fn at(&self, number: u32) -> E {
+        let (chunk, start) = place::<E>(number);
+        E::read(&self.chunks[chunk][start..][..E::BYTES])
+    }
+
+    /// The entries of these numbers, as far as there are any.
+    pub(super) fn range(&self, numbers: Range<usize>) -> impl Iterator<Item = E> {
+        let end = u32::try_from(numbers.end).map_or(self.len, |end| end.min(self.len));
+        let start = u32::try_from(numbers.start).map_or(end, |start| start.min(end));
+        (start..end).map(|number| self.at(number))
+    }
+
+    /// Replaces the entry of this number.
+    pub(super) fn set(&mut self, number: u32, entry: E) {
+        let (chunk, start) = place::<E>(number);
+        entry.write(&mut self.chunks[chunk][start..][..E::BYTES]);
+    }
+
+    /// Makes room for one more, such as this, and writes it where that will be: the processor has
+    /// the place at hand then.
+    pub(super) fn reserve(&mut self, entry: E) {
+        self.make_room();
+        self.set(self.len, entry);
+    }
+
+    /// Adds an entry; its number.
+    pub(super) fn push(&mut self, entry: E) -> u32 {
+        let number = self.len;
+        // Digests fill the shards evenly, and one of that size would be many GiB.
+        let len = number.checked_add(1).expect("a shard has no 2^32 entries");
+        self.make_room();
+        self.set(number, entry);
+        self.len = len;
+        number
+    }
+
+    /// Removes the entry of this number, which the last one gets: that, and its previous number, if
+    /// it is another.
+    pub(super) fn remove(&mut self, number: u32) -> Option<(E, u32)> {
+        let last = self.len - 1;
+        let moved = (number != last).then(|| {
+            let moved = self.at(last);
+            self.set(number, moved);
+            (moved, last)
+        });
+        self.len = last;
+        self.chunks.truncate((last as usize).div_ceil(CHUNK));
+        moved
+    }
+
+    /// Makes room for the entry after the last.
+    fn make_room(&mut self) {
+        if self.len as usize == self.chunks.len() * CHUNK {
+            let bytes = CHUNK * E::BYTES;
+            let mut chunk = Piece::with_room_for(bytes);
+            chunk.resize(bytes);
+            self.chunks.push(chunk);
+        }
+    }
+
+    /// How many chunks there are.
+    #[cfg(test)]
+    pub(super) fn chunks(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// Where the chunks are noted.
+    #[cfg(test)]
+    pub(super) fn noted(&self) -> *const u8 {
+        self.chunks.as_ptr().cast()
+    }
+}

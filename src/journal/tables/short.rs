@@ -1,0 +1,113 @@
+//! Half a digest, where a whole one is at hand elsewhere in the tables.
+//!
+//! A list notes which resources it has, and the table of states has their keys: so eight bytes of a
+//! key are enough to find it. Two keys with the same eight bytes can be made by somebody who tries
+//! some 2^32 of them. The one that comes second is *later*: it is noted here, and whoever notes it
+//! elsewhere notes all of it. So half a digest always means the one that is not later.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::RwLock;
+
+use crate::base::digest::Digest;
+
+/// The bytes of a digest by which its shard is found, and its place in a hash index.
+const BYTES: [usize; Short::BYTES] = [0, 1, 4, 5, 6, 7, 8, 14];
+
+/// Half a digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Short(pub(super) [u8; Short::BYTES]);
+
+impl Short {
+    pub(super) const BYTES: usize = 8;
+
+    pub(super) fn of(digest: Digest) -> Self {
+        Self(BYTES.map(|at| digest.0[at]))
+    }
+
+    /// A digest with this half, which is found at the same places.
+    pub(super) fn alike(self) -> Digest {
+        let mut digest = Digest([0; 16]);
+        for (at, byte) in BYTES.into_iter().zip(self.0) {
+            digest.0[at] = byte;
+        }
+        digest
+    }
+}
+
+/// A digest as it is noted: half of it, or all of a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Noted {
+    First(Short),
+    Later(Digest),
+}
+
+impl Noted {
+    /// The half that it has in any case.
+    pub(super) fn short(self) -> Short {
+        match self {
+            Self::First(short) => short,
+            Self::Later(whole) => Short::of(whole),
+        }
+    }
+}
+
+/// The digests that came when there was another one with the same half. Its lock is taken last.
+#[derive(Default)]
+pub(super) struct Later {
+    is_any: AtomicBool,
+    digests: RwLock<HashSet<Digest>>,
+}
+
+impl Later {
+    /// This one is later. To be called before anybody can find it.
+    pub(super) fn note(&self, digest: Digest) {
+        self.digests.write().insert(digest);
+        self.is_any.store(true, Ordering::Release);
+    }
+
+    pub(super) fn has(&self, digest: Digest) -> bool {
+        self.is_any.load(Ordering::Acquire) && self.digests.read().contains(&digest)
+    }
+
+    /// How this digest, which can be found by now, is noted.
+    pub(super) fn noted(&self, digest: Digest) -> Noted {
+        match self.has(digest) {
+            true => Noted::Later(digest),
+            false => Noted::First(Short::of(digest)),
+        }
+    }
+}
+
+/// Whether a digest that comes is later: what those that look like it are is seen while its place is
+/// looked for.
+pub(super) struct Alike {
+    digest: Digest,
+    is_later: Cell<bool>,
+}
+
+impl Alike {
+    pub(super) fn to(digest: Digest) -> Self {
+        Self {
+            digest,
+            is_later: Cell::new(false),
+        }
+    }
+
+    /// This one is there; it is given back.
+    pub(super) fn seen(&self, there: Digest) -> Digest {
+        if Short::of(there) == Short::of(self.digest) {
+            self.is_later.set(true);
+        }
+        there
+    }
+
+    /// It comes now, and is none of those that are there.
+    pub(super) fn note_if_later(&self, later: &Later) {
+        if self.is_later.get() {
+            later.note(self.digest);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The unique index of a shard: which resource has a name.
+//!
+//! Of a name it keeps the four bytes that its hash index goes by, and of its holder half the key:
+//! whether the holder that is found has this very name is what its state says. So an entry takes
+//! a third of the two digests, a name that nobody has is known to be free as fast as ever, and to
+//! find who has one takes reading a state.
+
+use super::hash_index::HashIndex;
+use super::numbered::{Fixed, Numbered};
+use super::short::Short;
+use crate::base::digest::Digest;
+
+/// The unique index.
+#[derive(Default)]
+pub(super) struct UniqueIndex {
+    index: HashIndex,
+    names: Numbered<Name>,
+}
+
+/// A name, as it is kept. A holder may have two that look alike, and then both are here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Name {
+    spread: [u8; 4],
+    holder: Short,
+}
+
+impl Name {
+    fn of(name: Digest, holder: Short) -> Self {
+        Self {
+            spread: HashIndex::spread_of(name),
+            holder,
+        }
+    }
+
+    /// A digest that has what the index spreads entries by, and nothing else.
+    fn spread(self) -> Digest {
+        HashIndex::with_spread(self.spread)
+    }
+}
+
+impl Fixed for Name {
+    const BYTES: usize = 4 + Short::BYTES;
+
+    fn write(self, bytes: &mut [u8]) {
+        let (spread, holder) = bytes.split_at_mut(4);
+        spread.copy_from_slice(&self.spread);
+        holder.copy_from_slice(&self.holder.0);
+    }
+
+    fn read(bytes: &[u8]) -> Self {
+        let (spread, holder) = bytes.split_at(4);
+        Self {
+            spread: spread.try_into().expect("an entry has its bytes"),
+            holder: Short(holder.try_into().expect("an entry has its bytes")),
+        }
+    }
+}
+
+impl UniqueIndex {
+    /// How many names there are.
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The holder of a name: of those who may have it, the one who does.
+    pub(super) fn holder(
+        &self,
+        name: Digest,
+        has_it: impl Fn(Short) -> Option<Digest>,
+    ) -> Option<Digest> {
+        let spread = HashIndex::spread_of(name);
+        let found = std::cell::Cell::new(None);
+        self.index.find_if(name, |number| {
+            let entry = self.names.at(number);
+            if entry.spread == spread {
+                found.set(has_it(entry.holder));
+            }
+            found.get().is_some()
+        })?;
+        found.get()
+    }
+
+    /// Whether this resource is entered under a name, or under one that looks alike.
+    pub(super) fn is_entered(&self, name: Digest, holder: Digest) -> bool {
+        let entry = Name::of(name, Short::of(holder));
+        let found = self.index.find_if(name, |it| self.names.at(it) == entry);
+        found.is_some()
+    }
+
+    /// Makes room for this name before it comes.
+    pub(super) fn reserve(&mut self, name: Digest, holder: Digest) {
+        let names = &self.names;
+        let key_of = |number| names.at(number).spread();
+        self.index.reserve(name, key_of);
+        self.names.reserve(Name::of(name, Short::of(holder)));
+        std::hint::black_box(self.is_entered(name, holder));
+    }
+
+    /// Enters a resource under a name, which nobody else has.
+    pub(super) fn enter(&mut self, name: Digest, holder: Digest) {
+        let entry = Name::of(name, Short::of(holder));
+        let names = &self.names;
+        let vacant = self.index.vacant(name, |number| names.at(number).spread());
+        vacant.insert(self.names.push(entry));
+    }
+
+    /// Removes a resource from a name.
+    pub(super) fn leave(&mut self, name: Digest, holder: Digest) {
+        let entry = Name::of(name, Short::of(holder));
+        let names = &mut self.names;
+        let Some(number) = self.index.remove_if(name, |it| names.at(it) == entry) else {
+            return;
+        };
+        if let Some((moved, from)) = names.remove(number) {
+            self.index.moved_in_any(moved.spread(), from, number);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::HashMap;
+
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    /// Names of which many look alike: only their last byte differs.
+    fn name(number: u32) -> Digest {
+        let mut name = Digest::of(1, &[(number / 3).to_string()]);
+        name.0[15] = number.to_le_bytes()[0] % 3;
+        name
+    }
+
+    #[test]
+    fn random_changes_leave_what_a_map_would_have_whatever_looks_alike() {
+        let seed: u64 =
+            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
+        println!("SEED={seed}");
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut index = UniqueIndex::default();
+        let mut model: HashMap<Digest, Digest> = HashMap::new();
+        let mut adds = 3;
+        for round in 0..60_000 {
+            // The index grows and shrinks in turns.
+            if round % 10_000 == 0 {
+                adds = 7 - adds;
+            }
+            let name = name(random.random_range(0..3_000));
+            let holders = &model;
+            let has_it = |name| {
+                move |holder| {
+                    let known = holders.get(&name).copied();
+                    known.filter(|known| Short::of(*known) == holder)
+                }
+            };
+            assert_eq!(index.holder(name, has_it(name)), model.get(&name).copied());
+            let is_added = random.random_ratio(adds, 7);
+            match (model.get(&name).copied(), is_added) {
+                (None, true) => {
+                    // Few holders, so that one has names that look alike.
+                    let holder = Digest::of(2, &[random.random_range(0..5).to_string()]);
+                    if random.random() {
+                        index.reserve(name, holder);
+                    }
+                    index.enter(name, holder);
+                    model.insert(name, holder);
+                }
+                (Some(holder), false) => {
+                    assert!(index.is_entered(name, holder), "SEED={seed}");
+                    index.leave(name, holder);
+                    model.remove(&name);
+                }
+                _ => {}
+            }
+            assert_eq!(index.len(), model.len(), "SEED={seed}");
+        }
+        for (name, holder) in model {
+            index.leave(name, holder);
+        }
+        assert_eq!((index.len(), index.names.chunks()), (0, 0));
+    }
+}
