@@ -78,33 +78,44 @@ impl Told {
     }
 }
 
-/// Since when each of several processes is the writer, as far as clients can see: since the end of
-/// its first response to a command that depends on its state.
-fn writing_since(told: &[Told]) -> BTreeMap<u32, Duration> {
-    let mut since: BTreeMap<u32, Duration> = BTreeMap::new();
+/// When a process is seen to be the writer, as far as clients can see: by its responses to commands
+/// that depend on its state.
+struct Writing {
+    /// When the first of these commands was asked. Processes become writers in this order: one that is
+    /// stopped may give its first response after the next one has, but to what was asked before.
+    asked: Duration,
+    /// The end of the first response.
+    since: Duration,
+}
+
+fn writing(told: &[Told]) -> BTreeMap<u32, Writing> {
+    let mut all: BTreeMap<u32, Writing> = BTreeMap::new();
     let commands = told.iter().filter(|told| !told.is_read());
     for told in commands.filter(|told| told.rests_on().is_some()) {
-        let first = since.entry(told.by).or_insert(told.ended.since);
-        *first = told.ended.since.min(*first);
+        let (asked, since) = (told.sent.since, told.ended.since);
+        let writing = all.entry(told.by).or_insert(Writing { asked, since });
+        writing.asked = asked.min(writing.asked);
+        writing.since = since.min(writing.since);
     }
-    since
+    all
 }
 
 /// Marks the reads of processes that follow, which are all that were asked before it had answered a
 /// command; and complains of what was asked of one that wrote after another one had answered in its
 /// place, and was answered all the same.
 pub fn tell_apart(told: &mut [Told]) -> Vec<String> {
-    let since = writing_since(told);
+    let writing = writing(told);
     let mut complaints = Vec::new();
     for told in told {
-        let Some(own) = since.get(&told.by) else {
+        let Some(own) = writing.get(&told.by) else {
             told.follows = told.is_read();
             continue;
         };
-        told.follows = told.is_read() && told.sent.since < *own;
-        let later = since.values().filter(|other| *other > own);
-        let replaced = later.min().is_some_and(|other| told.sent.since > *other);
-        if replaced && !told.follows && told.rests_on().is_some() {
+        told.follows = told.is_read() && told.sent.since < own.since;
+        let later = writing.values().filter(|other| other.asked > own.asked);
+        let replaced = later.map(|other| other.since).min();
+        let is_too_late = replaced.is_some_and(|since| told.sent.since > since);
+        if is_too_late && !told.follows && told.rests_on().is_some() {
             complaints.push(format!("it was replaced before that was asked: {told:#?}"));
         }
     }

@@ -157,6 +157,16 @@ fn a_history_that_is_not_true_is_told_from_one_that_is() {
         told.by = if told.sent.since <= replaced { 1 } else { 2 };
     }
     assert_eq!(tell_apart(&mut told), Vec::<String>::new());
+    // It was stopped, and gives the answer when the other one has answered all.
+    let in_time: Vec<_> = told.iter().map(|told| told.ended).collect();
+    let end = told.iter().map(|told| told.ended.since).max().unwrap();
+    for told in told.iter_mut().filter(|told| told.by == 1) {
+        told.ended.since = end + Duration::from_millis(1);
+    }
+    assert_eq!(tell_apart(&mut told), Vec::<String>::new());
+    for (told, ended) in told.iter_mut().zip(in_time) {
+        told.ended = ended;
+    }
     told[last.unwrap()].by = 1;
     assert_eq!(
         tell_apart(&mut told).len(),
