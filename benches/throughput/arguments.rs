@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::kinds::{Like, Workload};
 use crate::server::Start;
+use crate::sizes::OfBoth;
 
 /// The workloads that are no single operation.
 const WORKLOADS: [&str; 10] = [
@@ -41,8 +42,11 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) common: Common,
     /// Is the limit that is measured beside the service; the bench starts this itself.
-    #[arg(long, hide = true, value_name = "DIR")]
+    #[arg(long, hide = true, value_name = "DIR", requires = "limit_sizes")]
     pub(crate) serve_limit: Option<PathBuf>,
+    /// The bytes of its records and answers.
+    #[arg(long, hide = true, value_name = "BYTES")]
+    pub(crate) limit_sizes: Option<OfBoth>,
     /// Is receivers of webhooks of these manners; the bench starts this itself.
     #[arg(long, hide = true, value_name = "MANNERS")]
     pub(crate) serve_receivers: Option<String>,

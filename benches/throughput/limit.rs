@@ -20,10 +20,9 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use wal::{BoxError, Log, Options, Record, Visitor};
 
-/// Bytes of a record and of its answer: of a statement opened (EP9), and of a charge finalized
-/// (EP13), whose path is another.
-const DEPOSIT: (usize, usize, StatusCode) = (1_412, 1_132, StatusCode::CREATED);
-const CHARGE: (usize, usize, StatusCode) = (525, 273, StatusCode::OK);
+use crate::sizes::{OfBoth, Sizes};
+
+/// Where a statement is opened (EP9); a charge is finalized (EP13) elsewhere.
 const DEPOSITS: &str = "/settlement-deposit-requests";
 
 struct Nothing;
@@ -47,7 +46,7 @@ impl wal::Events for Tell {
 }
 
 /// Serves until the process is ended.
-pub(crate) fn serve(directory: &Path) {
+pub(crate) fn serve(directory: &Path, sizes: OfBoth) {
     let storage = wal::open_dir(directory).unwrap();
     let (log, _) = Log::open(storage, Options::default(), &mut Nothing).unwrap();
     let lanes = Arc::new(Lanes::new(2));
@@ -73,7 +72,7 @@ pub(crate) fn serve(directory: &Path) {
                     let (lanes, appender) = (Arc::clone(&lanes), Arc::clone(&appender));
                     tokio::spawn(async move {
                         let respond = service_fn(move |request| {
-                            answer(request, Arc::clone(&lanes), Arc::clone(&appender))
+                            answer(request, sizes, Arc::clone(&lanes), Arc::clone(&appender))
                         });
                         let _ = http1::Builder::new()
                             .timer(TokioTimer::new())
@@ -101,11 +100,14 @@ pub(crate) fn serve(directory: &Path) {
 
 async fn answer(
     request: Request<Incoming>,
+    sizes: OfBoth,
     lanes: Arc<Lanes>,
     appender: Arc<wal::Appender>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let is_deposit = request.uri().path() == DEPOSITS;
-    let (record, answer, status) = if is_deposit { DEPOSIT } else { CHARGE };
+    let (Sizes { record, answer }, status) = match request.uri().path() {
+        DEPOSITS => (sizes.deposit, StatusCode::CREATED),
+        _ => (sizes.charge, StatusCode::OK),
+    };
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let parsed: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert!(parsed.is_object());

@@ -48,6 +48,7 @@ mod run;
 mod samples;
 mod server;
 mod shapes;
+mod sizes;
 mod snapshot;
 mod stage;
 mod svg;
@@ -73,8 +74,8 @@ const OTHER_FILES: usize = 1_000;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let Some(directory) = &arguments.serve_limit {
-        limit::serve(directory);
+    if let (Some(directory), Some(sizes)) = (&arguments.serve_limit, arguments.limit_sizes) {
+        limit::serve(directory, sizes);
         return ExitCode::SUCCESS;
     }
     if let Some(manners) = &arguments.serve_receivers {

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::http;
 use crate::proc::Process;
+use crate::sizes::OfBoth;
 
 /// How long a token lasts: longer than any run.
 const TOKEN_SECONDS: u64 = 12 * 3_600;
@@ -119,12 +120,14 @@ impl Start {
 
     /// The limit, in a process of its own too.
     pub(crate) fn limit(&self) -> Result<Server, String> {
+        let sizes = OfBoth::measured(self)?;
         let directory = scratch(self.within.as_deref())?;
         let this = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(this);
         command
             .arg("--serve-limit")
-            .arg(directory.path().join("data"));
+            .arg(directory.path().join("data"))
+            .args(["--limit-sizes", &sizes.argument()]);
         Self::other(command, directory)
     }
 
