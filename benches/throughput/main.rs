@@ -36,6 +36,7 @@ mod limit;
 mod lists;
 mod memory;
 mod mix;
+mod moved;
 mod observed;
 mod overload;
 mod peers;

@@ -7,6 +7,7 @@ use crate::check::Request;
 use crate::commands::FIRST;
 use crate::kinds::{Like, Workload};
 use crate::mix;
+use crate::moved::moved;
 use crate::peers;
 use crate::server::{Server, Start};
 use crate::shapes;
@@ -20,7 +21,7 @@ use crate::workload;
 /// When it does not start.
 pub(crate) fn start(workload: Workload, start: &Start) -> Result<Server, String> {
     match workload {
-        Workload::Limit(_) => start.limit(),
+        Workload::Limit(_) => start.limit(moved(start)?),
         Workload::Postgres(form) => peers::start_postgres(start, form),
         _ => start.service(),
     }

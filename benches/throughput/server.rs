@@ -119,8 +119,7 @@ impl Start {
     }
 
     /// The limit, in a process of its own too.
-    pub(crate) fn limit(&self) -> Result<Server, String> {
-        let sizes = OfBoth::measured(self)?;
+    pub(crate) fn limit(&self, sizes: OfBoth) -> Result<Server, String> {
         let directory = scratch(self.within.as_deref())?;
         let this = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(this);
