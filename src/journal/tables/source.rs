@@ -105,3 +105,60 @@ impl Source for Tables {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::Value;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::base::codec;
+    use crate::base::revision::Revision;
+    use crate::base::time::Instant;
+    use crate::domain::mother::state::MotherProfile;
+    use crate::domain::operation::Change;
+    use crate::domain::reference::mother_profile::MotherProfileFact;
+    use crate::domain::reference::{FactHolder as _, samples};
+    use crate::domain::resource::Resource as _;
+    use crate::domain::stored::Versioned;
+
+    fn profile() -> Change {
+        let lines = samples::NDJSON.lines();
+        let mut facts = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let fact = facts.find(|fact| fact["kind"] == "mother-profile").unwrap();
+        let fact: MotherProfileFact = serde_json::from_value(fact["facts"].clone()).unwrap();
+        let id = Uuid::from_u128(1).to_string();
+        let event = MotherProfile::put(None, &id, Revision::FIRST, &fact).unwrap();
+        let kind = catalogue::resource(MotherProfile::KIND.tag).unwrap();
+        let event = Versioned {
+            version: kind.version(),
+            bytes: &codec::encode(&event),
+        };
+        kind.change(None, event, Instant::default()).unwrap()
+    }
+
+    #[test]
+    fn a_name_is_held_by_who_has_it_and_not_by_who_has_one_that_looks_alike() {
+        let tables = Tables::default();
+        let change = profile();
+        let (name, key) = (change.unique_taken[0], change.key);
+        assert_eq!(tables.holder(name), None);
+        tables.publish(1, change);
+        assert_eq!(tables.holder(name), Some(key));
+        // Neither the index nor what it keeps of a name has these bytes.
+        for byte in [2, 3, 9, 10, 11, 12, 13, 15] {
+            let mut alike = name;
+            alike.0.0[byte] ^= 1;
+            assert_eq!(tables.holder(alike), None, "{byte}");
+        }
+        let digest = tables.digest();
+        tables.unique.shard(name.0).write().leave(name.0, key);
+        assert_eq!(tables.holder(name), None);
+        assert_ne!(tables.digest(), digest, "a name that is not entered");
+        tables.unique.shard(name.0).write().enter(name.0, key);
+        assert_eq!(tables.digest(), digest);
+        tables.unique.shard(name.0).write().enter(name.0, key);
+        assert_ne!(tables.digest(), digest, "one that is entered twice");
+    }
+}
