@@ -1,4 +1,4 @@
-//! A map from digests to small values, in little more memory than its entries take side by side.
+//! A map from idempotency keys to positions, in little more memory than its entries take side by side.
 //!
 //! Its entries are numbered, and the hash index has numbers of four bytes.
 
@@ -7,76 +7,44 @@ use super::numbered::{Fixed, Numbered};
 use super::slot::POSITION_MAX;
 use crate::base::digest::Digest;
 
-/// A commit's position, at most [`POSITION_MAX`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Position(pub(super) u64);
+/// A key, and the position at which it was used, at most [`POSITION_MAX`].
+type Used = (Digest, u64);
 
-impl Fixed for Position {
-    const BYTES: usize = 6;
+impl Fixed for Used {
+    const BYTES: usize = size_of::<Digest>() + 6;
 
     fn write(self, bytes: &mut [u8]) {
-        assert!(self.0 <= POSITION_MAX, "no log has that many records");
-        let [used @ .., _, _] = self.0.to_le_bytes();
-        bytes.copy_from_slice(&used);
+        let (Digest(key), position) = self;
+        assert!(position <= POSITION_MAX, "no log has that many records");
+        let [position @ .., _, _] = position.to_le_bytes();
+        let (of_key, of_position) = bytes.split_at_mut(key.len());
+        of_key.copy_from_slice(&key);
+        of_position.copy_from_slice(&position);
     }
 
     fn read(bytes: &[u8]) -> Self {
-        let mut all = [0; 8];
-        all[..Self::BYTES].copy_from_slice(bytes);
-        Self(u64::from_le_bytes(all))
-    }
-}
-
-impl Fixed for Digest {
-    const BYTES: usize = size_of::<Self>();
-
-    fn write(self, bytes: &mut [u8]) {
-        bytes.copy_from_slice(&self.0);
-    }
-
-    fn read(bytes: &[u8]) -> Self {
-        Self(bytes.try_into().expect("a digest has its bytes"))
-    }
-}
-
-impl<K: Fixed, V: Fixed> Fixed for (K, V) {
-    const BYTES: usize = K::BYTES + V::BYTES;
-
-    fn write(self, bytes: &mut [u8]) {
-        let (key, value) = bytes.split_at_mut(K::BYTES);
-        self.0.write(key);
-        self.1.write(value);
-    }
-
-    fn read(bytes: &[u8]) -> Self {
-        let (key, value) = bytes.split_at(K::BYTES);
-        (K::read(key), V::read(value))
+        let (key, used) = bytes.split_first_chunk().expect("an entry has its bytes");
+        let mut position = [0; 8];
+        position[..used.len()].copy_from_slice(used);
+        (Digest(*key), u64::from_le_bytes(position))
     }
 }
 
 /// The map.
-pub(super) struct CompactMap<V> {
+#[derive(Default)]
+pub(super) struct CompactMap {
     index: HashIndex,
-    entries: Numbered<(Digest, V)>,
+    entries: Numbered<Used>,
 }
 
-impl<V: Fixed> Default for CompactMap<V> {
-    fn default() -> Self {
-        Self {
-            index: HashIndex::default(),
-            entries: Numbered::default(),
-        }
-    }
-}
-
-impl<V: Fixed> CompactMap<V> {
+impl CompactMap {
     /// How many entries there are.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The value of this key.
-    pub(super) fn get(&self, key: Digest) -> Option<V> {
+    /// The position of this key.
+    pub(super) fn get(&self, key: Digest) -> Option<u64> {
         let key_of = |number| self.entries.at(number).0;
         let number = self.index.find(key, key_of)?;
         Some(self.entries.at(number).1)
@@ -84,70 +52,67 @@ impl<V: Fixed> CompactMap<V> {
 
     /// The entries of these numbers, as far as there are any. Removing one gives its number to the
     /// last one, and changes no other number.
-    pub(super) fn range(
-        &self,
-        numbers: std::ops::Range<usize>,
-    ) -> impl Iterator<Item = (Digest, V)> {
+    pub(super) fn range(&self, numbers: std::ops::Range<usize>) -> impl Iterator<Item = Used> {
         self.entries.range(numbers)
     }
 
     /// All entries, in no particular order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Digest, V)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Used> {
         self.entries.range(0..self.len())
     }
 
-    /// Makes room for this key before it comes, with such a value.
-    pub(super) fn reserve(&mut self, key: Digest, value: V) {
+    /// Makes room for this key before it comes, with such a position.
+    pub(super) fn reserve(&mut self, key: Digest, position: u64) {
         let entries = &self.entries;
         self.index.reserve(key, |number| entries.at(number).0);
-        self.entries.reserve((key, value));
+        self.entries.reserve((key, position));
         // Where it is looked for: the processor has that at hand then.
         std::hint::black_box(self.get(key).is_some());
     }
 
-    /// Gives this key a value; the value that it had.
-    pub(super) fn insert(&mut self, key: Digest, value: V) -> Option<V> {
+    /// Gives this key a position; the position that it had.
+    pub(super) fn insert(&mut self, key: Digest, position: u64) -> Option<u64> {
         let mut before = None;
-        let Ok(()) = self.insert_if(key, value, |value| {
-            before = value;
+        let Ok(()) = self.insert_if(key, position, |position| {
+            before = position;
             Ok::<_, std::convert::Infallible>(())
         });
         before
     }
 
-    /// Gives this key a value, unless `may` objects to the value that it has.
+    /// Gives this key a position, unless `may` objects to the position that it has.
     ///
     /// # Errors
     /// That of `may`.
     pub(super) fn insert_if<E>(
         &mut self,
         key: Digest,
-        value: V,
-        may: impl FnOnce(Option<V>) -> Result<(), E>,
+        position: u64,
+        may: impl FnOnce(Option<u64>) -> Result<(), E>,
     ) -> Result<(), E> {
         let entries = &mut self.entries;
         match self.index.entry(key, |number| entries.at(number).0) {
             Entry::Occupied(entry) => {
                 may(Some(entries.at(entry.get()).1))?;
-                entries.set(entry.get(), (key, value));
+                entries.set(entry.get(), (key, position));
             }
             Entry::Vacant(entry) => {
                 may(None)?;
-                entry.insert(entries.push((key, value)));
+                entry.insert(entries.push((key, position)));
             }
         }
         Ok(())
     }
 
-    /// Removes this key; its value. The last entry gets its number.
-    pub(super) fn remove(&mut self, key: Digest) -> Option<V> {
+    /// Removes this key; its position. The last entry gets its number.
+    pub(super) fn remove(&mut self, key: Digest) -> Option<u64> {
         let entries = &mut self.entries;
         let number = self.index.remove(key, |number| entries.at(number).0)?;
-        let (_, value) = entries.at(number);
+        let (_, position) = entries.at(number);
         if let Some((moved, from)) = entries.remove(number) {
             self.index.moved(moved.0, from, number);
         }
-        Some(value)
+        Some(position)
     }
 }
 
@@ -168,7 +133,7 @@ mod tests {
             std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
         println!("SEED={seed}");
         let mut random = SmallRng::seed_from_u64(seed);
-        let mut map = CompactMap::<Position>::default();
+        let mut map = CompactMap::default();
         let mut model = HashMap::new();
         let mut adds = 3;
         for round in 0..60_000 {
@@ -183,7 +148,7 @@ mod tests {
             key.0[8] = number.to_le_bytes()[0];
             assert_eq!(map.get(key), model.get(&key).copied(), "SEED={seed}");
             if random.random_ratio(adds, 7) {
-                let value = Position(random.random_range(0..=POSITION_MAX));
+                let value = random.random_range(0..=POSITION_MAX);
                 if random.random_ratio(1, 5) {
                     let refused = map.insert_if(key, value, Err);
                     assert_eq!(refused, Err(model.get(&key).copied()), "SEED={seed}");
@@ -221,24 +186,24 @@ mod tests {
     #[test]
     fn room_that_is_made_alters_nothing_and_is_where_the_entry_goes() {
         let numbered = |number: u64| Digest::of(1, &[number.to_string()]);
-        let mut map = CompactMap::<Position>::default();
+        let mut map = CompactMap::default();
         for number in 0..1_000 {
             let key = numbered(number);
             for _ in 0..2 {
-                map.reserve(key, Position(7));
+                map.reserve(key, 7);
                 assert_eq!(map.get(key), None);
                 assert!(map.iter().count() == map.len() && map.len() == map.index.len());
             }
             let chunks = map.entries.noted();
-            assert_eq!(map.insert(key, Position(number)), None);
+            assert_eq!(map.insert(key, number), None);
             assert_eq!(map.entries.noted(), chunks);
             assert_eq!(map.entries.chunks(), map.len().div_ceil(CHUNK));
-            map.reserve(key, Position(7));
-            assert_eq!(map.get(key), Some(Position(number)));
+            map.reserve(key, 7);
+            assert_eq!(map.get(key), Some(number));
         }
         for number in 0..1_000 {
-            map.reserve(numbered(number), Position(7));
-            assert_eq!(map.remove(numbered(number)), Some(Position(number)));
+            map.reserve(numbered(number), 7);
+            assert_eq!(map.remove(numbered(number)), Some(number));
         }
         assert_eq!((map.len(), map.entries.chunks()), (0, 0));
     }

@@ -34,18 +34,18 @@ impl Tables {
                 &[&kind.to_le_bytes(), &position.to_le_bytes(), bytes],
             );
         });
-        let mut missing = self.unique.len(UniqueIndex::len);
+        let mut surplus = self.unique.len(UniqueIndex::len);
         for shard in 0..SHARDS {
             for (name, holder) in self.names_of_shard(shard) {
                 if self.holder(name) == Some(holder) {
                     add(2, name.0, &[&holder.0]);
-                    missing = missing.wrapping_sub(1);
+                    surplus = surplus.wrapping_sub(1);
                 }
             }
         }
-        if missing != 0 {
-            // Names that no state has.
-            add(5, Digest([0; 16]), &[&missing.to_le_bytes()]);
+        if surplus != 0 {
+            // Entries of names that no state has, or has once less.
+            add(5, Digest([0; 16]), &[&surplus.to_le_bytes()]);
         }
         for shard in &self.secondary.0 {
             for (name, list) in shard.read().iter() {
@@ -59,8 +59,8 @@ impl Tables {
         for shard in &self.keys.0 {
             for (key, position) in shard.read().iter() {
                 // A forgotten key is like one that was never used.
-                if position.0 > self.forgotten() {
-                    add(4, key, &[&position.0.to_le_bytes()]);
+                if position > self.forgotten() {
+                    add(4, key, &[&position.to_le_bytes()]);
                 }
             }
         }

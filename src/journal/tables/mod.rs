@@ -44,7 +44,7 @@ use parking_lot::{Mutex, RwLock};
 
 use self::born::Births;
 pub use self::born::{Born, NoBirth};
-use self::compact::{CompactMap, Position};
+use self::compact::CompactMap;
 pub use self::list_walk::{Found, ListPlan};
 use self::lists::Lists;
 pub use self::lists::{Candidate, Set};
@@ -102,7 +102,7 @@ pub struct Tables {
     states: Shards<States>,
     unique: Shards<UniqueIndex>,
     secondary: Shards<SecondaryIndex>,
-    keys: Shards<CompactMap<Position>>,
+    keys: Shards<CompactMap>,
     /// The keys of resources, and the names of lists with ranks, that are later.
     later: Later,
     later_lists: Later,
@@ -241,14 +241,13 @@ impl Tables {
             shard.reserve(state, page.is_some());
         }
         if let Some(KeyDigest(key)) = key {
-            self.keys.shard(key).write().reserve(key, Position(0));
+            self.keys.shard(key).write().reserve(key, 0);
         }
     }
 
     /// Enters the idempotency key with this digest, used by the commit at `position`.
     pub fn take_key(&self, KeyDigest(key): KeyDigest, position: u64) {
-        let mut shard = self.keys.shard(key).write();
-        shard.insert(key, Position(position));
+        self.keys.shard(key).write().insert(key, position);
     }
 
     /// As [`Tables::take_key`], unless `may` objects to its previous use: for recovery, which looks
@@ -264,10 +263,8 @@ impl Tables {
     ) -> Result<(), E> {
         let forgotten = self.forgotten();
         let mut shard = self.keys.shard(key).write();
-        shard.insert_if(key, Position(position), |taken| {
-            may(taken
-                .map(|taken| taken.0)
-                .filter(|taken| *taken > forgotten))
+        shard.insert_if(key, position, |taken| {
+            may(taken.filter(|taken| *taken > forgotten))
         })
     }
 
@@ -275,7 +272,6 @@ impl Tables {
     #[must_use]
     pub fn key(&self, KeyDigest(key): KeyDigest) -> Option<u64> {
         let position = self.keys.shard(key).read().get(key);
-        let position = position.map(|position| position.0);
         position.filter(|position| *position > self.forgotten())
     }
 

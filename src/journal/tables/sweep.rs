@@ -22,14 +22,14 @@ impl Tables {
                 let gone: Vec<Digest> = {
                     let shard = shard.read();
                     let chunk = shard.range(begin..end);
-                    let gone = chunk.filter(|(_, position)| position.0 <= through);
+                    let gone = chunk.filter(|(_, position)| *position <= through);
                     gone.map(|(key, _)| key).collect()
                 };
                 if !gone.is_empty() {
                     let mut shard = shard.write();
                     for key in gone {
                         // It may have been used again meanwhile.
-                        if shard.get(key).is_some_and(|position| position.0 <= through) {
+                        if shard.get(key).is_some_and(|position| position <= through) {
                             shard.remove(key);
                             swept += 1;
                         }
