@@ -308,6 +308,13 @@ impl Part {
         Some((number / ROW, number % ROW))
     }
 
+    /// Sees to it that one more is not too many.
+    fn make_room(&mut self, key_of: impl Fn(u32) -> Digest) {
+        if self.len >= self.segments * LOAD {
+            self.grow(key_of);
+        }
+    }
+
     /// Adds a segment: it takes entries from the next one in order, by one more bit.
     #[cold]
     fn grow(&mut self, key_of: impl Fn(u32) -> Digest) {
@@ -398,20 +405,30 @@ impl HashIndex {
 
     /// The entry of this key, present or not.
     pub(super) fn entry(&mut self, key: Digest, key_of: impl Fn(u32) -> Digest) -> Entry<'_> {
-        let part = &mut self.0[part(key)];
-        if part.len >= part.segments * LOAD {
-            part.grow(&key_of);
-        }
-        let number = segment(spread(key), part.segments);
-        let (row, segment) = (&mut part.rows[number / ROW], number % ROW);
-        let tag = tag(key);
-        match row.find(segment, tag, |it| key_of(it) == key) {
+        self.entry_if(key, &key_of, |it| key_of(it) == key)
+    }
+
+    /// Of the entries whose keys look like this one, the one that is meant; or where one more would
+    /// be. Of what `key_of` gives, only the spread matters.
+    pub(super) fn entry_if(
+        &mut self,
+        key: Digest,
+        key_of: impl Fn(u32) -> Digest,
+        is_meant: impl Fn(u32) -> bool,
+    ) -> Entry<'_> {
+        let Vacant {
+            row,
+            segment,
+            tag,
+            len,
+        } = self.vacant(key, key_of);
+        match row.find(segment, tag, is_meant) {
             Some(at) => Entry::Occupied(Occupied(row.entry_mut(segment, at))),
             None => Entry::Vacant(Vacant {
                 row,
                 segment,
                 tag,
-                len: &mut part.len,
+                len,
             }),
         }
     }
@@ -419,9 +436,7 @@ impl HashIndex {
     /// Where one more entry of this key would be. Of what `key_of` gives, only the spread matters.
     pub(super) fn vacant(&mut self, key: Digest, key_of: impl Fn(u32) -> Digest) -> Vacant<'_> {
         let part = &mut self.0[part(key)];
-        if part.len >= part.segments * LOAD {
-            part.grow(&key_of);
-        }
+        part.make_room(key_of);
         let number = segment(spread(key), part.segments);
         Vacant {
             row: &mut part.rows[number / ROW],
@@ -434,9 +449,7 @@ impl HashIndex {
     /// Makes room for this key before it comes: what has to be moved for that is moved now.
     pub(super) fn reserve(&mut self, key: Digest, key_of: impl Fn(u32) -> Digest) {
         let part = &mut self.0[part(key)];
-        if part.len >= part.segments * LOAD {
-            part.grow(&key_of);
-        }
+        part.make_room(key_of);
         if let Some((row, segment)) = part.place(key) {
             part.rows[row].reserve(segment);
         }

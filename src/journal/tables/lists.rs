@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use super::born::Born;
-use super::hash_index::HashIndex;
+use super::hash_index::{Entry, HashIndex};
 use super::short::{Later, Noted, Short};
 use crate::base::digest::Digest;
 use crate::domain::listing::{Shared, ValueHash};
@@ -142,6 +142,13 @@ fn short(chunks: &[Chunk], number: u32) -> Short {
     chunks[number / CHUNK].resources[number % CHUNK].entry
 }
 
+fn noted(chunks: &[Chunk], whole: &BTreeMap<u32, Digest>, number: u32) -> Noted {
+    match whole.get(&number) {
+        Some(whole) => Noted::Later(*whole),
+        None => Noted::First(short(chunks, number)),
+    }
+}
+
 impl KindList {
     /// How many resources are listed.
     pub(super) fn len(&self) -> u32 {
@@ -150,10 +157,7 @@ impl KindList {
 
     /// The key of the resource with this number.
     pub(super) fn entry(&self, number: u32) -> Noted {
-        match self.whole.get(&number) {
-            Some(whole) => Noted::Later(*whole),
-            None => Noted::First(short(&self.chunks, number)),
-        }
+        noted(&self.chunks, &self.whole, number)
     }
 
     /// When the resource with this number came to be listed.
@@ -164,14 +168,9 @@ impl KindList {
 
     /// When the resource with this key came to be listed.
     pub(super) fn born(&self, entry: Noted) -> Option<Born> {
-        Some(self.born_of(self.number(entry)?))
-    }
-
-    fn number(&self, entry: Noted) -> Option<u32> {
-        let key = entry.short();
-        self.numbers.find_if(key.alike(), |number| {
-            short(&self.chunks, number) == key && self.entry(number) == entry
-        })
+        let key = entry.short().alike();
+        let number = self.numbers.find_if(key, |it| self.entry(it) == entry)?;
+        Some(self.born_of(number))
     }
 
     /// Makes room for one more, with such a key.
@@ -187,24 +186,24 @@ impl KindList {
     /// The number of the resource with this key, and whether it is new: then it was born so, after
     /// all others.
     pub(super) fn enter(&mut self, entry: Noted, born: Born) -> (u32, bool) {
-        if let Some(number) = self.number(entry) {
-            return (number, false);
-        }
+        let (chunks, whole) = (&mut self.chunks, &mut self.whole);
         let key = entry.short();
+        let key_of = |number| short(chunks, number).alike();
+        let is_it = |number| noted(chunks, whole, number) == entry;
+        let place = match self.numbers.entry_if(key.alike(), key_of, is_it) {
+            Entry::Occupied(place) => return (place.get(), false),
+            Entry::Vacant(place) => place,
+        };
         let number = self.len;
+        place.insert(number);
         // A kind of so many would take more memory than any machine has.
         self.len = number.checked_add(1).expect("a kind has no 2^32 resources");
-        let chunks = &mut self.chunks;
-        let place = self
-            .numbers
-            .vacant(key.alike(), |it| short(chunks, it).alike());
-        place.insert(number);
         if number as usize == chunks.len() * CHUNK {
             chunks.push(Chunk::default());
         }
         chunks[number as usize / CHUNK].push(key, born);
-        if let Noted::Later(whole) = entry {
-            self.whole.insert(number, whole);
+        if let Noted::Later(all) = entry {
+            whole.insert(number, all);
         }
         (number, true)
     }

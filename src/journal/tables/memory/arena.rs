@@ -4,9 +4,9 @@
 //! has to find it, too. That was measured to take 0.2 to 5 ms, so a thread does it ahead
 //! ([`keep_ready`]); without one, and when more is asked for than it has, whoever asks does it.
 //!
-//! That thread runs where nobody else wants a processor ([`come_last`]): a lane that wakes up beside it takes the processor
-//! at once, however much of a page is left to clear. So it may be stopped anywhere, and nobody may wait for
-//! it: what it has made ready is taken only where it is not just being put.
+//! That thread runs where nobody else wants a processor ([`come_last`]): a lane that wakes up beside it
+//! takes the processor at once, however much of a page is left to clear. So it may be stopped anywhere,
+//! and nobody may wait for it: what it has made ready is taken only where it is not just being put.
 //!
 //! The first [`USUAL`] bytes are of the usual pages, which cost what of them is touched: a small service
 //! takes no huge page at all.
