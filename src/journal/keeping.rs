@@ -11,6 +11,8 @@ use super::replay_error::ReplayError;
 use super::rules;
 use super::tables::Tables;
 
+const KEPT: &str = "kept by a snapshot: ";
+
 /// Takes kept records in, in order.
 pub(super) struct Keeping {
     pub(super) tables: Arc<Tables>,
@@ -26,11 +28,11 @@ impl Work for Keeping {
         let position = *position;
         let at = |what: String| at(position, what);
         let record = Record::decode(payload)
-            .map_err(|error| ReplayError::unread(Some(position), "kept by a snapshot: ", &error))?;
+            .map_err(|error| ReplayError::unread(Some(position), KEPT, &error))?;
         if !record.changes.is_empty() || matches!(record.outcome, RecordOutcome::Forgotten { .. }) {
             return Err(at("it changes something".to_owned()));
         }
-        let taking = take_key(&self.tables, position, &record, |taken| {
+        let taking = rules::take_key(&self.tables, position, &record, |taken| {
             match (taken, &record.outcome) {
                 // The response that it replaced may be forgotten.
                 (None, _) => Ok(()),
@@ -49,24 +51,5 @@ impl Work for Keeping {
 
 /// What is wrong with the kept record at this position.
 pub(super) fn at(position: u64, what: impl std::fmt::Display) -> ReplayError {
-    ReplayError::at(position, format!("kept by a snapshot: {what}"))
-}
-
-/// Enters the record's idempotency key, if it has one and the key is free.
-///
-/// # Errors
-/// Why it is not.
-pub(super) fn take_key(
-    tables: &Tables,
-    position: u64,
-    record: &Record<'_>,
-    may: impl FnOnce(Option<u64>) -> Result<(), String>,
-) -> Result<(), String> {
-    if let Some(first) = rules::shares(position, record)? {
-        tables.note_first(first, position);
-    }
-    if let Some(key) = record.key_digest() {
-        tables.take_key_if(key, position, may)?;
-    }
-    Ok(())
+    ReplayError::at(position, format!("{KEPT}{what}"))
 }

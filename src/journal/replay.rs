@@ -315,7 +315,7 @@ impl Replay {
             self.tables.forget(through);
         }
         let may = |taken| rules::may_take_key(&record, taken);
-        let taking = keeping::take_key(&self.tables, position, &record, may);
+        let taking = rules::take_key(&self.tables, position, &record, may);
         taking.map_err(at)?;
         for (index, change) in record.changes.iter().enumerate() {
             let resource = known(self.kinds, change.kind, change.version).map_err(unread)?;
@@ -364,6 +364,7 @@ impl From<LaneFailed> for Stop {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::followed::Followed;
     use super::super::record::{
         NewChange, NewRecord, RecordKey, RecordOutcome, SCHEMA, key_digest,
     };
@@ -425,6 +426,51 @@ mod tests {
         replay.snapshot(u64::MAX, u64::MAX);
         let told = replay.kept(u64::MAX, &answer()).unwrap_err().to_string();
         assert!(told.contains("have no place"), "{told}");
+        let mut parts = SnapshotParts::of(&history(), 3, 3);
+        parts.upto = u64::MAX;
+        let last = parts.entries.last_mut().unwrap();
+        let mut entry = StateEntry::decode(last, Layout::PRESENT).unwrap();
+        entry.position = POSITION_MAX + 1;
+        *last = codec::encode(&entry);
+        let told = parts.refused();
+        assert!(told.contains("have no place"), "{told}");
+        let followed = |position| {
+            let (tables, kinds) = (Tables::default(), catalogue::resource);
+            Followed::of(&tables, kinds, [1; 16], position, &answer()).map(|_| ())
+        };
+        assert_eq!(followed(POSITION_MAX), Ok(()));
+        let told = followed(POSITION_MAX + 1).unwrap_err().to_string();
+        assert!(told.contains("have no place"), "{told}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_kept_records_is_told_of_the_first_however_many_there_are() {
+        let many = 1..2_000;
+        let mut parts = SnapshotParts::of(&[answer()], 1, 1);
+        (parts.covers, parts.upto) = (2_000, 2_000);
+        // So many that another thread takes them in.
+        let kept = |key: u64| {
+            let body = Blob([b' '; 1_000].as_slice());
+            let outcome = RecordOutcome::Answer {
+                accepted: true,
+                body,
+            };
+            keyed(&format!("key-{key}"), outcome)
+        };
+        parts.kept = many.map(|number| (number, kept(number))).collect();
+        let recovered = parts.load().and_then(Replay::finish).unwrap();
+        assert_eq!(recovered.tables.keys(), 1_999);
+        parts.kept[40].1 = kept(7);
+        let expected = "position 41: kept by a snapshot: its key was used at position 7";
+        assert_eq!(parts.refused(), expected);
+        // Whatever is wrong after it, with kept records, entries or records.
+        parts.kept[1_900].1 = b"no record".to_vec();
+        assert_eq!(parts.refused(), expected);
+        parts.kept[1_901].0 = 3;
+        assert_eq!(parts.refused(), expected);
+        parts.kept.truncate(100);
+        parts.entries[0] = b"no summary".to_vec();
+        assert_eq!(parts.refused(), expected);
     }
 
     fn instead(of: u64) -> Vec<u8> {

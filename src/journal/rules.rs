@@ -1,7 +1,7 @@
 //! What holds between a record and those before it, checked as records are replayed or followed.
 
 use super::record::{Record, RecordChange, RecordOutcome};
-use super::tables::POSITION_MAX;
+use super::tables::{POSITION_MAX, Tables};
 
 /// Whether the tables can hold that something was committed at this position.
 ///
@@ -41,6 +41,25 @@ pub(super) fn shares(position: u64, record: &Record<'_>) -> Result<Option<u64>, 
         RecordOutcome::SameAs(first) => Ok(Some(first)),
         _ => Ok(None),
     }
+}
+
+/// Enters the record's idempotency key, if it has one and the key is free.
+///
+/// # Errors
+/// Why it is not.
+pub(super) fn take_key(
+    tables: &Tables,
+    position: u64,
+    record: &Record<'_>,
+    may: impl FnOnce(Option<u64>) -> Result<(), String>,
+) -> Result<(), String> {
+    if let Some(first) = shares(position, record)? {
+        tables.note_first(first, position);
+    }
+    if let Some(key) = record.key_digest() {
+        tables.take_key_if(key, position, may)?;
+    }
+    Ok(())
 }
 
 /// Whether the record may use its key, which the commit at `taken` has used.
