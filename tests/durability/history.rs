@@ -157,11 +157,14 @@ fn a_history_that_is_not_true_is_told_from_one_that_is() {
         told.by = if told.sent.since <= replaced { 1 } else { 2 };
     }
     assert_eq!(tell_apart(&mut told), Vec::<String>::new());
-    // It was stopped, and gives the answer when the other one has answered all.
+    // It was stopped, and gives the answer after the other one's first, and before that one's last.
     let in_time: Vec<_> = told.iter().map(|told| told.ended).collect();
-    let end = told.iter().map(|told| told.ended.since).max().unwrap();
+    let late = told[last.unwrap()].sent.since - Duration::from_nanos(1);
+    let is_next = |told: &&Told| told.by == 2 && is_command(told);
+    let next = told.iter().filter(is_next).map(|told| told.ended.since);
+    assert!(next.min().unwrap() < late);
     for told in told.iter_mut().filter(|told| told.by == 1) {
-        told.ended.since = end + Duration::from_millis(1);
+        told.ended.since = late;
     }
     assert_eq!(tell_apart(&mut told), Vec::<String>::new());
     for (told, ended) in told.iter_mut().zip(in_time) {
