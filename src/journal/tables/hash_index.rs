@@ -14,6 +14,7 @@
 //! since digests fill all shards evenly, so would those of all shards. Uneven parts take turns.
 
 use super::memory::Piece;
+use super::tags::{WORD, equal_bytes, word};
 use crate::base::digest::Digest;
 use crate::journal::at_once::both;
 
@@ -29,8 +30,6 @@ const ROW: usize = 4;
 /// Bytes of an entry, and of it with its tag.
 const ENTRY: usize = size_of::<u32>();
 const TAGGED: usize = ENTRY + 1;
-/// Tags that are looked at together.
-const WORD: usize = size_of::<u64>();
 /// Bytes that come into a processor's cache together.
 const LINE: usize = 64;
 
@@ -267,24 +266,6 @@ impl Row {
         let entries = (0..ROW).flat_map(|segment| self.tagged(segment).1.chunks_exact(ENTRY));
         entries.map(entry)
     }
-}
-
-/// The first bytes, the first one lowest; what is lacking is 0.
-fn word(bytes: &[u8]) -> u64 {
-    let word = bytes.first_chunk().copied().unwrap_or_else(|| {
-        let mut word = [0; WORD];
-        word[..bytes.len()].copy_from_slice(bytes);
-        word
-    });
-    u64::from_le_bytes(word)
-}
-
-/// The highest bit of each byte that is this one, and no other.
-fn equal_bytes(word: u64, byte: u8) -> u64 {
-    const LOW: u64 = u64::MAX / 0xff * 0x7f;
-    let differs = word ^ u64::from_le_bytes([byte; WORD]);
-    // No byte carries into the next one.
-    !(((differs & LOW) + LOW) | differs | LOW)
 }
 
 /// The entry that these bytes begin with.
@@ -597,23 +578,6 @@ mod tests {
             let found = index.find(numbered(number), key_of);
             assert_eq!(found, (number % 2 == 1).then_some(number));
         }
-    }
-
-    #[test]
-    fn the_bytes_that_are_equal_are_told_and_no_others() {
-        for byte in 0..=u8::MAX {
-            for (place, other) in (0..u64::from(u8::MAX) + 1).enumerate() {
-                let mut bytes = [byte.wrapping_add(1); WORD];
-                bytes[place % WORD] = other.to_le_bytes()[0];
-                bytes[(place + 3) % WORD] = byte;
-                let expected = bytes.iter().enumerate().map(|(at, it)| {
-                    let equal = u64::from(*it == byte);
-                    equal << (8 * at + 7)
-                });
-                assert_eq!(equal_bytes(word(&bytes), byte), expected.sum::<u64>());
-            }
-        }
-        assert_eq!(word(&[1, 2]), 0x0201);
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod source;
 mod states;
 mod stored_state;
 mod sweep;
+mod tags;
 mod unique;
 
 use std::collections::BTreeMap;
