@@ -24,6 +24,7 @@ use super::lane::Lanes;
 use super::looks::Looks;
 use super::outbox::Outbox;
 use super::publisher_counts::PublisherCounts;
+use super::recent::{RecentAnswers, Stored};
 use super::right::OwnRight;
 use super::role::RoleNow;
 use super::room::RoomWatch;
@@ -42,8 +43,8 @@ pub struct Limits {
     pub commands_max: usize,
     /// Bytes of records that may wait for the disk; beyond that, commands are rejected.
     pub queued_bytes_max: usize,
-    /// Bytes of recent responses that are cached for replays.
-    pub recent_bytes_max: u64,
+    /// Responses of the last commits that are kept in memory for replays.
+    pub recent_max: usize,
     /// Bytes of the largest record that the log accepts, at most
     /// [`RECORD_BYTES_MAX`](crate::base::codec::RECORD_BYTES_MAX). A command that would make a
     /// larger one is invalid.
@@ -55,7 +56,7 @@ impl Default for Limits {
         Self {
             commands_max: 4_096,
             queued_bytes_max: 64 << 20,
-            recent_bytes_max: 32 << 20,
+            recent_max: 2_048,
             record_bytes_max: crate::base::codec::RECORD_BYTES_MAX,
         }
     }
@@ -106,23 +107,6 @@ pub enum CommandResult {
     Fault,
 }
 
-/// The stored response of a commit, for replays.
-#[derive(Clone)]
-pub(crate) struct Stored {
-    pub(super) fingerprint: Fingerprint,
-    pub(super) body: Bytes,
-    pub(super) disposition: Disposition,
-}
-
-#[derive(Clone)]
-pub(super) struct StoredWeight;
-
-impl quick_cache::Weighter<u64, Stored> for StoredWeight {
-    fn weight(&self, _: &u64, stored: &Stored) -> u64 {
-        64 + stored.body.len() as u64
-    }
-}
-
 /// What actors, connections and the log's thread share.
 pub(crate) struct Shared {
     pub(super) tables: Tables,
@@ -147,7 +131,7 @@ pub(crate) struct Shared {
     pub(super) room: RoomWatch,
     /// Who may look at the past now.
     pub(super) looks: Arc<Looks>,
-    pub(super) recent: quick_cache::sync::Cache<u64, Stored, StoredWeight>,
+    pub(super) recent: RecentAnswers,
     pub(super) limits: Limits,
     pub(super) ended: AtomicBool,
     pub(super) role: RoleNow,
@@ -224,6 +208,8 @@ pub(crate) struct ActorMessage {
     /// The unique keys that the command may take, and their locks.
     pub(crate) unique_keys: Vec<IndexKey>,
     pub(crate) index_locks: Vec<KeyLock>,
+    /// The lane of whom the reply is for.
+    pub(crate) lane: usize,
     pub(crate) reply: oneshot::Sender<(ActorResult, Option<Permit>)>,
     pub(crate) shared: Arc<Shared>,
 }
@@ -299,26 +285,5 @@ impl Shared {
                  it; tokens and rules go by the clock"
             );
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn remembered_answers_take_no_more_than_their_bytes_whatever_their_number() {
-        let cache = quick_cache::sync::Cache::with_weighter(1_000, 10_000, StoredWeight);
-        let stored = |bytes| Stored {
-            fingerprint: Fingerprint([0; 32]),
-            body: Bytes::from(vec![b' '; bytes]),
-            disposition: Disposition::Done,
-        };
-        cache.insert(0, stored(100));
-        assert_eq!(cache.weight(), 164);
-        for position in 1..1_000 {
-            cache.insert(position, stored(100));
-        }
-        assert!((1..=60).contains(&cache.len()), "{}", cache.len());
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::core::{CommandRequest, CommandResult, MayAct, PendingCommand, Shared, Stored};
+use super::core::{CommandRequest, CommandResult, MayAct, PendingCommand, Shared};
+use super::recent::Stored;
 use super::repeats::Repeats;
 use crate::base::digest::Fingerprint;
 use crate::catalogue::{KeySource, Row};
@@ -93,7 +94,7 @@ impl Shared {
         first: u64,
         fingerprint: Option<Fingerprint>,
     ) -> Result<Option<Stored>, String> {
-        let stored = match self.recent.get(&first) {
+        let stored = match self.recent.get(first) {
             Some(stored) => stored,
             None => self.stored_in_log(first).await?,
         };

@@ -55,6 +55,7 @@ mod read_set;
 pub mod readiness;
 mod readings;
 mod reads;
+mod recent;
 mod repeats;
 mod resource;
 pub mod retention;
@@ -85,8 +86,9 @@ use crate::journal::events::EventId;
 use crate::journal::replay::Recovered;
 use crate::journal::tables;
 
+use self::core::Shared;
 pub use self::core::{CommandRequest, CommandResult, Limits, OnSequenced, Sequenced};
-use self::core::{Shared, StoredWeight};
+use self::recent::RecentAnswers;
 use admission::{Admission, Permit};
 use awaited::Awaited;
 use checkpointer::{Checkpoint, CheckpointPolicy, Checkpointer, OnProgress};
@@ -200,11 +202,6 @@ impl Engine {
         lanes.append_to(&journal);
         list_births::place(&recovered.tables, &journal);
         let reached = reached(&mut recovered, clock.now());
-        let recent = quick_cache::sync::Cache::with_weighter(
-            usize::try_from(limits.recent_bytes_max / 1_024).unwrap_or(usize::MAX),
-            limits.recent_bytes_max,
-            StoredWeight,
-        );
         let newest = journal.snapshots();
         let began = clock.steady();
         let shared = Arc::new(Shared {
@@ -233,7 +230,7 @@ impl Engine {
             running_time: RunningTime::from(reached, &*clock),
             alarm: Mutex::default(),
             clock,
-            recent,
+            recent: RecentAnswers::new(limits.recent_max),
             limits,
             ended: AtomicBool::new(false),
             role: RoleNow::new(role, recovered.counters.outbox_number),

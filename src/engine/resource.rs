@@ -7,9 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::core::{ActorMessage, ActorResult, CachedState, Sequenced, Shared, Stored};
+use super::core::{ActorMessage, ActorResult, CachedState, Sequenced, Shared};
 use super::directory::{Directory, Work};
 use super::read_set::ReadSet;
+use super::recent::Stored;
 use super::repeats::Repeats;
 use super::settling::{self, Unsettled};
 use super::whole::EndUnlessWhole;
@@ -93,6 +94,7 @@ impl ActorMessage {
         let Self {
             mut pending,
             index_locks,
+            lane,
             reply,
             shared,
             ..
@@ -116,6 +118,12 @@ impl ActorMessage {
                 };
                 settling::start(shared, unsettled);
                 (ActorResult::Settling(receiver), None)
+            }
+            Some(committed @ ActorResult::Committed { position, .. }) => {
+                pending.key_lock = None;
+                let answer = (committed, pending.permit.take());
+                let send = move || drop(reply.send(answer));
+                return shared.lanes.reply(lane, position, send);
             }
             Some(result) => {
                 pending.key_lock = None;
@@ -355,7 +363,7 @@ impl ActorMessage {
         cached.state = Some(next);
         cached.position = position;
         if self.pending.key_digest.is_some() {
-            shared.recent.insert(position, stored.clone());
+            shared.recent.keep(position, &stored);
         }
         std::mem::forget(whole);
         Attempted::Final(ActorResult::Committed {
@@ -471,7 +479,7 @@ impl ActorMessage {
         if shared.tables.forgotten() == 0 {
             return Ok(true);
         }
-        if let Some(stored) = shared.recent.get(&first) {
+        if let Some(stored) = shared.recent.get(first) {
             return Ok(stored.fingerprint == self.pending.fingerprint);
         }
         let bytes = shared.journal.read(first);

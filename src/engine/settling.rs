@@ -17,7 +17,8 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::core::{CommandResult, PendingCommand, Shared, Stored};
+use super::core::{CommandResult, PendingCommand, Shared};
+use super::recent::Stored;
 use super::repeats::Repeats;
 use super::whole::EndUnlessWhole;
 use crate::base::codec::Blob;
@@ -193,7 +194,7 @@ impl Shared {
             body: Bytes::from(body),
             disposition,
         };
-        self.recent.insert(settled, stored.clone());
+        self.recent.keep(settled, &stored);
         Some(Some((settled, stored)))
     }
 }

@@ -51,6 +51,8 @@ fn withdraw(engine: &Engine) -> u64 {
         .unwrap();
     runtime.block_on(async {
         let gate = tokio::spawn(engine.lanes().run(1));
+        // From here on this thread is that lane.
+        tokio::task::yield_now().await;
         let done = put_lifecycle(engine, 1, "withdrawn").await;
         gate.abort();
         let CommandResult::Done { position, .. } = done else {
@@ -170,7 +172,7 @@ fn a_replay_that_waits_for_the_disk_while_its_actor_withdraws_is_not_given() {
     let disk = reading_through(&reads, disk);
     // No answer is kept in memory: it is read from the log again.
     let limits = Limits {
-        recent_bytes_max: 0,
+        recent_max: 0,
         ..Limits::default()
     };
     let engine = engine(disk, limits);
