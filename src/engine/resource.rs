@@ -409,8 +409,10 @@ impl ActorMessage {
             }
         };
         match self.has_these_facts(first) {
-            Ok(true) => {}
-            Ok(false) => return Attempted::Final(self.first_answer_forgotten()),
+            Ok(Some(true)) => {}
+            Ok(Some(false)) => return Attempted::Final(self.first_answer_forgotten()),
+            // In a moment it can be.
+            Ok(None) => return Attempted::Again,
             Err(error) => {
                 tracing::error!(position = first, error, "a stored response cannot be read");
                 return Attempted::Final(ActorResult::Unavailable);
@@ -473,20 +475,24 @@ impl ActorMessage {
     }
 
     /// Whether the commit at `first` was of a command with the same content. Once keys are
-    /// forgotten, the key of the first response may have been used by another command.
-    fn has_these_facts(&self, first: u64) -> Result<bool, String> {
+    /// forgotten, the key of the first response may have been used by another command. `None` where
+    /// that is not kept in memory, and cannot be read yet.
+    fn has_these_facts(&self, first: u64) -> Result<Option<bool>, String> {
         let shared = &*self.shared;
         if shared.tables.forgotten() == 0 {
-            return Ok(true);
+            return Ok(Some(true));
         }
         if let Some(stored) = shared.recent.get(first) {
-            return Ok(stored.fingerprint == self.pending.fingerprint);
+            return Ok(Some(stored.fingerprint == self.pending.fingerprint));
+        }
+        if first > shared.journal.durable() {
+            return Ok(None);
         }
         let bytes = shared.journal.read(first);
         let bytes = bytes.map_err(|error| error.to_string())?;
         let bytes = bytes.ok_or("it is not in the log")?;
         let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
         let key = record.key.ok_or("it has no key")?;
-        Ok(key.fingerprint == self.pending.fingerprint)
+        Ok(Some(key.fingerprint == self.pending.fingerprint))
     }
 }

@@ -26,28 +26,26 @@ use carebook::journal::replay::{Recovered, Replay};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
+use wal::storage::Storage;
 use wal::storage::sim::SimDisk;
 use wal::{BoxError, Log, Record, Visitor};
 
 use super::inside::{call_of, carry_out, small};
 use super::load::{Memory, Town, memories};
 use super::share;
+use crate::support::gated::{Gate, OpenInTheEnd, syncing_through};
 use crate::support::{Server, World, actor, run, seed};
 
 /// Starts an engine of one lane on what the disk holds.
 fn start(disk: &SimDisk, clock: Arc<dyn Clock>) -> Engine {
+    start_within(Limits::default(), disk.storage(), clock)
+}
+
+fn start_within(limits: Limits, storage: Arc<dyn Storage>, clock: Arc<dyn Clock>) -> Engine {
     let mut replaying = Replaying::new("recovering");
-    let (log, _) = Log::open(disk.storage(), small(), &mut replaying).unwrap();
+    let (log, _) = Log::open(storage, small(), &mut replaying).unwrap();
     let on_fatal = Box::new(|error: &str| panic!("the log failed: {error}"));
-    Engine::start(
-        log,
-        replaying.finish(),
-        1,
-        Limits::default(),
-        clock,
-        on_fatal,
-    )
-    .unwrap()
+    Engine::start(log, replaying.finish(), 1, limits, clock, on_fatal).unwrap()
 }
 
 /// What recovery makes of the disk, which stays as it is.
@@ -333,6 +331,52 @@ fn after_forgetting_a_second_key_has_the_answer_of_its_own_command_and_no_other(
     deposit(&engine, &world, "S-3", "key-1").unwrap();
     let forgotten = deposit(&engine, &world, "S-1", "key-4");
     assert_eq!(forgotten, Err("first_answer_forgotten".to_owned()));
+    engine.shut_down().unwrap();
+}
+
+/// What a second key leads to may be on its way to the disk, and not be kept in memory.
+#[test]
+fn after_forgetting_a_second_key_waits_until_the_record_of_its_first_one_can_be_read() {
+    let world = World::new();
+    let syncs = Arc::new(Gate::default());
+    let disk = syncing_through(&syncs, SimDisk::new().storage());
+    let clock = Arc::new(SetClock::default());
+    let limits = Limits {
+        recent_max: 0,
+        ..Limits::default()
+    };
+    let engine = start_within(limits, disk, Arc::clone(&clock) as _);
+    let _open = OpenInTheEnd(Arc::clone(&syncs));
+    engine.checkpoint_by(CheckpointPolicy {
+        retention: Some(Duration::from_secs(30 * 86_400)),
+        ..CheckpointPolicy::default()
+    });
+    deposit(&engine, &world, "S-1", "key-1").unwrap();
+    snapshot(&engine);
+    clock.run(31 * DAY);
+    snapshot(&engine);
+    assert_eq!(engine.figures().checkpoints.forgotten_keys, 1);
+    syncs.set(true);
+    let (first, second) = (
+        world.deposit_request("S-2", "key-2"),
+        world.deposit_request("S-2", "key-3"),
+    );
+    let (first, (second, ())) = on_lane(&engine, async {
+        tokio::join!(carry_out(&engine, &first), async {
+            syncs.somebody_waits().await;
+            tokio::join!(carry_out(&engine, &second), async {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                syncs.set(false);
+            })
+        })
+    })
+    .unwrap();
+    let (CommandResult::Done { body: first, .. }, CommandResult::Done { body, replay, .. }) =
+        (first, second)
+    else {
+        panic!("both are answered");
+    };
+    assert_eq!((body, replay), (first, true));
     engine.shut_down().unwrap();
 }
 
