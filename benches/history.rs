@@ -43,7 +43,7 @@ use wal::{Log, Options};
 
 /// As in the program.
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const ACTORS: u64 = 10_000;
 /// Records in one write, as under load.

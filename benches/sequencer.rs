@@ -42,7 +42,7 @@ use wal::{Log, Options};
 
 /// As in the program.
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The key that all payments are found by.
 const SEARCH_KEY: &str = "everybody";

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// Answers are many short-lived allocations on few threads, which this allocator is made for.
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     carebook::cli::main()

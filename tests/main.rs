@@ -5,7 +5,7 @@
 
 /// The allocator of the program: tests allocate much, too.
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod access;
 mod attempts;

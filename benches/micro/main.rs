@@ -32,7 +32,7 @@ use cases::{Case, cases};
 
 /// As in the program: a count of instructions holds those of the allocator.
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Measures the pieces of a command.
 #[derive(Parser)]
