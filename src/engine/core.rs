@@ -208,8 +208,6 @@ pub(crate) struct ActorMessage {
     /// The unique keys that the command may take, and their locks.
     pub(crate) unique_keys: Vec<IndexKey>,
     pub(crate) index_locks: Vec<KeyLock>,
-    /// The lane of whom the reply is for.
-    pub(crate) lane: usize,
     pub(crate) reply: oneshot::Sender<(ActorResult, Option<Permit>)>,
     pub(crate) shared: Arc<Shared>,
 }

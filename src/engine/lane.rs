@@ -63,28 +63,10 @@ struct Lane {
     waiting: Mutex<BinaryHeap<Waiting>>,
 }
 
-/// What waits for a position; the lowest comes first.
+/// Someone who waits for a position; the lowest comes first.
 struct Waiting {
     position: u64,
-    release: Release,
-}
-
-/// What is done when the position is durable, or never will be.
-enum Release {
-    /// A task is woken.
-    Task(oneshot::Sender<()>),
-    /// A reply is sent.
-    Reply(Box<dyn FnOnce() + Send>),
-}
-
-impl Release {
-    fn release(self) {
-        match self {
-            // A task that has left needs no notification.
-            Self::Task(task) => drop(task.send(())),
-            Self::Reply(send) => send(),
-        }
-    }
+    release: oneshot::Sender<()>,
 }
 
 impl PartialEq for Waiting {
@@ -214,25 +196,9 @@ impl Lanes {
                 break;
             }
             if let Some(first) = waiting.pop() {
-                first.release.release();
+                // A waiter that has left needs no notification.
+                let _ = first.release.send(());
             }
-        }
-    }
-
-    /// Has `send` called by a lane's gate when `position` is durable, or the log has failed. The
-    /// task that the reply is for then has one turn for both, where waiting itself would take it
-    /// another.
-    pub(super) fn reply(&self, lane: usize, position: u64, send: impl FnOnce() + Send + 'static) {
-        self.hold(lane, position, Release::Reply(Box::new(send)));
-    }
-
-    fn hold(&self, lane: usize, position: u64, release: Release) {
-        let waiting = Waiting { position, release };
-        self.lanes[lane].waiting.lock().push(waiting);
-        // Otherwise a position that became durable, or a failure, before the line above would be
-        // missed.
-        if self.durable.load(Ordering::Acquire) >= position || self.has_failed() {
-            self.let_out(lane);
         }
     }
 
@@ -244,8 +210,17 @@ impl Lanes {
         if self.durable.load(Ordering::Acquire) >= position {
             return Ok(());
         }
+        let lane = here(self.lanes.len());
         let (sender, receiver) = oneshot::channel();
-        self.hold(here(self.lanes.len()), position, Release::Task(sender));
+        self.lanes[lane].waiting.lock().push(Waiting {
+            position,
+            release: sender,
+        });
+        // Otherwise a position that became durable, or a failure, before the line above would be
+        // missed.
+        if self.durable.load(Ordering::Acquire) >= position || self.has_failed() {
+            self.let_out(lane);
+        }
         let _ = receiver.await;
         if self.durable.load(Ordering::Acquire) >= position {
             Ok(())
@@ -279,31 +254,6 @@ mod tests {
         assert_eq!(third.await.unwrap(), Err(LogFailed));
         assert_eq!(lanes.wait(2).await, Ok(()));
         assert_eq!(lanes.wait(3).await, Err(LogFailed));
-    }
-
-    #[tokio::test]
-    async fn a_reply_is_sent_once_its_position_is_durable_whoever_hands_it_in() {
-        let lanes = Arc::new(Lanes::new(2));
-        tokio::spawn(Arc::clone(&lanes).run(1));
-        let reply = |position| {
-            let (sender, receiver) = oneshot::channel();
-            lanes.reply(1, position, move || sender.send(position).unwrap());
-            receiver
-        };
-        let (mut second, mut first, mut gone) = (reply(2), reply(1), reply(3));
-        tokio::task::yield_now().await;
-        first.try_recv().unwrap_err();
-        lanes.durable(1);
-        assert_eq!((&mut first).await, Ok(1));
-        second.try_recv().unwrap_err();
-        lanes.durable(2);
-        assert_eq!(second.await, Ok(2));
-        // What is durable already is sent at once, without the gate.
-        assert_eq!(reply(2).try_recv(), Ok(2));
-        gone.try_recv().unwrap_err();
-        lanes.fail();
-        assert_eq!(gone.await, Ok(3), "whoever waits learns of the failure");
-        assert_eq!(reply(4).try_recv(), Ok(4));
     }
 
     struct Nothing;

@@ -15,7 +15,6 @@ use super::core::{
 };
 use super::id_source::IdSourceAt;
 use super::idempotency::key_of;
-use super::lane;
 use crate::base::actor::Actor;
 use crate::base::digest::Fingerprint;
 use crate::base::panics::unless_its_future_panics;
@@ -146,7 +145,6 @@ impl Shared {
                 looked_up,
                 unique_keys,
                 index_locks,
-                lane: lane::here(self.lanes.count()),
                 reply: sender,
                 shared: Arc::clone(self),
             });

@@ -94,7 +94,6 @@ impl ActorMessage {
         let Self {
             mut pending,
             index_locks,
-            lane,
             reply,
             shared,
             ..
@@ -118,12 +117,6 @@ impl ActorMessage {
                 };
                 settling::start(shared, unsettled);
                 (ActorResult::Settling(receiver), None)
-            }
-            Some(committed @ ActorResult::Committed { position, .. }) => {
-                pending.key_lock = None;
-                let answer = (committed, pending.permit.take());
-                let send = move || drop(reply.send(answer));
-                return shared.lanes.reply(lane, position, send);
             }
             Some(result) => {
                 pending.key_lock = None;

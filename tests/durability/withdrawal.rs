@@ -51,8 +51,6 @@ fn withdraw(engine: &Engine) -> u64 {
         .unwrap();
     runtime.block_on(async {
         let gate = tokio::spawn(engine.lanes().run(1));
-        // From here on this thread is that lane.
-        tokio::task::yield_now().await;
         let done = put_lifecycle(engine, 1, "withdrawn").await;
         gate.abort();
         let CommandResult::Done { position, .. } = done else {
