@@ -32,6 +32,8 @@ enum Attempted {
     Final(ActorResult),
     /// Its read set has changed: once more.
     Again,
+    /// It needs a record that can be read once this position is durable: once more, then.
+    AgainOnceDurable(u64),
     /// It concerns another resource by now.
     Moved,
 }
@@ -72,19 +74,24 @@ impl ActorMessage {
             // nothing was done, and from there on until all of it is published the process would
             // end.
             let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(cached)));
-            match attempt {
+            let awaited = match attempt {
                 Ok(Attempted::Final(result)) => break Some(result),
                 Ok(Attempted::Moved) => break None,
-                Ok(Attempted::Again) => {}
+                Ok(Attempted::Again) => None,
+                Ok(Attempted::AgainOnceDurable(position)) => Some(position),
                 Err(_) => {
                     // The decoded state may be half changed: the next command decodes it again.
                     *cached = CachedState::default();
                     break Some(ActorResult::Fault);
                 }
-            }
+            };
             // The decoded state may be what has changed.
             *cached = CachedState::default();
-            if repeats.rest().await.is_err() {
+            let goes_on = match awaited {
+                None => repeats.rest().await.is_ok(),
+                Some(position) => self.shared.lanes.wait(position).await.is_ok(),
+            };
+            if !goes_on {
                 break Some(ActorResult::Unavailable);
             }
         };
@@ -404,8 +411,7 @@ impl ActorMessage {
         match self.has_these_facts(first) {
             Ok(Some(true)) => {}
             Ok(Some(false)) => return Attempted::Final(self.first_answer_forgotten()),
-            // In a moment it can be.
-            Ok(None) => return Attempted::Again,
+            Ok(None) => return Attempted::AgainOnceDurable(first),
             Err(error) => {
                 tracing::error!(position = first, error, "a stored response cannot be read");
                 return Attempted::Final(ActorResult::Unavailable);
