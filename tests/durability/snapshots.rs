@@ -308,6 +308,19 @@ fn a_key_older_than_its_retention_is_forgotten_over_starts_and_compactions() {
     engine.shut_down().unwrap();
 }
 
+/// Has a deposit for `S-1` under `key-1`, and that key forgotten.
+fn deposit_and_forget(engine: &Engine, world: &World, clock: &SetClock) {
+    engine.checkpoint_by(CheckpointPolicy {
+        retention: Some(Duration::from_secs(30 * 86_400)),
+        ..CheckpointPolicy::default()
+    });
+    deposit(engine, world, "S-1", "key-1").unwrap();
+    snapshot(engine);
+    clock.run(31 * DAY);
+    snapshot(engine);
+    assert_eq!(engine.figures().checkpoints.forgotten_keys, 1);
+}
+
 /// Once keys were forgotten, what a second key leads to is looked at, and not only whether its
 /// first one is taken: it may be so by another command, of this process as well.
 #[test]
@@ -316,15 +329,7 @@ fn after_forgetting_a_second_key_has_the_answer_of_its_own_command_and_no_other(
     let disk = SimDisk::new();
     let clock = Arc::new(SetClock::default());
     let engine = start(&disk, Arc::clone(&clock) as _);
-    engine.checkpoint_by(CheckpointPolicy {
-        retention: Some(Duration::from_secs(30 * 86_400)),
-        ..CheckpointPolicy::default()
-    });
-    deposit(&engine, &world, "S-1", "key-1").unwrap();
-    snapshot(&engine);
-    clock.run(31 * DAY);
-    snapshot(&engine);
-    assert_eq!(engine.figures().checkpoints.forgotten_keys, 1);
+    deposit_and_forget(&engine, &world, &clock);
     let (first, _) = deposit(&engine, &world, "S-2", "key-2").unwrap();
     let again = deposit(&engine, &world, "S-2", "key-3");
     assert_eq!(again, Ok((first, true)));
@@ -347,15 +352,7 @@ fn after_forgetting_a_second_key_waits_until_the_record_of_its_first_one_can_be_
     };
     let engine = start_within(limits, disk, Arc::clone(&clock) as _);
     let _open = OpenInTheEnd(Arc::clone(&syncs));
-    engine.checkpoint_by(CheckpointPolicy {
-        retention: Some(Duration::from_secs(30 * 86_400)),
-        ..CheckpointPolicy::default()
-    });
-    deposit(&engine, &world, "S-1", "key-1").unwrap();
-    snapshot(&engine);
-    clock.run(31 * DAY);
-    snapshot(&engine);
-    assert_eq!(engine.figures().checkpoints.forgotten_keys, 1);
+    deposit_and_forget(&engine, &world, &clock);
     syncs.set(true);
     let (first, second) = (
         world.deposit_request("S-2", "key-2"),
