@@ -34,19 +34,20 @@ pub(crate) fn begin(
     let mut bad = Vec::new();
     for listed in manifest.snapshots.iter().rev() {
         let name = format::snapshot_name(listed.number);
-        let (offset, what) = match snapshot::show(storage, &name, &manifest.log, listed, visitor) {
-            Ok(Shown::Whole(kept)) => {
-                return Ok(Begun {
-                    used: Some(*listed),
-                    kept: Some(kept),
-                    bad,
-                });
-            }
-            Ok(Shown::Bad { offset, what }) => (offset, what),
-            Err(error) if error.is_of_other_form() => return Err(error),
-            Err(Error::Visitor { source, .. }) => (0, source.to_string()),
-            Err(error) => return Err(error),
-        };
+        let (offset, what) =
+            match snapshot::show_by_two(storage, &name, &manifest.log, listed, visitor) {
+                Ok(Shown::Whole(kept)) => {
+                    return Ok(Begun {
+                        used: Some(*listed),
+                        kept: Some(kept),
+                        bad,
+                    });
+                }
+                Ok(Shown::Bad { offset, what }) => (offset, what),
+                Err(error) if error.is_of_other_form() => return Err(error),
+                Err(Error::Visitor { source, .. }) => (0, source.to_string()),
+                Err(error) => return Err(error),
+            };
         bad.push(BadSnapshot {
             number: listed.number,
             file: storage.describe(&name),

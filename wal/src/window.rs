@@ -59,6 +59,17 @@ impl<'a> Window<'a> {
         self.bytes
     }
 
+    /// Where the bytes that it has begin.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// So many bytes at an offset, if they were read already.
+    pub(crate) fn read(&self, offset: u64, wanted: usize) -> Option<&[u8]> {
+        let at = to_usize(offset.checked_sub(self.start)?);
+        self.bytes[..self.filled].get(at..at.checked_add(wanted)?)
+    }
+
     /// The bytes at an offset; fewer only at the end of the file.
     pub(crate) fn get(&mut self, offset: u64, wanted: usize) -> io::Result<&[u8]> {
         let left = to_usize(self.length.saturating_sub(offset));

@@ -66,7 +66,7 @@ impl Kept {
             position: None,
             what: what.to_owned(),
         };
-        let block = block(&mut window, offset, self.seed, None)
+        let block = block(&mut window, offset, self.seed)
             .map_err(failed)?
             .map_err(damaged)?;
         let mut rest = block.payload;

@@ -5,6 +5,7 @@
 //! records*, with their positions, which are what the caller wants to read
 //! again of records that the log will lose; then the *entries*, which are bytes.
 
+mod ahead;
 mod kept;
 mod layout;
 mod read;
@@ -14,6 +15,6 @@ mod write;
 pub(crate) use kept::Kept;
 #[cfg(feature = "fuzzing")]
 pub(crate) use layout::mend;
-pub(crate) use read::{Shown, introduce, is_of, show};
+pub(crate) use read::{Shown, introduce, is_of, show, show_by_two};
 pub use target::{SnapshotTarget, SnapshotWriter};
 pub(crate) use write::{Finished, SnapshotFile};

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use super::ahead::{Blocks, Ended, Shows};
 use super::kept::Kept;
 use super::layout::{
     Block, HEADER, KIND_END, KIND_ENTRIES, KIND_KEPT, KeptBlocks, block, first_chain, header, item,
@@ -60,6 +61,27 @@ pub(crate) fn show(
     listed: &Snapshot,
     visitor: &mut dyn Visitor,
 ) -> Result<Shown, Error> {
+    shown(storage, name, log, (listed, false), visitor)
+}
+
+/// As [`show`], by two threads: one reads and checks, while the visitor is shown what was.
+pub(crate) fn show_by_two(
+    storage: &dyn Storage,
+    name: &str,
+    log: &LogId,
+    listed: &Snapshot,
+    visitor: &mut dyn Visitor,
+) -> Result<Shown, Error> {
+    shown(storage, name, log, (listed, true), visitor)
+}
+
+fn shown(
+    storage: &dyn Storage,
+    name: &str,
+    log: &LogId,
+    (listed, is_ahead): (&Snapshot, bool),
+    visitor: &mut dyn Visitor,
+) -> Result<Shown, Error> {
     let file = match storage.open_read(name) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -76,6 +98,8 @@ pub(crate) fn show(
         log,
         listed,
         visitor,
+        is_ahead,
+        told: 0,
         kept: 0,
         entries: 0,
         last: 0,
@@ -99,6 +123,10 @@ struct Reading<'a> {
     log: &'a LogId,
     listed: &'a Snapshot,
     visitor: &'a mut dyn Visitor,
+    /// Whether another thread reads on while something is shown.
+    is_ahead: bool,
+    /// How far the visitor was told that it is.
+    told: u64,
     /// Kept records that were read.
     kept: u64,
     /// Entries that were read.
@@ -108,6 +136,28 @@ struct Reading<'a> {
     blocks: KeptBlocks,
     /// Bytes of the blocks of kept records.
     kept_bytes: u64,
+}
+
+impl Shows<Fault> for Reading<'_> {
+    fn block(&mut self, block: &Block<'_>, offset: u64) -> Result<(), Fault> {
+        if block.kind == KIND_END {
+            return self.end(block, offset);
+        }
+        self.items(block, offset)?;
+        if block.end - self.told >= PROGRESS {
+            self.visitor
+                .progress_of_snapshot(block.end, self.listed.length);
+            self.told = block.end;
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, ended: Ended) -> Fault {
+        match ended {
+            Ended::Bad(offset, what) => Fault::Bad(offset, what),
+            Ended::Failed(error) => self.failed(error),
+        }
+    }
 }
 
 impl Reading<'_> {
@@ -131,28 +181,20 @@ impl Reading<'_> {
         let mut window = Window::new(file.as_ref(), length);
         let head = window.get(0, HEADER).map_err(|error| self.failed(error))?;
         self.header(head)?;
-        let mut chain = first_chain(head);
+        let chain = first_chain(head);
         self.visitor
             .snapshot(&self.listed.into())
             .map_err(Self::refused(self.listed.covers))?;
-        let seed = format::crc_seed(self.log);
-        let mut offset = to_u64(HEADER);
-        let mut told = 0;
-        loop {
-            let block = block(&mut window, offset, seed, Some(&chain))
-                .map_err(|error| self.failed(error))?
-                .map_err(|what| Fault::Bad(offset, what))?;
-            if block.kind == KIND_END {
-                self.end(&block, offset)?;
-                break;
-            }
-            self.items(&block, offset)?;
-            chain = block.chain;
-            offset = block.end;
-            if offset - told >= PROGRESS {
-                self.visitor.progress_of_snapshot(offset, length);
-                told = offset;
-            }
+        let blocks = Blocks {
+            file: file.as_ref(),
+            length,
+            seed: format::crc_seed(self.log),
+            first: to_u64(HEADER),
+            chain,
+        };
+        match self.is_ahead {
+            true => blocks.show_meanwhile(window, &mut self)?,
+            false => blocks.show(window, &mut self)?,
         }
         Ok(Kept {
             file: self.file,
@@ -275,7 +317,7 @@ pub(crate) fn introduce(
     let mut offset = to_u64(HEADER);
     loop {
         // The chain is checked when the snapshot is read.
-        let Ok(block) = block(&mut window, offset, seed, None).map_err(failed)? else {
+        let Ok(block) = block(&mut window, offset, seed).map_err(failed)? else {
             return Ok(None);
         };
         if block.kind == KIND_END && block.payload.len() == 24 {
