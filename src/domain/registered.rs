@@ -30,6 +30,15 @@ pub struct Entries {
     pub place: Option<ListPlace>,
 }
 
+/// What replaying an event tells of its resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// Its key.
+    pub key: Digest,
+    /// What the indexes hold of it, where the event was its first one.
+    pub born: Option<Entries>,
+}
+
 /// How the list of a kind is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listed {
@@ -82,7 +91,7 @@ pub trait AnyResource: Send + Sync {
     /// When the bytes are no state of that version, or this program does not know it.
     fn present<'a>(&self, state: Versioned<'a>) -> Result<Cow<'a, [u8]>, DecodeError>;
     /// Applies an event to a state's bytes, as [`Resource::apply`]: the bytes of the state after it
-    /// become the content of `next`. The resource's key.
+    /// become the content of `next`.
     ///
     /// # Errors
     /// A sentence that says why the event does not follow on the state.
@@ -92,7 +101,7 @@ pub trait AnyResource: Send + Sync {
         event: Versioned<'_>,
         at: Instant,
         next: &mut Vec<u8>,
-    ) -> Result<Digest, String>;
+    ) -> Result<Replayed, String>;
     /// The change that an event makes of a resource, as the process that committed it had it: the
     /// state after it, and the changes of indexes and lists.
     ///
@@ -269,6 +278,17 @@ fn list_of<R: Resource>() -> Option<&'static List<R>> {
     const { &R::LIST }.as_ref()
 }
 
+/// What the indexes hold of a resource, which has this key.
+fn entries<R: Resource>(state: &R, key: Digest) -> Entries {
+    Entries {
+        key,
+        unique: state.unique_keys(),
+        secondary: state.secondary_keys(),
+        ranks: state.ranked(),
+        place: list_of::<R>().and_then(|list| list.place(state, key)),
+    }
+}
+
 /// Erases the type of the resource `R`.
 pub struct Registered<R>(std::marker::PhantomData<R>);
 
@@ -299,11 +319,14 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
         event: Versioned<'_>,
         at: Instant,
         next: &mut Vec<u8>,
-    ) -> Result<Digest, String> {
+    ) -> Result<Replayed, String> {
+        let is_first = state.is_none();
         let (before, event) = decoded::<R>(state, event)?;
         let after = valid_after(before, &event, at)?;
         codec::encode_into(&after, next);
-        Ok(after.key())
+        let key = after.key();
+        let born = is_first.then(|| entries(&after, key));
+        Ok(Replayed { key, born })
     }
 
     fn change(
@@ -328,13 +351,7 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
     fn entries(&self, state: &[u8]) -> Result<Entries, String> {
         let state: R = codec::decode(state).map_err(|error| error.to_string())?;
         state.validate()?;
-        Ok(Entries {
-            key: state.key(),
-            unique: state.unique_keys(),
-            secondary: state.secondary_keys(),
-            ranks: state.ranked(),
-            place: list_of::<R>().and_then(|list| list.place(&state, state.key())),
-        })
+        Ok(entries(&state, state.key()))
     }
 
     fn unique_keys(&self, state: &[u8]) -> Result<Vec<IndexKey>, DecodeError> {

@@ -596,9 +596,15 @@ mod tests {
             bytes: &event,
         };
         let before = codec::encode(&thing("a"));
-        let key = registered.replay(Some(&before), event, Instant::default(), &mut state);
-        assert_eq!((key.as_ref(), &state), (Ok(&moved.key), &moved.state));
+        let mut replay = |before| {
+            let replayed = registered.replay(before, event, Instant::default(), &mut state);
+            (replayed.unwrap(), state.clone())
+        };
+        let (replayed, state) = replay(Some(before.as_slice()));
+        assert_eq!((replayed.key, &state), (moved.key, &moved.state));
+        assert_eq!(replayed.born, None);
         let entries = registered.entries(&state).unwrap();
+        assert_eq!(replay(None).0.born.as_ref(), Some(&entries));
         assert_eq!(
             (entries.key, entries.unique, entries.secondary),
             (moved.key, vec![], vec![list("b")])

@@ -431,14 +431,17 @@ impl Scenario {
                 version: change.version,
                 bytes: &change.event,
             };
-            let key = resource.replay(before, event, self.now, &mut replayed);
+            let told = resource.replay(before, event, self.now, &mut replayed);
+            let told = told.unwrap();
             assert_eq!(
-                (key, &replayed),
-                (Ok(change.key), &change.state),
+                (told.key, &replayed),
+                (change.key, &change.state),
                 "replay makes the same change"
             );
             let held = before.map(|state| resource.entries(state).unwrap());
             let holds = resource.entries(&change.state).unwrap();
+            let expected = held.is_none().then_some(&holds);
+            assert_eq!(told.born.as_ref(), expected, "a birth tells all entries");
             let moved = |held: &[IndexKey], left: &[IndexKey], taken: &[IndexKey]| {
                 let kept = held.iter().filter(|name| !left.contains(name));
                 kept.chain(taken).copied().collect::<BTreeSet<_>>()

@@ -5,6 +5,8 @@ use std::thread;
 
 use parking_lot::Mutex;
 
+use super::replay_error::ReplayError;
+
 /// Does both at once; one after the other where no second thread can be had.
 pub(super) fn both<A: Send, B>(
     first: impl FnOnce() -> A + Send,
@@ -55,6 +57,19 @@ pub(super) fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> V
     });
     done.sort_unstable_by_key(|(number, _)| *number);
     done.into_iter().map(|(_, done)| done).collect()
+}
+
+/// Does what has each of these numbers, on all processors.
+///
+/// # Errors
+/// That at the lowest position.
+pub(super) fn on_all(
+    count: usize,
+    work: impl Fn(usize) -> Result<(), ReplayError> + Sync,
+) -> Result<(), ReplayError> {
+    let failed = each(count, work).into_iter().filter_map(Result::err);
+    let first = failed.reduce(ReplayError::first);
+    first.map_or(Ok(()), Err)
 }
 
 /// How many threads can do something at once.

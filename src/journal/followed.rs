@@ -48,7 +48,8 @@ impl Followed {
         rules::has_place(position).map_err(at)?;
         let record = Record::decode(payload).map_err(unread)?;
         let key = record.key_digest();
-        rules::may_take_key(&record, key.and_then(|key| tables.key(key))).map_err(at)?;
+        let taken = key.and_then(|key| tables.key(key));
+        rules::may_take_key(rules::instead_of(&record), taken).map_err(at)?;
         let mut changes = Vec::with_capacity(record.changes.len() + record.outbox.len());
         for (number, change) in record.changes.iter().enumerate() {
             let resource = known(kinds, change.kind, change.version).map_err(unread)?;

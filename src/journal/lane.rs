@@ -17,10 +17,16 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// Chunks that may wait.
 const CHUNKS_MAX: usize = 4;
 
+/// How many tasks are looked ahead for: what is had at hand for them fits into a processor's cache.
+const AHEAD: usize = 256;
+
 /// What is done in a lane.
 pub(super) trait Work: Send + 'static {
     /// What is said of each piece of work, beside its bytes.
     type Task: Send;
+
+    /// These tasks are about to be done.
+    fn look_ahead(&self, _tasks: &[(Self::Task, usize)]) {}
 
     /// Does one.
     ///
@@ -47,10 +53,13 @@ impl<T> Default for Chunk<T> {
 impl<T> Chunk<T> {
     fn work<W: Work<Task = T>>(&self, work: &mut W) -> Result<(), ReplayError> {
         let mut rest = self.bytes.as_slice();
-        for (task, length) in &self.tasks {
-            let (bytes, after) = rest.split_at(*length);
-            rest = after;
-            work.work(task, bytes)?;
+        for tasks in self.tasks.chunks(AHEAD) {
+            work.look_ahead(tasks);
+            for (task, length) in tasks {
+                let (bytes, after) = rest.split_at(*length);
+                rest = after;
+                work.work(task, bytes)?;
+            }
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! From records to tables: recovery, and the check of a whole log.
 //!
-//! The reading thread decodes records and enters idempotency keys; changes of resources are applied
-//! by workers, each of which has some shards. Records that a snapshot keeps change nothing, so there
-//! it only reads, and another thread decodes. The unique and secondary indexes are functions of the
-//! states, so they are built once, at the end.
+//! The reading thread decodes records and notes idempotency keys; changes of resources are applied by
+//! workers, each of which has some shards, and which note what indexes and lists will hold of them.
+//! Records that a snapshot keeps change nothing, so there it only reads, and another thread decodes. The
+//! tables of keys, the unique and secondary indexes and the lists are built once, at the end.
 //!
 //! A snapshot may come first. It has every commit up to the position that it *covers*, and some of
 //! those after it: it was copied while commands went on. So a change that its resource has already
@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 use super::births::Lineage;
 use super::counters::Counters;
-use super::keeping::{self, Keeping};
+use super::found::{self, Found};
+use super::keeping::Keeping;
+use super::key_uses::KeyUses;
 use super::lane::{Lane, LaneFailed};
 use super::messages::{self, MessagesOfOld};
 use super::record::Record;
@@ -21,7 +23,7 @@ use super::replay_error::ReplayError;
 use super::rules;
 use super::snapshot::{Layout, StateEntry, Summary};
 use super::tables::{Born, Tables};
-use super::workers::{self, Workers};
+use super::workers::Workers;
 use crate::base::codec::{Blob, DecodeError};
 use crate::base::digest::Digest;
 use crate::catalogue;
@@ -49,6 +51,7 @@ pub struct Replay {
     covered: Counters,
     lineage: Lineage,
     old: MessagesOfOld,
+    uses: Arc<KeyUses>,
     snapshot: Option<Loading>,
     failed: Option<ReplayError>,
 }
@@ -94,6 +97,7 @@ impl Replay {
             covered: Counters::default(),
             lineage: Lineage::default(),
             old: MessagesOfOld::default(),
+            uses: Arc::default(),
             snapshot,
             failed: None,
         }
@@ -172,8 +176,9 @@ impl Replay {
         self.unless_failed(complete)?;
         let put = self.put_messages_of_old();
         self.unless_failed(put)?;
-        self.workers.finish()?;
-        workers::index(&self.tables, self.kinds)?;
+        let kept = self.kept_upto();
+        let found = ended(self.workers, &self.uses, &self.tables, kept)?;
+        found::index(&self.tables, self.kinds, found)?;
         let Ok(_) = self.tables.sweep(|| Ok::<_, std::convert::Infallible>(()));
         let tables = Arc::into_inner(self.tables).expect("the workers have ended");
         Ok(Recovered {
@@ -193,29 +198,37 @@ impl Replay {
             return Ok(());
         };
         // Kept records come before all that workers have.
+        let kept = self.kept_upto();
         let stop = match (self.end_kept(), stop) {
-            (Err(theirs), Stop::Own(own)) if own.is_before(&theirs) => Stop::Own(own),
+            (Err(theirs), Stop::Own(own)) if own.is_before_with(&theirs, kept) => Stop::Own(own),
             (Err(theirs), _) => Stop::Own(theirs),
             (Ok(()), stop) => stop,
         };
         let workers = std::mem::replace(&mut self.workers, Workers::new(&self.tables, 0));
-        let first = match (workers.finish(), stop) {
-            (Err(theirs), Stop::Own(own)) if own.is_before(&theirs) => own,
+        let first = match (ended(workers, &self.uses, &self.tables, kept), stop) {
+            (Err(theirs), Stop::Own(own)) if own.is_before_with(&theirs, kept) => own,
             (Err(theirs), _) => theirs,
-            (Ok(()), Stop::Own(own)) => own,
-            (Ok(()), Stop::Worker) => ReplayError::panicked(),
+            (Ok(_), Stop::Own(own)) => own,
+            (Ok(_), Stop::Worker) => ReplayError::panicked(),
         };
         self.failed = Some(first.clone());
         Err(first)
     }
 
+    /// The position of the last record that a snapshot has kept.
+    fn kept_upto(&self) -> u64 {
+        self.snapshot.as_ref().map_or(0, |loading| loading.kept)
+    }
+
     fn try_kept(&mut self, position: u64, payload: &[u8]) -> Result<(), Stop> {
-        let at = |what: String| keeping::at(position, what);
+        let at = |what: String| ReplayError::of_kept(position, what);
         let Some(loading) = &mut self.snapshot else {
             return Err(at("there is none".to_owned()).into());
         };
         if position <= loading.kept || position > loading.covers || loading.layout.is_some() {
-            return Err(at("it is out of place".to_owned()).into());
+            // Its position says nothing of what was read before it.
+            let what = ReplayError::of_kept(position, "it is out of place").to_string();
+            return Err(ReplayError::of_snapshot(what).into());
         }
         rules::has_place(position).map_err(at)?;
         loading.kept = position;
@@ -224,6 +237,7 @@ impl Replay {
                 tables: Arc::clone(&self.tables),
                 lineage: self.lineage.clone(),
                 old: std::mem::take(&mut self.old),
+                uses: Arc::clone(&self.uses),
             };
             Lane::new(keeping, &Arc::default())
         });
@@ -277,6 +291,8 @@ impl Replay {
             return Err(of_snapshot("there is none".to_owned()).into());
         };
         let Some(layout) = loading.layout else {
+            // A snapshot whose records cannot be is one that another one takes the place of.
+            self.uses.enter(&self.tables, loading.kept)?;
             loading.layout = Some(Layout::of(entry).map_err(unread)?);
             let covers = loading.covers;
             let summary = Summary::decode(entry).map_err(unread)?;
@@ -284,6 +300,7 @@ impl Replay {
                 return Err(of_snapshot("it counts what it does not cover".to_owned()).into());
             }
             self.tables.forget(summary.forgotten);
+            self.uses.forget(covers, summary.forgotten);
             self.covered = summary.counters.clone();
             self.counters = summary.counters;
             return Ok(());
@@ -313,10 +330,10 @@ impl Replay {
         let record = Record::decode(payload).map_err(unread)?;
         if let Some(through) = rules::forgets(position, &record).map_err(at)? {
             self.tables.forget(through);
+            self.uses.forget(position, through);
         }
-        let may = |taken| rules::may_take_key(&record, taken);
-        let taking = rules::take_key(&self.tables, position, &record, may);
-        taking.map_err(at)?;
+        let noted = self.uses.note(&self.tables, position, &record);
+        noted.map_err(at)?;
         for (index, change) in record.changes.iter().enumerate() {
             let resource = known(self.kinds, change.kind, change.version).map_err(unread)?;
             rules::changes_once(&record.changes, index).map_err(at)?;
@@ -339,6 +356,19 @@ impl Replay {
         }
         self.counters.note(position, &record);
         Ok(())
+    }
+}
+
+/// Waits for the workers, and enters the keys that records use; what the workers have found.
+fn ended(
+    workers: Workers,
+    uses: &KeyUses,
+    tables: &Tables,
+    kept: u64,
+) -> Result<Vec<Found>, ReplayError> {
+    match (workers.finish(), uses.enter(tables, kept)) {
+        (Err(one), Err(other)) => Err(one.first(other)),
+        (worked, entered) => entered.and(worked),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Why a log cannot be replayed.
 
+use std::fmt;
+
 use crate::base::codec::DecodeError;
 
 /// Why a record cannot be replayed after those before it.
@@ -12,6 +14,14 @@ pub struct ReplayError {
 }
 
 impl ReplayError {
+    /// What is said of a record that a snapshot keeps begins with this.
+    pub(super) const KEPT: &str = "kept by a snapshot: ";
+
+    /// What is wrong with the record at this position that a snapshot keeps.
+    pub(super) fn of_kept(position: u64, what: impl fmt::Display) -> Self {
+        Self::at(position, format!("{}{what}", Self::KEPT))
+    }
+
     pub(super) fn at(position: u64, what: impl Into<String>) -> Self {
         Self {
             position: Some(position),
@@ -52,10 +62,24 @@ impl ReplayError {
     pub(super) fn is_before(&self, other: &Self) -> bool {
         self.position < other.position
     }
+
+    /// Whether this one comes first, where a snapshot keeps records up to a position: they come before
+    /// what is said of the snapshot.
+    pub(super) fn is_before_with(&self, other: &Self, kept: u64) -> bool {
+        self.position.unwrap_or(kept) < other.position.unwrap_or(kept)
+    }
+
+    /// Of two, the one that comes first in the log.
+    pub(super) fn first(self, other: Self) -> Self {
+        match other.is_before(&self) {
+            true => other,
+            false => self,
+        }
+    }
 }
 
-impl std::fmt::Display for ReplayError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for ReplayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.position {
             Some(position) => write!(f, "position {position}: {}", self.what),
             None => f.write_str(&self.what),

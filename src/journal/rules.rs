@@ -1,7 +1,7 @@
 //! What holds between a record and those before it, checked as records are replayed or followed.
 
 use super::record::{Record, RecordChange, RecordOutcome};
-use super::tables::{POSITION_MAX, Tables};
+use super::tables::POSITION_MAX;
 
 /// Whether the tables can hold that something was committed at this position.
 ///
@@ -43,36 +43,26 @@ pub(super) fn shares(position: u64, record: &Record<'_>) -> Result<Option<u64>, 
     }
 }
 
-/// Enters the record's idempotency key, if it has one and the key is free.
-///
-/// # Errors
-/// Why it is not.
-pub(super) fn take_key(
-    tables: &Tables,
-    position: u64,
-    record: &Record<'_>,
-    may: impl FnOnce(Option<u64>) -> Result<(), String>,
-) -> Result<(), String> {
-    if let Some(first) = shares(position, record)? {
-        tables.note_first(first, position);
+/// The position of the commit whose response the record replaces for its key.
+pub(super) fn instead_of(record: &Record<'_>) -> Option<u64> {
+    match record.outcome {
+        RecordOutcome::Instead { of, .. } => Some(of),
+        _ => None,
     }
-    if let Some(key) = record.key_digest() {
-        tables.take_key_if(key, position, may)?;
-    }
-    Ok(())
 }
 
-/// Whether the record may use its key, which the commit at `taken` has used.
+/// Whether a record may use its key, which the commit at `taken` has used, and the response of the one
+/// at `instead_of` is replaced.
 ///
 /// # Errors
 /// Why not.
-pub(super) fn may_take_key(record: &Record<'_>, taken: Option<u64>) -> Result<(), String> {
-    match (taken, &record.outcome) {
-        (taken, RecordOutcome::Instead { of, .. }) if taken != Some(*of) => Err(format!(
+pub(super) fn may_take_key(instead_of: Option<u64>, taken: Option<u64>) -> Result<(), String> {
+    match (taken, instead_of) {
+        (taken, Some(of)) if taken != Some(of) => Err(format!(
             "its answer takes the place of the one at position {of}, which does not have its key"
         )),
-        (_, RecordOutcome::Instead { .. }) | (None, _) => Ok(()),
-        (Some(taken), _) => Err(format!("its key was used at position {taken}")),
+        (_, Some(_)) | (None, None) => Ok(()),
+        (Some(taken), None) => Err(format!("its key was used at position {taken}")),
     }
 }
 

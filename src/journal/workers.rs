@@ -1,13 +1,13 @@
-//! The threads that replay changes, each those of the resources of some shards.
+//! The threads that replay changes, each those of the resources of some shards, and note what indexes
+//! and lists will be made of.
 //!
 //! One thread reads the log and hands each change to the worker that has its resource's shard, in
 //! order. A small replay starts no threads: [`Workers::finish`] does the work.
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
-use super::at_once::{each, processors};
+use super::at_once::processors;
+use super::found::Found;
 use super::lane::{Lane, LaneFailed, Work};
 use super::record::{RecordChange, follows};
 use super::replay_error::ReplayError;
@@ -16,7 +16,7 @@ use super::snapshot::StateEntry;
 use super::tables::{Born, SHARDS, StoredState, Tables};
 use crate::base::digest::Digest;
 use crate::base::time::Instant;
-use crate::domain::registered::{AnyResource, Kinds, Listed};
+use crate::domain::registered::{AnyResource, Listed};
 use crate::domain::stored::Versioned;
 
 /// Work on one resource.
@@ -40,6 +40,11 @@ struct Worker {
     /// The position up to which a resource may have a change already.
     upto: u64,
     next: Vec<u8>,
+    /// Which of how many it is.
+    lane: usize,
+    lanes: usize,
+    /// What it finds, by shards.
+    found: Vec<Found>,
 }
 
 /// The workers.
@@ -49,12 +54,16 @@ impl Workers {
     /// Workers on these tables; resources may have changes already up to the position `upto`.
     pub(super) fn new(tables: &Arc<Tables>, upto: u64) -> Self {
         let failed = Arc::default();
-        let worker = || Worker {
+        let lanes = processors();
+        let worker = |lane| Worker {
             tables: Arc::clone(tables),
             upto,
             next: Vec::new(),
+            lane,
+            lanes,
+            found: (0..SHARDS).map(|_| Found::default()).collect(),
         };
-        let lanes = (0..processors()).map(|_| Lane::new(worker(), &failed));
+        let lanes = (0..lanes).map(|lane| Lane::new(worker(lane), &failed));
         Self(lanes.collect())
     }
 
@@ -105,30 +114,44 @@ impl Workers {
     }
 
     fn add(&mut self, task: Task, bytes: &[u8]) -> Result<(), LaneFailed> {
-        let lane = task.key.shard(SHARDS) % self.0.len();
+        let lane = lane_of(task.key.shard(SHARDS), self.0.len());
         self.0[lane].add(task, bytes)
     }
 
-    /// Waits until all is done.
+    /// Waits until all is done: what was found, by shards.
     ///
     /// # Errors
     /// The error at the lowest position.
-    pub(super) fn finish(mut self) -> Result<(), ReplayError> {
+    pub(super) fn finish(mut self) -> Result<Vec<Found>, ReplayError> {
         self.0.iter_mut().for_each(Lane::close);
-        let mut first: Option<ReplayError> = None;
-        for lane in self.0 {
-            if let Err(error) = lane.end()
-                && first.as_ref().is_none_or(|first| error.is_before(first))
-            {
-                first = Some(error);
-            }
+        let ended = self.0.into_iter().map(Lane::end);
+        // All of them are waited for, so that none runs on.
+        let (done, failed): (Vec<_>, Vec<_>) = ended.partition(Result::is_ok);
+        let failed = failed.into_iter().filter_map(Result::err);
+        if let Some(first) = failed.reduce(ReplayError::first) {
+            return Err(first);
         }
-        first.map_or(Ok(()), Err)
+        let done = done.into_iter().filter_map(Result::ok);
+        let mut found: Vec<_> = done.map(|worker| worker.found).collect();
+        let lanes = found.len();
+        let of_shard = |shard: usize| std::mem::take(&mut found[lane_of(shard, lanes)][shard]);
+        Ok((0..SHARDS).map(of_shard).collect())
     }
+}
+
+/// Which of so many lanes has the resources of this shard.
+fn lane_of(shard: usize, lanes: usize) -> usize {
+    shard % lanes
 }
 
 impl Work for Worker {
     type Task = Task;
+
+    fn look_ahead(&self, tasks: &[(Task, usize)]) {
+        let keys = tasks.iter().map(|(task, _)| task.key);
+        let is_own = |shard| lane_of(shard, self.lanes) == self.lane;
+        self.tables.have_at_hand(keys, is_own);
+    }
 
     fn work(&mut self, task: &Task, bytes: &[u8]) -> Result<(), ReplayError> {
         let done = if task.is_state {
@@ -144,7 +167,7 @@ impl Work for Worker {
 }
 
 impl Worker {
-    fn put(&self, task: &Task, state: &[u8]) -> Result<(), String> {
+    fn put(&mut self, task: &Task, state: &[u8]) -> Result<(), String> {
         if task.position > self.upto {
             return Err("a snapshot has a later state than it says".to_owned());
         }
@@ -155,27 +178,24 @@ impl Worker {
         };
         let state = task.resource.present(state);
         let state = state.map_err(|error| format!("the state: {error}"))?;
-        if let Some(born) = task.born {
-            let place = match task.resource.is_together() {
-                true => task.resource.place(&state).ok().flatten(),
-                false => None,
-            };
-            let entry = place.map_or(task.key, |place| place.entry);
-            self.tables.note_birth(task.resource, entry, born);
+        let entries = task.resource.entries(&state)?;
+        if entries.key != task.key {
+            return Err("the state is another resource's".to_owned());
         }
-        self.tables.amend(
-            task.position,
-            task.resource.kind().tag,
-            task.key,
-            |standing| match standing {
-                None => Ok(Some(&*state)),
-                Some(_) => Err("a snapshot has a resource twice".to_owned()),
-            },
-        )
+        let kind = task.resource.kind().tag;
+        let tables = &self.tables;
+        tables.amend(task.position, kind, task.key, |standing| match standing {
+            None => Ok(Some(&*state)),
+            Some(_) => Err("a snapshot has a resource twice".to_owned()),
+        })?;
+        let found = &mut self.found[task.key.shard(SHARDS)];
+        found.first(tables, (task.resource, task.position), entries, task.born);
+        Ok(())
     }
 
     fn apply(&mut self, task: &Task, event: &[u8]) -> Result<(), String> {
         let (tables, upto, next) = (&self.tables, self.upto, &mut self.next);
+        let found = &mut self.found[task.key.shard(SHARDS)];
         tables.amend(
             task.position,
             task.resource.kind().tag,
@@ -198,14 +218,23 @@ impl Worker {
                     version: task.version,
                     bytes: event,
                 };
-                let key = task.resource.replay(before, event, task.at, next)?;
-                if key != task.key {
+                let replayed = task.resource.replay(before, event, task.at, next)?;
+                if replayed.key != task.key {
                     return Err("the event is another resource's".to_owned());
                 }
-                if let Some(born) = task.born
-                    && let Some(entry) = comes_to_be_listed(task.resource, key, before, next)
-                {
-                    tables.note_birth(task.resource, entry, born);
+                match (before, replayed.born) {
+                    (None, Some(entries)) => {
+                        let born = task.born.filter(|_| entries.place.is_some());
+                        found.first(tables, (task.resource, task.position), entries, born);
+                    }
+                    (before, _) => {
+                        found.changed(task.key);
+                        if let Some(born) = task.born
+                            && let Some(entry) = comes_to_be_listed(task.resource, before, next)
+                        {
+                            tables.note_birth(task.resource, entry, born);
+                        }
+                    }
                 }
                 Ok(Some(next.as_slice()))
             },
@@ -217,91 +246,17 @@ impl Worker {
 /// other.
 fn comes_to_be_listed(
     resource: &dyn AnyResource,
-    key: Digest,
     before: Option<&[u8]>,
     next: &[u8],
 ) -> Option<Digest> {
     let entry = |state| resource.place(state).ok()?.map(|place| place.entry);
     match resource.listed() {
         Listed::Never => None,
-        Listed::FromBirth if !resource.is_together() => before.is_none().then_some(key),
+        // It was from the beginning.
+        Listed::FromBirth if !resource.is_together() => None,
         Listed::FromBirth | Listed::Later => {
             let after = entry(next)?;
             (before.and_then(entry) != Some(after)).then_some(after)
         }
     }
-}
-
-/// Builds the unique and secondary indexes and the lists from all states.
-///
-/// # Errors
-/// The state at the lowest position that is invalid, or two resources with the same unique key.
-pub(super) fn index(tables: &Tables, kinds: Kinds) -> Result<(), ReplayError> {
-    let listed = Mutex::new(Vec::new());
-    let names = Mutex::new(Vec::new());
-    on_all(|shard| {
-        let mut listed_here = tables.listed_of_shard(shard);
-        let mut names_here = Vec::new();
-        tables.each_of_shard(shard, |standing| {
-            let at = |why: String| ReplayError::at(standing.position, why);
-            let resource = kinds(standing.kind);
-            let resource = resource.ok_or_else(|| at("its kind is not known".to_owned()))?;
-            let kind = resource.kind().name;
-            let entries = resource
-                .entries(standing.bytes)
-                .map_err(|why| at(format!("{kind}: {why}")))?;
-            if entries.key != standing.key {
-                return Err(at(format!("{kind}: the state is another resource's")));
-            }
-            tables.index(&entries);
-            names_here.extend(entries.unique.iter().map(|name| (*name, standing.key)));
-            if let Some(place) = entries.place {
-                let found = (resource, standing.key, standing.position);
-                tables.found_listed(&mut listed_here, found, place);
-            }
-            Ok(())
-        })?;
-        listed_here.end();
-        listed.lock().push(listed_here);
-        names_here.sort_unstable_by_key(|(name, _)| name.0.shard(SHARDS));
-        names.lock().push(names_here);
-        Ok(())
-    })?;
-    // Each shard at one go, since it is small enough for a processor's cache.
-    let names = names.into_inner();
-    on_all(|shard| {
-        let entered = tables.index_unique(shard, &names);
-        entered.map_err(|[one, other]| two_holders(tables, kinds, one, other))?;
-        tables.sort_secondary(shard);
-        Ok(())
-    })?;
-    drop(names);
-    tables.build_lists(listed.into_inner());
-    Ok(())
-}
-
-fn two_holders(tables: &Tables, kinds: Kinds, one: Digest, other: Digest) -> ReplayError {
-    let mut holders = [one, other].map(|key| {
-        let (kind, position) = tables.standing(key).unwrap_or_default();
-        let kind = kinds(kind).map_or("unknown", |resource| resource.kind().name);
-        (position, kind, key)
-    });
-    holders.sort_unstable();
-    let [(before, kind, key), (position, other_kind, other_key)] = holders;
-    ReplayError::at(
-        position,
-        format!(
-            "{other_kind} {other_key:?} holds a name that {kind} {key:?}, last changed at position \
-             {before}, holds too"
-        ),
-    )
-}
-
-/// Does `work` for every shard, on all processors; the error at the lowest position.
-fn on_all(work: impl Fn(usize) -> Result<(), ReplayError> + Sync) -> Result<(), ReplayError> {
-    let done = each(SHARDS, work).into_iter();
-    let first = done
-        .filter_map(Result::err)
-        .reduce(|one, other| if other.is_before(&one) { other } else { one });
-    first.map_or(Ok(()), Err)
 }

@@ -785,10 +785,10 @@ impl<'a> Checking<'a> {
             let follows = change.follows_on(self.tables.position(change.key));
             assert_eq!(follows, Ok(()), "position {position}");
             let mut state = Vec::new();
-            let key = resource
+            let told = resource
                 .replay(before.as_deref(), change.stored(), record.at, &mut state)
                 .unwrap_or_else(|why| panic!("position {position}: {why}"));
-            assert_eq!(key, change.key, "position {position}");
+            assert_eq!(told.key, change.key, "position {position}");
             let none = || (Vec::new(), Vec::new(), Vec::new());
             let held = before.map_or_else(none, |before| {
                 let entries = resource.entries(&before).unwrap();
@@ -805,7 +805,7 @@ impl<'a> Checking<'a> {
                 Change {
                     kind: change.kind,
                     version: change.version,
-                    key,
+                    key: told.key,
                     revision: change.revision,
                     advances: change.advances,
                     path: Vec::new(),

@@ -136,9 +136,9 @@ impl States {
                 let before = before.as_ref().map(|standing| &standing.state[..]);
                 resource.replay(before, change.stored(), at, &mut state)
             });
-        let key = replayed.map_err(|error| format!("{}: {error}", resource.kind().name))?;
+        let replayed = replayed.map_err(|error| format!("{}: {error}", resource.kind().name))?;
         let before = before.map(|standing| standing.state);
-        if key != change.key {
+        if replayed.key != change.key {
             let kind = resource.kind().name;
             return Err(format!("{kind}: the event is another resource's").into());
         }

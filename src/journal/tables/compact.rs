@@ -104,6 +104,23 @@ impl CompactMap {
         Ok(())
     }
 
+    /// Adds a key that is not found before [`CompactMap::index_noted`].
+    pub(super) fn note(&mut self, key: Digest, position: u64) {
+        self.entries.push((key, position));
+    }
+
+    /// Makes an index of all that was noted; whether that can be, since no key was noted twice.
+    pub(super) fn index_noted(&mut self) -> bool {
+        let entries = &self.entries;
+        let keys = (0..).zip(self.iter().map(|(key, _)| key));
+        let keys = keys.map(|(number, key)| (key, number));
+        let are_same = |one, other| entries.at(one).0 == entries.at(other).0;
+        let index = HashIndex::of_different(keys, are_same);
+        let is_sound = index.is_some();
+        self.index = index.unwrap_or_default();
+        is_sound
+    }
+
     /// Removes this key; its position. The last entry gets its number.
     pub(super) fn remove(&mut self, key: Digest) -> Option<u64> {
         let entries = &mut self.entries;
@@ -206,5 +223,24 @@ mod tests {
             assert_eq!(map.remove(numbered(number)), Some(number));
         }
         assert_eq!((map.len(), map.entries.chunks()), (0, 0));
+    }
+
+    #[test]
+    fn noted_keys_are_found_once_they_are_indexed_and_a_key_that_was_noted_twice_is_told() {
+        let numbered = |number: u64| Digest::of(1, &[number.to_string()]);
+        let mut map = CompactMap::default();
+        (1..=1_000).for_each(|number| map.note(numbered(number), number));
+        assert!(map.index_noted());
+        for number in 1..=1_000 {
+            assert_eq!(map.get(numbered(number)), Some(number));
+        }
+        assert_eq!((map.get(numbered(0)), map.len()), (None, 1_000));
+        assert_eq!(map.insert(numbered(7), 2_000), Some(7));
+        assert_eq!(map.insert(numbered(0), 2_001), None);
+        assert_eq!(map.remove(numbered(7)), Some(2_000));
+        map.note(numbered(0), 2_002);
+        assert!(!map.index_noted());
+        let noted: Vec<_> = map.iter().filter(|(key, _)| *key == numbered(0)).collect();
+        assert_eq!(noted, [(numbered(0), 2_001), (numbered(0), 2_002)]);
     }
 }

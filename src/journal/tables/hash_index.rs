@@ -13,10 +13,11 @@
 //! It has several parts of uneven shares. The segments of one part grow at about the same time, and
 //! since digests fill all shards evenly, so would those of all shards. Uneven parts take turns.
 
+mod filled;
+
 use super::memory::Piece;
 use super::tags::{WORD, equal_bytes, word};
 use crate::base::digest::Digest;
-use crate::journal::at_once::both;
 
 /// Where the parts begin, except the first, of 256: each has 1.19 times the share of the one
 /// before, so that four of them make a doubling.
@@ -181,6 +182,11 @@ impl Row {
         if self.bytes.room() < len + TAGGED {
             self.bytes.move_to_room_for(len + TAGGED);
         }
+        self.have_at_hand(segment);
+    }
+
+    /// Has in the processor's cache what is looked at, and what one more entry moves.
+    fn have_at_hand(&self, segment: usize) {
         let (start, _) = self.extent(segment);
         let moved = self.bytes[start..].iter().step_by(LINE);
         std::hint::black_box(moved.fold(0, |all, byte| all ^ byte));
@@ -248,19 +254,6 @@ impl Row {
         *self.entry_mut(segment, at) = entry.to_le_bytes();
     }
 
-    /// Has so many entries in its segments, which are to be set.
-    fn with_room_for(counts: [u32; ROW]) -> Self {
-        let mut all = 0;
-        let ends = counts.map(|count| {
-            all += count;
-            all
-        });
-        let len = all as usize * TAGGED;
-        let mut bytes = Piece::with_room_for(len);
-        bytes.resize(len);
-        Self { ends, bytes }
-    }
-
     #[cfg(test)]
     fn entries(&self) -> impl Iterator<Item = u32> {
         let entries = (0..ROW).flat_map(|segment| self.tagged(segment).1.chunks_exact(ENTRY));
@@ -317,48 +310,9 @@ impl Part {
             row.push(new % ROW, tag, entry);
         }
     }
-
-    /// Of so many entries, each given with the spread and the tag of its key.
-    fn filled(entries: Vec<(usize, u8, u32)>) -> Self {
-        let len = entries.len();
-        let segments = len.div_ceil(LOAD);
-        let mut counts = vec![0; segments.next_multiple_of(ROW)];
-        for (spread, _, _) in &entries {
-            counts[segment(*spread, segments)] += 1;
-        }
-        let (rows, _) = counts.as_chunks::<ROW>();
-        let mut part = Self {
-            rows: rows.iter().copied().map(Row::with_room_for).collect(),
-            segments,
-            len,
-        };
-        for (spread, tag, entry) in entries {
-            let number = segment(spread, segments);
-            // From the last place on.
-            counts[number] -= 1;
-            let at = counts[number] as usize;
-            part.rows[number / ROW].set(number % ROW, at, tag, entry);
-        }
-        part
-    }
 }
 
 impl HashIndex {
-    /// Of these entries, no two of which have the same key, by two threads.
-    pub(super) fn of(all: impl Iterator<Item = (Digest, u32)>) -> Self {
-        let mut parts: [Vec<_>; PARTS] = Default::default();
-        for (key, it) in all {
-            parts[part(key)].push((spread(key), tag(key), it));
-        }
-        let [a, b, c, d] = parts;
-        let (first, last) = both(
-            || [Part::filled(a), Part::filled(d)],
-            || [Part::filled(b), Part::filled(c)],
-        );
-        let ([a, d], [b, c]) = (first, last);
-        Self([a, b, c, d])
-    }
-
     /// What a key is spread by.
     pub(super) fn spread_of(key: Digest) -> [u8; 4] {
         let [_, _, _, _, a, b, c, d, ..] = key.0;
@@ -436,6 +390,14 @@ impl HashIndex {
         }
     }
 
+    /// Has in the processor's cache what is looked at for this key.
+    pub(super) fn have_at_hand(&self, key: Digest) {
+        let part = &self.0[part(key)];
+        if let Some((row, segment)) = part.place(key) {
+            part.rows[row].have_at_hand(segment);
+        }
+    }
+
     /// Removes this key; its entry.
     pub(super) fn remove(&mut self, key: Digest, key_of: impl Fn(u32) -> Digest) -> Option<u32> {
         self.remove_if(key, |it| key_of(it) == key)
@@ -490,6 +452,7 @@ impl HashIndex {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::cell::Cell;
     use std::collections::HashMap;
@@ -547,6 +510,39 @@ mod tests {
             assert_eq!(index.find(numbered(number), numbered), Some(number));
         }
         assert_eq!(index.len(), 100_000);
+    }
+
+    #[test]
+    fn an_index_is_made_at_one_go_of_different_keys_and_of_none_that_is_there_twice() {
+        for count in [0, 1, 31, 33, 128, 5_000] {
+            let keys: Vec<_> = (0..count).map(numbered).collect();
+            let of = |keys: &[Digest]| {
+                let all: Vec<_> = keys.iter().copied().zip(0..).collect();
+                let are_same = |one: u32, other: u32| keys[one as usize] == keys[other as usize];
+                HashIndex::of_different(all.into_iter(), are_same)
+            };
+            let mut index = of(&keys).unwrap();
+            assert_eq!(index.len(), keys.len());
+            for number in 0..2 * count {
+                let expected = (number < count).then_some(number);
+                assert_eq!(index.find(numbered(number), numbered), expected);
+            }
+            // It grows as any other.
+            for number in count..2 * count {
+                let Entry::Vacant(entry) = index.entry(numbered(number), numbered) else {
+                    panic!("{number} is there already");
+                };
+                entry.insert(number);
+            }
+            for number in 0..2 * count {
+                assert_eq!(index.find(numbered(number), numbered), Some(number));
+            }
+            for twice in [0, count / 2, count.saturating_sub(1)] {
+                let again = keys.get(twice as usize);
+                let keys: Vec<_> = keys.iter().chain(again).copied().collect();
+                assert_eq!(of(&keys).is_none(), again.is_some(), "{twice} of {count}");
+            }
+        }
     }
 
     #[test]

@@ -16,16 +16,22 @@ impl Tables {
         shard: usize,
         all: &[Vec<(IndexKey, Digest)>],
     ) -> Result<(), [Digest; 2]> {
-        let mut table = self.unique.0[shard].write();
+        let mut of_shard = Vec::new();
         for names in all {
             let first = names.partition_point(|(name, _)| name.0.shard(SHARDS) < shard);
-            let of_shard = |(name, _): &&(IndexKey, Digest)| name.0.shard(SHARDS) == shard;
-            for (name, key) in names[first..].iter().take_while(of_shard) {
-                match table.holder(name.0, |holder| self.has(holder, *name)) {
-                    None => table.enter(name.0, *key),
-                    Some(other) if other != *key => return Err([*key, other]),
-                    Some(_) => {}
-                }
+            let names = names[first..].iter().map(|(name, key)| (name.0, *key));
+            of_shard.extend(names.take_while(|(name, _)| name.shard(SHARDS) == shard));
+        }
+        let mut table = self.unique.0[shard].write();
+        if table.fill(&of_shard) {
+            return Ok(());
+        }
+        // One by one, which tells whose names they are.
+        for (name, key) in of_shard {
+            match table.holder(name, |holder| self.has(holder, IndexKey(name))) {
+                None => table.enter(name, key),
+                Some(other) if other != key => return Err([key, other]),
+                Some(_) => {}
             }
         }
         Ok(())

@@ -1,10 +1,11 @@
 //! What recovery finds to be listed, shard by shard, and the lists that are made of it.
 //!
-//! The births of a shard's resources were noted one after another. When all states are there, they
-//! are looked up in a table of that shard alone, which is small, and what is found lies side by side:
-//! an item takes some fifty bytes and sixteen for each of its values until the lists are made.
+//! An item takes some forty bytes and sixteen for each of its values until the lists are made. Nearly all
+//! are found with their births. Those of the others were noted one after another; when all states are
+//! there, they are looked up in a table of the shard alone, which is small.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::born::{Births, Born};
@@ -20,7 +21,13 @@ use crate::domain::registered::AnyResource;
 const GUESSED: u32 = 1 << 31;
 
 /// When the resources of a shard came to be listed.
-type BirthsOfShard = HashMap<Digest, Born, DigestBuild>;
+pub(in crate::journal) type BirthsOfShard = HashMap<Digest, Born, DigestBuild>;
+
+/// Notes a birth; the earliest counts.
+fn note(births: &mut BirthsOfShard, entry: Digest, born: Born) {
+    let known = births.entry(entry).or_insert(born);
+    *known = born.min(*known);
+}
 
 /// What was found in a shard that is to be listed.
 #[derive(Default)]
@@ -44,6 +51,18 @@ struct Item {
     born: Born,
 }
 
+impl Item {
+    fn values(&self) -> Range<usize> {
+        let first = self.first_value as usize;
+        first..first + usize::from(self.values)
+    }
+}
+
+/// As many resources, or values of these, as a shard can have.
+fn count(many: usize) -> u32 {
+    u32::try_from(many).expect("a shard has no 2^32 values")
+}
+
 /// A resource of which several are one item.
 struct Together {
     kind: u16,
@@ -60,14 +79,60 @@ impl FoundLists {
         }
     }
 
-    fn push(&mut self, kind: u16, born: Born, entry: Digest, sets: impl Iterator<Item = Set>) {
+    /// A resource is listed under these values, which follow from nothing else. Where it is not known
+    /// since when, it was last changed at `position`.
+    pub(in crate::journal) fn push(
+        &mut self,
+        kind: &dyn AnyResource,
+        (key, position): (Digest, u64),
+        born: Option<Born>,
+        values: Vec<Set>,
+    ) {
+        if born.is_none() {
+            self.guessed.push(count(self.items.len()));
+        }
+        let born = born.unwrap_or(Born {
+            position,
+            number: GUESSED,
+        });
+        self.add(kind.kind().tag, born, key, values.into_iter());
+    }
+
+    /// Takes out what has changed since, whose births are known now as are these.
+    pub(in crate::journal) fn begin(
+        &mut self,
+        births: BirthsOfShard,
+        changed: &HashSet<Digest, DigestBuild>,
+    ) {
+        self.births = births;
+        if changed.is_empty() {
+            return;
+        }
+        let items = std::mem::take(&mut self.items);
+        let guessed = std::mem::take(&mut self.guessed);
+        let mut guessed = guessed.into_iter().peekable();
+        for (number, item) in (0..).zip(items) {
+            let is_guessed = guessed.next_if_eq(&number).is_some();
+            match (changed.contains(&item.entry), is_guessed) {
+                (true, true) => {}
+                (true, false) => note(&mut self.births, item.entry, item.born),
+                (false, is_guessed) => {
+                    if is_guessed {
+                        self.guessed.push(count(self.items.len()));
+                    }
+                    self.items.push(item);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, kind: u16, born: Born, entry: Digest, sets: impl Iterator<Item = Set>) {
         let before = self.sets.len();
         self.sets.extend(sets);
-        let number = |count: usize| u32::try_from(count).expect("a shard has no 2^32 values");
         self.items.push(Item {
             kind,
             values: u16::try_from(self.sets.len() - before).expect("a resource has few values"),
-            first_value: number(before),
+            first_value: count(before),
             entry,
             born,
         });
@@ -82,19 +147,27 @@ impl FoundLists {
         }
     }
 
+    /// Puts items in order, and their values with them: both are read side by side from here on.
     fn order(&mut self) {
         let place = |item: &Item| (item.kind, item.born);
-        if !self.items.is_sorted_by_key(place) {
-            self.items.sort_unstable_by_key(place);
+        if self.items.is_sorted_by_key(place) {
+            return;
         }
+        self.items.sort_unstable_by_key(place);
+        let mut sets = Vec::with_capacity(self.sets.len());
+        for item in &mut self.items {
+            let values = item.values();
+            item.first_value = count(sets.len());
+            sets.extend_from_slice(&self.sets[values]);
+        }
+        self.sets = sets;
     }
 
     fn at(&self, item: &Item) -> Listed<'_> {
-        let first = item.first_value as usize;
         Listed {
             born: item.born,
             entry: item.entry,
-            sets: &self.sets[first..first + usize::from(item.values)],
+            sets: &self.sets[item.values()],
         }
     }
 }
@@ -111,16 +184,15 @@ impl Tables {
         *known = born.min(*known);
     }
 
-    /// For what is to be listed of a shard, the births in which were noted.
-    pub(in crate::journal) fn listed_of_shard(&self, shard: usize) -> FoundLists {
+    /// The births that were noted in a shard.
+    pub(in crate::journal) fn births_of_shard(&self, shard: usize) -> BirthsOfShard {
         let noted = std::mem::take(&mut *self.births.0[shard].write());
         let mut births = BirthsOfShard::default();
         births.reserve(noted.len());
         for (entry, born) in noted {
-            let known = births.entry(entry).or_insert(born);
-            *known = born.min(*known);
+            note(&mut births, entry, born);
         }
-        FoundLists::with(births)
+        births
     }
 
     /// A resource has been found at this place of its list, last changed at `position`. All states
@@ -142,18 +214,10 @@ impl Tables {
             return;
         }
         let known = found.births.get(&place.entry).copied();
-        if known.is_none() {
-            let number = u32::try_from(found.items.len()).expect("a shard has no 2^32 resources");
-            found.guessed.push(number);
-        }
-        let born = known.unwrap_or(Born {
-            position,
-            number: GUESSED,
-        });
         let booking = place.booking;
         let led = booking.map_or_else(Vec::new, |booking| self.by_booking(kind, booking).1);
-        let values = place.values.into_iter().chain(led);
-        found.push(tag, born, place.entry, values);
+        let values = place.values.into_iter().chain(led).collect();
+        found.push(kind, (place.entry, position), known, values);
     }
 
     /// Builds the lists of what recovery has found, with the births that were noted.
@@ -280,7 +344,7 @@ impl Tables {
                     sets.extend(self.by_booking(resource, booking).1);
                 }
             }
-            all.push(kind, born, entry, sets.into_iter());
+            all.add(kind, born, entry, sets.into_iter());
         }
         (all, is_guessed)
     }
@@ -395,7 +459,7 @@ mod tests {
             again.note_birth(statements, *key, born);
         }
         keys.iter().rev().for_each(|key| put(&again, *key));
-        let mut found = again.listed_of_shard(9);
+        let mut found = FoundLists::with(again.births_of_shard(9));
         for (key, value) in keys.iter().zip([1, 1, 3]) {
             again.found_listed(&mut found, (statements, *key, 8), place(*key, value));
         }
@@ -423,6 +487,44 @@ mod tests {
     }
 
     #[test]
+    fn what_has_changed_since_it_was_found_is_listed_anew_where_it_was_and_nothing_else_is() {
+        let tables = Tables::default();
+        let statements = catalogue::resource(100).unwrap();
+        let key = |number: u8| Digest([number; 16]);
+        (1..=5).for_each(|number| put(&tables, key(number)));
+        let value = |number: u8| (Shared::ByMany, ValueHash(number.into()));
+        let mut found = FoundLists::default();
+        for number in 1..=5 {
+            let born = Born {
+                position: u64::from(10 - number),
+                number: 0,
+            };
+            // Of two it is not known.
+            let born = (number != 2 && number != 3).then_some(born);
+            let resource = (key(number), u64::from(number));
+            found.push(statements, resource, born, vec![value(number)]);
+        }
+        let changed = [key(3), key(5)].into_iter().collect();
+        found.begin(BirthsOfShard::default(), &changed);
+        for number in [3, 5] {
+            let place = ListPlace {
+                entry: key(number),
+                values: vec![value(9)],
+                booking: None,
+            };
+            tables.found_listed(&mut found, (statements, key(number), 20), place);
+        }
+        found.end();
+        tables.build_lists(vec![found]);
+        assert!(tables.has_guessed_births());
+        let listed = tables.listed_now().into_iter();
+        let listed: Vec<_> = listed
+            .map(|(_, candidate, values)| (candidate.entry.0[0], values[0].0))
+            .collect();
+        assert_eq!(listed, [(2, 2), (5, 9), (4, 4), (1, 1), (3, 9)]);
+    }
+
+    #[test]
     fn items_are_listed_as_they_were_born_and_what_has_no_birth_by_its_last_commit() {
         let tables = Tables::default();
         let statements = catalogue::resource(100).unwrap();
@@ -445,7 +547,7 @@ mod tests {
                 tables.note_birth(statements, key(*key_of), born);
             }
             let found = (1..=5).map(|number| {
-                let mut found = tables.listed_of_shard(usize::from(number));
+                let mut found = FoundLists::with(tables.births_of_shard(usize::from(number)));
                 let changed = 20 - u64::from(number);
                 let resource = (statements, key(number), changed);
                 tables.found_listed(&mut found, resource, place(number));

@@ -386,8 +386,8 @@ impl ListRange {
             for (shared, value) in item.sets {
                 match shared {
                     Shared::ByMany => {
-                        // One that is the last already stays so.
-                        let _ = range.many.entry(*value).or_default().try_push(number);
+                        // To append it would look for the highest one first, word by word.
+                        range.many.entry(*value).or_default().insert(number);
                     }
                     Shared::ByFew => range.few.push(Pair::new(*value, number)),
                 }

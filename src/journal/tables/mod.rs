@@ -47,6 +47,7 @@ use self::born::Births;
 pub use self::born::{Born, NoBirth};
 use self::compact::CompactMap;
 pub use self::list_walk::{Found, ListPlan};
+pub(super) use self::listed::FoundLists;
 use self::lists::Lists;
 pub use self::lists::{Candidate, Set};
 pub use self::memory::keep_ready as keep_memory_ready;
@@ -251,8 +252,12 @@ impl Tables {
         self.keys.shard(key).write().insert(key, position);
     }
 
-    /// As [`Tables::take_key`], unless `may` objects to its previous use: for recovery, which looks
-    /// each key up only once.
+    /// As [`Tables::take_key`], for recovery: keys are found once [`Tables::index_keys`] was called.
+    pub(super) fn note_key(&self, KeyDigest(key): KeyDigest, position: u64) {
+        self.keys.shard(key).write().note(key, position);
+    }
+
+    /// Enters a key, unless `may` objects to its previous use.
     ///
     /// # Errors
     /// That of `may`.
@@ -262,11 +267,28 @@ impl Tables {
         position: u64,
         may: impl FnOnce(Option<u64>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let forgotten = self.forgotten();
         let mut shard = self.keys.shard(key).write();
-        shard.insert_if(key, position, |taken| {
-            may(taken.filter(|taken| *taken > forgotten))
-        })
+        shard.insert_if(key, position, may)
+    }
+
+    /// Makes an index of the keys that were noted in a shard, if that is meant and none was noted twice.
+    ///
+    /// # Errors
+    /// Otherwise the keys, each with its position: the shard has none any more.
+    pub(super) fn index_keys(
+        &self,
+        shard: usize,
+        is_meant: bool,
+    ) -> Result<(), Vec<(KeyDigest, u64)>> {
+        let mut shard = self.keys.0[shard].write();
+        if is_meant && shard.index_noted() {
+            return Ok(());
+        }
+        let noted = std::mem::take(&mut *shard);
+        let noted = noted
+            .iter()
+            .map(|(key, position)| (KeyDigest(key), position));
+        Err(noted.collect())
     }
 
     /// The position of the commit that used the key with this digest, unless that is forgotten.
@@ -410,6 +432,24 @@ impl Tables {
         shard.amend(position, kind, key, &self.later, change)
     }
 
+    /// Has in the processor's cache what [`Tables::amend`] looks at for these keys, of the shards that are
+    /// meant: the waits for memory overlap, as they do not while one change is made after the other.
+    pub(super) fn have_at_hand(
+        &self,
+        keys: impl Iterator<Item = Digest>,
+        is_meant: impl Fn(usize) -> bool,
+    ) {
+        // All are locked first, since a lock waits for what was read before.
+        let shards = self.states.0.iter().enumerate();
+        let shards = shards.map(|(shard, states)| is_meant(shard).then(|| states.read()));
+        let shards: Vec<_> = shards.collect();
+        for key in keys {
+            if let Some(states) = &shards[key.shard(SHARDS)] {
+                states.have_at_hand(key);
+            }
+        }
+    }
+
     /// Passes the resources of one shard to `visit`.
     ///
     /// # Errors
@@ -421,6 +461,15 @@ impl Tables {
     ) -> Result<(), E> {
         let shard = self.states.0[shard].read();
         shard.iter().try_for_each(&mut visit)
+    }
+
+    /// What `look` sees of the resource with this key; `None` if there is none.
+    pub(super) fn with_state<T>(
+        &self,
+        key: Digest,
+        look: impl FnOnce(StoredState<'_>) -> T,
+    ) -> Option<T> {
+        self.states.shard(key).read().get(key).map(look)
     }
 
     /// Kind and position of the resource with this key.

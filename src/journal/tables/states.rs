@@ -150,6 +150,11 @@ impl States {
         }
     }
 
+    /// Has in the processor's cache what is looked at for the state with this key.
+    pub(super) fn have_at_hand(&self, key: Digest) {
+        self.index.have_at_hand(key);
+    }
+
     /// All states, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = StoredState<'_>> {
         self.slab.iter()

@@ -87,6 +87,21 @@ impl UniqueIndex {
         found.is_some()
     }
 
+    /// Enters resources under names, each with its holder, at one go; whether that can be: no name is
+    /// there twice. To be called when nothing has been entered yet.
+    pub(super) fn fill(&mut self, all: &[(Digest, Digest)]) -> bool {
+        for (name, holder) in all {
+            self.names.push(Name::of(*name, Short::of(*holder)));
+        }
+        let names = (0..).zip(all).map(|(number, (name, _))| (*name, number));
+        let name = |number: u32| all[number as usize].0;
+        match HashIndex::of_different(names, |one, other| name(one) == name(other)) {
+            Some(index) => self.index = index,
+            None => *self = Self::default(),
+        }
+        self.len() == all.len()
+    }
+
     /// Makes room for this name before it comes.
     pub(super) fn reserve(&mut self, name: Digest, holder: Digest) {
         let names = &self.names;
@@ -181,5 +196,29 @@ mod tests {
             index.leave(name, holder);
         }
         assert_eq!((index.len(), index.names.chunks()), (0, 0));
+    }
+
+    #[test]
+    fn names_that_are_entered_at_one_go_are_found_and_left_and_none_is_entered_where_one_is_twice()
+    {
+        let holder = |number: u32| Digest::of(2, &[number.to_string()]);
+        let all: Vec<_> = (0..250)
+            .map(|number| (name(number), holder(number)))
+            .collect();
+        let mut index = UniqueIndex::default();
+        assert!(index.fill(&all));
+        for (name, holder) in &all {
+            let has_it = |short| (short == Short::of(*holder)).then_some(*holder);
+            assert_eq!(index.holder(*name, has_it), Some(*holder));
+        }
+        for (name, holder) in &all {
+            assert!(index.is_entered(*name, *holder));
+            index.leave(*name, *holder);
+        }
+        assert_eq!((index.len(), index.names.chunks()), (0, 0));
+        let twice = [all.as_slice(), &[(name(125), holder(7))]].concat();
+        assert!(!index.fill(&twice));
+        assert_eq!((index.len(), index.names.chunks()), (0, 0));
+        assert!(index.fill(&[]));
     }
 }

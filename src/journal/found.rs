@@ -1,0 +1,154 @@
+//! What replay finds that indexes and lists are made of, and how they are made of it.
+//!
+//! A resource's names and its place in its list are noted at its first event, when its state is at hand.
+//! What changes afterwards, or has more than that (secondary keys, ranks, a place among several that are
+//! one item, or one that follows a booking), is looked up once all states are there.
+
+use std::collections::HashSet;
+
+use parking_lot::Mutex;
+
+use super::at_once::on_all;
+use super::replay_error::ReplayError;
+use super::tables::{Born, FoundLists, SHARDS, Tables};
+use crate::base::digest::{Digest, DigestBuild};
+use crate::domain::registered::{AnyResource, Entries, Kinds};
+use crate::domain::resource::IndexKey;
+
+/// What was found of the resources of one shard.
+#[derive(Default)]
+pub(super) struct Found {
+    names: Vec<(IndexKey, Digest)>,
+    listed: FoundLists,
+    /// Those that have more than is noted here.
+    more: Vec<Digest>,
+    /// Those that have changed since they were noted, here or among `more`.
+    changed: HashSet<Digest, DigestBuild>,
+}
+
+impl Found {
+    /// A resource is there, at first with these entries, and last changed at `position`. It came to be
+    /// listed at `born`; `None`: it did not, or this is not known.
+    pub(super) fn first(
+        &mut self,
+        tables: &Tables,
+        (resource, position): (&dyn AnyResource, u64),
+        entries: Entries,
+        born: Option<Born>,
+    ) {
+        let key = entries.key;
+        let is_together = resource.is_together();
+        let follows = |booking: Option<_>| booking.is_some() && !resource.by_booking().is_empty();
+        let place = entries.place;
+        let is_all = entries.secondary.is_empty()
+            && entries.ranks.is_empty()
+            && !is_together
+            && !place.as_ref().is_some_and(|place| follows(place.booking));
+        if is_all {
+            let names = entries.unique.into_iter().map(|name| (name, key));
+            self.names.extend(names);
+        } else {
+            self.more.push(key);
+        }
+        match (place, born) {
+            (Some(place), born) if is_all => {
+                self.listed
+                    .push(resource, (key, position), born, place.values);
+            }
+            (Some(place), Some(born)) => tables.note_birth(resource, place.entry, born),
+            // It is not listed now, and may be again.
+            (None, Some(born)) if !is_together => tables.note_birth(resource, key, born),
+            (_, None) | (None, _) => {}
+        }
+    }
+
+    /// A resource that was there has changed.
+    pub(super) fn changed(&mut self, key: Digest) {
+        self.changed.insert(key);
+    }
+
+    /// Looks up what is not noted, now that all states are there: it becomes part of what is found, or
+    /// is entered in secondary indexes.
+    fn complete(&mut self, tables: &Tables, kinds: Kinds, shard: usize) -> Result<(), ReplayError> {
+        let changed = std::mem::take(&mut self.changed);
+        self.listed.begin(tables.births_of_shard(shard), &changed);
+        if !changed.is_empty() {
+            self.names.retain(|(_, key)| !changed.contains(key));
+            self.more.retain(|key| !changed.contains(key));
+        }
+        let more = std::mem::take(&mut self.more);
+        for key in more.into_iter().chain(changed) {
+            self.look_up(tables, kinds, key)?;
+        }
+        self.listed.end();
+        self.names
+            .sort_unstable_by_key(|(name, _)| name.0.shard(SHARDS));
+        Ok(())
+    }
+
+    fn look_up(&mut self, tables: &Tables, kinds: Kinds, key: Digest) -> Result<(), ReplayError> {
+        let found = tables.with_state(key, |standing| {
+            let at = |why: String| ReplayError::at(standing.position, why);
+            let resource = kinds(standing.kind);
+            let resource = resource.ok_or_else(|| at("its kind is not known".to_owned()))?;
+            let entries = resource.entries(standing.bytes).map_err(|why| {
+                let kind = resource.kind().name;
+                at(format!("{kind}: {why}"))
+            })?;
+            Ok((resource, standing.position, entries))
+        });
+        // A resource is never removed.
+        let Some(found) = found else {
+            return Ok(());
+        };
+        let (resource, position, entries) = found?;
+        tables.index(&entries);
+        self.names
+            .extend(entries.unique.iter().map(|name| (*name, key)));
+        if let Some(place) = entries.place {
+            tables.found_listed(&mut self.listed, (resource, key, position), place);
+        }
+        Ok(())
+    }
+}
+
+/// Builds the unique and secondary indexes and the lists of what was found, shard by shard, and of all
+/// states.
+///
+/// # Errors
+/// The state at the lowest position that is invalid, or two resources with the same unique key.
+pub(super) fn index(tables: &Tables, kinds: Kinds, found: Vec<Found>) -> Result<(), ReplayError> {
+    let found: Vec<_> = found.into_iter().map(Mutex::new).collect();
+    on_all(SHARDS, |shard| {
+        found[shard].lock().complete(tables, kinds, shard)
+    })?;
+    let found = found.into_iter().map(Mutex::into_inner);
+    let (names, listed): (Vec<_>, Vec<_>) = found.map(|found| (found.names, found.listed)).unzip();
+    // Each shard at one go, since it is small enough for a processor's cache.
+    on_all(SHARDS, |shard| {
+        let entered = tables.index_unique(shard, &names);
+        entered.map_err(|[one, other]| two_holders(tables, kinds, one, other))?;
+        tables.sort_secondary(shard);
+        Ok(())
+    })?;
+    drop(names);
+    tables.build_lists(listed);
+    Ok(())
+}
+
+fn two_holders(tables: &Tables, kinds: Kinds, one: Digest, other: Digest) -> ReplayError {
+    let mut holders = [one, other].map(|key| {
+        let (kind, position) = tables.standing(key).unwrap_or_default();
+        let kind = kinds(kind).map_or("unknown", |resource| resource.kind().name);
+        (position, kind, key)
+    });
+    holders.sort_unstable();
+    let [(before, kind, key), (position, other_kind, other_key)] = holders;
+    ReplayError::at(
+        position,
+        format!(
+            "{other_kind} {other_key:?} holds a name that {kind} {key:?}, last changed at position \
+             {before}, holds too"
+        ),
+    )
+}

@@ -1,0 +1,108 @@
+//! The idempotency keys that replayed records use.
+//!
+//! While records are read their keys are only noted, side by side; at the end each shard of the table is
+//! indexed at one go, in a processor's cache. Nearly always no key was used twice, and that is all. Where
+//! one was, or a response takes the place of another, the uses of the shard are gone through in order.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+use super::at_once::on_all;
+use super::record::Record;
+use super::replay_error::ReplayError;
+use super::rules;
+use super::tables::{SHARDS, Tables};
+use crate::base::digest::KeyDigest;
+
+/// What is to be known of the uses beside what the tables note. Few records say anything of it.
+#[derive(Default)]
+pub(super) struct KeyUses {
+    /// By their positions, the responses that take the place of others: their keys, and of which.
+    instead: Mutex<BTreeMap<u64, (KeyDigest, u64)>>,
+    /// Where keys were forgotten, and those that were used up to which position, in order.
+    forgotten: Mutex<Vec<(u64, u64)>>,
+}
+
+impl KeyUses {
+    /// Notes the key of the record at `position`, if it uses one.
+    ///
+    /// # Errors
+    /// When its response is that of a later record.
+    pub(super) fn note(
+        &self,
+        tables: &Tables,
+        position: u64,
+        record: &Record<'_>,
+    ) -> Result<(), String> {
+        if let Some(first) = rules::shares(position, record)? {
+            tables.note_first(first, position);
+        }
+        if let Some(key) = record.key_digest() {
+            tables.note_key(key, position);
+            if let Some(of) = rules::instead_of(record) {
+                self.instead.lock().insert(position, (key, of));
+            }
+        }
+        Ok(())
+    }
+
+    /// After the position `at`, keys that were used up to `through` are forgotten.
+    pub(super) fn forget(&self, at: u64, through: u64) {
+        let mut forgotten = self.forgotten.lock();
+        let before = forgotten.last().map_or(0, |(_, through)| *through);
+        forgotten.push((at, through.max(before)));
+    }
+
+    /// Enters the keys that were noted, and those that were entered before. Those of records up to the position `kept` are kept by a snapshot.
+    ///
+    /// # Errors
+    /// The first use that may not be.
+    pub(super) fn enter(&self, tables: &Tables, kept: u64) -> Result<(), ReplayError> {
+        let mut is_plain = [true; SHARDS];
+        for (KeyDigest(key), _) in self.instead.lock().values() {
+            is_plain[key.shard(SHARDS)] = false;
+        }
+        on_all(SHARDS, |shard| {
+            let Err(mut noted) = tables.index_keys(shard, is_plain[shard]) else {
+                return Ok(());
+            };
+            noted.sort_unstable_by_key(|(_, position)| *position);
+            for (key, position) in noted {
+                self.take(tables, key, position, position <= kept)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Enters the key that was used at `position`, if that may be after the uses before it.
+    fn take(
+        &self,
+        tables: &Tables,
+        key: KeyDigest,
+        position: u64,
+        is_kept: bool,
+    ) -> Result<(), ReplayError> {
+        let instead_of = self.instead.lock().get(&position).map(|(_, of)| *of);
+        let forgotten = self.forgotten_before(position);
+        tables.take_key_if(key, position, |taken| {
+            let taken = taken.filter(|taken| *taken > forgotten);
+            if !is_kept {
+                let may = rules::may_take_key(instead_of, taken);
+                return may.map_err(|why| ReplayError::at(position, why));
+            }
+            // The response that it replaced may be forgotten.
+            let instead_of = instead_of.filter(|of| taken == Some(*of));
+            let may = rules::may_take_key(instead_of, taken);
+            may.map_err(|why| ReplayError::of_kept(position, why))
+        })
+    }
+
+    /// The position up to which keys were forgotten before this one.
+    fn forgotten_before(&self, position: u64) -> u64 {
+        let forgotten = self.forgotten.lock();
+        let count = forgotten.partition_point(|(at, _)| *at < position);
+        let last = count.checked_sub(1).map(|last| forgotten[last].1);
+        last.unwrap_or(0)
+    }
+}

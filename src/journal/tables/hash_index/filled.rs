@@ -1,0 +1,94 @@
+//! An index that is made of all its entries at one go: nothing grows, and all of it is at hand.
+
+use super::{HashIndex, LOAD, PARTS, Part, ROW, Row, TAGGED, part, segment, spread, tag};
+use crate::base::digest::Digest;
+use crate::journal::at_once::both;
+use crate::journal::tables::memory::Piece;
+
+impl HashIndex {
+    /// Of these entries, no two of which have the same key, by two threads.
+    pub(in crate::journal::tables) fn of(all: impl Iterator<Item = (Digest, u32)>) -> Self {
+        let [a, b, c, d] = by_parts(all);
+        let (first, last) = both(
+            || [Part::filled(a), Part::filled(d)],
+            || [Part::filled(b), Part::filled(c)],
+        );
+        let ([a, d], [b, c]) = (first, last);
+        Self([a, b, c, d])
+    }
+
+    /// Of these entries; `None` where two of them have the same key, which `are_same` says of two that
+    /// look alike.
+    pub(in crate::journal::tables) fn of_different(
+        all: impl Iterator<Item = (Digest, u32)>,
+        are_same: impl Fn(u32, u32) -> bool,
+    ) -> Option<Self> {
+        let index = Self(by_parts(all).map(Part::filled));
+        let mut rows = index.0.iter().flat_map(|part| &part.rows);
+        let is_any_twice = rows.any(|row| row.has_any_twice(&are_same));
+        (!is_any_twice).then_some(index)
+    }
+}
+
+/// Entries by the parts of their keys, each with the spread and the tag.
+fn by_parts(all: impl Iterator<Item = (Digest, u32)>) -> [Vec<(usize, u8, u32)>; PARTS] {
+    let mut parts: [Vec<_>; PARTS] = Default::default();
+    for (key, it) in all {
+        parts[part(key)].push((spread(key), tag(key), it));
+    }
+    parts
+}
+
+impl Part {
+    /// Of so many entries, each given with the spread and the tag of its key.
+    fn filled(entries: Vec<(usize, u8, u32)>) -> Self {
+        let len = entries.len();
+        let segments = len.div_ceil(LOAD);
+        let mut counts = vec![0; segments.next_multiple_of(ROW)];
+        for (spread, _, _) in &entries {
+            counts[segment(*spread, segments)] += 1;
+        }
+        let (rows, _) = counts.as_chunks::<ROW>();
+        let mut part = Self {
+            rows: rows.iter().copied().map(Row::with_room_for).collect(),
+            segments,
+            len,
+        };
+        for (spread, tag, entry) in entries {
+            let number = segment(spread, segments);
+            // From the last place on.
+            counts[number] -= 1;
+            let at = counts[number] as usize;
+            part.rows[number / ROW].set(number % ROW, at, tag, entry);
+        }
+        part
+    }
+}
+
+impl Row {
+    /// Whether two entries of a segment, with the same tag, are the same.
+    fn has_any_twice(&self, are_same: impl Fn(u32, u32) -> bool) -> bool {
+        (0..ROW).any(|segment| {
+            let (tags, _) = self.tagged(segment);
+            tags.iter().enumerate().any(|(at, tag)| {
+                let one = self.entry(segment, at);
+                // Each finds itself, and those with its tag before it.
+                let first = self.find(segment, *tag, |other| other == one || are_same(one, other));
+                first != Some(at)
+            })
+        })
+    }
+
+    /// Has so many entries in its segments, which are to be set.
+    fn with_room_for(counts: [u32; ROW]) -> Self {
+        let mut all = 0;
+        let ends = counts.map(|count| {
+            all += count;
+            all
+        });
+        let len = all as usize * TAGGED;
+        let mut bytes = Piece::with_room_for(len);
+        bytes.resize(len);
+        Self { ends, bytes }
+    }
+}
