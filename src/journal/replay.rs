@@ -400,6 +400,9 @@ mod tests {
     };
     use std::collections::HashMap;
 
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
     use super::super::snapshot::keep;
     use super::*;
     use crate::base::revision::Revision;
@@ -816,6 +819,148 @@ mod tests {
             };
             error.to_string()
         }
+    }
+
+    /// What is to be found of keys after records up to some position, as if each was entered at once.
+    #[derive(Default)]
+    struct KeyModel {
+        used: HashMap<String, u64>,
+        forgotten: u64,
+    }
+
+    impl KeyModel {
+        fn taken(&self, key: &str) -> Option<u64> {
+            let taken = self.used.get(key).copied();
+            taken.filter(|taken| *taken > self.forgotten)
+        }
+
+        /// A record that uses a key, perhaps instead of another; what is wrong with it.
+        fn take(
+            &mut self,
+            position: u64,
+            key: &str,
+            of: Option<u64>,
+            is_kept: bool,
+        ) -> Option<String> {
+            let taken = self.taken(key);
+            let is_free = match is_kept {
+                true => taken.is_none() || taken == of,
+                false => taken == of,
+            };
+            if is_free {
+                self.used.insert(key.to_owned(), position);
+                return None;
+            }
+            let kept = if is_kept { ReplayError::KEPT } else { "" };
+            Some(match (taken, of) {
+                (_, Some(of)) if !is_kept => format!(
+                    "position {position}: its answer takes the place of the one at position {of}, \
+                     which does not have its key"
+                ),
+                (taken, _) => format!(
+                    "position {position}: {kept}its key was used at position {}",
+                    taken.unwrap_or_default()
+                ),
+            })
+        }
+    }
+
+    #[test]
+    fn keys_that_are_indexed_at_the_end_are_those_that_were_entered_one_by_one() {
+        let seed: u64 =
+            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
+        println!("SEED={seed}");
+        let mut random = SmallRng::seed_from_u64(seed);
+        let (mut sound, mut faulty) = (0, 0);
+        for _ in 0..300 {
+            let mut model = KeyModel::default();
+            let mut expected: Option<String> = None;
+            let mut parts = SnapshotParts::of(&[answer()], 1, 1);
+            parts.kept.clear();
+            let covers = random.random_range(1..20_u64);
+            (parts.covers, parts.upto) = (covers, covers);
+            let mut records = Vec::new();
+            for position in 1..=covers + random.random_range(0..40) {
+                let is_kept = position <= covers;
+                if !is_kept && random.random_ratio(1, 12) {
+                    let through = random.random_range(0..position);
+                    model.forgotten = model.forgotten.max(through);
+                    records.push((position, forgotten(through)));
+                    continue;
+                }
+                let key = format!("key-{}", random.random_range(0..60));
+                let taken = model.taken(&key);
+                let of = match random.random_ratio(1, 60) {
+                    // Nearly always wrong.
+                    true => Some(random.random_range(0..position)),
+                    false => taken,
+                };
+                if of.is_none() && taken.is_some() && random.random_ratio(9, 10) {
+                    continue;
+                }
+                let body = Blob(b"{}".as_slice());
+                let bytes = keyed(
+                    &key,
+                    match of {
+                        Some(of) => RecordOutcome::Instead {
+                            of,
+                            accepted: true,
+                            body,
+                        },
+                        None => RecordOutcome::Answer {
+                            accepted: true,
+                            body,
+                        },
+                    },
+                );
+                let wrong = model.take(position, &key, of, is_kept);
+                expected = expected.or(wrong);
+                match is_kept {
+                    true => parts.kept.push((position, bytes)),
+                    false => records.push((position, bytes)),
+                }
+            }
+            let replayed = parts.load().and_then(|mut replay| {
+                for (position, bytes) in &records {
+                    replay.record(*position, bytes)?;
+                }
+                replay.finish()
+            });
+            match (replayed, expected) {
+                (Ok(recovered), None) => {
+                    sound += 1;
+                    for number in 0..60 {
+                        let key = format!("key-{number}");
+                        let found = recovered.tables.key(key_digest(3, "hq-1", &key));
+                        assert_eq!(found, model.taken(&key), "SEED={seed}");
+                    }
+                }
+                (Err(error), Some(expected)) => {
+                    faulty += 1;
+                    assert_eq!(error.to_string(), expected, "SEED={seed}");
+                }
+                (replayed, expected) => {
+                    panic!("SEED={seed}: {:?} instead of {expected:?}", replayed.err());
+                }
+            }
+        }
+        assert!(sound > 20 && faulty > 20, "SEED={seed}: {sound} {faulty}");
+    }
+
+    #[test]
+    fn a_snapshot_that_keeps_a_key_twice_is_refused_before_its_states_so_that_another_one_is_tried()
+    {
+        let mut parts = SnapshotParts::of(&[answer()], 1, 1);
+        (parts.covers, parts.upto) = (2, 2);
+        parts.kept = vec![(1, answer()), (2, answer())];
+        let mut replay = Replay::new();
+        replay.snapshot(2, 2);
+        for (position, bytes) in &parts.kept {
+            replay.kept(*position, bytes).unwrap();
+        }
+        let error = replay.entry(&parts.entries[0]).unwrap_err().to_string();
+        let expected = "position 2: kept by a snapshot: its key was used at position 1";
+        assert_eq!(error, expected);
     }
 
     /// A bit of everything that a record can be.
