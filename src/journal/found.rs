@@ -15,6 +15,9 @@ use crate::base::digest::{Digest, DigestBuild};
 use crate::domain::registered::{AnyResource, Entries, Kinds};
 use crate::domain::resource::IndexKey;
 
+/// What is wrong with a state that is not of its key.
+pub(super) const ANOTHERS: &str = "the state is another resource's";
+
 /// What was found of the resources of one shard.
 #[derive(Default)]
 pub(super) struct Found {
@@ -28,14 +31,14 @@ pub(super) struct Found {
 
 impl Found {
     /// A resource is there, at first with these entries, and last changed at `position`. It came to be
-    /// listed at `born`; `None`: it did not, or this is not known.
+    /// listed at `born`; `None`: it did not, or this is not known. Whether that is all noted.
     pub(super) fn first(
         &mut self,
         tables: &Tables,
         (resource, position): (&dyn AnyResource, u64),
         entries: Entries,
         born: Option<Born>,
-    ) {
+    ) -> bool {
         let key = entries.key;
         let is_together = resource.is_together();
         let follows = |booking: Option<_>| booking.is_some() && !resource.by_booking().is_empty();
@@ -59,6 +62,33 @@ impl Found {
             // It is not listed now, and may be again.
             (None, Some(born)) if !is_together => tables.note_birth(resource, key, born),
             (_, None) | (None, _) => {}
+        }
+        is_all
+    }
+
+    /// A resource is there in this state, and is looked up when all are. It came to be listed at `born`,
+    /// as [`Found::first`] has it.
+    pub(super) fn later(
+        &mut self,
+        tables: &Tables,
+        resource: &dyn AnyResource,
+        (key, state): (Digest, &[u8]),
+        born: Option<Born>,
+    ) {
+        self.more.push(key);
+        let Some(born) = born else {
+            return;
+        };
+        let entry = match resource.is_together() {
+            true => resource
+                .place(state)
+                .ok()
+                .flatten()
+                .map(|place| place.entry),
+            false => Some(key),
+        };
+        if let Some(entry) = entry {
+            tables.note_birth(resource, entry, born);
         }
     }
 
@@ -95,6 +125,10 @@ impl Found {
                 let kind = resource.kind().name;
                 at(format!("{kind}: {why}"))
             })?;
+            if entries.key != key {
+                let kind = resource.kind().name;
+                return Err(at(format!("{kind}: {ANOTHERS}")));
+            }
             Ok((resource, standing.position, entries))
         });
         // A resource is never removed.

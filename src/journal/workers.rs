@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::at_once::processors;
-use super::found::Found;
+use super::found::{ANOTHERS, Found};
 use super::lane::{Lane, LaneFailed, Work};
 use super::record::{RecordChange, follows};
 use super::replay_error::ReplayError;
@@ -45,6 +45,9 @@ struct Worker {
     lanes: usize,
     /// What it finds, by shards.
     found: Vec<Found>,
+    /// The kinds of whose resources more is looked up at the end: a snapshot's states of these are not
+    /// looked into before.
+    have_more: Vec<u16>,
 }
 
 /// The workers.
@@ -62,6 +65,7 @@ impl Workers {
             lane,
             lanes,
             found: (0..SHARDS).map(|_| Found::default()).collect(),
+            have_more: Vec::new(),
         };
         let lanes = (0..lanes).map(|lane| Lane::new(worker(lane), &failed));
         Self(lanes.collect())
@@ -178,19 +182,24 @@ impl Worker {
         };
         let state = task.resource.present(state);
         let state = state.map_err(|error| format!("the state: {error}"))?;
-        let entries = task.resource.entries(&state)?;
-        if entries.key != task.key {
-            return Err("the state is another resource's".to_owned());
+        let (tables, kind) = (&self.tables, task.resource.kind().tag);
+        let found = &mut self.found[task.key.shard(SHARDS)];
+        if self.have_more.contains(&kind) {
+            found.later(tables, task.resource, (task.key, &state), task.born);
+        } else {
+            let entries = task.resource.entries(&state)?;
+            if entries.key != task.key {
+                return Err(ANOTHERS.to_owned());
+            }
+            let resource = (task.resource, task.position);
+            if !found.first(tables, resource, entries, task.born) {
+                self.have_more.push(kind);
+            }
         }
-        let kind = task.resource.kind().tag;
-        let tables = &self.tables;
         tables.amend(task.position, kind, task.key, |standing| match standing {
             None => Ok(Some(&*state)),
             Some(_) => Err("a snapshot has a resource twice".to_owned()),
-        })?;
-        let found = &mut self.found[task.key.shard(SHARDS)];
-        found.first(tables, (task.resource, task.position), entries, task.born);
-        Ok(())
+        })
     }
 
     fn apply(&mut self, task: &Task, event: &[u8]) -> Result<(), String> {
