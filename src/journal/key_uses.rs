@@ -54,55 +54,56 @@ impl KeyUses {
         forgotten.push((at, through.max(before)));
     }
 
-    /// Enters the keys that were noted, and those that were entered before. Those of records up to the position `kept` are kept by a snapshot.
+    /// Enters the keys that were noted, and those that were entered before. Those of records up to the
+    /// position `kept` are kept by a snapshot.
     ///
     /// # Errors
     /// The first use that may not be.
     pub(super) fn enter(&self, tables: &Tables, kept: u64) -> Result<(), ReplayError> {
+        let (instead, forgotten) = (self.instead.lock(), self.forgotten.lock());
         let mut is_plain = [true; SHARDS];
-        for (KeyDigest(key), _) in self.instead.lock().values() {
+        for (KeyDigest(key), _) in instead.values() {
             is_plain[key.shard(SHARDS)] = false;
         }
+        let (instead, forgotten) = (&*instead, forgotten.as_slice());
         on_all(SHARDS, |shard| {
             let Err(mut noted) = tables.index_keys(shard, is_plain[shard]) else {
                 return Ok(());
             };
             noted.sort_unstable_by_key(|(_, position)| *position);
             for (key, position) in noted {
-                self.take(tables, key, position, position <= kept)?;
+                let instead_of = instead.get(&position).map(|(_, of)| *of);
+                let forgotten = forgotten_before(forgotten, position);
+                tables.take_key_if(key, position, |taken| {
+                    let taken = taken.filter(|taken| *taken > forgotten);
+                    may_take(position, instead_of, taken, position <= kept)
+                })?;
             }
             Ok(())
         })
     }
+}
 
-    /// Enters the key that was used at `position`, if that may be after the uses before it.
-    fn take(
-        &self,
-        tables: &Tables,
-        key: KeyDigest,
-        position: u64,
-        is_kept: bool,
-    ) -> Result<(), ReplayError> {
-        let instead_of = self.instead.lock().get(&position).map(|(_, of)| *of);
-        let forgotten = self.forgotten_before(position);
-        tables.take_key_if(key, position, |taken| {
-            let taken = taken.filter(|taken| *taken > forgotten);
-            if !is_kept {
-                let may = rules::may_take_key(instead_of, taken);
-                return may.map_err(|why| ReplayError::at(position, why));
-            }
-            // The response that it replaced may be forgotten.
-            let instead_of = instead_of.filter(|of| taken == Some(*of));
-            let may = rules::may_take_key(instead_of, taken);
-            may.map_err(|why| ReplayError::of_kept(position, why))
-        })
+/// Whether the record at `position` may use its key after the uses before it.
+fn may_take(
+    position: u64,
+    instead_of: Option<u64>,
+    taken: Option<u64>,
+    is_kept: bool,
+) -> Result<(), ReplayError> {
+    if !is_kept {
+        let may = rules::may_take_key(instead_of, taken);
+        return may.map_err(|why| ReplayError::at(position, why));
     }
+    // The response that it replaced may be forgotten.
+    let instead_of = instead_of.filter(|of| taken == Some(*of));
+    let may = rules::may_take_key(instead_of, taken);
+    may.map_err(|why| ReplayError::of_kept(position, why))
+}
 
-    /// The position up to which keys were forgotten before this one.
-    fn forgotten_before(&self, position: u64) -> u64 {
-        let forgotten = self.forgotten.lock();
-        let count = forgotten.partition_point(|(at, _)| *at < position);
-        let last = count.checked_sub(1).map(|last| forgotten[last].1);
-        last.unwrap_or(0)
-    }
+/// The position up to which keys were forgotten before this one.
+fn forgotten_before(forgotten: &[(u64, u64)], position: u64) -> u64 {
+    let count = forgotten.partition_point(|(at, _)| *at < position);
+    let last = count.checked_sub(1).map(|last| forgotten[last].1);
+    last.unwrap_or(0)
 }
