@@ -1,12 +1,11 @@
 //! Reads a snapshot's blocks and checks them, piece by piece: by two threads if that is wanted. One reads
 //! and compares checksums, the other one digests, which takes about as long, and shows what is sound.
 
-use std::io;
-use std::ops::Range;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{channel, sync_channel};
 use std::thread;
 
 use super::layout::{BLOCK_HEADER, Block, CHAIN, KIND_END, block, block_bytes, chained};
+use crate::error::Error;
 use crate::format::{Chain, to_usize};
 use crate::storage::File;
 use crate::window::{WINDOW, Window};
@@ -14,12 +13,18 @@ use crate::window::{WINDOW, Window};
 /// Pieces that may wait to be shown.
 const AHEAD: usize = 2;
 
-const NO_FOLLOWER: &str = "a block does not follow the one before it";
+/// Why a snapshot was not read to its end.
+pub(super) enum Fault {
+    /// What is at this offset is not what was written.
+    Bad(u64, &'static str),
+    Error(Error),
+}
 
 /// Where the blocks are that are to be read.
-#[derive(Clone, Copy)]
 pub(super) struct Blocks<'a> {
     pub(super) file: &'a dyn File,
+    /// The file's name.
+    pub(super) name: &'a str,
     /// The file's length.
     pub(super) length: u64,
     /// The seed of the log's checksums.
@@ -30,70 +35,41 @@ pub(super) struct Blocks<'a> {
     pub(super) chain: Chain,
 }
 
-/// Why there is no further block.
-pub(super) enum Ended {
-    /// What is at this offset is not what was written.
-    Bad(u64, &'static str),
-    Failed(io::Error),
-}
+/// Is shown a block and its payload.
+type Show<'a> = dyn FnMut(&Block, &[u8]) -> Result<(), Fault> + 'a;
 
 /// Some blocks that were read, in order. Their checksums are right.
 struct Piece {
+    /// What the file has from `start` on.
     bytes: Vec<u8>,
-    blocks: Vec<Read>,
-    /// What comes after them, if not the next piece.
-    ended: Option<Ended>,
-}
-
-struct Read {
-    kind: u8,
-    items: u32,
-    first: u64,
-    chain: Chain,
-    /// Where the payload lies in the piece.
-    payload: Range<usize>,
-    /// Where the block is in the file.
-    extent: Range<u64>,
+    start: u64,
+    blocks: Vec<Block>,
+    /// Why there is no further block.
+    fault: Option<Fault>,
 }
 
 impl Piece {
-    /// Shows the blocks that follow the one with this digest, and each other; the memory of the piece,
+    /// Shows the blocks, which follow the one with this digest, and each other; the memory of the piece,
     /// unless no more is to be read.
-    fn show<E>(self, before: &mut Chain, show: &mut impl Shows<E>) -> Result<Option<Vec<u8>>, E> {
-        for read in self.blocks {
-            let head = &self.bytes[read.payload.start - BLOCK_HEADER..][..CHAIN];
-            let payload = &self.bytes[read.payload];
-            let offset = read.extent.start;
-            if chained(before, head, payload) != read.chain {
-                return Err(show.ended(Ended::Bad(offset, NO_FOLLOWER)));
+    fn show(self, before: &mut Chain, show: &mut Show<'_>) -> Result<Option<Vec<u8>>, Fault> {
+        for block in self.blocks {
+            let extent = [block.offset, block.end].map(|at| to_usize(at - self.start));
+            let (head, payload) = self.bytes[extent[0]..extent[1]].split_at(BLOCK_HEADER);
+            if chained(before, &head[..CHAIN], payload) != block.chain {
+                let what = "a block does not follow the one before it";
+                return Err(Fault::Bad(block.offset, what));
             }
-            *before = read.chain;
-            let block = Block {
-                kind: read.kind,
-                items: read.items,
-                first: read.first,
-                chain: read.chain,
-                payload,
-                end: read.extent.end,
-            };
-            show.block(&block, offset)?;
-            if read.kind == KIND_END {
+            *before = block.chain;
+            show(&block, payload)?;
+            if block.kind == KIND_END {
                 return Ok(None);
             }
         }
-        match self.ended {
-            Some(ended) => Err(show.ended(ended)),
+        match self.fault {
+            Some(fault) => Err(fault),
             None => Ok(Some(self.bytes)),
         }
     }
-}
-
-/// To whom blocks are shown.
-pub(super) trait Shows<E> {
-    /// A block that is as it was written, and begins at this offset.
-    fn block(&mut self, block: &Block<'_>, offset: u64) -> Result<(), E>;
-    /// There is no further block, and no end.
-    fn ended(&mut self, ended: Ended) -> E;
 }
 
 impl<'a> Blocks<'a> {
@@ -101,13 +77,13 @@ impl<'a> Blocks<'a> {
     /// checked. What the window has already is not read again.
     ///
     /// # Errors
-    /// That of whom they are shown to.
-    pub(super) fn show<E>(&self, window: Window<'a>, show: &mut impl Shows<E>) -> Result<(), E> {
+    /// The first fault, or that of whom they are shown to.
+    pub(super) fn show(&self, window: Window<'a>, show: &mut Show<'_>) -> Result<(), Fault> {
         let (mut chain, mut shown) = (self.chain, Ok(()));
         self.read(window, |piece| match piece.show(&mut chain, show) {
             Ok(memory) => memory,
-            Err(error) => {
-                shown = Err(error);
+            Err(fault) => {
+                shown = Err(fault);
                 None
             }
         });
@@ -118,14 +94,14 @@ impl<'a> Blocks<'a> {
     ///
     /// # Errors
     /// As there.
-    pub(super) fn show_meanwhile<E>(
+    pub(super) fn show_meanwhile(
         &self,
         window: Window<'a>,
-        show: &mut impl Shows<E>,
-    ) -> Result<(), E> {
+        show: &mut Show<'_>,
+    ) -> Result<(), Fault> {
         thread::scope(|scope| {
-            let (pieces, read): (SyncSender<Piece>, Receiver<Piece>) = sync_channel(AHEAD);
-            let (free, memory): (Sender<Vec<u8>>, Receiver<Vec<u8>>) = channel();
+            let (pieces, read) = sync_channel::<Piece>(AHEAD);
+            let (free, memory) = channel::<Vec<u8>>();
             let reads = move || {
                 self.read(window, |piece| {
                     // Nobody waits for more once a fault was found.
@@ -139,13 +115,11 @@ impl<'a> Blocks<'a> {
             }
             let mut chain = self.chain;
             for piece in read {
-                match piece.show(&mut chain, show)? {
-                    Some(memory) => {
-                        // The other thread may have read all.
-                        let _ = free.send(memory);
-                    }
-                    None => break,
-                }
+                let Some(memory) = piece.show(&mut chain, show)? else {
+                    break;
+                };
+                // The other thread may have read all.
+                let _ = free.send(memory);
             }
             Ok(())
         })
@@ -156,7 +130,10 @@ impl<'a> Blocks<'a> {
     fn read(&self, mut window: Window<'a>, mut next: impl FnMut(Piece) -> Option<Vec<u8>>) {
         let mut offset = self.first;
         loop {
-            let (piece, is_last) = self.piece(&mut offset, window);
+            let piece = self.piece(offset, window);
+            let last = piece.blocks.last();
+            let is_last = piece.fault.is_some() || last.is_some_and(|it| it.kind == KIND_END);
+            offset = last.map_or(offset, |block| block.end);
             match next(piece) {
                 Some(memory) if !is_last => {
                     window = Window::growing(self.file, self.length, WINDOW..WINDOW, memory);
@@ -166,39 +143,30 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// The piece that begins here, with the memory of a window, and whether it is the last one.
-    fn piece(&self, offset: &mut u64, mut window: Window<'a>) -> (Piece, bool) {
-        let (mut blocks, mut ended) = (Vec::new(), None);
-        let mut is_last = false;
-        while !is_last && (blocks.is_empty() || has_next(&window, *offset)) {
-            match block(&mut window, *offset, self.seed) {
-                Ok(Ok(block)) => {
-                    let extent = *offset..block.end;
-                    let mut read = Read {
-                        kind: block.kind,
-                        items: block.items,
-                        first: block.first,
-                        chain: block.chain,
-                        payload: 0..block.payload.len(),
-                        extent,
-                    };
-                    let payload = to_usize(*offset - window.start()) + BLOCK_HEADER;
-                    read.payload = payload..payload + read.payload.len();
-                    is_last = read.kind == KIND_END;
-                    *offset = read.extent.end;
-                    blocks.push(read);
+    /// The piece that begins here, with the memory of a window.
+    fn piece(&self, mut offset: u64, mut window: Window<'a>) -> Piece {
+        let (mut blocks, mut fault) = (Vec::new(), None);
+        while blocks.is_empty() || has_next(&window, offset) {
+            match block(&mut window, offset, self.seed) {
+                Ok(Ok((block, _))) => {
+                    blocks.push(block);
+                    offset = block.end;
+                    if block.kind == KIND_END {
+                        break;
+                    }
+                    continue;
                 }
-                Ok(Err(what)) => ended = Some(Ended::Bad(*offset, what)),
-                Err(error) => ended = Some(Ended::Failed(error)),
+                Ok(Err(what)) => fault = Some(Fault::Bad(offset, what)),
+                Err(error) => fault = Some(Fault::Error(Error::io("read", self.name)(error))),
             }
-            is_last |= ended.is_some();
+            break;
         }
-        let piece = Piece {
+        Piece {
+            start: window.start(),
             bytes: window.into_bytes(),
             blocks,
-            ended,
-        };
-        (piece, is_last)
+            fault,
+        }
     }
 }
 

@@ -66,10 +66,9 @@ impl Kept {
             position: None,
             what: what.to_owned(),
         };
-        let block = block(&mut window, offset, self.seed)
+        let (block, mut rest) = block(&mut window, offset, self.seed)
             .map_err(failed)?
             .map_err(damaged)?;
-        let mut rest = block.payload;
         for _ in 0..block.items {
             let Some((position, payload)) = item(&mut rest, true) else {
                 return Err(damaged("a block is not made of kept records"));

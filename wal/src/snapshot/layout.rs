@@ -80,13 +80,14 @@ pub(super) fn first_chain(header: &[u8]) -> Chain {
 /// Where the kept records are in a snapshot: the first position of each block.
 pub(super) type KeptBlocks = Vec<(u64, u64)>;
 
-/// A block whose checksums are right.
-pub(super) struct Block<'a> {
+/// What the header of a block says, and where the block lies.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
     pub(super) kind: u8,
     pub(super) items: u32,
     pub(super) first: u64,
     pub(super) chain: Chain,
-    pub(super) payload: &'a [u8],
+    pub(super) offset: u64,
     /// Where the next one begins.
     pub(super) end: u64,
 }
@@ -96,13 +97,13 @@ pub(super) fn block_bytes(head: &[u8]) -> usize {
     BLOCK_HEADER + to_usize(u64::from(get_u32(head, 0)))
 }
 
-/// Reads the block at `offset`; the error says what is wrong there. Whether it follows the one before it
-/// is not looked at.
+/// Reads the block at `offset`, and its payload, and compares their checksums; the error says what is wrong
+/// there. Whether it follows the one before it is not looked at.
 pub(super) fn block<'a>(
     window: &'a mut Window<'_>,
     offset: u64,
     seed: u32,
-) -> io::Result<Result<Block<'a>, &'static str>> {
+) -> io::Result<Result<(Block, &'a [u8]), &'static str>> {
     let head = window.get(offset, BLOCK_HEADER)?;
     if head.len() < BLOCK_HEADER {
         return Ok(Err("the file ends before the snapshot does"));
@@ -119,15 +120,15 @@ pub(super) fn block<'a>(
     if crc(seed, payload) != get_u32(head, 24) {
         return Ok(Err("a block's payload was altered"));
     }
-    let chain = get_16(head, CHAIN);
-    Ok(Ok(Block {
+    let block = Block {
         kind: head[8],
         items: get_u32(head, 4),
         first: get_u64(head, 16),
-        chain,
-        payload,
+        chain: get_16(head, CHAIN),
+        offset,
         end: offset + to_u64(length),
-    }))
+    };
+    Ok(Ok((block, payload)))
 }
 
 /// Splits the next item off; `None` when the payload is not made of items.

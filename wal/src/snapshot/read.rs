@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::ahead::{Blocks, Ended, Shows};
+use super::ahead::{Blocks, Fault};
 use super::kept::Kept;
 use super::layout::{
     Block, HEADER, KIND_END, KIND_ENTRIES, KIND_KEPT, KeptBlocks, block, first_chain, header, item,
@@ -43,13 +43,6 @@ impl Shown {
             }),
         }
     }
-}
-
-/// Why a snapshot was not read to its end.
-enum Fault {
-    /// What is at this offset is not what was written.
-    Bad(u64, &'static str),
-    Error(Error),
 }
 
 /// Reads a snapshot, checks every byte of it against what the manifest lists,
@@ -138,12 +131,17 @@ struct Reading<'a> {
     kept_bytes: u64,
 }
 
-impl Shows<Fault> for Reading<'_> {
-    fn block(&mut self, block: &Block<'_>, offset: u64) -> Result<(), Fault> {
+impl Reading<'_> {
+    fn failed(&self, source: io::Error) -> Fault {
+        Fault::Error(Error::io("read", self.name.as_str())(source))
+    }
+
+    /// Shows what is in a block, or checks that it ends the snapshot.
+    fn block(&mut self, block: &Block, payload: &[u8]) -> Result<(), Fault> {
         if block.kind == KIND_END {
-            return self.end(block, offset);
+            return self.end(block, payload);
         }
-        self.items(block, offset)?;
+        self.items(block, payload)?;
         if block.end - self.told >= PROGRESS {
             self.visitor
                 .progress_of_snapshot(block.end, self.listed.length);
@@ -152,25 +150,12 @@ impl Shows<Fault> for Reading<'_> {
         Ok(())
     }
 
-    fn ended(&mut self, ended: Ended) -> Fault {
-        match ended {
-            Ended::Bad(offset, what) => Fault::Bad(offset, what),
-            Ended::Failed(error) => self.failed(error),
-        }
-    }
-}
-
-impl Reading<'_> {
-    fn failed(&self, source: io::Error) -> Fault {
-        Fault::Error(Error::io("read", self.name.as_str())(source))
-    }
-
     fn refused(position: u64) -> impl FnOnce(BoxError) -> Fault {
         move |source| Fault::Error(Error::Visitor { position, source })
     }
 
     fn whole(mut self) -> Result<Kept, Fault> {
-        let file = Arc::clone(&self.file);
+        let (file, name) = (Arc::clone(&self.file), self.name.clone());
         let length = file.length().map_err(|error| self.failed(error))?;
         if length != self.listed.length {
             return Err(Fault::Bad(
@@ -187,14 +172,17 @@ impl Reading<'_> {
             .map_err(Self::refused(self.listed.covers))?;
         let blocks = Blocks {
             file: file.as_ref(),
+            name: &name,
             length,
             seed: format::crc_seed(self.log),
             first: to_u64(HEADER),
             chain,
         };
-        match self.is_ahead {
-            true => blocks.show_meanwhile(window, &mut self)?,
-            false => blocks.show(window, &mut self)?,
+        let is_ahead = self.is_ahead;
+        let mut show = |block: &Block, payload: &[u8]| self.block(block, payload);
+        match is_ahead {
+            true => blocks.show_meanwhile(window, &mut show)?,
+            false => blocks.show(window, &mut show)?,
         }
         Ok(Kept {
             file: self.file,
@@ -227,14 +215,14 @@ impl Reading<'_> {
     }
 
     /// Shows the items of a block.
-    fn items(&mut self, block: &Block<'_>, offset: u64) -> Result<(), Fault> {
-        let bad = |what| Fault::Bad(offset, what);
+    fn items(&mut self, block: &Block, payload: &[u8]) -> Result<(), Fault> {
+        let bad = |what| Fault::Bad(block.offset, what);
         let covers = self.listed.covers;
-        let mut rest = block.payload;
+        let mut rest = payload;
         match block.kind {
             KIND_KEPT if self.entries == 0 => {
-                self.blocks.push((block.first, offset));
-                self.kept_bytes += block.end - offset;
+                self.blocks.push((block.first, block.offset));
+                self.kept_bytes += block.end - block.offset;
                 for _ in 0..block.items {
                     let (position, payload) = item(&mut rest, true)
                         .ok_or_else(|| bad("a block is not made of kept records"))?;
@@ -265,17 +253,17 @@ impl Reading<'_> {
     }
 
     /// Checks the block that ends the snapshot.
-    fn end(&self, block: &Block<'_>, offset: u64) -> Result<(), Fault> {
-        if block.payload.len() != 24 || block.items != 1 {
-            return Err(Fault::Bad(offset, "a block has no known kind"));
+    fn end(&self, block: &Block, payload: &[u8]) -> Result<(), Fault> {
+        if payload.len() != 24 || block.items != 1 {
+            return Err(Fault::Bad(block.offset, "a block has no known kind"));
         }
-        let end = [0, 8, 16].map(|at| get_u64(block.payload, at));
+        let end = [0, 8, 16].map(|at| get_u64(payload, at));
         if end != [self.listed.upto, self.kept, self.entries]
             || block.chain != self.listed.chain
             || block.end != self.listed.length
         {
             let what = "the end is not the one that the manifest lists";
-            return Err(Fault::Bad(offset, what));
+            return Err(Fault::Bad(block.offset, what));
         }
         Ok(())
     }
@@ -317,11 +305,11 @@ pub(crate) fn introduce(
     let mut offset = to_u64(HEADER);
     loop {
         // The chain is checked when the snapshot is read.
-        let Ok(block) = block(&mut window, offset, seed).map_err(failed)? else {
+        let Ok((block, payload)) = block(&mut window, offset, seed).map_err(failed)? else {
             return Ok(None);
         };
-        if block.kind == KIND_END && block.payload.len() == 24 {
-            let upto = get_u64(block.payload, 0);
+        if block.kind == KIND_END && payload.len() == 24 {
+            let upto = get_u64(payload, 0);
             return Ok(
                 (block.end == length && covers <= upto && upto < NUMBER_LIMIT).then_some(
                     Snapshot {
