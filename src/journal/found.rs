@@ -15,8 +15,21 @@ use crate::base::digest::{Digest, DigestBuild};
 use crate::domain::registered::{AnyResource, Entries, Kinds};
 use crate::domain::resource::IndexKey;
 
-/// What is wrong with a state that is not of its key.
-pub(super) const ANOTHERS: &str = "the state is another resource's";
+/// What the indexes hold of the resource with this key in this state.
+///
+/// # Errors
+/// A sentence that says why there is no such state, or why it cannot be.
+pub(super) fn entries_of(
+    resource: &dyn AnyResource,
+    key: Digest,
+    state: &[u8],
+) -> Result<Entries, String> {
+    let entries = resource.entries(state)?;
+    match entries.key == key {
+        true => Ok(entries),
+        false => Err("the state is another resource's".to_owned()),
+    }
+}
 
 /// What was found of the resources of one shard.
 #[derive(Default)]
@@ -39,57 +52,46 @@ impl Found {
         entries: Entries,
         born: Option<Born>,
     ) -> bool {
-        let key = entries.key;
+        let Entries {
+            key, unique, place, ..
+        } = entries;
         let is_together = resource.is_together();
         let follows = |booking: Option<_>| booking.is_some() && !resource.by_booking().is_empty();
-        let place = entries.place;
         let is_all = entries.secondary.is_empty()
             && entries.ranks.is_empty()
             && !is_together
             && !place.as_ref().is_some_and(|place| follows(place.booking));
-        if is_all {
-            let names = entries.unique.into_iter().map(|name| (name, key));
-            self.names.extend(names);
-        } else {
-            self.more.push(key);
+        let entry = match &place {
+            Some(place) => Some(place.entry),
+            // It may be listed again.
+            None => (!is_together).then_some(key),
+        };
+        if !is_all {
+            self.later(tables, resource, (key, entry), born);
+            return false;
         }
-        match (place, born) {
-            (Some(place), born) if is_all => {
-                self.listed
-                    .push(resource, (key, position), born, place.values);
-            }
-            (Some(place), Some(born)) => tables.note_birth(resource, place.entry, born),
-            // It is not listed now, and may be again.
-            (None, Some(born)) if !is_together => tables.note_birth(resource, key, born),
-            (_, None) | (None, _) => {}
+        self.names
+            .extend(unique.into_iter().map(|name| (name, key)));
+        match place {
+            Some(place) => self
+                .listed
+                .push(resource, (key, position), born, place.values),
+            None => note_birth(tables, resource, entry, born),
         }
-        is_all
+        true
     }
 
-    /// A resource is there in this state, and is looked up when all are. It came to be listed at `born`,
+    /// A resource is there, and is looked up when all are. It came to be listed as this entry at `born`,
     /// as [`Found::first`] has it.
     pub(super) fn later(
         &mut self,
         tables: &Tables,
         resource: &dyn AnyResource,
-        (key, state): (Digest, &[u8]),
+        (key, entry): (Digest, Option<Digest>),
         born: Option<Born>,
     ) {
         self.more.push(key);
-        let Some(born) = born else {
-            return;
-        };
-        let entry = match resource.is_together() {
-            true => resource
-                .place(state)
-                .ok()
-                .flatten()
-                .map(|place| place.entry),
-            false => Some(key),
-        };
-        if let Some(entry) = entry {
-            tables.note_birth(resource, entry, born);
-        }
+        note_birth(tables, resource, entry, born);
     }
 
     /// A resource that was there has changed.
@@ -121,14 +123,10 @@ impl Found {
             let at = |why: String| ReplayError::at(standing.position, why);
             let resource = kinds(standing.kind);
             let resource = resource.ok_or_else(|| at("its kind is not known".to_owned()))?;
-            let entries = resource.entries(standing.bytes).map_err(|why| {
+            let entries = entries_of(resource, key, standing.bytes).map_err(|why| {
                 let kind = resource.kind().name;
                 at(format!("{kind}: {why}"))
             })?;
-            if entries.key != key {
-                let kind = resource.kind().name;
-                return Err(at(format!("{kind}: {ANOTHERS}")));
-            }
             Ok((resource, standing.position, entries))
         });
         // A resource is never removed.
@@ -143,6 +141,17 @@ impl Found {
             tables.found_listed(&mut self.listed, (resource, key, position), place);
         }
         Ok(())
+    }
+}
+
+fn note_birth(
+    tables: &Tables,
+    resource: &dyn AnyResource,
+    entry: Option<Digest>,
+    born: Option<Born>,
+) {
+    if let (Some(entry), Some(born)) = (entry, born) {
+        tables.note_birth(resource, entry, born);
     }
 }
 

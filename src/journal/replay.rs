@@ -415,6 +415,7 @@ mod tests {
     use crate::domain::mother::state::MotherProfile;
     use crate::domain::reference::actor::{ActorFact, ActorLifecycle};
     use crate::domain::reference::mother_profile::MotherProfileFact;
+    use crate::domain::reference::relationship::{Relationship, RelationshipState};
     use crate::domain::reference::{Fact, FactEvent, FactHolder as _, FactKind as _, samples};
     use crate::domain::resource::{Resource as _, Source as _};
 
@@ -1073,6 +1074,53 @@ mod tests {
         let mut replay = held().load().unwrap();
         let error = replay.record(100, &records[99]).unwrap_err().to_string();
         assert!(error.contains("has it already"), "{error}");
+    }
+
+    /// A relationship's key, and the event by which its fact comes in; some have been revoked.
+    fn relationship(number: usize) -> (Digest, Vec<u8>) {
+        let id = format!("relationship-{number}");
+        let text = |text: &str| serde_json::from_value(Value::from(text)).unwrap();
+        let fact = Fact {
+            id: id.as_str().into(),
+            revision: Revision::FIRST,
+            facts: Relationship {
+                object: text("headquarters"),
+                relation: text("finance_operator"),
+                subject: text(&format!("subject-{}", number % 3)),
+                state: match number % 5 {
+                    0 => RelationshipState::Revoked,
+                    _ => RelationshipState::Applied,
+                },
+            },
+        };
+        let event = codec::encode(&FactEvent::Put(Box::new(fact)));
+        (Relationship::KIND.key(&[&id]), event)
+    }
+
+    #[test]
+    fn states_of_a_snapshot_are_indexed_and_are_of_their_keys_whatever_their_kinds_have() {
+        let mut records = Vec::new();
+        for number in 0..40 {
+            records.push(facts(&[fact(&format!("actor-{number}"), 1)]));
+            let changes = [relationship(number)];
+            let mut record = change(&changes);
+            record.changes[0].kind = Relationship::KIND.tag;
+            records.push(record.encode());
+        }
+        let whole = replayed(&records).unwrap();
+        let held = || SnapshotParts::of(&linked(&records), records.len(), records.len());
+        let recovered = held().load().and_then(Replay::finish).unwrap();
+        assert_eq!(recovered.tables.digest(), whole.tables.digest());
+        let list = Relationship::applied("headquarters", "finance_operator", "subject-1");
+        assert_eq!(recovered.tables.listed(list).len(), 11);
+        for number in 1..held().entries.len() {
+            let mut altered = held();
+            let mut entry = StateEntry::decode(&altered.entries[number], Layout::PRESENT).unwrap();
+            entry.key = Digest([7; 16]);
+            altered.entries[number] = codec::encode(&entry);
+            let told = altered.refused();
+            assert!(told.contains("the state is another resource's"), "{told}");
+        }
     }
 
     #[test]

@@ -58,11 +58,6 @@ impl ReplayError {
         Self::of_snapshot("a thread that replays has panicked")
     }
 
-    /// Whether this one comes first in the log.
-    pub(super) fn is_before(&self, other: &Self) -> bool {
-        self.position < other.position
-    }
-
     /// Whether this one comes first, where a snapshot keeps records up to a position: they come before
     /// what is said of the snapshot.
     pub(super) fn is_before_with(&self, other: &Self, kept: u64) -> bool {
@@ -71,7 +66,7 @@ impl ReplayError {
 
     /// Of two, the one that comes first in the log.
     pub(super) fn first(self, other: Self) -> Self {
-        match other.is_before(&self) {
+        match other.position < self.position {
             true => other,
             false => self,
         }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::at_once::processors;
-use super::found::{ANOTHERS, Found};
+use super::found::{self, Found};
 use super::lane::{Lane, LaneFailed, Work};
 use super::record::{RecordChange, follows};
 use super::replay_error::ReplayError;
@@ -185,12 +185,13 @@ impl Worker {
         let (tables, kind) = (&self.tables, task.resource.kind().tag);
         let found = &mut self.found[task.key.shard(SHARDS)];
         if self.have_more.contains(&kind) {
-            found.later(tables, task.resource, (task.key, &state), task.born);
+            let entry = match task.resource.is_together() {
+                true => listed_as(task.resource, &state),
+                false => Some(task.key),
+            };
+            found.later(tables, task.resource, (task.key, entry), task.born);
         } else {
-            let entries = task.resource.entries(&state)?;
-            if entries.key != task.key {
-                return Err(ANOTHERS.to_owned());
-            }
+            let entries = found::entries_of(task.resource, task.key, &state)?;
             let resource = (task.resource, task.position);
             if !found.first(tables, resource, entries, task.born) {
                 self.have_more.push(kind);
@@ -231,12 +232,12 @@ impl Worker {
                 if replayed.key != task.key {
                     return Err("the event is another resource's".to_owned());
                 }
-                match (before, replayed.born) {
-                    (None, Some(entries)) => {
+                match replayed.born {
+                    Some(entries) => {
                         let born = task.born.filter(|_| entries.place.is_some());
                         found.first(tables, (task.resource, task.position), entries, born);
                     }
-                    (before, _) => {
+                    None => {
                         found.changed(task.key);
                         if let Some(born) = task.born
                             && let Some(entry) = comes_to_be_listed(task.resource, before, next)
@@ -252,20 +253,26 @@ impl Worker {
 }
 
 /// The list item that a resource becomes, or becomes part of, by a change from the one state to the
-/// other.
+/// other, which is not its first.
 fn comes_to_be_listed(
     resource: &dyn AnyResource,
     before: Option<&[u8]>,
     next: &[u8],
 ) -> Option<Digest> {
-    let entry = |state| resource.place(state).ok()?.map(|place| place.entry);
     match resource.listed() {
         Listed::Never => None,
         // It was from the beginning.
         Listed::FromBirth if !resource.is_together() => None,
         Listed::FromBirth | Listed::Later => {
-            let after = entry(next)?;
-            (before.and_then(entry) != Some(after)).then_some(after)
+            let before = before.and_then(|before| listed_as(resource, before));
+            let after = listed_as(resource, next)?;
+            (before != Some(after)).then_some(after)
         }
     }
+}
+
+/// The list item that a resource in this state is, or is part of.
+fn listed_as(resource: &dyn AnyResource, state: &[u8]) -> Option<Digest> {
+    let place = resource.place(state).ok()??;
+    Some(place.entry)
 }

@@ -474,8 +474,7 @@ impl Tables {
 
     /// Kind and position of the resource with this key.
     pub(super) fn standing(&self, key: Digest) -> Option<(u16, u64)> {
-        let shard = self.states.shard(key).read();
-        shard.get(key).map(|state| (state.kind, state.position))
+        self.with_state(key, |state| (state.kind, state.position))
     }
 }
 
