@@ -20,6 +20,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::frames::Frames;
 use super::framing::{Fault, Framing, REFUSED};
+use crate::base::output;
 
 /// How long the heads of a connection's requests are waited for.
 pub struct HeadLimit {
@@ -112,6 +113,8 @@ struct Http1 {
 
 /// The most bytes of responses that are gathered.
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
+/// The most bytes of several pieces that are copied to be written as one.
+const TOGETHER_BYTES_MAX: usize = 4 * 1024;
 /// How much is still read from a client that goes on sending while its connection is being closed,
 /// in bytes, and for how long: otherwise the system would reset the connection, and the last
 /// response might be lost.
@@ -347,6 +350,27 @@ impl<S: AsyncWrite + Unpin> TimedIo<S> {
         }
     }
 
+    /// Writes bytes of several pieces; few of them as one, which costs less than to have the system put
+    /// a head and its body together.
+    fn poll_together(
+        &mut self,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let stream = Pin::new(&mut self.stream);
+        if let [bytes] = slices {
+            return stream.poll_write(context, bytes);
+        }
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        if length > TOGETHER_BYTES_MAX {
+            return stream.poll_write_vectored(context, slices);
+        }
+        output::in_scratch(|all| {
+            slices.iter().for_each(|slice| all.put(slice));
+            stream.poll_write(context, all.as_slice())
+        })
+    }
+
     /// Whether these bytes of a response were gathered, which is the case when the next response
     /// can be made at once, or some are gathered already.
     fn gathers(&mut self, slices: &[io::IoSlice<'_>]) -> Option<usize> {
@@ -416,10 +440,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
             return Poll::Ready(Ok(gathered));
         }
         ready!(self.poll_gathered(context))?;
-        let polled = match slices {
-            [bytes] => Pin::new(&mut self.stream).poll_write(context, bytes),
-            _ => Pin::new(&mut self.stream).poll_write_vectored(context, slices),
-        };
+        let polled = self.poll_together(context, slices);
         if let (Poll::Ready(Ok(written)), Protocol::Http2(frames)) = (&polled, &mut self.protocol) {
             let now = Instant::now();
             let mut left = *written;
@@ -479,6 +500,78 @@ mod tests {
         timed.write_all(&[0; 16]).await.unwrap();
         let error = timed.write_all(&[0]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    /// A stream that takes some bytes at each write, and notes what it was given.
+    #[derive(Default)]
+    struct Noted {
+        takes: usize,
+        alone: Vec<Vec<u8>>,
+        vectored: usize,
+    }
+
+    impl AsyncRead for Noted {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Noted {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.alone.push(bytes.to_vec());
+            Poll::Ready(Ok(bytes.len().min(self.takes)))
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            slices: &[io::IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            self.vectored += 1;
+            Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()))
+        }
+
+        fn is_write_vectored(&self) -> bool {
+            true
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_head_and_a_short_body_are_written_as_one_and_a_long_body_is_not_copied() {
+        let noted = |takes| Noted {
+            takes,
+            ..Noted::default()
+        };
+        for takes in [1, 5, 100] {
+            let mut timed = TimedIo::new(noted(takes), LIMIT, Stop::default());
+            let slices = [b"head".as_slice(), b"", b"body"].map(io::IoSlice::new);
+            assert_eq!(timed.write_vectored(&slices).await.unwrap(), takes.min(8));
+            assert_eq!(timed.stream.alone, [b"headbody"]);
+            assert_eq!(timed.stream.vectored, 0);
+        }
+        let mut timed = TimedIo::new(noted(100), LIMIT, Stop::default());
+        let long = [0; TOGETHER_BYTES_MAX];
+        let slices = [b"head".as_slice(), &long].map(io::IoSlice::new);
+        let written = timed.write_vectored(&slices).await.unwrap();
+        assert_eq!(written, TOGETHER_BYTES_MAX + 4);
+        assert!(timed.stream.alone.is_empty());
+        assert_eq!(timed.stream.vectored, 1);
     }
 
     #[tokio::test]
