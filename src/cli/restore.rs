@@ -9,7 +9,7 @@ use serde_json::json;
 use wal::{BoxError, Past, Record as Bytes, Visitor};
 
 use super::exit::Failure;
-use super::open::{log_name, progress_bar};
+use super::open::{log_name, progress_bar, snapshot_rows, told_snapshots};
 use super::output::{Output, existing, new_directory, unfinished};
 use crate::base::time::Instant;
 use crate::journal::record::Record;
@@ -117,17 +117,21 @@ impl RestoreArgs {
                 "logId": log_name(report),
                 "firstPosition": report.first_position,
                 "lastPosition": report.last_position,
+                "segments": report.segments,
                 "bytes": report.bytes,
+                "snapshots": told_snapshots(report),
                 "directory": self.data,
             });
             out.line(format_args!("{made:#}"))?;
             return out.flush();
         }
-        out.pairs([
+        let own = [
             ("log".to_owned(), log_name(report)),
-            ("last position".to_owned(), report.last_position.to_string()),
+            ("segments".to_owned(), report.segments.to_string()),
             ("bytes".to_owned(), report.bytes.to_string()),
-        ])?;
+            ("last position".to_owned(), report.last_position.to_string()),
+        ];
+        out.pairs(own.into_iter().chain(snapshot_rows(report)))?;
         out.line(done)?;
         out.flush()
     }

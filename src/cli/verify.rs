@@ -10,7 +10,7 @@ use wal::Report;
 
 use super::exit::Failure;
 use super::journal::{self, PlaceArgs};
-use super::open::{Replaying, log_name};
+use super::open::{Replaying, log_name, snapshot_rows, told_snapshots};
 use super::output::{Output, existing, kind_name, operation_name};
 use super::trust::TrustArgs;
 use crate::base::digest::hex;
@@ -120,18 +120,6 @@ impl Verified {
             report, recovered, ..
         } = self;
         let counters = &recovered.counters;
-        let snapshots: Vec<_> = report
-            .snapshots
-            .iter()
-            .map(|held| {
-                json!({
-                    "number": held.number,
-                    "covers": held.covers,
-                    "upto": held.upto,
-                    "bytes": held.bytes,
-                })
-            })
-            .collect();
         let torn: Vec<_> = report
             .torn
             .iter()
@@ -162,7 +150,7 @@ impl Verified {
             "firstPosition": report.first_position,
             "lastPosition": report.last_position,
             "durableMark": report.durable_mark,
-            "snapshots": snapshots,
+            "snapshots": told_snapshots(report),
             "keysForgottenThrough": recovered.tables.forgotten(),
             "lastCommitAt": counters.last_at.map(|at| at.to_string()),
             "keys": recovered.tables.keys(),
@@ -197,12 +185,8 @@ impl Verified {
         row("bytes".to_owned(), report.bytes.to_string());
         row("records".to_owned(), self.records().to_string());
         row("last position".to_owned(), report.last_position.to_string());
-        for held in &report.snapshots {
-            row(
-                format!("snapshot {}, up to position {}", held.number, held.covers),
-                format!("{} bytes", held.bytes),
-            );
-        }
+        rows.extend(snapshot_rows(report));
+        let mut row = |name: String, value: String| rows.push((name, value));
         if let Some(at) = counters.last_at {
             row("last commit at".to_owned(), at.to_string());
         }

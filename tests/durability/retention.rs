@@ -290,4 +290,17 @@ fn a_stopped_log_keeps_a_week_unless_told_otherwise_and_every_tool_can_work_with
     let out = done(&["compact", "--keep", "0s", "--data", &text(&data), "--json"]);
     let done: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(done["firstPosition"], whole + 1);
+    // Nothing is left but snapshots: what a restore has made of them is told.
+    let (shown, told) = (world.path("shown"), world.path("told"));
+    let from = text(&data);
+    let (code, out, err) = run(&["restore", "--from", &from, "--data", &text(&shown)]);
+    assert_eq!(code, Some(0), "{err}");
+    let newest = format!("up to position {whole} ");
+    let row = out.lines().find(|line| line.contains(&newest));
+    assert!(row.is_some_and(|row| row.ends_with(" bytes ")), "{out}");
+    let (code, out, err) = run(&["restore", "--from", &from, "--data", &text(&told), "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    let made: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(made["snapshots"][0]["covers"], whole, "{made}");
+    assert!(made["snapshots"][0]["bytes"].as_u64() > Some(0), "{made}");
 }
