@@ -11,7 +11,7 @@ use wal::SnapshotInfo;
 
 use super::exit::Failure;
 use super::open::{Opening, count_bar, log_name, open, progress_bar, waiting_bar};
-use super::output::{Output, new_directory};
+use super::output::{Output, new_directory, snapshot_rows, told_snapshots};
 use crate::engine::Limits;
 use crate::engine::checkpointer::{CheckpointPolicy, Step};
 use crate::engine::retention::LogRetention;
@@ -212,19 +212,12 @@ impl CompactArgs {
     fn print(&self, done: &Done) -> Result<(), Failure> {
         let mut out = Output::new();
         if self.json {
-            let snapshots: Vec<_> = done
-                .snapshots
-                .iter()
-                .map(|held| {
-                    json!({"number": held.number, "covers": held.covers, "bytes": held.bytes})
-                })
-                .collect();
             let made = json!({
                 "logId": done.log,
                 "firstPosition": done.first,
                 "lastPosition": done.last,
                 "snapshotsTaken": done.taken,
-                "snapshots": snapshots,
+                "snapshots": told_snapshots(&done.snapshots),
                 "segmentsRemoved": done.segments,
                 "bytesRemoved": done.bytes,
                 "archive": self.archive,
@@ -241,12 +234,7 @@ impl CompactArgs {
             ("last position".to_owned(), done.last.to_string()),
             ("snapshots taken".to_owned(), done.taken.to_string()),
         ];
-        for held in &done.snapshots {
-            rows.push((
-                format!("snapshot {}, up to position {}", held.number, held.covers),
-                format!("{} bytes", held.bytes),
-            ));
-        }
+        rows.extend(snapshot_rows(&done.snapshots));
         rows.push((removed, done.segments.to_string()));
         rows.push(("their bytes".to_owned(), done.bytes.to_string()));
         out.pairs(rows)?;

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::{Value, json};
 use wal::{BoxError, Identity, Log, Options, Record, Report, SnapshotInfo, Visitor};
 
 use super::exit::Failure;
@@ -261,30 +260,6 @@ pub fn existing(data: &Path) -> std::io::Result<Arc<dyn wal::storage::Storage>> 
 #[must_use]
 pub fn log_name(report: &Report) -> String {
     crate::base::digest::hex(&report.log_id)
-}
-
-/// A log's snapshots, newest first, as `--json` tells them.
-#[must_use]
-pub fn told_snapshots(report: &Report) -> Vec<Value> {
-    let snapshots = report.snapshots.iter().map(|held| {
-        json!({
-            "number": held.number,
-            "covers": held.covers,
-            "upto": held.upto,
-            "bytes": held.bytes,
-        })
-    });
-    snapshots.collect()
-}
-
-/// A log's snapshots, newest first, as rows of a table.
-pub fn snapshot_rows(report: &Report) -> impl Iterator<Item = (String, String)> {
-    report.snapshots.iter().map(|held| {
-        (
-            format!("snapshot {}, up to position {}", held.number, held.covers),
-            format!("{} bytes", held.bytes),
-        )
-    })
 }
 
 /// Logs what was recovered, and what of it was damaged or cut short.

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use comfy_table::{CellAlignment, Table, presets};
-use serde_json::Value;
+use serde_json::{Value, json};
+use wal::SnapshotInfo;
 use wal::storage::Storage;
 
 use super::exit::Failure;
@@ -107,6 +108,30 @@ pub fn unfinished(error: &wal::Error, target: &dyn Storage, path: &Path) -> Fail
         "{} is incomplete and not a data directory: remove it, and begin again",
         path.display()
     ))
+}
+
+/// Snapshots of a log, as `--json` tells them.
+#[must_use]
+pub fn told_snapshots(snapshots: &[SnapshotInfo]) -> Vec<Value> {
+    let told = snapshots.iter().map(|held| {
+        json!({
+            "number": held.number,
+            "covers": held.covers,
+            "upto": held.upto,
+            "bytes": held.bytes,
+        })
+    });
+    told.collect()
+}
+
+/// Snapshots of a log, as rows for [`Output::pairs`].
+pub fn snapshot_rows(snapshots: &[SnapshotInfo]) -> impl Iterator<Item = (String, String)> {
+    snapshots.iter().map(|held| {
+        (
+            format!("snapshot {}, up to position {}", held.number, held.covers),
+            format!("{} bytes", held.bytes),
+        )
+    })
 }
 
 /// The name of the operation with this tag; without one it is the loading of facts.

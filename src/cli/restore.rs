@@ -9,8 +9,8 @@ use serde_json::json;
 use wal::{BoxError, Past, Record as Bytes, Visitor};
 
 use super::exit::Failure;
-use super::open::{log_name, progress_bar, snapshot_rows, told_snapshots};
-use super::output::{Output, existing, new_directory, unfinished};
+use super::open::{log_name, progress_bar};
+use super::output::{Output, existing, new_directory, snapshot_rows, told_snapshots, unfinished};
 use crate::base::time::Instant;
 use crate::journal::record::Record;
 
@@ -119,7 +119,7 @@ impl RestoreArgs {
                 "lastPosition": report.last_position,
                 "segments": report.segments,
                 "bytes": report.bytes,
-                "snapshots": told_snapshots(report),
+                "snapshots": told_snapshots(&report.snapshots),
                 "directory": self.data,
             });
             out.line(format_args!("{made:#}"))?;
@@ -131,7 +131,7 @@ impl RestoreArgs {
             ("bytes".to_owned(), report.bytes.to_string()),
             ("last position".to_owned(), report.last_position.to_string()),
         ];
-        out.pairs(own.into_iter().chain(snapshot_rows(report)))?;
+        out.pairs(own.into_iter().chain(snapshot_rows(&report.snapshots)))?;
         out.line(done)?;
         out.flush()
     }

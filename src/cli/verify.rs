@@ -10,8 +10,8 @@ use wal::Report;
 
 use super::exit::Failure;
 use super::journal::{self, PlaceArgs};
-use super::open::{Replaying, log_name, snapshot_rows, told_snapshots};
-use super::output::{Output, existing, kind_name, operation_name};
+use super::open::{Replaying, log_name};
+use super::output::{Output, existing, kind_name, operation_name, snapshot_rows, told_snapshots};
 use super::trust::TrustArgs;
 use crate::base::digest::hex;
 use crate::journal::replay::Recovered;
@@ -150,7 +150,7 @@ impl Verified {
             "firstPosition": report.first_position,
             "lastPosition": report.last_position,
             "durableMark": report.durable_mark,
-            "snapshots": told_snapshots(report),
+            "snapshots": told_snapshots(&report.snapshots),
             "keysForgottenThrough": recovered.tables.forgotten(),
             "lastCommitAt": counters.last_at.map(|at| at.to_string()),
             "keys": recovered.tables.keys(),
@@ -185,8 +185,9 @@ impl Verified {
         row("bytes".to_owned(), report.bytes.to_string());
         row("records".to_owned(), self.records().to_string());
         row("last position".to_owned(), report.last_position.to_string());
-        rows.extend(snapshot_rows(report));
-        let mut row = |name: String, value: String| rows.push((name, value));
+        for (name, value) in snapshot_rows(&report.snapshots) {
+            row(name, value);
+        }
         if let Some(at) = counters.last_at {
             row("last commit at".to_owned(), at.to_string());
         }

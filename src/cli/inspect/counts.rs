@@ -16,7 +16,7 @@ use crate::base::digest::hex;
 use crate::base::time::Instant;
 use crate::catalogue::recorded_operations;
 use crate::cli::exit::Failure;
-use crate::cli::output::{Output, kind_name};
+use crate::cli::output::{Output, kind_name, told_snapshots};
 use crate::cli::table::{Column, Growing, left, right};
 use crate::journal::counters::Counters;
 use crate::journal::record::{Record, RecordOutcome};
@@ -346,17 +346,7 @@ fn json(
         "operations": operations,
         "resources": resources,
         "segments": segments,
-        "snapshots": snapshots
-            .iter()
-            .map(|snapshot| {
-                json!({
-                    "number": snapshot.number,
-                    "covers": snapshot.covers,
-                    "upto": snapshot.upto,
-                    "bytes": snapshot.bytes,
-                })
-            })
-            .collect::<Vec<_>>(),
+        "snapshots": told_snapshots(snapshots),
         "keptRecords": counting.kept,
         "files": files,
     })
