@@ -23,9 +23,7 @@
 //! of its segment; its payload is the digest before it. A seal says only that
 //! everything before it is durable.
 
-use crate::format::{
-    Chain, NUMBER_LIMIT, get_16, get_u32, get_u64, is_zero, short_digest, to_u32, to_usize,
-};
+use crate::format::{Chain, NUMBER_LIMIT, get_16, get_u32, get_u64, is_zero, to_u32, to_usize};
 
 pub(crate) const HEADER: usize = 72;
 const ALIGN: usize = 8;
@@ -116,13 +114,12 @@ impl FrameHeader {
         crc(seed, &frame[COVERED..]) == self.payload_crc
     }
 
-    /// Whether the frame follows the one whose digest is `before`.
-    pub(crate) fn follows(&self, frame: &[u8], before: &Chain) -> bool {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&frame[COVERED..CHAIN]);
-        hasher.update(before);
-        hasher.update(&frame[HEADER..]);
-        short_digest(&hasher) == self.chain
+    /// Whether the frame follows the one whose digest is `before`; `frame` is the whole frame
+    /// of this header. It is altered meanwhile.
+    pub(crate) fn follows(&self, frame: &mut [u8], before: &Chain) -> bool {
+        let digest = digest(frame, before);
+        frame[CHAIN..HEADER].copy_from_slice(&self.chain);
+        digest == self.chain
     }
 
     /// The records of a frame, or `None` when the payload is not made of that many.
@@ -226,13 +223,21 @@ fn push(
     frame[40..48].copy_from_slice(&place.durable.to_le_bytes());
     frame[48..52].copy_from_slice(&records.to_le_bytes());
     frame[52..56].copy_from_slice(&payload_bytes.to_le_bytes());
-    frame[CHAIN..HEADER].copy_from_slice(chain);
-    *chain = get_16(blake3::hash(&frame[COVERED..]).as_bytes(), 0);
+    *chain = digest(frame, chain);
     frame[CHAIN..HEADER].copy_from_slice(chain);
     let payload_crc = crc(place.seed, &frame[COVERED..]);
     frame[8..12].copy_from_slice(&payload_crc.to_le_bytes());
     let header_crc = crc(place.seed, &frame[8..HEADER]);
     frame[4..8].copy_from_slice(&header_crc.to_le_bytes());
+}
+
+/// The digest of a frame behind the one with the digest `before`, which takes the place of its own.
+///
+/// The frame is hashed in one piece: BLAKE3 takes sixteen kibibytes of a long one at a time, but of one
+/// that comes in pieces no more at first than has come before.
+fn digest(frame: &mut [u8], before: &Chain) -> Chain {
+    frame[CHAIN..HEADER].copy_from_slice(before);
+    get_16(blake3::hash(&frame[COVERED..]).as_bytes(), 0)
 }
 
 /// Where in `bytes` a sound frame header begins, at a multiple of 8; `bytes`
@@ -294,8 +299,10 @@ mod tests {
             let header = sound(&buffer);
             assert_eq!(header.bytes(), u64::try_from(buffer.len()).unwrap());
             assert!(header.payload_is_sound(&buffer, PLACE.seed));
-            assert!(header.follows(&buffer, &[3; 16]));
-            assert!(!header.follows(&buffer, &[4; 16]));
+            let written = buffer.clone();
+            assert!(header.follows(&mut buffer, &[3; 16]));
+            assert!(!header.follows(&mut buffer, &[4; 16]));
+            assert_eq!(buffer, written);
             assert_eq!(header.chain, chain);
             let found: Vec<_> = header
                 .records(&buffer)

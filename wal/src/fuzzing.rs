@@ -245,7 +245,7 @@ pub fn frame(input: &[u8]) {
         return;
     };
     assert!(found.is_some_and(|(at, first)| at == 0 && first == header));
-    let Some(whole) = bytes.get(..to_usize(header.bytes())) else {
+    let Some(whole) = bytes.get_mut(..to_usize(header.bytes())) else {
         return;
     };
     if !header.payload_is_sound(whole, SEED) {

@@ -92,7 +92,7 @@ pub(crate) fn step(
     if header.bytes() > room {
         return Ok(Step::End(End::Unfinished("the frame is cut off")));
     }
-    let bytes = window.get(offset, to_usize(header.bytes()))?;
+    let bytes = window.get_mut(offset, to_usize(header.bytes()))?;
     if to_u64(bytes.len()) != header.bytes() || !header.payload_is_sound(bytes, expected.seed) {
         return Ok(Step::End(End::Unfinished(
             "the frame's payload is unfinished or altered",

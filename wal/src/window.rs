@@ -72,6 +72,11 @@ impl<'a> Window<'a> {
 
     /// The bytes at an offset; fewer only at the end of the file.
     pub(crate) fn get(&mut self, offset: u64, wanted: usize) -> io::Result<&[u8]> {
+        self.get_mut(offset, wanted).map(|bytes| &*bytes)
+    }
+
+    /// As [`Window::get`]. What is altered is so until it is read from the file again.
+    pub(crate) fn get_mut(&mut self, offset: u64, wanted: usize) -> io::Result<&mut [u8]> {
         let left = to_usize(self.length.saturating_sub(offset));
         let wanted = wanted.min(left);
         let end = self.start + to_u64(self.filled);
@@ -89,7 +94,7 @@ impl<'a> Window<'a> {
         }
         let at = to_usize(offset - self.start);
         let upto = (at + wanted).min(self.filled);
-        Ok(&self.bytes[at.min(upto)..upto])
+        Ok(&mut self.bytes[at.min(upto)..upto])
     }
 }
 

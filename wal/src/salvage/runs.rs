@@ -52,7 +52,7 @@ pub(super) fn find(
     let mut run: Option<Run> = None;
     while let Some((at, header)) = next_frame(&mut window, seed, offset, length).map_err(failed)? {
         let bytes = to_usize(header.bytes());
-        let frame = window.get(at, bytes).map_err(failed)?;
+        let frame = window.get_mut(at, bytes).map_err(failed)?;
         let sound = frame.len() == bytes
             && header.segment == number
             && header.payload_is_sound(frame, seed)
@@ -133,7 +133,7 @@ impl Run {
             return Ok(false);
         };
         let frame = window
-            .get(self.offset, to_usize(header.bytes()))
+            .get_mut(self.offset, to_usize(header.bytes()))
             .map_err(failed)?;
         let starts = header.kind != KIND_START
             || frame.get(HEADER..HEADER + 16).map(|bytes| get_16(bytes, 0)) == Some(*before);

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{channel, sync_channel};
 use std::thread;
 
-use super::layout::{BLOCK_HEADER, Block, CHAIN, KIND_END, block, block_bytes, chained};
+use super::layout::{BLOCK_HEADER, Block, KIND_END, block, block_bytes, chained};
 use crate::error::Error;
 use crate::format::{Chain, to_usize};
 use crate::storage::File;
@@ -51,16 +51,16 @@ struct Piece {
 impl Piece {
     /// Shows the blocks, which follow the one with this digest, and each other; the memory of the piece,
     /// unless no more is to be read.
-    fn show(self, before: &mut Chain, show: &mut Show<'_>) -> Result<Option<Vec<u8>>, Fault> {
+    fn show(mut self, before: &mut Chain, show: &mut Show<'_>) -> Result<Option<Vec<u8>>, Fault> {
         for block in self.blocks {
             let extent = [block.offset, block.end].map(|at| to_usize(at - self.start));
-            let (head, payload) = self.bytes[extent[0]..extent[1]].split_at(BLOCK_HEADER);
-            if chained(before, &head[..CHAIN], payload) != block.chain {
+            let bytes = &mut self.bytes[extent[0]..extent[1]];
+            if chained(before, bytes) != block.chain {
                 let what = "a block does not follow the one before it";
                 return Err(Fault::Bad(block.offset, what));
             }
             *before = block.chain;
-            show(&block, payload)?;
+            show(&block, &bytes[BLOCK_HEADER..])?;
             if block.kind == KIND_END {
                 return Ok(None);
             }

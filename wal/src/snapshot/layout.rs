@@ -65,11 +65,16 @@ pub(super) fn crc(seed: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-pub(super) fn chained(before: &Chain, head: &[u8], payload: &[u8]) -> Chain {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(before).update(head).update(payload);
-    format::short_digest(&hasher)
+/// The digest of a block behind the one with the digest `before`. What is hashed takes the place of the
+/// block's header, so that it is one piece, which is faster than several.
+pub(super) fn chained(before: &Chain, block: &mut [u8]) -> Chain {
+    block.copy_within(..CHAIN, BLOCK_HEADER - CHAIN);
+    block[..before.len()].copy_from_slice(before);
+    get_16(blake3::hash(block).as_bytes(), 0)
 }
+
+// The digest before takes as much as the block's own.
+const _: () = assert!(BLOCK_HEADER - CHAIN == size_of::<Chain>());
 
 pub(super) fn first_chain(header: &[u8]) -> Chain {
     let mut hasher = blake3::Hasher::new();
@@ -168,8 +173,8 @@ pub(crate) fn mend(bytes: &mut [u8], log: &LogId, digests: bool) -> Chain {
         let header_crc = crc(seed, &head[..28]);
         head[28..32].copy_from_slice(&header_crc.to_le_bytes());
         if digests {
-            chain = chained(&chain, &head[..CHAIN], payload);
-            head[CHAIN..].copy_from_slice(&chain);
+            chain = chained(&chain, &mut whole.to_vec());
+            whole[CHAIN..BLOCK_HEADER].copy_from_slice(&chain);
         }
         at += whole.len();
     }

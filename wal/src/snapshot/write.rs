@@ -28,7 +28,7 @@ pub(crate) struct SnapshotFile {
     seed: u32,
     number: u64,
     covers: u64,
-    /// The block being filled.
+    /// The block being filled, with room for its header.
     block: Vec<u8>,
     kind: u8,
     items: u32,
@@ -63,7 +63,7 @@ impl SnapshotFile {
             seed: format::crc_seed(&log),
             number,
             covers,
-            block: Vec::with_capacity(BLOCK_HEADER + BLOCK_BYTES * 2),
+            block: vec![0; BLOCK_HEADER],
             kind: KIND_KEPT,
             items: 0,
             first: 0,
@@ -86,7 +86,7 @@ impl SnapshotFile {
             .extend_from_slice(&to_u32(bytes.len()).to_le_bytes());
         self.block.extend_from_slice(bytes);
         self.items += 1;
-        if self.block.len() >= BLOCK_BYTES {
+        if self.block.len() >= BLOCK_HEADER + BLOCK_BYTES {
             self.flush()?;
         }
         Ok(())
@@ -97,26 +97,28 @@ impl SnapshotFile {
             return Ok(());
         }
         let mut head = [0; BLOCK_HEADER];
-        head[..4].copy_from_slice(&to_u32(self.block.len()).to_le_bytes());
+        let payload = &self.block[BLOCK_HEADER..];
+        head[..4].copy_from_slice(&to_u32(payload.len()).to_le_bytes());
         head[4..8].copy_from_slice(&self.items.to_le_bytes());
         head[8] = self.kind;
         head[16..24].copy_from_slice(&self.first.to_le_bytes());
-        head[24..28].copy_from_slice(&crc(self.seed, &self.block).to_le_bytes());
+        head[24..28].copy_from_slice(&crc(self.seed, payload).to_le_bytes());
         let header_crc = crc(self.seed, &head[..28]);
         head[28..32].copy_from_slice(&header_crc.to_le_bytes());
-        self.chain = chained(&self.chain, &head[..CHAIN], &self.block);
+        self.block[..BLOCK_HEADER].copy_from_slice(&head);
+        self.chain = chained(&self.chain, &mut self.block);
         head[CHAIN..].copy_from_slice(&self.chain);
+        // One write: a header and its payload side by side.
+        self.block[..BLOCK_HEADER].copy_from_slice(&head);
+        let length = to_u64(self.block.len());
         if self.kind == KIND_KEPT {
             self.kept_blocks.push((self.first, self.offset));
-            self.kept_bytes += to_u64(BLOCK_HEADER + self.block.len());
+            self.kept_bytes += length;
         }
         let name = || {
             self.storage
                 .describe(&format::snapshot_temp_name(self.number))
         };
-        let length = to_u64(BLOCK_HEADER + self.block.len());
-        // One write: a header and its payload side by side.
-        self.block.splice(..0, head);
         write_all_at(self.file.as_ref(), &self.block, self.offset)
             .map_err(|source| Error::io("write", name())(source))?;
         self.offset += length;
@@ -127,7 +129,7 @@ impl SnapshotFile {
                 .map_err(|source| Error::io("sync", name())(source))?;
             self.unsynced = 0;
         }
-        self.block.clear();
+        self.block.truncate(BLOCK_HEADER);
         self.block.shrink_to(BLOCK_HEADER + BLOCK_BYTES * 2);
         self.items = 0;
         Ok(())
