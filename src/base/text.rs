@@ -1,8 +1,24 @@
 //! Bounded strings, one type for each rule of the service for strings.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::json::{FaultCode, FromJson, Json, Reader, Scanner, Shape};
+
+/// A text as it is decoded: copied from what is decoded, once. A `Box<str>` itself is decoded by way of a
+/// `String` whose memory is zeroed before.
+fn copied<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<str>, D::Error> {
+    struct Copied;
+    impl serde::de::Visitor<'_> for Copied {
+        type Value = Box<str>;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a string")
+        }
+        fn visit_str<E>(self, text: &str) -> Result<Box<str>, E> {
+            Ok(text.into())
+        }
+    }
+    deserializer.deserialize_str(Copied)
+}
 
 /// Checks length (in characters) and blankness, in the order in which faults are reported: too
 /// short, too long, blank.
@@ -38,7 +54,7 @@ macro_rules! texts {
         $(#[$meta])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
-        pub struct $name(Box<str>);
+        pub struct $name(#[serde(deserialize_with = "copied")] Box<str>);
 
         impl $name {
             /// A value that this program makes itself, or has checked.
