@@ -115,7 +115,7 @@ impl CompactMap {
         let keys = (0..).zip(self.iter().map(|(key, _)| key));
         let keys = keys.map(|(number, key)| (key, number));
         let are_same = |one, other| entries.at(one).0 == entries.at(other).0;
-        let index = HashIndex::of_different(keys, are_same);
+        let index = HashIndex::of_different(self.len(), keys, are_same);
         let is_sound = index.is_some();
         self.index = index.unwrap_or_default();
         is_sound

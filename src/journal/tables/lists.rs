@@ -246,7 +246,7 @@ impl KindList {
                 chunks[number / CHUNK].push(*entry, *born);
             }
             let all = (0..).zip(chunks.iter().flat_map(|chunk| &chunk.resources));
-            let numbers = HashIndex::of(all.map(|(number, it)| (it.entry.alike(), number)));
+            let numbers = HashIndex::of(count, all.map(|(number, it)| (it.entry.alike(), number)));
             (chunks, numbers)
         };
         let by_value = || {

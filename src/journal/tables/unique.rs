@@ -95,7 +95,7 @@ impl UniqueIndex {
         }
         let names = (0..).zip(all).map(|(number, (name, _))| (*name, number));
         let name = |number: u32| all[number as usize].0;
-        match HashIndex::of_different(names, |one, other| name(one) == name(other)) {
+        match HashIndex::of_different(all.len(), names, |one, other| name(one) == name(other)) {
             Some(index) => self.index = index,
             None => *self = Self::default(),
         }

@@ -1,14 +1,17 @@
 //! An index that is made of all its entries at one go: nothing grows, and all of it is at hand.
 
-use super::{HashIndex, LOAD, PARTS, Part, ROW, Row, TAGGED, part, segment, spread, tag};
+use super::{BEGINS, HashIndex, LOAD, PARTS, Part, ROW, Row, TAGGED, part, segment, tag};
 use crate::base::digest::Digest;
 use crate::journal::at_once::both;
 use crate::journal::tables::memory::Piece;
 
 impl HashIndex {
-    /// Of these entries, no two of which have the same key, by two threads.
-    pub(in crate::journal::tables) fn of(all: impl Iterator<Item = (Digest, u32)>) -> Self {
-        let [a, b, c, d] = by_parts(all);
+    /// Of so many entries, no two of which have the same key, by two threads.
+    pub(in crate::journal::tables) fn of(
+        count: usize,
+        all: impl Iterator<Item = (Digest, u32)>,
+    ) -> Self {
+        let [a, b, c, d] = by_parts(count, all);
         let (first, last) = both(
             || [Part::filled(a), Part::filled(d)],
             || [Part::filled(b), Part::filled(c)],
@@ -17,36 +20,55 @@ impl HashIndex {
         Self([a, b, c, d])
     }
 
-    /// Of these entries; `None` where two of them have the same key, which `are_same` says of two that
+    /// Of so many entries; `None` where two of them have the same key, which `are_same` says of two that
     /// look alike.
     pub(in crate::journal::tables) fn of_different(
+        count: usize,
         all: impl Iterator<Item = (Digest, u32)>,
         are_same: impl Fn(u32, u32) -> bool,
     ) -> Option<Self> {
-        let index = Self(by_parts(all).map(Part::filled));
+        let index = Self(by_parts(count, all).map(Part::filled));
         let mut rows = index.0.iter().flat_map(|part| &part.rows);
         let is_any_twice = rows.any(|row| row.has_any_twice(&are_same));
         (!is_any_twice).then_some(index)
     }
 }
 
-/// Entries by the parts of their keys, each with the spread and the tag.
-fn by_parts(all: impl Iterator<Item = (Digest, u32)>) -> [Vec<(usize, u8, u32)>; PARTS] {
+/// An entry, with the spread and the tag of its key.
+struct Spread {
+    spread: u32,
+    tag: u8,
+    entry: u32,
+}
+
+/// Entries by the parts of their keys; there are so many.
+fn by_parts(count: usize, all: impl Iterator<Item = (Digest, u32)>) -> [Vec<Spread>; PARTS] {
+    let ends = BEGINS.map(usize::from).into_iter().chain([256]);
+    let mut begin = 0;
     let mut parts: [Vec<_>; PARTS] = Default::default();
-    for (key, it) in all {
-        parts[part(key)].push((spread(key), tag(key), it));
+    for (part, end) in parts.iter_mut().zip(ends) {
+        // Its share, and what shares differ by: growing would move all of it.
+        part.reserve_exact((end - begin) * count / 256 + count / 32);
+        begin = end;
+    }
+    for (key, entry) in all {
+        parts[part(key)].push(Spread {
+            spread: u32::from_le_bytes(HashIndex::spread_of(key)),
+            tag: tag(key),
+            entry,
+        });
     }
     parts
 }
 
 impl Part {
-    /// Of so many entries, each given with the spread and the tag of its key.
-    fn filled(entries: Vec<(usize, u8, u32)>) -> Self {
+    /// Of so many entries.
+    fn filled(entries: Vec<Spread>) -> Self {
         let len = entries.len();
         let segments = len.div_ceil(LOAD);
         let mut counts = vec![0; segments.next_multiple_of(ROW)];
-        for (spread, _, _) in &entries {
-            counts[segment(*spread, segments)] += 1;
+        for of in &entries {
+            counts[segment(of.spread as usize, segments)] += 1;
         }
         let (rows, _) = counts.as_chunks::<ROW>();
         let mut part = Self {
@@ -54,8 +76,8 @@ impl Part {
             segments,
             len,
         };
-        for (spread, tag, entry) in entries {
-            let number = segment(spread, segments);
+        for Spread { spread, tag, entry } in entries {
+            let number = segment(spread as usize, segments);
             // From the last place on.
             counts[number] -= 1;
             let at = counts[number] as usize;
