@@ -67,9 +67,23 @@ pub(super) fn on_all(
     count: usize,
     work: impl Fn(usize) -> Result<(), ReplayError> + Sync,
 ) -> Result<(), ReplayError> {
-    let failed = each(count, work).into_iter().filter_map(Result::err);
-    let first = failed.reduce(ReplayError::first);
-    first.map_or(Ok(()), Err)
+    each_or_first(count, work).map(|_| ())
+}
+
+/// Does what has each of these numbers, on all processors; the results in order.
+///
+/// # Errors
+/// That at the lowest position.
+pub(super) fn each_or_first<T: Send>(
+    count: usize,
+    work: impl Fn(usize) -> Result<T, ReplayError> + Sync,
+) -> Result<Vec<T>, ReplayError> {
+    let all = each(count, work);
+    let failed = all.iter().filter_map(|done| done.as_ref().err()).cloned();
+    match failed.reduce(ReplayError::first) {
+        Some(first) => Err(first),
+        None => all.into_iter().collect(),
+    }
 }
 
 /// How many threads can do something at once.

@@ -8,9 +8,9 @@ use std::collections::HashSet;
 
 use parking_lot::Mutex;
 
-use super::at_once::on_all;
+use super::at_once::{each_or_first, on_all};
 use super::replay_error::ReplayError;
-use super::tables::{Born, FoundLists, SHARDS, Tables};
+use super::tables::{AllListed, Born, FoundLists, Pieces, SHARDS, Tables};
 use crate::base::digest::{Digest, DigestBuild};
 use crate::domain::registered::{AnyResource, Entries, Kinds};
 use crate::domain::resource::IndexKey;
@@ -31,10 +31,13 @@ pub(super) fn entries_of(
     }
 }
 
+/// A unique key, and the resource that has it.
+type NameOf = (IndexKey, Digest);
+
 /// What was found of the resources of one shard.
 #[derive(Default)]
 pub(super) struct Found {
-    names: Vec<(IndexKey, Digest)>,
+    names: Pieces<NameOf>,
     listed: FoundLists,
     /// Those that have more than is noted here.
     more: Vec<Digest>,
@@ -101,21 +104,25 @@ impl Found {
 
     /// Looks up what is not noted, now that all states are there: it becomes part of what is found, or
     /// is entered in secondary indexes.
-    fn complete(&mut self, tables: &Tables, kinds: Kinds, shard: usize) -> Result<(), ReplayError> {
+    fn complete(
+        mut self,
+        tables: &Tables,
+        kinds: Kinds,
+        shard: usize,
+    ) -> Result<(Vec<NameOf>, AllListed), ReplayError> {
         let changed = std::mem::take(&mut self.changed);
         self.listed.begin(tables.births_of_shard(shard), &changed);
         if !changed.is_empty() {
-            self.names.retain(|(_, key)| !changed.contains(key));
+            let names = std::mem::take(&mut self.names).into_vec().into_iter();
+            self.names
+                .extend(names.filter(|(_, key)| !changed.contains(key)));
             self.more.retain(|key| !changed.contains(key));
         }
         let more = std::mem::take(&mut self.more);
         for key in more.into_iter().chain(changed) {
             self.look_up(tables, kinds, key)?;
         }
-        self.listed.end();
-        self.names
-            .sort_unstable_by_key(|(name, _)| name.0.shard(SHARDS));
-        Ok(())
+        Ok((by_shards(&self.names), self.listed.end()))
     }
 
     fn look_up(&mut self, tables: &Tables, kinds: Kinds, key: Digest) -> Result<(), ReplayError> {
@@ -144,6 +151,29 @@ impl Found {
     }
 }
 
+/// The names in the order of their shards.
+fn by_shards(names: &Pieces<NameOf>) -> Vec<NameOf> {
+    let mut ends = [0; SHARDS];
+    for (name, _) in names.iter() {
+        ends[name.0.shard(SHARDS)] += 1;
+    }
+    let mut before = 0;
+    for end in &mut ends {
+        before += *end;
+        *end = before;
+    }
+    let mut ordered = match names.iter().next() {
+        Some(name) => vec![*name; names.len()],
+        None => Vec::new(),
+    };
+    for one in names.iter() {
+        let end = &mut ends[one.0.0.shard(SHARDS)];
+        *end -= 1;
+        ordered[*end] = *one;
+    }
+    ordered
+}
+
 fn note_birth(
     tables: &Tables,
     resource: &dyn AnyResource,
@@ -162,11 +192,11 @@ fn note_birth(
 /// The state at the lowest position that is invalid, or two resources with the same unique key.
 pub(super) fn index(tables: &Tables, kinds: Kinds, found: Vec<Found>) -> Result<(), ReplayError> {
     let found: Vec<_> = found.into_iter().map(Mutex::new).collect();
-    on_all(SHARDS, |shard| {
-        found[shard].lock().complete(tables, kinds, shard)
+    let completed = each_or_first(SHARDS, |shard| {
+        let found = std::mem::take(&mut *found[shard].lock());
+        found.complete(tables, kinds, shard)
     })?;
-    let found = found.into_iter().map(Mutex::into_inner);
-    let (names, listed): (Vec<_>, Vec<_>) = found.map(|found| (found.names, found.listed)).unzip();
+    let (names, listed): (Vec<_>, Vec<_>) = completed.into_iter().unzip();
     // Each shard at one go, since it is small enough for a processor's cache.
     on_all(SHARDS, |shard| {
         let entered = tables.index_unique(shard, &names);

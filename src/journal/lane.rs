@@ -1,6 +1,7 @@
 //! A thread that works through what another one reads, in order, in chunks.
 //!
-//! The memory of chunks is reused, and only a few may wait. So little work that it fits into one chunk
+//! The memory of chunks is reused, and only so many may wait that nobody waits for a thread that has just
+//! not been given a processor. So little work that it fits into one chunk
 //! starts no thread: whoever ends the lane does it.
 
 use std::sync::Arc;
@@ -14,8 +15,10 @@ use super::replay_error::ReplayError;
 
 /// Bytes of a chunk.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Chunks that may wait.
-const CHUNKS_MAX: usize = 4;
+/// Chunks that may wait in all lanes together, and in one of them: at least, and at most.
+const CHUNKS: usize = 32;
+const CHUNKS_LEAST: usize = 4;
+const CHUNKS_MOST: usize = 16;
 
 /// How many tasks are looked ahead for: what is had at hand for them fits into a processor's cache.
 const AHEAD: usize = 256;
@@ -69,6 +72,8 @@ impl<T> Chunk<T> {
 pub(super) struct Lane<W: Work> {
     chunk: Chunk<W::Task>,
     failed: Arc<AtomicBool>,
+    /// How many chunks may wait.
+    waiting: usize,
     /// `None` once a thread has it.
     work: Option<W>,
     thread: Option<Thread<W>>,
@@ -86,11 +91,13 @@ struct Thread<W: Work> {
 pub(super) struct LaneFailed;
 
 impl<W: Work> Lane<W> {
-    /// A lane in which this is done; `failed` is set when it fails, or another one that has this flag.
-    pub(super) fn new(work: W, failed: &Arc<AtomicBool>) -> Self {
+    /// A lane, one of so many, in which this is done; `failed` is set when it fails, or another one that
+    /// has this flag.
+    pub(super) fn new(work: W, lanes: usize, failed: &Arc<AtomicBool>) -> Self {
         Self {
             chunk: Chunk::default(),
             failed: Arc::clone(failed),
+            waiting: (CHUNKS / lanes).clamp(CHUNKS_LEAST, CHUNKS_MOST),
             work: Some(work),
             thread: None,
         }
@@ -113,7 +120,7 @@ impl<W: Work> Lane<W> {
         if self.thread.is_none()
             && let Some(work) = self.work.take()
         {
-            match start(work, Arc::clone(&self.failed)) {
+            match start(work, self.waiting, Arc::clone(&self.failed)) {
                 Ok(thread) => self.thread = Some(thread),
                 Err(work) => self.work = work,
             }
@@ -158,8 +165,12 @@ impl<W: Work> Lane<W> {
 }
 
 /// Starts a lane's thread; gives the work back where that cannot be.
-fn start<W: Work>(work: W, failed: Arc<AtomicBool>) -> Result<Thread<W>, Option<W>> {
-    let (chunks, incoming) = sync_channel::<Chunk<W::Task>>(CHUNKS_MAX);
+fn start<W: Work>(
+    work: W,
+    waiting: usize,
+    failed: Arc<AtomicBool>,
+) -> Result<Thread<W>, Option<W>> {
+    let (chunks, incoming) = sync_channel::<Chunk<W::Task>>(waiting);
     let (outgoing, empty): (Sender<Chunk<W::Task>>, _) = channel();
     let given = Arc::new(Mutex::new(Some(work)));
     let taken = Arc::clone(&given);

@@ -91,7 +91,11 @@ impl Replay {
         let tables = Arc::new(Tables::default());
         Self {
             kinds,
-            workers: Workers::new(&tables, snapshot.as_ref().map_or(0, |loading| loading.upto)),
+            workers: Workers::new(
+                kinds,
+                &tables,
+                snapshot.as_ref().map_or(0, |loading| loading.upto),
+            ),
             tables,
             counters: Counters::default(),
             covered: Counters::default(),
@@ -204,7 +208,8 @@ impl Replay {
             (Err(theirs), _) => Stop::Own(theirs),
             (Ok(()), stop) => stop,
         };
-        let workers = std::mem::replace(&mut self.workers, Workers::new(&self.tables, 0));
+        let workers =
+            std::mem::replace(&mut self.workers, Workers::new(self.kinds, &self.tables, 0));
         let first = match (ended(workers, &self.uses, &self.tables, kept), stop) {
             (Err(theirs), Stop::Own(own)) if own.is_before_with(&theirs, kept) => own,
             (Err(theirs), _) => theirs,
@@ -239,7 +244,7 @@ impl Replay {
                 old: std::mem::take(&mut self.old),
                 uses: Arc::clone(&self.uses),
             };
-            Lane::new(keeping, &Arc::default())
+            Lane::new(keeping, 1, &Arc::default())
         });
         Ok(keeping.add(position, payload)?)
     }
@@ -962,6 +967,27 @@ mod tests {
         let error = replay.entry(&parts.entries[0]).unwrap_err().to_string();
         let expected = "position 2: kept by a snapshot: its key was used at position 1";
         assert_eq!(error, expected);
+    }
+
+    #[test]
+    fn a_snapshot_that_has_a_resource_twice_is_refused_whatever_comes_after_it() {
+        let records = history();
+        let mut parts = SnapshotParts::of(&records, 10, 10);
+        let again = parts.entries[1].clone();
+        let twice = StateEntry::decode(&again, Layout::PRESENT).unwrap();
+        let expected = format!(
+            "position {}: actor: a snapshot has a resource twice",
+            twice.position
+        );
+        parts.entries.push(again.clone());
+        assert_eq!(parts.refused(), expected);
+        let mut replay = parts.load().unwrap();
+        let mut told = None;
+        for (position, record) in (11..).zip(&records[10..]) {
+            told = told.or(replay.record(position, record).err());
+        }
+        let told = told.or(replay.finish().err()).unwrap();
+        assert_eq!(told.to_string(), expected);
     }
 
     /// A bit of everything that a record can be.

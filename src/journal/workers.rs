@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::at_once::processors;
+use super::at_once::{on_all, processors};
 use super::found::{self, Found};
 use super::lane::{Lane, LaneFailed, Work};
 use super::record::{RecordChange, follows};
@@ -16,7 +16,7 @@ use super::snapshot::StateEntry;
 use super::tables::{Born, SHARDS, StoredState, Tables};
 use crate::base::digest::Digest;
 use crate::base::time::Instant;
-use crate::domain::registered::{AnyResource, Listed};
+use crate::domain::registered::{AnyResource, Kinds, Listed};
 use crate::domain::stored::Versioned;
 
 /// Work on one resource.
@@ -36,6 +36,7 @@ struct Task {
 
 /// What a worker works with.
 struct Worker {
+    kinds: Kinds,
     tables: Arc<Tables>,
     /// The position up to which a resource may have a change already.
     upto: u64,
@@ -48,17 +49,26 @@ struct Worker {
     /// The kinds of whose resources more is looked up at the end: a snapshot's states of these are not
     /// looked into before.
     have_more: Vec<u16>,
+    /// Whether a snapshot's states, which come first, are found by their keys: they are noted, and
+    /// indexed at one go before the first change.
+    is_indexed: bool,
 }
 
 /// The workers.
-pub(super) struct Workers(Vec<Lane<Worker>>);
+pub(super) struct Workers {
+    kinds: Kinds,
+    tables: Arc<Tables>,
+    lanes: Vec<Lane<Worker>>,
+}
 
 impl Workers {
-    /// Workers on these tables; resources may have changes already up to the position `upto`.
-    pub(super) fn new(tables: &Arc<Tables>, upto: u64) -> Self {
+    /// Workers on these tables, for resources of these kinds, which may have changes already up to the
+    /// position `upto`.
+    pub(super) fn new(kinds: Kinds, tables: &Arc<Tables>, upto: u64) -> Self {
         let failed = Arc::default();
         let lanes = processors();
         let worker = |lane| Worker {
+            kinds,
             tables: Arc::clone(tables),
             upto,
             next: Vec::new(),
@@ -66,9 +76,14 @@ impl Workers {
             lanes,
             found: (0..SHARDS).map(|_| Found::default()).collect(),
             have_more: Vec::new(),
+            is_indexed: false,
         };
-        let lanes = (0..lanes).map(|lane| Lane::new(worker(lane), &failed));
-        Self(lanes.collect())
+        let lanes = (0..lanes).map(|lane| Lane::new(worker(lane), lanes, &failed));
+        Self {
+            kinds,
+            tables: Arc::clone(tables),
+            lanes: lanes.collect(),
+        }
     }
 
     /// Has the event of the change at this place applied to its resource.
@@ -118,8 +133,8 @@ impl Workers {
     }
 
     fn add(&mut self, task: Task, bytes: &[u8]) -> Result<(), LaneFailed> {
-        let lane = lane_of(task.key.shard(SHARDS), self.0.len());
-        self.0[lane].add(task, bytes)
+        let lane = lane_of(task.key.shard(SHARDS), self.lanes.len());
+        self.lanes[lane].add(task, bytes)
     }
 
     /// Waits until all is done: what was found, by shards.
@@ -127,11 +142,16 @@ impl Workers {
     /// # Errors
     /// The error at the lowest position.
     pub(super) fn finish(mut self) -> Result<Vec<Found>, ReplayError> {
-        self.0.iter_mut().for_each(Lane::close);
-        let ended = self.0.into_iter().map(Lane::end);
+        self.lanes.iter_mut().for_each(Lane::close);
+        let ended = self.lanes.into_iter().map(Lane::end);
         // All of them are waited for, so that none runs on.
         let (done, failed): (Vec<_>, Vec<_>) = ended.partition(Result::is_ok);
+        // What has no changes after a snapshot is not indexed yet.
+        let indexed = on_all(SHARDS, |shard| {
+            index_states(&self.tables, self.kinds, shard)
+        });
         let failed = failed.into_iter().filter_map(Result::err);
+        let failed = failed.chain(indexed.err());
         if let Some(first) = failed.reduce(ReplayError::first) {
             return Err(first);
         }
@@ -141,6 +161,18 @@ impl Workers {
         let of_shard = |shard: usize| std::mem::take(&mut found[lane_of(shard, lanes)][shard]);
         Ok((0..SHARDS).map(of_shard).collect())
     }
+}
+
+/// Makes an index of the states of a shard that were noted.
+///
+/// # Errors
+/// When there are two of one resource.
+fn index_states(tables: &Tables, kinds: Kinds, shard: usize) -> Result<(), ReplayError> {
+    tables.index_states(shard).map_err(|(kind, position)| {
+        let kind = kinds(kind).map_or("unknown", |resource| resource.kind().name);
+        let what = format!("{kind}: a snapshot has a resource twice");
+        ReplayError::at(position, what)
+    })
 }
 
 /// Which of so many lanes has the resources of this shard.
@@ -153,14 +185,23 @@ impl Work for Worker {
 
     fn look_ahead(&self, tasks: &[(Task, usize)]) {
         let keys = tasks.iter().map(|(task, _)| task.key);
-        let is_own = |shard| lane_of(shard, self.lanes) == self.lane;
-        self.tables.have_at_hand(keys, is_own);
+        if self.is_indexed {
+            let is_own = |shard| lane_of(shard, self.lanes) == self.lane;
+            self.tables.have_at_hand(keys, is_own);
+        }
     }
 
     fn work(&mut self, task: &Task, bytes: &[u8]) -> Result<(), ReplayError> {
         let done = if task.is_state {
             self.put(task, bytes)
         } else {
+            if !self.is_indexed {
+                let own = (self.lane..SHARDS).step_by(self.lanes);
+                for shard in own {
+                    index_states(&self.tables, self.kinds, shard)?;
+                }
+                self.is_indexed = true;
+            }
             self.apply(task, bytes)
         };
         done.map_err(|why| {
@@ -197,10 +238,13 @@ impl Worker {
                 self.have_more.push(kind);
             }
         }
-        tables.amend(task.position, kind, task.key, |standing| match standing {
-            None => Ok(Some(&*state)),
-            Some(_) => Err("a snapshot has a resource twice".to_owned()),
-        })
+        tables.note_state(StoredState {
+            kind,
+            key: task.key,
+            position: task.position,
+            bytes: &state,
+        });
+        Ok(())
     }
 
     fn apply(&mut self, task: &Task, event: &[u8]) -> Result<(), String> {

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use super::born::{Births, Born};
 use super::lists::{ListRange, Listed, Set};
 use super::ordered::in_ranges;
+use super::pieces::Pieces;
 use super::{SHARDS, Tables};
 use crate::base::digest::{Digest, DigestBuild};
 use crate::catalogue;
@@ -33,11 +34,19 @@ fn note(births: &mut BirthsOfShard, entry: Digest, born: Born) {
 #[derive(Default)]
 pub(in crate::journal) struct FoundLists {
     births: BirthsOfShard,
-    items: Vec<Item>,
-    sets: Vec<Set>,
+    items: Pieces<Item>,
+    sets: Pieces<Set>,
     /// The items whose birth is not known.
     guessed: Vec<u32>,
     /// Resources of which several are one item.
+    together: Vec<Together>,
+}
+
+/// What is to be listed of a shard, all of which has been found.
+pub(in crate::journal) struct AllListed {
+    items: Vec<Item>,
+    sets: Vec<Set>,
+    guessed: Vec<u32>,
     together: Vec<Together>,
 }
 
@@ -111,7 +120,7 @@ impl FoundLists {
         let items = std::mem::take(&mut self.items);
         let guessed = std::mem::take(&mut self.guessed);
         let mut guessed = guessed.into_iter().peekable();
-        for (number, item) in (0..).zip(items) {
+        for (number, item) in (0..).zip(items.into_vec()) {
             let is_guessed = guessed.next_if_eq(&number).is_some();
             match (changed.contains(&item.entry), is_guessed) {
                 (true, true) => {}
@@ -138,15 +147,23 @@ impl FoundLists {
         });
     }
 
-    /// Ends what is found of a shard: its births are in the items by now, which are put in order.
-    pub(in crate::journal) fn end(&mut self) {
-        self.births = BirthsOfShard::default();
+    /// All of a shard has been found. Its births are in the items by now, which are put in order.
+    pub(in crate::journal) fn end(self) -> AllListed {
+        let mut all = AllListed {
+            items: self.items.into_vec(),
+            sets: self.sets.into_vec(),
+            guessed: self.guessed,
+            together: self.together,
+        };
         // What is guessed goes by the number of an item.
-        if self.guessed.is_empty() {
-            self.order();
+        if all.guessed.is_empty() {
+            all.order();
         }
+        all
     }
+}
 
+impl AllListed {
     /// Puts items in order, and their values with them: both are read side by side from here on.
     fn order(&mut self) {
         let place = |item: &Item| (item.kind, item.born);
@@ -221,7 +238,7 @@ impl Tables {
     }
 
     /// Builds the lists of what recovery has found, with the births that were noted.
-    pub(in crate::journal) fn build_lists(&self, found: Vec<FoundLists>) {
+    pub(in crate::journal) fn build_lists(&self, found: Vec<AllListed>) {
         let together = std::mem::take(&mut *self.together.lock());
         self.list_all(found, &together, u64::MAX);
     }
@@ -248,7 +265,7 @@ impl Tables {
         self.each_listed(|kind, key, position, place| {
             self.found_listed(&mut found, (kind, key, position), place);
         });
-        self.list_all(vec![found], &together, first.saturating_sub(1));
+        self.list_all(vec![found.end()], &together, first.saturating_sub(1));
     }
 
     /// Passes every resource that is listed to `visit`: its kind, its key, the position of its last
@@ -266,14 +283,14 @@ impl Tables {
         }
     }
 
-    fn list_all(&self, mut found: Vec<FoundLists>, together: &Births, guessed_upto: u64) {
+    fn list_all(&self, mut found: Vec<AllListed>, together: &Births, guessed_upto: u64) {
         let several = found.iter_mut().flat_map(|found| found.together.drain(..));
         let several: Vec<Together> = several.collect();
         let (several, is_guessed) = self.listed_together(several, together, guessed_upto);
         let is_guessed = guess(&mut found, guessed_upto) || is_guessed;
         self.has_guessed_births.store(is_guessed, Ordering::Release);
-        found.push(several);
-        let mut kinds: BTreeMap<u16, Vec<(&FoundLists, &[Item])>> = BTreeMap::new();
+        found.push(several.end());
+        let mut kinds: BTreeMap<u16, Vec<(&AllListed, &[Item])>> = BTreeMap::new();
         for found in &mut found {
             found.order();
         }
@@ -352,7 +369,7 @@ impl Tables {
 
 /// Gives births to what has none: as far back as the last commit at most, in the order of these.
 /// Whether there was any.
-fn guess(found: &mut [FoundLists], guessed_upto: u64) -> bool {
+fn guess(found: &mut [AllListed], guessed_upto: u64) -> bool {
     let mut guessed = Vec::new();
     for (shard, found) in found.iter().enumerate() {
         guessed.extend(found.guessed.iter().map(|number| {
@@ -463,7 +480,7 @@ mod tests {
         for (key, value) in keys.iter().zip([1, 1, 3]) {
             again.found_listed(&mut found, (statements, *key, 8), place(*key, value));
         }
-        again.build_lists(vec![found]);
+        again.build_lists(vec![found.end()]);
         assert_eq!(again.listed_now(), expected());
     }
 
@@ -514,8 +531,7 @@ mod tests {
             };
             tables.found_listed(&mut found, (statements, key(number), 20), place);
         }
-        found.end();
-        tables.build_lists(vec![found]);
+        tables.build_lists(vec![found.end()]);
         assert!(tables.has_guessed_births());
         let listed = tables.listed_now().into_iter();
         let listed: Vec<_> = listed
@@ -551,8 +567,7 @@ mod tests {
                 let changed = 20 - u64::from(number);
                 let resource = (statements, key(number), changed);
                 tables.found_listed(&mut found, resource, place(number));
-                found.end();
-                found
+                found.end()
             });
             tables.build_lists(found.collect());
             let listed = tables.listed_now().into_iter();

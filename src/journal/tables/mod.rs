@@ -26,6 +26,7 @@ mod lists;
 mod memory;
 mod numbered;
 mod ordered;
+mod pieces;
 mod ready;
 mod secondary;
 mod short;
@@ -47,10 +48,11 @@ use self::born::Births;
 pub use self::born::{Born, NoBirth};
 use self::compact::CompactMap;
 pub use self::list_walk::{Found, ListPlan};
-pub(super) use self::listed::FoundLists;
+pub(super) use self::listed::{AllListed, FoundLists};
 use self::lists::Lists;
 pub use self::lists::{Candidate, Set};
 pub use self::memory::keep_ready as keep_memory_ready;
+pub(super) use self::pieces::Pieces;
 pub use self::ready::Ready;
 use self::secondary::{List, SecondaryIndex};
 use self::short::Later;
@@ -430,6 +432,22 @@ impl Tables {
     ) -> Result<(), E> {
         let mut shard = self.states.shard(key).write();
         shard.amend(position, kind, key, &self.later, change)
+    }
+
+    /// Adds a resource that is not found before [`Tables::index_states`], which is to be called before any
+    /// other of its shard is put, or changes.
+    pub(super) fn note_state(&self, state: StoredState<'_>) {
+        self.states.shard(state.key).write().note(state);
+    }
+
+    /// Makes an index of the resources of a shard that were noted.
+    ///
+    /// # Errors
+    /// Kind and position of a resource that was noted twice.
+    pub(super) fn index_states(&self, shard: usize) -> Result<(), (u16, u64)> {
+        let mut states = self.states.0[shard].write();
+        let indexed = states.index_noted(&self.later);
+        indexed.map_err(|twice| (twice.kind, twice.position))
     }
 
     /// Has in the processor's cache what [`Tables::amend`] looks at for these keys, of the shards that are

@@ -216,6 +216,15 @@ impl Slab {
         self.pages.iter().flat_map(Page::states)
     }
 
+    /// The keys of all states, each with its place, in no particular order.
+    pub(super) fn places(&self) -> impl Iterator<Item = (Digest, Place)> {
+        (0..).zip(&self.pages).flat_map(|(number, page)| {
+            let starts = (0..).step_by((page.slot as usize).max(1));
+            let states = page.states().zip(starts);
+            states.map(move |(state, start)| (state.key, Place::new(number, start)))
+        })
+    }
+
     /// Adds a state.
     pub(super) fn add(&mut self, state: StoredState<'_>) -> Place {
         let slot = slot_bytes(state.bytes.len());
@@ -226,8 +235,7 @@ impl Slab {
         };
         let page = &mut self.pages[number as usize].bytes;
         let start = page.len();
-        page.resize(start + slot);
-        write(&mut page[start..], state);
+        write(&mut page.lengthened(slot)[start..], state);
         Place::new(number, start)
     }
 

@@ -1,5 +1,7 @@
 //! A shard of the table of states: a slab, and a hash index of their keys.
 
+use std::collections::HashSet;
+
 use super::hash_index::{Entry, HashIndex};
 use super::short::{Alike, Later, Short};
 use super::slab::{Alone, Place, Slab};
@@ -12,6 +14,8 @@ use crate::base::digest::Digest;
 pub(super) struct States {
     index: HashIndex,
     slab: Slab,
+    /// How many states were added that are not in the index yet.
+    noted: usize,
     /// The keys of states that have moved, while the places are visited.
     moved: Option<Vec<Digest>>,
 }
@@ -160,6 +164,44 @@ impl States {
         self.slab.iter()
     }
 
+    /// Adds a state that is not found before [`States::index_noted`]. For recovery, as long as there are
+    /// no others.
+    pub(super) fn note(&mut self, state: StoredState<'_>) {
+        assert_eq!(self.index.len(), 0, "others are there already");
+        self.slab.add(state);
+        self.noted += 1;
+    }
+
+    /// Makes an index of all that was noted, at one go.
+    ///
+    /// # Errors
+    /// A state of which there is another one with the same key.
+    pub(super) fn index_noted(&mut self, later: &Later) -> Result<(), StoredState<'_>> {
+        let noted = std::mem::take(&mut self.noted);
+        if noted == 0 {
+            return Ok(());
+        }
+        let slab = &self.slab;
+        let key_of = |place| slab.key(Place::of(place));
+        let are_same = |one, other| {
+            let (key, alike) = (key_of(one), Alike::to(key_of(one)));
+            let is_same = alike.seen(key_of(other)) == key;
+            if !is_same {
+                alike.note_if_later(later);
+            }
+            is_same
+        };
+        let all = slab.places().map(|(key, place)| (key, place.number()));
+        if let Some(index) = HashIndex::of_different(noted, all, are_same) {
+            self.index = index;
+            return Ok(());
+        }
+        let mut keys = HashSet::new();
+        let mut states = slab.iter();
+        let twice = states.find(|state| !keys.insert(state.key));
+        Err(twice.expect("two states have one key"))
+    }
+
     /// Replaces the state with this key by what `change` makes of it; leaves it if that is nothing.
     /// For recovery, during which the places are not visited.
     ///
@@ -303,6 +345,67 @@ mod tests {
             assert_eq!(Some(&it), model.get(&state.key), "SEED={seed}");
         }
         assert_eq!(states.len(), model.len());
+    }
+
+    #[test]
+    fn noted_states_are_found_once_they_are_indexed_and_one_that_is_noted_twice_is_told() {
+        // Three look alike by half.
+        fn key(number: u16) -> Digest {
+            let mut key = Digest::of(1, &[number.max(3).to_string()]);
+            key.0[15] = number.min(3).to_le_bytes()[0];
+            key
+        }
+        fn state(number: u16, bytes: &[u8]) -> StoredState<'_> {
+            StoredState {
+                kind: 3,
+                key: key(number),
+                position: u64::from(number),
+                bytes,
+            }
+        }
+        let lengths = [20, 300, 12_000];
+        let bytes = |number: u16| vec![7; lengths[usize::from(number % 3)]];
+        let noted = |count| {
+            let mut states = States::default();
+            (1..=count).for_each(|number| states.note(state(number, &bytes(number))));
+            states
+        };
+        let (mut states, later) = (noted(2_000), Later::default());
+        assert_eq!(states.index_noted(&later), Ok(()));
+        assert_eq!(states.index_noted(&later), Ok(()));
+        assert_eq!(states.len(), 2_000);
+        for number in 1..=2_000 {
+            let bytes = bytes(number);
+            assert_eq!(states.get(key(number)), Some(state(number, &bytes)));
+        }
+        assert_eq!(states.get(key(0)), None);
+        let alike = [1, 2, 3].map(key);
+        assert!(
+            alike
+                .iter()
+                .all(|key| Short::of(*key) == Short::of(alike[0]))
+        );
+        let first = alike.iter().filter(|key| !later.has(**key));
+        assert_eq!(first.count(), 1);
+        let (short, first) = (Short::of(alike[0]), |key: &Digest| !later.has(*key));
+        assert_eq!(
+            states.first_like(short, &later).as_ref(),
+            alike.iter().find(|key| first(key))
+        );
+        assert!((4..=2_000).all(|number| !later.has(key(number))));
+        // They change as any others.
+        let changed = states.amend(9_000, 3, key(77), &later, |before| {
+            assert!(before.is_some());
+            Ok::<_, Infallible>(Some(b"changed"))
+        });
+        assert_eq!(changed, Ok(()));
+        assert_eq!(states.get(key(77)).unwrap().position, 9_000);
+        for twice in [1, 3, 700] {
+            let mut states = noted(1_000);
+            states.note(state(twice, b"again"));
+            let told = states.index_noted(&later).unwrap_err();
+            assert_eq!(told.key, key(twice));
+        }
     }
 
     #[test]

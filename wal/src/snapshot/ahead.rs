@@ -10,8 +10,9 @@ use crate::format::{Chain, to_usize};
 use crate::storage::File;
 use crate::window::{WINDOW, Window};
 
-/// Pieces that may wait to be shown.
-const AHEAD: usize = 2;
+/// Pieces that may wait to be shown: so many that the one thread seldom waits for the other, which may just
+/// not have been given a processor.
+const AHEAD: usize = 8;
 
 /// Why a snapshot was not read to its end.
 pub(super) enum Fault {
