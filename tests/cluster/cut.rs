@@ -174,9 +174,9 @@ fn history(cluster: &Cluster, rounds: std::ops::Range<u64>, random: &mut StdRng,
         came.takeovers += u64::from(now != writer);
         println!("round {round}, {kind:?}: {:?}", before.elapsed());
     }
+    came.compared += nodes.end(cluster, &mut crowd);
     came.fenced += nodes.fenced;
     came.unknown += nodes.unknown;
-    came.compared += nodes.end(cluster, &mut crowd);
 }
 
 fn campaign() {
