@@ -1,7 +1,9 @@
 //! Reads a snapshot's blocks and checks them, piece by piece: by two threads if that is wanted. One reads
-//! and compares checksums, the other one digests, which takes about as long, and shows what is sound.
+//! and compares checksums, the other one digests and shows what is sound. Where that takes longer, the one
+//! that reads digests as well, instead of waiting: a block says which digest it has, so each can be compared
+//! before those in front of it were.
 
-use std::sync::mpsc::{channel, sync_channel};
+use std::sync::mpsc::{TrySendError, channel, sync_channel};
 use std::thread;
 
 use super::layout::{BLOCK_HEADER, Block, KIND_END, block, block_bytes, chained};
@@ -45,20 +47,38 @@ struct Piece {
     bytes: Vec<u8>,
     start: u64,
     blocks: Vec<Block>,
+    /// Whether their digests are right, too.
+    is_digested: bool,
     /// Why there is no further block.
     fault: Option<Fault>,
 }
 
 impl Piece {
+    /// Compares the digests of the blocks, which follow the one with this digest, and each other. What
+    /// comes behind one that is wrong is not there.
+    fn digest(&mut self, mut before: Chain) {
+        let mut sound = 0;
+        for block in &self.blocks {
+            if let Err(fault) =
+                follows(&before, block, bytes_of(&mut self.bytes, self.start, block))
+            {
+                self.fault = Some(fault);
+                break;
+            }
+            before = block.chain;
+            sound += 1;
+        }
+        self.blocks.truncate(sound);
+        self.is_digested = true;
+    }
+
     /// Shows the blocks, which follow the one with this digest, and each other; the memory of the piece,
     /// unless no more is to be read.
     fn show(mut self, before: &mut Chain, show: &mut Show<'_>) -> Result<Option<Vec<u8>>, Fault> {
         for block in self.blocks {
-            let extent = [block.offset, block.end].map(|at| to_usize(at - self.start));
-            let bytes = &mut self.bytes[extent[0]..extent[1]];
-            if chained(before, bytes) != block.chain {
-                let what = "a block does not follow the one before it";
-                return Err(Fault::Bad(block.offset, what));
+            let bytes = bytes_of(&mut self.bytes, self.start, &block);
+            if !self.is_digested {
+                follows(before, &block, bytes)?;
             }
             *before = block.chain;
             show(&block, &bytes[BLOCK_HEADER..])?;
@@ -71,6 +91,21 @@ impl Piece {
             None => Ok(Some(self.bytes)),
         }
     }
+}
+
+/// The bytes of a block, of these that begin at `start`.
+fn bytes_of<'b>(bytes: &'b mut [u8], start: u64, block: &Block) -> &'b mut [u8] {
+    let [from, to] = [block.offset, block.end].map(|at| to_usize(at - start));
+    &mut bytes[from..to]
+}
+
+/// Whether a block follows the one with this digest. Of its bytes only the payload is left.
+fn follows(before: &Chain, block: &Block, bytes: &mut [u8]) -> Result<(), Fault> {
+    if chained(before, bytes) != block.chain {
+        let what = "a block does not follow the one before it";
+        return Err(Fault::Bad(block.offset, what));
+    }
+    Ok(())
 }
 
 impl<'a> Blocks<'a> {
@@ -103,10 +138,20 @@ impl<'a> Blocks<'a> {
         thread::scope(|scope| {
             let (pieces, read) = sync_channel::<Piece>(AHEAD);
             let (free, memory) = channel::<Vec<u8>>();
+            let mut before = self.chain;
             let reads = move || {
                 self.read(window, |piece| {
+                    let last = piece.blocks.last().map(|block| block.chain);
                     // Nobody waits for more once a fault was found.
-                    pieces.send(piece).ok()?;
+                    match pieces.try_send(piece) {
+                        Ok(()) => {}
+                        Err(TrySendError::Full(mut piece)) => {
+                            piece.digest(before);
+                            pieces.send(piece).ok()?;
+                        }
+                        Err(TrySendError::Disconnected(_)) => return None,
+                    }
+                    before = last.unwrap_or(before);
                     Some(memory.try_recv().unwrap_or_default())
                 });
             };
@@ -166,6 +211,7 @@ impl<'a> Blocks<'a> {
             start: window.start(),
             bytes: window.into_bytes(),
             blocks,
+            is_digested: false,
             fault,
         }
     }
@@ -175,4 +221,150 @@ impl<'a> Blocks<'a> {
 fn has_next(window: &Window<'_>, offset: u64) -> bool {
     let head = window.read(offset, BLOCK_HEADER);
     head.is_some_and(|head| window.read(offset, block_bytes(head)).is_some())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::super::layout::{CHAIN, HEADER, KIND_ENTRIES, crc};
+    use super::*;
+    use crate::format::{to_u32, to_u64};
+
+    const SEED: u32 = 7;
+    const PAYLOAD: usize = 64 << 10;
+    const BLOCK: u64 = (BLOCK_HEADER + PAYLOAD) as u64;
+
+    /// A file in memory, which counts what was read of it.
+    struct Counted {
+        bytes: Vec<u8>,
+        read: AtomicU64,
+    }
+
+    impl File for Counted {
+        fn length(&self) -> io::Result<u64> {
+            Ok(to_u64(self.bytes.len()))
+        }
+
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+            let bytes = &self.bytes[to_usize(offset)..];
+            let count = buffer.len().min(bytes.len());
+            buffer[..count].copy_from_slice(&bytes[..count]);
+            self.read.fetch_add(to_u64(count), Ordering::Relaxed);
+            Ok(count)
+        }
+
+        fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn set_length(&self, _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    /// So many blocks, the last of which is the end. The digest of one of them is wrong, its checksums
+    /// are not.
+    fn file(count: usize, wrong: Option<usize>) -> Counted {
+        let (mut bytes, mut chain) = (vec![0; HEADER], Chain::default());
+        for number in 0..count {
+            let payload = vec![number.to_le_bytes()[0]; PAYLOAD];
+            let mut head = [0; BLOCK_HEADER];
+            head[..4].copy_from_slice(&to_u32(PAYLOAD).to_le_bytes());
+            head[8] = if number + 1 == count {
+                KIND_END
+            } else {
+                KIND_ENTRIES
+            };
+            head[24..28].copy_from_slice(&crc(SEED, &payload).to_le_bytes());
+            let header_crc = crc(SEED, &head[..28]);
+            head[28..32].copy_from_slice(&header_crc.to_le_bytes());
+            let mut block = [head.as_slice(), &payload].concat();
+            chain = chained(&chain, &mut block);
+            head[CHAIN..].copy_from_slice(&chain);
+            head[CHAIN] ^= u8::from(wrong == Some(number));
+            bytes.extend_from_slice(&head);
+            bytes.extend_from_slice(&payload);
+        }
+        Counted {
+            bytes,
+            read: AtomicU64::default(),
+        }
+    }
+
+    fn blocks(file: &Counted) -> Blocks<'_> {
+        Blocks {
+            file,
+            name: "snapshot",
+            length: to_u64(file.bytes.len()),
+            seed: SEED,
+            first: to_u64(HEADER),
+            chain: Chain::default(),
+        }
+    }
+
+    #[test]
+    fn all_blocks_before_one_with_a_wrong_digest_are_shown_whoever_digests_them() {
+        // Far more than may wait.
+        const COUNT: usize = 240;
+        let most = to_u64(WINDOW) * to_u64(AHEAD + 2);
+        for wrong in [None, Some(0), Some(9), Some(150), Some(COUNT - 1)] {
+            for is_slow in [false, true] {
+                let file = file(COUNT, wrong);
+                let mut shown = 0;
+                let mut show = |_: &Block, payload: &[u8]| {
+                    assert_eq!(payload, [u8::try_from(shown).unwrap(); PAYLOAD]);
+                    shown += 1;
+                    // The other thread reads as much as it may.
+                    while is_slow && shown == 1 && file.read.load(Ordering::Relaxed) < most {
+                        thread::yield_now();
+                    }
+                    Ok(())
+                };
+                let blocks = blocks(&file);
+                let window = Window::new(blocks.file, blocks.length);
+                let told = blocks.show_meanwhile(window, &mut show);
+                assert_eq!(shown, wrong.unwrap_or(COUNT));
+                match (told, wrong) {
+                    (Ok(()), None) => {}
+                    (Err(Fault::Bad(offset, what)), Some(wrong)) => {
+                        assert_eq!(offset, to_u64(HEADER) + to_u64(wrong) * BLOCK);
+                        assert_eq!(what, "a block does not follow the one before it");
+                    }
+                    _ => panic!("a wrong digest is told, and nothing else"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_piece_that_was_digested_has_no_more_than_what_is_right() {
+        for wrong in [None, Some(0), Some(3)] {
+            let file = file(9, wrong);
+            let blocks = blocks(&file);
+            let window = Window::new(blocks.file, blocks.length);
+            let mut piece = blocks.piece(blocks.first, window);
+            assert_eq!(piece.blocks.len(), 9);
+            piece.digest(blocks.chain);
+            assert_eq!(piece.blocks.len(), wrong.unwrap_or(9));
+            assert_eq!(piece.fault.is_some(), wrong.is_some());
+            let mut shown = 0;
+            let mut show = |_: &Block, payload: &[u8]| {
+                assert_eq!(payload, [u8::try_from(shown).unwrap(); PAYLOAD]);
+                shown += 1;
+                Ok(())
+            };
+            let done = piece.show(&mut blocks.chain.clone(), &mut show);
+            assert_eq!(
+                (done.is_err(), shown),
+                (wrong.is_some(), wrong.unwrap_or(9))
+            );
+        }
+    }
 }
