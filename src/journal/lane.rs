@@ -1,7 +1,7 @@
 //! A thread that works through what another one reads, in order, in chunks.
 //!
-//! The memory of chunks is reused, and only so many may wait that nobody waits for a thread that has just
-//! not been given a processor. So little work that it fits into one chunk
+//! The memory of chunks is reused. Enough of them may wait that a thread which is not given a processor
+//! for a moment does not hold the others up. So little work that it fits into one chunk
 //! starts no thread: whoever ends the lane does it.
 
 use std::sync::Arc;

@@ -12,8 +12,8 @@ use crate::format::{Chain, to_usize};
 use crate::storage::File;
 use crate::window::{WINDOW, Window};
 
-/// Pieces that may wait to be shown: so many that the one thread seldom waits for the other, which may just
-/// not have been given a processor.
+/// Pieces that may wait to be shown: enough that a thread which is not given a processor for a moment does
+/// not hold the other one up.
 const AHEAD: usize = 8;
 
 /// Why a snapshot was not read to its end.

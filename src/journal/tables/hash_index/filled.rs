@@ -67,8 +67,8 @@ impl Part {
         let len = entries.len();
         let segments = len.div_ceil(LOAD);
         let mut counts = vec![0; segments.next_multiple_of(ROW)];
-        for of in &entries {
-            counts[segment(of.spread as usize, segments)] += 1;
+        for one in &entries {
+            counts[segment(one.spread as usize, segments)] += 1;
         }
         let (rows, _) = counts.as_chunks::<ROW>();
         let mut part = Self {
