@@ -108,6 +108,10 @@ impl Visitor for Replaying {
         self.replay().entry(entry).map_err(refused)
     }
 
+    fn snapshot_shown(&mut self) -> Result<(), BoxError> {
+        self.replay().snapshot_shown().map_err(refused)
+    }
+
     fn reset(&mut self) {
         self.replay().reset();
     }

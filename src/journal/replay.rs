@@ -3,7 +3,8 @@
 //! The reading thread decodes records and notes idempotency keys; changes of resources are applied by
 //! workers, each of which has some shards, and which note what indexes and lists will hold of them.
 //! Records that a snapshot keeps change nothing, so there it only reads, and another thread decodes. The
-//! tables of keys, the unique and secondary indexes and the lists are built once, at the end.
+//! tables of keys, the unique and secondary indexes and the lists are built once, at the end; the index by
+//! which a snapshot's states are found, when all of these are there.
 //!
 //! A snapshot may come first. It has every commit up to the position that it *covers*, and some of
 //! those after it: it was copied while commands went on. So a change that its resource has already
@@ -62,6 +63,8 @@ struct Loading {
     upto: u64,
     /// The layout of its entries, once its first entry has said so.
     layout: Option<Layout>,
+    /// Whether all its entries were there.
+    is_shown: bool,
     /// The position of the last kept record.
     kept: u64,
     /// Where kept records are taken in, from the first one to the first entry.
@@ -127,6 +130,7 @@ impl Replay {
             covers,
             upto,
             layout: None,
+            is_shown: false,
             kept: 0,
             keeping: None,
         };
@@ -154,6 +158,17 @@ impl Replay {
         self.unless_failed(done)
     }
 
+    /// The snapshot has no further entries: waits until all of it is in the tables. The first record, and
+    /// the end, come to the same; here a snapshot that cannot be is still one that another one takes the
+    /// place of.
+    ///
+    /// # Errors
+    /// What was found wrong with any of its states, or with them as a whole: it may have a resource twice.
+    pub fn snapshot_shown(&mut self) -> Result<(), ReplayError> {
+        let done = self.end_snapshot();
+        self.unless_failed(done)
+    }
+
     /// Replays the record at `position`.
     ///
     /// # Errors
@@ -170,16 +185,7 @@ impl Replay {
     /// # Errors
     /// As [`Replay::record`]; and when two resources have the same unique key.
     pub fn finish(mut self) -> Result<Recovered, ReplayError> {
-        let complete = match &self.snapshot {
-            Some(loading) if loading.layout.is_none() => {
-                Err(ReplayError::of_snapshot("a snapshot has no beginning").into())
-            }
-            _ => Ok(()),
-        };
-        let complete = complete.and_then(|()| Ok(self.end_kept()?));
-        self.unless_failed(complete)?;
-        let put = self.put_messages_of_old();
-        self.unless_failed(put)?;
+        self.snapshot_shown()?;
         let kept = self.kept_upto();
         let found = ended(self.workers, &self.uses, &self.tables, kept)?;
         found::index(&self.tables, self.kinds, found)?;
@@ -258,13 +264,23 @@ impl Replay {
         Ok(())
     }
 
-    /// Puts the messages in place that only kept records tell of.
-    fn put_messages_of_old(&mut self) -> Result<(), Stop> {
+    /// All of the snapshot is there, if there is one: waits until it is in the tables, with the messages
+    /// that only kept records tell of.
+    fn end_snapshot(&mut self) -> Result<(), Stop> {
+        let Some(loading) = self.snapshot.as_mut().filter(|loading| !loading.is_shown) else {
+            return Ok(());
+        };
+        loading.is_shown = true;
+        let has_begun = loading.layout.is_some();
+        self.end_kept()?;
+        if !has_begun {
+            return Err(ReplayError::of_snapshot("a snapshot has no beginning").into());
+        }
         for (position, state) in self.old.take_kept() {
             let (resource, entry) = self.message(&state, position)?;
             self.workers.state(resource, &entry)?;
         }
-        Ok(())
+        Ok(self.workers.settle()?)
     }
 
     /// A message of an older record, as a snapshot would have it.
@@ -295,6 +311,9 @@ impl Replay {
         let Some(loading) = &mut self.snapshot else {
             return Err(of_snapshot("there is none".to_owned()).into());
         };
+        if loading.is_shown {
+            return Err(of_snapshot("an entry is out of place".to_owned()).into());
+        }
         let Some(layout) = loading.layout else {
             // A snapshot whose records cannot be is one that another one takes the place of.
             self.uses.enter(&self.tables, loading.kept)?;
@@ -330,8 +349,7 @@ impl Replay {
         }
         rules::has_place(position).map_err(at)?;
         let unread = |error: DecodeError| ReplayError::unread(Some(position), "", &error);
-        self.end_kept()?;
-        self.put_messages_of_old()?;
+        self.end_snapshot()?;
         let record = Record::decode(payload).map_err(unread)?;
         if let Some(through) = rules::forgets(position, &record).map_err(at)? {
             self.tables.forget(through);
@@ -982,12 +1000,56 @@ mod tests {
         parts.entries.push(again.clone());
         assert_eq!(parts.refused(), expected);
         let mut replay = parts.load().unwrap();
-        let mut told = None;
-        for (position, record) in (11..).zip(&records[10..]) {
-            told = told.or(replay.record(position, record).err());
-        }
-        let told = told.or(replay.finish().err()).unwrap();
+        let told = replay.record(11, &records[10]).unwrap_err();
         assert_eq!(told.to_string(), expected);
+        // Another snapshot can take its place.
+        let mut replay = parts.load().unwrap();
+        let told = replay.snapshot_shown().unwrap_err();
+        assert_eq!(told.to_string(), expected);
+        parts.entries.pop();
+        replay.snapshot(parts.covers, parts.upto);
+        for (position, bytes) in &parts.kept {
+            replay.kept(*position, bytes).unwrap();
+        }
+        for entry in &parts.entries {
+            replay.entry(entry).unwrap();
+        }
+        replay.snapshot_shown().unwrap();
+        let late = replay.entry(&again).unwrap_err().to_string();
+        assert_eq!(late, "a snapshot: an entry is out of place");
+    }
+
+    #[test]
+    fn many_states_of_a_snapshot_are_found_by_the_records_after_it_and_what_is_wrong_with_one_before_them()
+     {
+        let records = linked(&many());
+        // With two processors, more than a chunk for each worker.
+        let mut parts = SnapshotParts::of(&records, 20_000, 20_000);
+        let mut replay = parts.load().unwrap();
+        replay.snapshot_shown().unwrap();
+        for (position, record) in (20_001..).zip(&records[20_000..]) {
+            replay.record(position, record).unwrap();
+        }
+        let recovered = replay.finish().unwrap();
+        let whole = replayed(&many()).unwrap();
+        assert_eq!(recovered.tables.resources(), 4_000);
+        whole.tables.each(|kind, key, position, bytes| {
+            let found = recovered
+                .tables
+                .read(key, &mut |state| assert_eq!(state, bytes));
+            assert_eq!((found, kind), (Some(position), ActorFact::KIND.tag));
+        });
+        let mut wrong = StateEntry::decode(&parts.entries[7], Layout::PRESENT).unwrap();
+        let position = wrong.position;
+        wrong.state = Blob(b"no state");
+        parts.entries[7] = codec::encode(&wrong);
+        // Told at one of the entries, or when all are there.
+        let told = parts.load().and_then(|mut replay| replay.snapshot_shown());
+        let told = told.unwrap_err().to_string();
+        assert!(
+            told.starts_with(&format!("position {position}: actor")),
+            "{told}"
+        );
     }
 
     /// A bit of everything that a record can be.

@@ -36,7 +36,6 @@ struct Task {
 
 /// What a worker works with.
 struct Worker {
-    kinds: Kinds,
     tables: Arc<Tables>,
     /// The position up to which a resource may have a change already.
     upto: u64,
@@ -49,9 +48,6 @@ struct Worker {
     /// The kinds of whose resources more is looked up at the end: a snapshot's states of these are not
     /// looked into before.
     have_more: Vec<u16>,
-    /// Whether a snapshot's states, which come first, are found by their keys: they are noted, and
-    /// indexed at one go before the first change.
-    is_indexed: bool,
 }
 
 /// The workers.
@@ -65,10 +61,8 @@ impl Workers {
     /// Workers on these tables, for resources of these kinds, which may have changes already up to the
     /// position `upto`.
     pub(super) fn new(kinds: Kinds, tables: &Arc<Tables>, upto: u64) -> Self {
-        let failed = Arc::default();
         let lanes = processors();
         let worker = |lane| Worker {
-            kinds,
             tables: Arc::clone(tables),
             upto,
             next: Vec::new(),
@@ -76,13 +70,11 @@ impl Workers {
             lanes,
             found: (0..SHARDS).map(|_| Found::default()).collect(),
             have_more: Vec::new(),
-            is_indexed: false,
         };
-        let lanes = (0..lanes).map(|lane| Lane::new(worker(lane), lanes, &failed));
         Self {
             kinds,
             tables: Arc::clone(tables),
-            lanes: lanes.collect(),
+            lanes: lanes_of((0..lanes).map(worker)),
         }
     }
 
@@ -137,16 +129,36 @@ impl Workers {
         self.lanes[lane].add(task, bytes)
     }
 
+    /// Waits until all that has come is done: a snapshot's states are found by their keys from here on. More
+    /// may come, unless there was an error.
+    ///
+    /// # Errors
+    /// The error at the lowest position.
+    pub(super) fn settle(&mut self) -> Result<(), ReplayError> {
+        let others = Self::new(self.kinds, &self.tables, 0);
+        let workers = std::mem::replace(self, others).ended()?;
+        self.lanes = lanes_of(workers.into_iter());
+        Ok(())
+    }
+
     /// Waits until all is done: what was found, by shards.
     ///
     /// # Errors
     /// The error at the lowest position.
-    pub(super) fn finish(mut self) -> Result<Vec<Found>, ReplayError> {
+    pub(super) fn finish(self) -> Result<Vec<Found>, ReplayError> {
+        let workers = self.ended()?.into_iter();
+        let mut found: Vec<_> = workers.map(|worker| worker.found).collect();
+        let lanes = found.len();
+        let of_shard = |shard: usize| std::mem::take(&mut found[lane_of(shard, lanes)][shard]);
+        Ok((0..SHARDS).map(of_shard).collect())
+    }
+
+    /// The workers, in order, when all is done and each state is found by its key.
+    fn ended(mut self) -> Result<Vec<Worker>, ReplayError> {
         self.lanes.iter_mut().for_each(Lane::close);
         let ended = self.lanes.into_iter().map(Lane::end);
         // All of them are waited for, so that none runs on.
         let (done, failed): (Vec<_>, Vec<_>) = ended.partition(Result::is_ok);
-        // What has no changes after a snapshot is not indexed yet.
         let indexed = on_all(SHARDS, |shard| {
             index_states(&self.tables, self.kinds, shard)
         });
@@ -155,12 +167,16 @@ impl Workers {
         if let Some(first) = failed.reduce(ReplayError::first) {
             return Err(first);
         }
-        let done = done.into_iter().filter_map(Result::ok);
-        let mut found: Vec<_> = done.map(|worker| worker.found).collect();
-        let lanes = found.len();
-        let of_shard = |shard: usize| std::mem::take(&mut found[lane_of(shard, lanes)][shard]);
-        Ok((0..SHARDS).map(of_shard).collect())
+        Ok(done.into_iter().filter_map(Result::ok).collect())
     }
+}
+
+/// A lane for each of these workers.
+fn lanes_of(workers: impl ExactSizeIterator<Item = Worker>) -> Vec<Lane<Worker>> {
+    let (lanes, failed) = (workers.len(), Arc::default());
+    workers
+        .map(|worker| Lane::new(worker, lanes, &failed))
+        .collect()
 }
 
 /// Makes an index of the states of a shard that were noted.
@@ -184,24 +200,17 @@ impl Work for Worker {
     type Task = Task;
 
     fn look_ahead(&self, tasks: &[(Task, usize)]) {
-        let keys = tasks.iter().map(|(task, _)| task.key);
-        if self.is_indexed {
-            let is_own = |shard| lane_of(shard, self.lanes) == self.lane;
-            self.tables.have_at_hand(keys, is_own);
-        }
+        // A state is added without looking.
+        let changes = tasks.iter().filter(|(task, _)| !task.is_state);
+        let keys = changes.map(|(task, _)| task.key);
+        let is_own = |shard| lane_of(shard, self.lanes) == self.lane;
+        self.tables.have_at_hand(keys, is_own);
     }
 
     fn work(&mut self, task: &Task, bytes: &[u8]) -> Result<(), ReplayError> {
         let done = if task.is_state {
             self.put(task, bytes)
         } else {
-            if !self.is_indexed {
-                let own = (self.lane..SHARDS).step_by(self.lanes);
-                for shard in own {
-                    index_states(&self.tables, self.kinds, shard)?;
-                }
-                self.is_indexed = true;
-            }
             self.apply(task, bytes)
         };
         done.map_err(|why| {

@@ -143,6 +143,10 @@ impl<V: Visitor> Visitor for Compared<'_, V> {
         self.visitor.entry(entry)
     }
 
+    fn snapshot_shown(&mut self) -> Result<(), BoxError> {
+        self.visitor.snapshot_shown()
+    }
+
     fn reset(&mut self) {
         (self.last, self.last_record) = (0, None);
         self.visitor.reset();

@@ -81,6 +81,14 @@ pub trait Visitor {
         Err("snapshots are not read here".into())
     }
 
+    /// All of the snapshot was shown, and is as it was written.
+    ///
+    /// # Errors
+    /// That what was shown cannot be used as a whole: the snapshot is passed over.
+    fn snapshot_shown(&mut self) -> Result<(), BoxError> {
+        Ok(())
+    }
+
     /// No snapshot can be used, and the log begins with its first record. What
     /// was seen before must be thrown away.
     fn reset(&mut self) {}

@@ -4,8 +4,8 @@
 use std::thread;
 
 use rand::Rng;
-use wal::Error;
 use wal::storage::sim::{Fault, SimDisk, Survivors};
+use wal::{BoxError, Error, Log, Record, SnapshotInfo, Visitor};
 
 use crate::support::{
     Heard, eventually, open, random, record, refusal, seed, segments, small, snapshot, snapshots,
@@ -105,6 +105,75 @@ fn every_damaged_byte_of_the_newest_snapshot_is_passed_over() {
             drop(opened);
             assert_eq!(verify(&damaged).unwrap().0.snapshots.len(), 2);
         }
+    }
+}
+
+/// Finds only when a snapshot was shown that it cannot be used, if it is a later one than it wants.
+struct Choosing {
+    covers_most: u64,
+    covers: u64,
+    records: Vec<Vec<u8>>,
+    entries: usize,
+    is_shown: bool,
+}
+
+impl Visitor for Choosing {
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        assert!(self.is_shown || self.covers == 0, "the snapshot has ended");
+        self.records.push(record.payload.to_vec());
+        Ok(())
+    }
+
+    fn snapshot(&mut self, info: &SnapshotInfo) -> Result<(), BoxError> {
+        (self.covers, self.entries, self.is_shown) = (info.covers, 0, false);
+        self.records.clear();
+        Ok(())
+    }
+
+    fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.records.push(record.payload.to_vec());
+        Ok(())
+    }
+
+    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
+        self.entries += 1;
+        Ok(())
+    }
+
+    fn snapshot_shown(&mut self) -> Result<(), BoxError> {
+        assert_eq!((self.entries, self.is_shown), (3, false), "all was shown");
+        self.is_shown = true;
+        match self.covers > self.covers_most {
+            true => Err("as a whole it cannot be".into()),
+            false => Ok(()),
+        }
+    }
+
+    fn reset(&mut self) {
+        self.covers = 0;
+        self.records.clear();
+    }
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_used_as_a_whole_is_passed_over() {
+    for covers_most in [71, 70, 34] {
+        let (disk, appended) = logged(15, false);
+        let mut choosing = Choosing {
+            covers_most,
+            covers: 0,
+            records: Vec::new(),
+            entries: 0,
+            is_shown: false,
+        };
+        let (log, report) = Log::open(disk.storage(), small(), &mut choosing).unwrap();
+        assert!(choosing.records == appended);
+        let covers = [71, 35].into_iter().find(|covers| *covers <= covers_most);
+        assert_eq!(report.snapshot.map(|snapshot| snapshot.covers), covers);
+        let bad = report.bad_snapshots.iter().map(|bad| bad.what.as_str());
+        let expected = [71, 35].into_iter().filter(|covers| *covers > covers_most);
+        assert!(bad.eq(expected.map(|_| "as a whole it cannot be")));
+        drop(log);
     }
 }
 

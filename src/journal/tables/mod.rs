@@ -443,7 +443,7 @@ impl Tables {
     /// Makes an index of the resources of a shard that were noted.
     ///
     /// # Errors
-    /// Kind and position of a resource that was noted twice.
+    /// Of the resources that were noted twice, kind and position of the one with the lowest position.
     pub(super) fn index_states(&self, shard: usize) -> Result<(), (u16, u64)> {
         let mut states = self.states.0[shard].write();
         let indexed = states.index_noted(&self.later);

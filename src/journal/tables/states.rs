@@ -29,7 +29,7 @@ pub(super) enum StateRef<'a> {
 }
 
 impl States {
-    /// How many there are.
+    /// How many there are, but for those that are only noted.
     pub(super) fn len(&self) -> usize {
         self.index.len()
     }
@@ -175,7 +175,7 @@ impl States {
     /// Makes an index of all that was noted, at one go.
     ///
     /// # Errors
-    /// A state of which there is another one with the same key.
+    /// Of the states of which there is another one with the same key, the one with the lowest position.
     pub(super) fn index_noted(&mut self, later: &Later) -> Result<(), StoredState<'_>> {
         let noted = std::mem::take(&mut self.noted);
         if noted == 0 {
@@ -197,9 +197,11 @@ impl States {
             return Ok(());
         }
         let mut keys = HashSet::new();
-        let mut states = slab.iter();
-        let twice = states.find(|state| !keys.insert(state.key));
-        Err(twice.expect("two states have one key"))
+        let again = slab.iter().filter(|state| !keys.insert(state.key));
+        let twice: HashSet<_> = again.map(|state| state.key).collect();
+        let twice = slab.iter().filter(|state| twice.contains(&state.key));
+        let first = twice.min_by_key(|state| (state.position, state.kind, state.key));
+        Err(first.expect("two states have one key"))
     }
 
     /// Replaces the state with this key by what `change` makes of it; leaves it if that is nothing.
@@ -406,6 +408,13 @@ mod tests {
             let told = states.index_noted(&later).unwrap_err();
             assert_eq!(told.key, key(twice));
         }
+        // Of several, in whatever order and however large.
+        let mut states = noted(1_000);
+        for twice in [700, 9, 8, 10] {
+            states.note(state(twice, &bytes(twice + 1)));
+        }
+        let told = states.index_noted(&later).unwrap_err();
+        assert_eq!((told.key, told.position), (key(8), 8));
     }
 
     #[test]

@@ -139,7 +139,9 @@ impl Reading<'_> {
     /// Shows what is in a block, or checks that it ends the snapshot.
     fn block(&mut self, block: &Block, payload: &[u8]) -> Result<(), Fault> {
         if block.kind == KIND_END {
-            return self.end(block, payload);
+            self.end(block, payload)?;
+            let shown = self.visitor.snapshot_shown();
+            return shown.map_err(Self::refused(self.listed.covers));
         }
         self.items(block, payload)?;
         if block.end - self.told >= PROGRESS {
