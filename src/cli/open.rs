@@ -293,3 +293,59 @@ pub fn tell_of_recovery(data: &Path, report: &Report) {
         );
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::base::codec::{self, Blob};
+    use crate::base::revision::Revision;
+    use crate::domain::reference::actor::{ActorFact, ActorLifecycle};
+    use crate::domain::reference::{Fact, FactKind as _};
+    use crate::journal::counters::Counters;
+    use crate::journal::snapshot::{StateEntry, Summary};
+
+    #[test]
+    fn a_snapshot_that_has_a_resource_twice_is_refused_as_soon_as_it_was_shown() {
+        let fact = Fact {
+            id: "hq-1".into(),
+            revision: Revision::FIRST,
+            facts: ActorFact {
+                lifecycle: ActorLifecycle::Active,
+            },
+        };
+        let state = codec::encode(&fact);
+        let entry = codec::encode(&StateEntry {
+            kind: ActorFact::KIND.tag,
+            version: 1,
+            key: ActorFact::KIND.key(&["hq-1"]),
+            position: 1,
+            born: None,
+            state: Blob(&state),
+        });
+        let summary = Summary {
+            forgotten: 0,
+            counters: Counters::default(),
+        };
+        let shown = |times| {
+            let mut replaying = Replaying::new("reading");
+            let info = SnapshotInfo {
+                number: 1,
+                covers: 1,
+                upto: 1,
+                bytes: 0,
+            };
+            replaying.snapshot(&info).unwrap();
+            replaying.entry(&summary.encode()).unwrap();
+            for _ in 0..times {
+                replaying.entry(&entry).unwrap();
+            }
+            replaying
+                .snapshot_shown()
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(shown(1), Ok(()));
+        let told = "position 1: actor: a snapshot has a resource twice";
+        assert_eq!(shown(2), Err(told.to_owned()));
+    }
+}
