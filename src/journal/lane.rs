@@ -4,6 +4,7 @@
 //! for a moment does not hold the others up. So little work that it fits into one chunk
 //! starts no thread: whoever ends the lane does it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -83,7 +84,30 @@ struct Thread<W: Work> {
     /// `None` when nothing more comes.
     chunks: Option<SyncSender<Chunk<W::Task>>>,
     empty: Receiver<Chunk<W::Task>>,
+    /// The bytes of each chunk that was not taken back.
+    given: VecDeque<usize>,
     handle: JoinHandle<Result<W, ReplayError>>,
+}
+
+impl<W: Work> Thread<W> {
+    /// Gives the chunk away, for an empty one. What waits has so many bytes at most, and a chunk: large tasks
+    /// count for what they are.
+    fn give(&mut self, chunk: &mut Chunk<W::Task>, bytes_most: usize) -> Result<(), LaneFailed> {
+        let Some(chunks) = &self.chunks else {
+            return Ok(());
+        };
+        let mut empty = self.empty.try_recv().ok();
+        if empty.is_some() {
+            self.given.pop_front();
+        }
+        while self.given.iter().sum::<usize>() > bytes_most {
+            empty = Some(self.empty.recv().map_err(|_| LaneFailed)?);
+            self.given.pop_front();
+        }
+        let full = std::mem::replace(chunk, empty.unwrap_or_default());
+        self.given.push_back(full.bytes.len());
+        chunks.send(full).map_err(|_| LaneFailed)
+    }
 }
 
 /// A lane has failed; [`Lane::end`] says why.
@@ -125,18 +149,12 @@ impl<W: Work> Lane<W> {
                 Err(work) => self.work = work,
             }
         }
-        let Some(Thread {
-            chunks: Some(chunks),
-            empty,
-            ..
-        }) = &self.thread
-        else {
+        let Some(thread) = &mut self.thread else {
             // Without a thread the chunk is kept, and grows, until the end.
             return Ok(());
         };
-        let empty = empty.try_recv().unwrap_or_default();
-        let full = std::mem::replace(&mut self.chunk, empty);
-        chunks.send(full).map_err(|_| LaneFailed)
+        // One more is being worked on, and one is on its way back.
+        thread.give(&mut self.chunk, (self.waiting + 2) * CHUNK_BYTES)
     }
 
     /// Nothing more comes: the lane can end while others are waited for.
@@ -198,8 +216,65 @@ fn start<W: Work>(
         Ok(handle) => Ok(Thread {
             chunks: Some(chunks),
             empty,
+            given: VecDeque::new(),
             handle,
         }),
         Err(_) => Err(given.lock().take()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// The most tasks that are added while the first one is not done.
+    const MOST: usize = 12;
+
+    /// Counts the bytes of its tasks. Does the first one when so many were added, or no more are.
+    struct Counting {
+        added: Arc<AtomicUsize>,
+        ahead: usize,
+        bytes: usize,
+    }
+
+    impl Work for Counting {
+        type Task = ();
+
+        fn work(&mut self, (): &(), bytes: &[u8]) -> Result<(), ReplayError> {
+            let began = Instant::now();
+            let added = || self.added.load(Ordering::Acquire);
+            while self.bytes == 0 && added() < MOST && began.elapsed() < Duration::from_millis(300)
+            {
+                thread::yield_now();
+            }
+            if self.bytes == 0 {
+                self.ahead = added();
+            }
+            self.bytes += bytes.len();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn large_tasks_wait_by_their_bytes_and_all_are_done() {
+        let large = vec![7; (CHUNKS_MOST + 2) * CHUNK_BYTES / 4];
+        let counting = Counting {
+            added: Arc::default(),
+            ahead: 0,
+            bytes: 0,
+        };
+        let added = Arc::clone(&counting.added);
+        let mut lane = Lane::new(counting, 1, &Arc::default());
+        for _ in 0..40 {
+            assert!(lane.add((), &large).is_ok());
+            added.fetch_add(1, Ordering::Release);
+        }
+        let done = lane.end().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(done.bytes, 40 * large.len());
+        // Four of them, the one by which they are too many, and the one that waits for that.
+        assert!(done.ahead <= 6, "{}", done.ahead);
     }
 }

@@ -3,6 +3,7 @@
 //! that reads digests as well, instead of waiting: a block says which digest it has, so each can be compared
 //! before those in front of it were.
 
+use std::collections::VecDeque;
 use std::sync::mpsc::{TrySendError, channel, sync_channel};
 use std::thread;
 
@@ -13,7 +14,7 @@ use crate::storage::File;
 use crate::window::{WINDOW, Window};
 
 /// Pieces that may wait to be shown: enough that a thread which is not given a processor for a moment does
-/// not hold the other one up.
+/// not hold the other one up. Larger ones, of which each has one block, count for what they are.
 const AHEAD: usize = 8;
 
 /// Why a snapshot was not read to its end.
@@ -138,10 +139,11 @@ impl<'a> Blocks<'a> {
         thread::scope(|scope| {
             let (pieces, read) = sync_channel::<Piece>(AHEAD);
             let (free, memory) = channel::<Vec<u8>>();
-            let mut before = self.chain;
+            let (mut before, mut given) = (self.chain, VecDeque::new());
             let reads = move || {
                 self.read(window, |piece| {
                     let last = piece.blocks.last().map(|block| block.chain);
+                    given.push_back(piece.bytes.len());
                     // Nobody waits for more once a fault was found.
                     match pieces.try_send(piece) {
                         Ok(()) => {}
@@ -152,7 +154,16 @@ impl<'a> Blocks<'a> {
                         Err(TrySendError::Disconnected(_)) => return None,
                     }
                     before = last.unwrap_or(before);
-                    Some(memory.try_recv().unwrap_or_default())
+                    let mut free = memory.try_recv().ok();
+                    if free.is_some() {
+                        given.pop_front();
+                    }
+                    // One more is being shown, and the memory of one is on its way back.
+                    while given.iter().sum::<usize>() > (AHEAD + 2) * WINDOW {
+                        free = Some(memory.recv().ok()?);
+                        given.pop_front();
+                    }
+                    Some(free.unwrap_or_default())
                 });
             };
             let thread = thread::Builder::new().name("snapshot".to_owned());
@@ -228,6 +239,7 @@ fn has_next(window: &Window<'_>, offset: u64) -> bool {
 mod tests {
     use std::io;
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Instant;
 
     use super::super::layout::{CHAIN, HEADER, KIND_ENTRIES, crc};
     use super::*;
@@ -272,11 +284,16 @@ mod tests {
     /// So many blocks, the last of which is the end. The digest of one of them is wrong, its checksums
     /// are not.
     fn file(count: usize, wrong: Option<usize>) -> Counted {
+        file_of(count, PAYLOAD, wrong)
+    }
+
+    /// As [`file`], with payloads of so many bytes.
+    fn file_of(count: usize, bytes_each: usize, wrong: Option<usize>) -> Counted {
         let (mut bytes, mut chain) = (vec![0; HEADER], Chain::default());
         for number in 0..count {
-            let payload = vec![number.to_le_bytes()[0]; PAYLOAD];
+            let payload = vec![number.to_le_bytes()[0]; bytes_each];
             let mut head = [0; BLOCK_HEADER];
-            head[..4].copy_from_slice(&to_u32(PAYLOAD).to_le_bytes());
+            head[..4].copy_from_slice(&to_u32(bytes_each).to_le_bytes());
             head[8] = if number + 1 == count {
                 KIND_END
             } else {
@@ -341,6 +358,33 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn large_blocks_wait_by_their_bytes_and_all_are_shown() {
+        const COUNT: usize = 14;
+        let file = file_of(COUNT, 3 * WINDOW, None);
+        let read = || to_usize(file.read.load(Ordering::Relaxed));
+        let (mut shown, mut ahead) = (0, 0);
+        let mut show = |_: &Block, payload: &[u8]| {
+            assert_eq!(payload.len(), 3 * WINDOW);
+            let began = Instant::now();
+            // As much is read as may be.
+            while shown == 0 && read() < 30 * WINDOW && began.elapsed().as_millis() < 300 {
+                thread::yield_now();
+            }
+            if shown == 0 {
+                ahead = read();
+            }
+            shown += 1;
+            Ok(())
+        };
+        let blocks = blocks(&file);
+        let window = Window::new(blocks.file, blocks.length);
+        let told = blocks.show_meanwhile(window, &mut show);
+        assert!(told.is_ok() && shown == COUNT);
+        // Four of them are too many; a window was read for the head of each before.
+        assert!(ahead < 5 * 4 * WINDOW, "{ahead}");
     }
 
     #[test]

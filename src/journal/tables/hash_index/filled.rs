@@ -62,7 +62,7 @@ fn by_parts(count: usize, all: impl Iterator<Item = (Digest, u32)>) -> [Vec<Spre
 }
 
 impl Part {
-    /// Of so many entries.
+    /// Of these entries.
     fn filled(entries: Vec<Spread>) -> Self {
         let len = entries.len();
         let segments = len.div_ceil(LOAD);
