@@ -127,6 +127,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
+    use crate::storage::ReadOnlyFile;
 
     /// A file whose bytes are the lowest ones of their offsets, up to where it ends, whatever
     /// length it reports.
@@ -149,7 +150,7 @@ mod tests {
         }
     }
 
-    impl File for Counted {
+    impl ReadOnlyFile for Counted {
         fn length(&self) -> io::Result<u64> {
             Ok(1 << 30)
         }
@@ -166,18 +167,6 @@ mod tests {
                 *byte = offset.to_le_bytes()[0];
             }
             Ok(buffer.len().min(left))
-        }
-
-        fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        fn set_length(&self, _: u64) -> io::Result<()> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        fn sync(&self) -> io::Result<()> {
-            Err(io::ErrorKind::Unsupported.into())
         }
     }
 

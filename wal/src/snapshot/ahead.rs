@@ -244,6 +244,7 @@ mod tests {
     use super::super::layout::{CHAIN, HEADER, KIND_ENTRIES, crc};
     use super::*;
     use crate::format::{to_u32, to_u64};
+    use crate::storage::ReadOnlyFile;
 
     const SEED: u32 = 7;
     const PAYLOAD: usize = 64 << 10;
@@ -255,7 +256,7 @@ mod tests {
         read: AtomicU64,
     }
 
-    impl File for Counted {
+    impl ReadOnlyFile for Counted {
         fn length(&self) -> io::Result<u64> {
             Ok(to_u64(self.bytes.len()))
         }
@@ -266,18 +267,6 @@ mod tests {
             buffer[..count].copy_from_slice(&bytes[..count]);
             self.read.fetch_add(to_u64(count), Ordering::Relaxed);
             Ok(count)
-        }
-
-        fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        fn set_length(&self, _: u64) -> io::Result<()> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        fn sync(&self) -> io::Result<()> {
-            Err(io::ErrorKind::Unsupported.into())
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::directory::{File, Locked, Storage};
-use super::read_only::{ReadOnly, only_reads};
+use super::read_only::{ReadOnly, ReadOnlyFile};
 use super::sim::SimDisk;
 
 /// A simulated disk for a reader, changed before one of the reader's calls: everything that can
@@ -62,7 +62,7 @@ struct Read {
     turn: Arc<Turn>,
 }
 
-impl File for Read {
+impl ReadOnlyFile for Read {
     fn length(&self) -> io::Result<u64> {
         self.turn.call();
         self.file.length()
@@ -71,18 +71,6 @@ impl File for Read {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.turn.call();
         self.file.read_at(buffer, offset)
-    }
-
-    fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
-        Err(only_reads())
-    }
-
-    fn set_length(&self, _: u64) -> io::Result<()> {
-        Err(only_reads())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Err(only_reads())
     }
 }
 

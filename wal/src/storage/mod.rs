@@ -13,3 +13,5 @@ pub(crate) use directory::{COPY, copy_range, write_all_at};
 pub use directory::{File, Lock, Locked, Storage};
 pub use file::FileStorage;
 pub(crate) use read_only::ReadOnly;
+#[cfg(test)]
+pub(crate) use read_only::ReadOnlyFile;

@@ -24,8 +24,42 @@ pub(crate) trait ReadOnly: Send + Sync {
 }
 
 /// What is not reading.
-pub(super) fn only_reads() -> io::Error {
+fn only_reads() -> io::Error {
     io::ErrorKind::Unsupported.into()
+}
+
+/// A file that is only read: each of these is a [`File`], whose other calls are refused as
+/// `Unsupported`.
+#[cfg(any(test, feature = "sim"))]
+pub(crate) trait ReadOnlyFile: Send + Sync {
+    /// As [`File::length`].
+    fn length(&self) -> io::Result<u64>;
+
+    /// As [`File::read_at`].
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+#[cfg(any(test, feature = "sim"))]
+impl<R: ReadOnlyFile> File for R {
+    fn length(&self) -> io::Result<u64> {
+        ReadOnlyFile::length(self)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        ReadOnlyFile::read_at(self, buffer, offset)
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        Err(only_reads())
+    }
+
+    fn set_length(&self, _: u64) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(only_reads())
+    }
 }
 
 impl<R: ReadOnly> Storage for R {
