@@ -1,6 +1,7 @@
 //! The limit: the least that a service with these promises has to do. A bare hyper server that
 //! parses the same body, appends as many bytes to the same group-committed log, and answers as
-//! many bytes once they are durable. No token, no resources, no keys.
+//! many bytes once they are durable. No token, no resources, no keys. What it appends is the body, as often as
+//! it takes: the log packs what is alike, so bytes that are all the same would be none.
 
 use std::convert::Infallible;
 use std::net::TcpListener;
@@ -111,8 +112,7 @@ async fn answer(
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let parsed: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert!(parsed.is_object());
-    let mut record = vec![b'r'; record];
-    record[..8].copy_from_slice(&body.len().to_le_bytes());
+    let record = repeated(&body, record);
     let position = {
         let mut sequence = appender.sequence();
         let position = sequence.push(&record).unwrap();
@@ -123,4 +123,14 @@ async fn answer(
     let mut response = Response::new(Full::new(Bytes::from(vec![b'a'; answer])));
     *response.status_mut() = status;
     Ok(response)
+}
+
+/// So many bytes: these, as often as it takes.
+fn repeated(bytes: &[u8], length: usize) -> Vec<u8> {
+    let mut repeated = Vec::with_capacity(length);
+    while repeated.len() < length {
+        let rest = length - repeated.len();
+        repeated.extend_from_slice(&bytes[..bytes.len().min(rest)]);
+    }
+    repeated
 }

@@ -8,6 +8,7 @@ use std::iter;
 
 use crate::format::{Chain, to_u32, to_u64};
 use crate::frame::{self, Place, RECORD_OVERHEAD, Records, frame_bytes};
+use crate::packed::Packer;
 
 /// Bytes of the first piece before batches have made it larger.
 const FIRST: usize = 64 << 10;
@@ -221,8 +222,14 @@ impl<'a> Batch<'a> {
     }
 
     /// Appends the data frame of it to `buffer`; the digest moves on.
-    pub(crate) fn frame(self, buffer: &mut Vec<u8>, place: Place, chain: &mut Chain) {
-        frame::push_data(buffer, place, chain, self.count, self.bytes);
+    pub(crate) fn frame(
+        self,
+        buffer: &mut Vec<u8>,
+        packer: &mut Packer,
+        place: Place,
+        chain: &mut Chain,
+    ) {
+        frame::push_data(buffer, packer, place, chain, (self.count, self.bytes));
     }
 
     /// The records one after the other, each with its length before it: four bytes, the lowest
@@ -232,7 +239,7 @@ impl<'a> Batch<'a> {
         self.bytes
     }
 
-    /// The length of the frame.
+    /// The length of the frame at most: where its records are not packed.
     pub(crate) fn frame_bytes(self) -> u64 {
         to_u64(frame_bytes(self.bytes.len()))
     }

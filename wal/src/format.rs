@@ -28,10 +28,10 @@
 
 /// The newest version of the format of any file; all versions up to it are read.
 pub const FORMAT_VERSION: u32 = 3;
-/// The version of a segment.
-pub(crate) const SEGMENT_VERSION: u32 = 1;
-/// The version of a snapshot.
-pub(crate) const SNAPSHOT_VERSION: u32 = 1;
+/// The version of a segment. Version 1, whose frames are not packed, is read as well.
+pub(crate) const SEGMENT_VERSION: u32 = 2;
+/// The version of a snapshot. Version 1, whose blocks are not packed, is read as well.
+pub(crate) const SNAPSHOT_VERSION: u32 = 2;
 /// The version of a file of ancestors.
 pub(crate) const ANCESTORS_VERSION: u32 = 1;
 /// The version of a manifest that lists no snapshots.
@@ -253,7 +253,7 @@ impl SegmentHeader {
     pub(crate) fn parse(block: &[u8]) -> HeaderFound {
         match parse_prelude(block, &SEGMENT_MAGIC) {
             Prelude::Damaged(what) => return HeaderFound::Damaged { offset: 0, what },
-            Prelude::Version(SEGMENT_VERSION) => {}
+            Prelude::Version(1..=SEGMENT_VERSION) => {}
             Prelude::Version(other) => return HeaderFound::Unsupported(other),
         }
         if block.len() < to_usize(FIRST_FRAME) {
@@ -377,12 +377,12 @@ mod tests {
             size: 8192,
         };
         let mut block = header.encode();
-        block[8] = 2;
+        block[8] = 3;
         let crc = crc32fast::hash(&block[..12]);
         block[12..16].copy_from_slice(&crc.to_le_bytes());
         assert!(matches!(
             SegmentHeader::parse(&block),
-            HeaderFound::Unsupported(2)
+            HeaderFound::Unsupported(3)
         ));
     }
 }

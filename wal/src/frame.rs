@@ -5,7 +5,7 @@
 //! | 0 | 4 | magic `Wfr1` |
 //! | 4 | 4 | header CRC32, over bytes 8 to 72; checked before the length is believed |
 //! | 8 | 4 | payload CRC32, over bytes 12 to the end of the padding |
-//! | 12 | 1 | kind: 1 data, 2 seal, 3 start |
+//! | 12 | 1 | kind: 1 data, 2 seal, 3 start, 4 packed data |
 //! | 13 | 3 | zeros |
 //! | 16 | 8 | segment number |
 //! | 24 | 8 | epoch |
@@ -14,7 +14,7 @@
 //! | 48 | 4 | records |
 //! | 52 | 4 | payload length |
 //! | 56 | 16 | chain digest |
-//! | 72 | … | payload: each record as length (4 bytes) and bytes |
+//! | 72 | … | payload: each record as length (4 bytes) and bytes; packed data: the same, packed (see `packed`) |
 //! | … | 0–7 | zeros up to a multiple of 8 |
 //!
 //! Both CRCs start from the CRC32 of the log id. The chain digest is the first
@@ -24,6 +24,7 @@
 //! everything before it is durable.
 
 use crate::format::{Chain, NUMBER_LIMIT, get_16, get_u32, get_u64, is_zero, to_u32, to_usize};
+use crate::packed::{self, Packer};
 
 pub(crate) const HEADER: usize = 72;
 const ALIGN: usize = 8;
@@ -37,6 +38,7 @@ const _: () = assert!(CHAIN + 16 == HEADER && HEADER.is_multiple_of(ALIGN));
 pub(crate) const KIND_DATA: u8 = 1;
 pub(crate) const KIND_SEAL: u8 = 2;
 pub(crate) const KIND_START: u8 = 3;
+const KIND_PACKED: u8 = 4;
 
 /// Bytes that a seal takes.
 pub(crate) const SEAL_BYTES: u64 = 72;
@@ -122,19 +124,47 @@ impl FrameHeader {
         digest == self.chain
     }
 
-    /// The records of a frame, or `None` when the payload is not made of that many.
-    pub(crate) fn records<'a>(&self, frame: &'a [u8]) -> Option<Records<'a>> {
+    /// Whether it has records.
+    pub(crate) fn is_data(&self) -> bool {
+        matches!(self.kind, KIND_DATA | KIND_PACKED)
+    }
+
+    /// Whether its kind is one that there is.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_data() || matches!(self.kind, KIND_SEAL | KIND_START)
+    }
+
+    /// The records of a frame, or `None` when the payload is not made of that many. Packed ones are unpacked
+    /// into `room`.
+    pub(crate) fn records<'a>(
+        &self,
+        frame: &'a [u8],
+        room: &'a mut Vec<u8>,
+    ) -> Option<Records<'a>> {
         let end = HEADER + to_usize(u64::from(self.payload));
         let (payload, padding) = (frame.get(HEADER..end)?, frame.get(end..)?);
         if !is_zero(padding) {
             return None;
         }
+        let payload = match self.kind {
+            KIND_PACKED => packed::unpack(payload, room)?,
+            _ => payload,
+        };
         let mut at = 0;
         for _ in 0..self.records {
             let head = payload.get(at..at + RECORD_OVERHEAD)?;
             at += RECORD_OVERHEAD + to_usize(u64::from(get_u32(head, 0)));
         }
         (at == payload.len()).then_some(Records::of(payload))
+    }
+
+    /// The same once more, after [`FrameHeader::records`] had the same frame and room, and found some.
+    pub(crate) fn records_again<'a>(&self, frame: &'a [u8], room: &'a [u8]) -> Records<'a> {
+        let payload = &frame[HEADER..HEADER + to_usize(u64::from(self.payload))];
+        Records::of(match self.kind {
+            KIND_PACKED => &room[..packed::unpacked_bytes(payload)],
+            _ => payload,
+        })
     }
 }
 
@@ -175,16 +205,20 @@ pub(crate) struct Place {
 }
 
 /// Appends a data frame of so many records to `buffer`, which are one after the other, each with its
-/// length before it; the digest moves on.
+/// length before it, packed where that makes them less; the digest moves on.
 pub(crate) fn push_data(
     buffer: &mut Vec<u8>,
+    packer: &mut Packer,
     place: Place,
     chain: &mut Chain,
-    count: usize,
-    records: &[u8],
+    (count, records): (usize, &[u8]),
 ) {
-    push(buffer, KIND_DATA, place, chain, to_u32(count), |buffer| {
-        buffer.extend_from_slice(records);
+    let (kind, payload) = match packer.pack(records) {
+        Some(packed) => (KIND_PACKED, packed),
+        None => (KIND_DATA, records),
+    };
+    push(buffer, kind, place, chain, to_u32(count), |buffer| {
+        buffer.extend_from_slice(payload);
     });
 }
 
@@ -285,7 +319,15 @@ mod tests {
 
     #[test]
     fn a_frame_gives_back_its_records() {
-        for records in [vec![vec![]], vec![vec![1, 2, 3], vec![], vec![0; 100]]] {
+        let (mut packer, mut room) = (Packer::default(), Vec::new());
+        let random = |number: u32| blake3::hash(&number.to_le_bytes()).as_bytes().to_vec();
+        for (records, kind) in [
+            (vec![vec![]], KIND_DATA),
+            (vec![vec![1, 2, 3], vec![], vec![0; 100]], KIND_DATA),
+            ((0..200).map(random).collect(), KIND_DATA),
+            (vec![b"alike".repeat(40); 200], KIND_PACKED),
+            (vec![vec![], vec![7; 100_000], vec![1, 2]], KIND_PACKED),
+        ] {
             let mut buffer = Vec::new();
             let mut chain = [3; 16];
             let mut batched = Batched::of(&records);
@@ -294,9 +336,14 @@ mod tests {
                 batch.payload_bytes(),
                 records.iter().map(Vec::len).sum::<usize>()
             );
-            push_data(&mut buffer, PLACE, &mut chain, batch.count(), batch.bytes());
-            assert_eq!(batch.frame_bytes(), to_u64(buffer.len()));
+            batch.frame(&mut buffer, &mut packer, PLACE, &mut chain);
             let header = sound(&buffer);
+            assert_eq!(header.kind, kind);
+            if kind == KIND_DATA {
+                assert_eq!(batch.frame_bytes(), to_u64(buffer.len()));
+            } else {
+                assert!(batch.frame_bytes() > 2 * to_u64(buffer.len()));
+            }
             assert_eq!(header.bytes(), u64::try_from(buffer.len()).unwrap());
             assert!(header.payload_is_sound(&buffer, PLACE.seed));
             let written = buffer.clone();
@@ -305,11 +352,12 @@ mod tests {
             assert_eq!(buffer, written);
             assert_eq!(header.chain, chain);
             let found: Vec<_> = header
-                .records(&buffer)
+                .records(&buffer, &mut room)
                 .unwrap()
                 .map(<[u8]>::to_vec)
                 .collect();
             assert_eq!(found, records);
+            assert!(header.records_again(&buffer, &room).eq(records.iter()));
         }
     }
 
@@ -325,16 +373,17 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_a_frame_is_found() {
+        for records in [vec![vec![7; 21], vec![]], vec![vec![7; 5_000], vec![]]] {
+            every_flipped_bit_is_found(&records);
+        }
+    }
+
+    fn every_flipped_bit_is_found(records: &[Vec<u8>]) {
         let mut buffer = Vec::new();
-        let mut batched = Batched::of(&[vec![7; 21], vec![]]);
+        let mut batched = Batched::of(records);
         let batch = batched.batches(usize::MAX).next().unwrap();
-        push_data(
-            &mut buffer,
-            PLACE,
-            &mut [3; 16],
-            batch.count(),
-            batch.bytes(),
-        );
+        batch.frame(&mut buffer, &mut Packer::default(), PLACE, &mut [3; 16]);
+        assert!(buffer.len() < 200);
         for bit in 0..buffer.len() * 8 {
             let mut flipped = buffer.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);

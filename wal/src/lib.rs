@@ -72,6 +72,7 @@ mod medium;
 pub mod memory;
 mod opening;
 mod options;
+mod packed;
 mod reader;
 mod rebuild;
 mod recovery;

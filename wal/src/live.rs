@@ -27,7 +27,7 @@ use self::steps::{HeldBack, Pass, Turn};
 use crate::archive::{ArchiveFolder, WithShelf};
 use crate::error::Error;
 use crate::format::{self, FIRST_FRAME, to_usize};
-use crate::frame::{FrameHeader, KIND_DATA};
+use crate::frame::FrameHeader;
 use crate::manifest::{Identity, Manifest, Segment};
 use crate::scan::{self, End, Expected, Step};
 use crate::snapshot::{self, Shown};
@@ -48,6 +48,8 @@ pub struct LiveReader {
     place: Option<Place>,
     /// Whether what is behind the end has been looked at.
     searched: bool,
+    /// What a batch is unpacked into.
+    room: Vec<u8>,
 }
 
 impl LiveReader {
@@ -70,6 +72,7 @@ impl LiveReader {
             mark: 0,
             place: None,
             searched: false,
+            room: Vec::new(),
         })
     }
 
@@ -405,7 +408,13 @@ impl LiveReader {
                 chain: &place.chain,
             };
             let mut missing = 0;
-            let step = scan::step(window, place.offset, &expected, &mut missing);
+            let step = scan::step(
+                window,
+                place.offset,
+                &expected,
+                &mut missing,
+                &mut self.room,
+            );
             let header = match step.map_err(&failed)? {
                 Step::Frame(header) => header,
                 Step::End(end) => return Ok(Some(end)),
@@ -427,7 +436,7 @@ impl LiveReader {
             place.offset += header.bytes();
             place.next += u64::from(header.records);
             place.chain = header.chain;
-            if header.kind != KIND_DATA {
+            if !header.is_data() {
                 continue;
             }
             let frame = window.get(batch.offset, to_usize(batch.bytes));
@@ -456,8 +465,8 @@ impl LiveReader {
         behind: Place,
         look: &mut OnRecord<'_>,
     ) -> Result<bool, Error> {
-        for (position, payload) in (header.first..).zip(header.records(frame).into_iter().flatten())
-        {
+        let records = header.records(frame, &mut self.room).into_iter().flatten();
+        for (position, payload) in (header.first..).zip(records) {
             if position < self.from {
                 continue;
             }

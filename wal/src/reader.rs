@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::error::{BoxError, Error};
 use crate::format::{self, LogId, to_usize};
-use crate::frame::{FrameHeader, HEADER, HeaderFound, KIND_DATA};
+use crate::frame::{FrameHeader, HEADER, HeaderFound};
 use crate::index::{Entry, Index, Noted};
 use crate::manifest::{Manifest, Sealed};
 use crate::retention::{self, Keep, Retained};
@@ -31,6 +31,7 @@ const FILES_MAX: usize = 128;
 
 thread_local! {
     static PIECE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 pub(crate) struct Reader {
@@ -293,7 +294,7 @@ impl Reader {
         let file = self.file(entry.segment, &name)?;
         let length = file.length().map_err(failed)?;
         let mut window = Window::with_piece(file.as_ref(), length, PIECE_OF_RANGE);
-        let mut offset = entry.offset;
+        let (mut offset, mut room) = (entry.offset, Vec::new());
         let what = loop {
             if *next > upto {
                 return Ok(ControlFlow::Continue(()));
@@ -313,11 +314,15 @@ impl Reader {
             if offset >= is_worth_noting {
                 passed.push((header.first, offset));
             }
-            if header.kind == KIND_DATA && header.first + u64::from(header.records) > *next {
+            if header.is_data() && header.first + u64::from(header.records) > *next {
                 let bytes = to_usize(header.bytes());
                 let frame = window.get(offset, bytes).map_err(failed)?;
                 let sound = frame.len() == bytes && header.payload_is_sound(frame, self.seed);
-                let Some(records) = header.records(frame).filter(|_| sound) else {
+                let records = match sound {
+                    true => header.records(frame, &mut room),
+                    false => None,
+                };
+                let Some(records) = records else {
                     break "a frame's payload was altered since it was written";
                 };
                 for (position, payload) in (header.first..).zip(records) {
@@ -412,7 +417,7 @@ impl Reader {
                 passed.push((header.first, offset));
             }
             let skipped = position - header.first;
-            if header.kind != KIND_DATA || skipped >= u64::from(header.records) {
+            if !header.is_data() || skipped >= u64::from(header.records) {
                 offset += header.bytes();
                 continue;
             }
@@ -425,11 +430,16 @@ impl Reader {
                     "a frame's payload was altered since it was written",
                 ));
             }
+            let mut room = ROOM.take();
             let record = header
-                .records(frame)
-                .and_then(|mut records| records.nth(to_usize(skipped)));
+                .records(frame, &mut room)
+                .and_then(|mut records| records.nth(to_usize(skipped)))
+                .map(<[u8]>::to_vec);
+            if room.capacity() <= PIECE_KEPT {
+                ROOM.set(room);
+            }
             return match record {
-                Some(record) => Ok(record.to_vec()),
+                Some(record) => Ok(record),
                 None => Err(damaged("a frame's payload is not made of records")),
             };
         }

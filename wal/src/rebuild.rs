@@ -9,6 +9,7 @@ use crate::error::{BoxError, Error};
 use crate::format::{self, Chain, FIRST_FRAME, LogId, SegmentHeader, to_u64};
 use crate::frame::{self, Place, RECORD_OVERHEAD};
 use crate::manifest::{Ancestor, Identity, Manifest, Seal, Segment};
+use crate::packed::Packer;
 use crate::snapshot::{SnapshotFile, SnapshotTarget as _};
 use crate::storage::{File, Storage, write_all_at};
 use crate::visitor::{Record, SnapshotInfo, Visitor};
@@ -53,6 +54,7 @@ pub(crate) struct Builder {
     /// The last position that is taken over.
     upto: u64,
     records: Batched,
+    packer: Packer,
     records_bytes: usize,
     /// The position after the last record that was taken over.
     next: u64,
@@ -115,6 +117,7 @@ impl Builder {
             snapshot: None,
             upto,
             records: Batched::default(),
+            packer: Packer::default(),
             records_bytes: 0,
             next: 1,
             framed: 1,
@@ -196,7 +199,7 @@ impl Builder {
             if begins {
                 frame::push_start(&mut buffer, place, &mut self.chain);
             }
-            batch.frame(&mut buffer, place, &mut self.chain);
+            batch.frame(&mut buffer, &mut self.packer, place, &mut self.chain);
             self.framed += to_u64(batch.count());
             let name = || {
                 self.storage

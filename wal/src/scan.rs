@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::format::{self, Chain, FIRST_FRAME, SegmentHeader, is_zero, to_u64, to_usize};
-use crate::frame::{self, FrameHeader, HEADER, KIND_DATA, KIND_SEAL, KIND_START};
+use crate::frame::{self, FrameHeader, HEADER, KIND_SEAL, KIND_START};
 use crate::manifest::Segment;
 use crate::window::Window;
 
@@ -44,12 +44,14 @@ pub(crate) struct Expected<'a> {
 }
 
 /// Looks at the place where the next frame may be. A mark that speaks of records
-/// which are missing is noted in `mark`.
+/// which are missing is noted in `mark`. Packed records are unpacked into `unpacked`, for
+/// [`FrameHeader::records_again`].
 pub(crate) fn step(
     window: &mut Window<'_>,
     offset: u64,
     expected: &Expected<'_>,
     mark: &mut u64,
+    unpacked: &mut Vec<u8>,
 ) -> io::Result<Step> {
     let room = expected.limit - offset;
     if room < to_u64(HEADER) {
@@ -80,9 +82,9 @@ pub(crate) fn step(
             "the frame belongs to another segment",
         )));
     }
-    if !matches!(header.kind, KIND_DATA | KIND_SEAL | KIND_START)
+    if !header.is_known()
         || (header.kind == KIND_START) != starts
-        || (header.kind == KIND_DATA) != (header.records > 0)
+        || header.is_data() != (header.records > 0)
         || header.durable >= header.first
     {
         return Ok(Step::End(End::Impossible(
@@ -114,7 +116,7 @@ pub(crate) fn step(
             bytes[HEADER..HEADER + usize::from(header.payload == 16) * 16] == *expected.chain
         }
         KIND_SEAL => header.payload == 0,
-        _ => header.records(bytes).is_some(),
+        _ => header.records(bytes, unpacked).is_some(),
     };
     if !made {
         return Ok(Step::End(End::Impossible(

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::format::{self, Chain, FIRST_FRAME, to_u64};
 use crate::frame::{self, Place, SEAL_BYTES};
 use crate::options::Options;
+use crate::packed::Packer;
 use crate::reader::Reader;
 use crate::segment::{Prepared, Retired};
 use crate::storage::write_all_at;
@@ -42,6 +43,7 @@ pub(crate) struct Writer {
     /// Used again for every batch.
     buffer: Vec<u8>,
     buffer_max: usize,
+    packer: Packer,
 }
 
 impl Writer {
@@ -68,6 +70,7 @@ impl Writer {
             unsynced_bytes: 0,
             buffer: Vec::new(),
             buffer_max,
+            packer: Packer::default(),
         }
     }
 
@@ -132,7 +135,7 @@ impl Writer {
         self.begin();
         let frame_at = self.offset + to_u64(self.buffer.len());
         let place = self.place();
-        batch.frame(&mut self.buffer, place, &mut self.chain);
+        batch.frame(&mut self.buffer, &mut self.packer, place, &mut self.chain);
         self.flush()?;
         self.reader.note(self.next, self.segment().number, frame_at);
         self.next += to_u64(batch.count());

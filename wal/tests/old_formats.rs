@@ -1,31 +1,37 @@
 //! Files that released versions wrote are read by this one.
 //!
-//! `WAL_WRITE_GOLDEN=1 cargo test -p wal old_formats` writes the files anew:
-//! only for a new format version, into a directory of its own.
+//! `WAL_WRITE_GOLDEN=1 cargo test -p wal old_formats` writes what is written at present anew: only for a new
+//! format version, into directories of its own. The golden directories:
+//!
+//! | directory | what |
+//! |---|---|
+//! | `version-1` to `version-3` | segments and snapshots of version 1, under manifests of these versions |
+//! | `segments-2-…` | those of version 2 |
 
 use std::path::PathBuf;
 
 use wal::storage::sim::SimDisk;
 use wal::{Ancestor, Past};
 
-use crate::support::{open, snapshot, verify};
+use crate::support::{frames, open, segments, snapshot, snapshot_of, snapshots, verify};
 
-fn golden(version: u32) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/version-{version}"))
+fn golden(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}"))
 }
 
-fn write_golden(version: u32, disk: &SimDisk) {
+fn write_golden(golden_name: &str, disk: &SimDisk) {
     if std::env::var("WAL_WRITE_GOLDEN").is_ok() {
-        std::fs::create_dir_all(golden(version)).unwrap();
+        std::fs::create_dir_all(golden(golden_name)).unwrap();
         for name in disk.names() {
-            std::fs::write(golden(version).join(&name), disk.bytes(&name).unwrap()).unwrap();
+            let bytes = disk.bytes(&name).unwrap();
+            std::fs::write(golden(golden_name).join(&name), bytes).unwrap();
         }
     }
 }
 
-fn read_golden(version: u32) -> SimDisk {
+fn read_golden(name: &str) -> SimDisk {
     let disk = SimDisk::new();
-    for entry in std::fs::read_dir(golden(version)).unwrap() {
+    for entry in std::fs::read_dir(golden(name)).unwrap() {
         let entry = entry.unwrap();
         disk.put(
             entry.file_name().to_str().unwrap(),
@@ -36,10 +42,31 @@ fn read_golden(version: u32) -> SimDisk {
     disk
 }
 
+/// What is written now is the golden directory of this name, to the byte.
+fn is_golden(written: &SimDisk, name: &str) -> SimDisk {
+    write_golden(name, written);
+    let disk = read_golden(name);
+    assert_eq!(written.names(), disk.names());
+    for name in disk.names() {
+        assert!(
+            written.bytes(&name) == disk.bytes(&name),
+            "{name} differs: that is a new format version"
+        );
+    }
+    disk
+}
+
 /// What the golden files hold.
 fn records() -> Vec<Vec<u8>> {
     let mut records = vec![Vec::new(), b"the first word".to_vec(), vec![0; 3]];
     records.extend((0..40_u8).map(|number| vec![number; usize::from(number) * 11]));
+    records
+}
+
+/// What they hold behind these.
+fn records_and(last: &[u8]) -> Vec<Vec<u8>> {
+    let mut records = records();
+    records.push(last.to_vec());
     records
 }
 
@@ -57,7 +84,7 @@ fn write() -> SimDisk {
     }
     drop(log);
     let mut log = open(&disk).unwrap().log;
-    for batch in second.chunks(4) {
+    for batch in second.chunks(2) {
         log.append(batch).unwrap();
     }
     log.seal().unwrap();
@@ -65,107 +92,177 @@ fn write() -> SimDisk {
     disk
 }
 
-#[test]
-fn version_1_is_read() {
-    write_golden(1, &write());
-    let disk = read_golden(1);
-    let (report, found) = verify(&disk).unwrap();
+/// Reads such a log, and appends to it.
+fn goes_on(disk: &SimDisk) {
+    let (report, found) = verify(disk).unwrap();
     assert!(found == records());
     assert_eq!((report.epoch, report.durable_mark), (2, 43));
-    let mut opened = open(&disk).unwrap();
+    let mut opened = open(disk).unwrap();
     assert!(opened.records == records());
     opened.log.append(&[b"more".to_vec()]).unwrap();
     assert_eq!(opened.log.read(2).unwrap().unwrap(), b"the first word");
     drop(opened);
-    assert_eq!(open(&disk).unwrap().records.len(), 44);
+    assert_eq!(open(disk).unwrap().records.len(), 44);
 }
 
 #[test]
-fn what_is_written_is_still_version_1_to_the_byte() {
-    let disk = write();
-    for name in disk.names() {
-        let golden = std::fs::read(golden(1).join(&name)).unwrap();
-        assert!(
-            disk.bytes(&name).unwrap() == golden,
-            "{name} differs: that is a new format version"
-        );
-    }
+fn version_1_is_read_and_what_is_written_goes_on_behind_it() {
+    let disk = read_golden("version-1");
+    goes_on(&disk);
+    let version = |name: &String| disk.bytes(name).unwrap()[8];
+    let versions: Vec<_> = segments(&disk).iter().map(version).collect();
+    assert!(versions.starts_with(&[1, 1]) && versions.ends_with(&[2]));
 }
 
-/// The same with two snapshots, and without the segments that the older one covers.
+#[test]
+fn segments_are_written_in_version_2_to_the_byte() {
+    goes_on(&is_golden(&write(), "segments-2"));
+}
+
+const AFTER: &[u8] = b"after the first snapshot";
+
+/// The same with two snapshots, which keep the beginnings of records, and without the segments that the
+/// older one covers.
 fn write_with_snapshots() -> SimDisk {
     let disk = write();
     let mut log = open(&disk).unwrap().log;
-    snapshot(&mut log, 30).unwrap();
-    log.append(&[b"after the first snapshot".to_vec()]).unwrap();
-    snapshot(&mut log, 41).unwrap();
+    snapshot_of(&mut log, 26, beginning).unwrap();
+    log.append(&[AFTER.to_vec()]).unwrap();
+    snapshot_of(&mut log, 27, beginning).unwrap();
     assert!(log.compact(&wal::Keep::NOTHING, None).unwrap().segments > 0);
     log.seal().unwrap();
     drop(log);
     disk
 }
 
-#[test]
-fn version_2_is_read_and_written_to_the_byte() {
-    let written = write_with_snapshots();
-    write_golden(2, &written);
-    let disk = read_golden(2);
-    for name in disk.names() {
-        assert!(
-            written.bytes(&name) == disk.bytes(&name),
-            "{name} differs: that is a new format version"
-        );
-    }
-    let mut expected = records();
-    expected.push(b"after the first snapshot".to_vec());
-    let (report, found) = verify(&disk).unwrap();
-    assert!(found == expected);
-    assert_eq!(report.snapshot.unwrap().covers, 41);
-    let opened = open(&disk).unwrap();
-    assert!(opened.records == expected);
-    assert_eq!(opened.entries.len(), 3);
-    assert_eq!(opened.log.read(2).unwrap().unwrap(), b"the first word");
+/// So few bytes that they are not packed.
+fn beginning(record: &[u8]) -> &[u8] {
+    &record[..record.len().min(8)]
 }
 
-/// What is restored of that at a position, and goes on.
+/// Reads such a log, whose snapshots cover so much and keep these parts of records.
+fn has_snapshots(disk: &SimDisk, covers: u64, keep: fn(&[u8]) -> &[u8]) {
+    let mut expected = records_and(AFTER);
+    for record in &mut expected[..usize::try_from(covers).unwrap()] {
+        *record = keep(record).to_vec();
+    }
+    let (report, found) = verify(disk).unwrap();
+    assert!(found == expected);
+    assert_eq!(report.snapshot.unwrap().covers, covers);
+    let mut opened = open(disk).unwrap();
+    assert!(opened.records == expected);
+    assert_eq!(opened.entries.len(), 3);
+    assert_eq!(opened.log.read(2).unwrap().as_ref(), Some(&expected[1]));
+    // What is kept goes on into the next one.
+    snapshot(&mut opened.log, 44).unwrap();
+    drop(opened);
+    assert!(open(disk).unwrap().records == expected);
+}
+
+#[test]
+fn version_2_is_read() {
+    has_snapshots(&read_golden("version-2"), 41, |record| record);
+}
+
+#[test]
+fn snapshots_are_written_in_version_2_to_the_byte() {
+    let disk = is_golden(&write_with_snapshots(), "segments-2-snapshots");
+    has_snapshots(&disk, 27, beginning);
+}
+
+const RESTORED: &[u8] = b"after the restoration";
+
+/// What is restored of the first at a position, and goes on.
 fn write_restored() -> SimDisk {
     let disk = SimDisk::new();
     // Not the id that the first one has.
     disk.storage().random_id().unwrap();
-    let past = Past::open(write_with_snapshots().storage(), None).unwrap();
+    let past = Past::open(write().storage(), None).unwrap();
     past.restore(&disk.storage(), Some(43), &mut |_, _| {})
         .unwrap();
     let mut log = open(&disk).unwrap().log;
-    log.append(&[b"after the restoration".to_vec()]).unwrap();
+    log.append(&[RESTORED.to_vec()]).unwrap();
     log.seal().unwrap();
     drop(log);
     disk
 }
 
-#[test]
-fn version_3_is_read_and_written_to_the_byte() {
-    let written = write_restored();
-    write_golden(3, &written);
-    let disk = read_golden(3);
+/// Reads such a log.
+fn has_ancestor(disk: &SimDisk) {
     assert_eq!(disk.bytes("manifest").unwrap()[8], 3);
-    for name in disk.names() {
-        assert!(
-            written.bytes(&name) == disk.bytes(&name),
-            "{name} differs: that is a new format version"
-        );
-    }
-    let mut expected = records();
-    expected.push(b"after the restoration".to_vec());
-    let (report, found) = verify(&disk).unwrap();
-    assert!(found == expected);
+    let (report, found) = verify(disk).unwrap();
+    assert!(found == records_and(RESTORED));
     let ancestor = Ancestor {
         log_id: [1; 16],
         upto: 43,
     };
     assert_eq!((report.log_id, report.ancestors), ([2; 16], vec![ancestor]));
-    let opened = open(&disk).unwrap();
-    assert!(opened.records == expected);
+    let opened = open(disk).unwrap();
+    assert!(opened.records == records_and(RESTORED));
     assert_eq!(opened.report.ancestors, [ancestor]);
+}
+
+#[test]
+fn version_3_is_read() {
+    has_ancestor(&read_golden("version-3"));
+}
+
+#[test]
+fn a_restored_log_is_written_in_version_3_to_the_byte() {
+    // Its frames are made of all records at once, which are packed.
+    let disk = write_restored();
+    write_golden("segments-2-restored", &disk);
+    has_ancestor(&read_golden("segments-2-restored"));
+    has_ancestor(&disk);
+}
+
+/// A log of which most is packed: two large records, one of which is random, and snapshots that keep all.
+fn write_packed() -> SimDisk {
+    let disk = write();
+    let mut log = open(&disk).unwrap().log;
+    log.append(&large()[..1]).unwrap();
+    log.append(&large()[1..]).unwrap();
+    for covers in [43, 45] {
+        snapshot(&mut log, covers).unwrap();
+    }
+    log.seal().unwrap();
+    drop(log);
+    disk
+}
+
+fn large() -> [Vec<u8>; 2] {
+    let mut state = 1_u32;
+    let random = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0]
+    });
+    [b"say it twice ".repeat(500), random.take(6_000).collect()]
+}
+
+#[test]
+fn what_is_packed_is_read_whoever_packed_it() {
+    let written = write_packed();
+    write_golden("segments-2-packed", &written);
+    let mut expected = records();
+    expected.extend(large());
+    for disk in [read_golden("segments-2-packed"), written] {
+        let files = segments(&disk).into_iter().map(|name| disk.bytes(&name));
+        let kinds: Vec<_> = files
+            .flatten()
+            .flat_map(|file| frames(&file).into_iter().map(move |(at, _)| file[at + 12]))
+            .collect();
+        assert!(kinds.contains(&4) && kinds.contains(&1));
+        let files = snapshots(&disk).into_iter().map(|name| disk.bytes(&name));
+        // The first block, behind the header of 64 bytes, has kept records.
+        assert!(files.flatten().all(|file| file[64 + 8] == 4));
+        let (_, found) = verify(&disk).unwrap();
+        assert!(found == expected);
+        let opened = open(&disk).unwrap();
+        assert!(opened.records == expected && opened.entries.len() == 3);
+        for (position, record) in (1..).zip(&expected) {
+            assert_eq!(opened.log.read(position).unwrap().as_ref(), Some(record));
+        }
+    }
 }
 
 #[test]
@@ -176,6 +273,7 @@ fn the_readme_has_the_tables_of_the_source() {
         include_str!("../src/format.rs"),
         include_str!("../src/frame.rs"),
         include_str!("../src/manifest/layout.rs"),
+        include_str!("../src/packed.rs"),
         include_str!("../src/snapshot/layout.rs"),
     ];
     let rows = sources.iter().flat_map(|source| source.lines());

@@ -45,11 +45,18 @@ pub(crate) fn random(seed: u64) -> StdRng {
     StdRng::seed_from_u64(seed)
 }
 
-/// A record of some length, its bytes not all alike.
+/// A record of some length. Half of them say the same again and again, so that batches are packed, and the
+/// bytes of the others have nothing in common.
 pub(crate) fn record(random: &mut StdRng, bytes_max: usize) -> Vec<u8> {
     let bytes = random.random_range(0..=bytes_max);
     let mut record = vec![0; bytes];
     random.fill(record.as_mut_slice());
+    if random.random() {
+        let said = random.random_range(1..20);
+        for at in said..bytes {
+            record[at] = record[at - said];
+        }
+    }
     record
 }
 
@@ -93,9 +100,18 @@ impl Visitor for Collect {
 
 /// Takes a snapshot that keeps every record up to a position, whole.
 pub(crate) fn snapshot(log: &mut Log, covers: u64) -> Result<SnapshotInfo, Error> {
+    snapshot_of(log, covers, |record| record)
+}
+
+/// The same, with this of each record.
+pub(crate) fn snapshot_of(
+    log: &mut Log,
+    covers: u64,
+    keep: fn(&[u8]) -> &[u8],
+) -> Result<SnapshotInfo, Error> {
     let mut writer = log.begin_snapshot(covers)?;
     log.history(covers, &mut |record| {
-        Ok(writer.keep(record.position, record.payload)?)
+        Ok(writer.keep(record.position, keep(record.payload))?)
     })
     .map_err(unwrapped)?;
     for number in 0..3 {

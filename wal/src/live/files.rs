@@ -128,7 +128,9 @@ impl Files {
         };
         // Mostly there is nothing, and a reader that follows a log asks often.
         let mut window = Window::with_piece(opened.file.as_ref(), opened.length, HEADER);
-        scan::step(&mut window, place.offset, &expected, &mut 0).map_err(self.failed(&opened.name))
+        let room = &mut Vec::new();
+        scan::step(&mut window, place.offset, &expected, &mut 0, room)
+            .map_err(self.failed(&opened.name))
     }
 
     /// What follows in the segments behind this one. Those that were made ahead

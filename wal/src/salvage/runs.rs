@@ -6,7 +6,7 @@ use crate::error::{BoxError, Error};
 use crate::format::{
     Chain, FIRST_FRAME, HeaderFound as SegmentFound, LogId, SegmentHeader, get_16, to_u64, to_usize,
 };
-use crate::frame::{self, FrameHeader, HEADER, HeaderFound, KIND_DATA, KIND_START};
+use crate::frame::{self, FrameHeader, HEADER, HeaderFound, KIND_START};
 use crate::opening::no_manifest;
 use crate::storage::Storage;
 use crate::visitor::Record;
@@ -49,14 +49,14 @@ pub(super) fn find(
     let length = file.length().map_err(failed)?;
     let mut window = Window::new(file.as_ref(), length);
     let mut offset = FIRST_FRAME;
-    let mut run: Option<Run> = None;
+    let (mut run, mut room) = (None::<Run>, Vec::new());
     while let Some((at, header)) = next_frame(&mut window, seed, offset, length).map_err(failed)? {
         let bytes = to_usize(header.bytes());
         let frame = window.get_mut(at, bytes).map_err(failed)?;
         let sound = frame.len() == bytes
             && header.segment == number
             && header.payload_is_sound(frame, seed)
-            && (header.kind != KIND_DATA || header.records(frame).is_some());
+            && (!header.is_data() || header.records(frame, &mut room).is_some());
         found.highest = found.highest.max(header.durable);
         if !sound {
             offset = at + 8;
@@ -150,17 +150,17 @@ impl Run {
         let failed = |source| Error::io("read", storage.describe(&self.name))(source);
         let file = storage.open_read(&self.name).map_err(failed)?;
         let mut window = Window::new(file.as_ref(), self.end);
-        let mut offset = self.offset;
+        let (mut offset, mut room) = (self.offset, Vec::new());
         while offset < self.end {
             let head = window.get(offset, HEADER).map_err(failed)?;
             let HeaderFound::Sound(header) = FrameHeader::parse(head, seed) else {
                 break;
             };
-            if header.kind == KIND_DATA {
+            if header.is_data() {
                 let frame = window
                     .get(offset, to_usize(header.bytes()))
                     .map_err(failed)?;
-                let records = header.records(frame).into_iter().flatten();
+                let records = header.records(frame, &mut room).into_iter().flatten();
                 for (position, payload) in (header.first..).zip(records) {
                     visit(Seen::Record(Record { position, payload }))
                         .map_err(|source| Error::Visitor { position, source })?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::layout::{BLOCK_BYTES, BLOCK_HEADER, KeptBlocks, block, item};
+use super::layout::{KIND_KEPT, KeptBlocks, block, item, unpacked};
 use crate::error::Error;
 use crate::storage::File;
 use crate::visitor::Record;
@@ -10,6 +10,8 @@ use crate::window::Window;
 
 /// Bytes read at once when all of them are read.
 const PIECE: usize = 1 << 17;
+/// Bytes read at once for one of them: most blocks have fewer.
+const PIECE_OF_ONE: usize = 16 << 10;
 
 /// The kept records of a snapshot, for reading.
 #[derive(Clone)]
@@ -19,7 +21,7 @@ pub(crate) struct Kept {
     pub(super) seed: u32,
     pub(crate) covers: u64,
     pub(super) length: u64,
-    /// Bytes of its blocks.
+    /// Bytes of its blocks, unpacked.
     pub(crate) bytes: u64,
     pub(super) blocks: KeptBlocks,
 }
@@ -31,8 +33,9 @@ impl Kept {
         let Some((_, offset)) = behind.checked_sub(1).and_then(|at| self.blocks.get(at)) else {
             return Ok(None);
         };
-        let mut found = None;
-        self.block(*offset, BLOCK_HEADER + BLOCK_BYTES, &mut |record| {
+        let (mut found, mut room) = (None, Vec::new());
+        let mut window = self.window(PIECE_OF_ONE);
+        self.block(*offset, &mut window, &mut room, &mut |record| {
             if record.position == position {
                 found = Some(record.payload.to_vec());
             }
@@ -46,19 +49,25 @@ impl Kept {
         &self,
         visit: &mut dyn FnMut(Record<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        let (mut window, mut room) = (self.window(PIECE), Vec::new());
         for (_, offset) in &self.blocks {
-            self.block(*offset, PIECE, visit)?;
+            self.block(*offset, &mut window, &mut room, visit)?;
         }
         Ok(())
     }
 
+    fn window(&self, piece: usize) -> Window<'_> {
+        Window::with_piece(self.file.as_ref(), self.length, piece)
+    }
+
+    /// Shows the records of the block at this offset, which may be unpacked into `room`.
     fn block(
         &self,
         offset: u64,
-        piece: usize,
+        window: &mut Window<'_>,
+        room: &mut Vec<u8>,
         visit: &mut dyn FnMut(Record<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut window = Window::with_piece(self.file.as_ref(), self.length, piece);
         let failed = |source| Error::io("read", self.name.as_str())(source);
         let damaged = |what: &str| Error::Damaged {
             file: self.name.clone(),
@@ -66,9 +75,13 @@ impl Kept {
             position: None,
             what: what.to_owned(),
         };
-        let (block, mut rest) = block(&mut window, offset, self.seed)
+        let (block, payload) = block(window, offset, self.seed)
             .map_err(failed)?
             .map_err(damaged)?;
+        let (kind, mut rest) = unpacked(block.kind, payload, room).map_err(damaged)?;
+        if kind != KIND_KEPT {
+            return Err(damaged("a block is not made of kept records"));
+        }
         for _ in 0..block.items {
             let Some((position, payload)) = item(&mut rest, true) else {
                 return Err(damaged("a block is not made of kept records"));

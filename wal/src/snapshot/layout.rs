@@ -16,13 +16,13 @@
 //! |---|---|---|
 //! | 0 | 4 | payload bytes |
 //! | 4 | 4 | items in the payload |
-//! | 8 | 1 | kind: 1 kept records, 2 entries, 3 the end |
+//! | 8 | 1 | kind: 1 kept records, 2 entries, 3 the end, 4 packed kept records, 5 packed entries |
 //! | 9 | 7 | zeros |
 //! | 16 | 8 | kept records: the first position; else zeros |
 //! | 24 | 4 | CRC32 of the payload, from the seed of the log |
 //! | 28 | 4 | CRC32 of the 28 bytes before, from the seed of the log |
 //! | 32 | 16 | chain digest: BLAKE3 of the digest before, bytes 0 to 31, and the payload |
-//! | 48 | … | payload |
+//! | 48 | … | payload; packed: the same, packed (see `packed`) |
 //!
 //! The digest before the first block is that of the header's 64 bytes. A kept
 //! record is its position (8 bytes), its length (4) and its bytes; an entry its
@@ -36,21 +36,35 @@ use crate::format::{
     self, Chain, LogId, PRELUDE, SNAPSHOT_MAGIC, SNAPSHOT_VERSION, get_16, get_u32, get_u64,
     is_zero, to_u64, to_usize,
 };
+use crate::packed;
 use crate::window::Window;
 
 pub(super) const HEADER: usize = 64;
 pub(super) const BLOCK_HEADER: usize = 48;
 pub(super) const CHAIN: usize = 32;
-/// Bytes of payload at which a block is written.
-pub(super) const BLOCK_BYTES: usize = 64 << 10;
+/// Bytes of payload, before they are packed, at which a block is written: with one item more, few enough to be
+/// packed in the quicker way.
+pub(super) const BLOCK_BYTES: usize = 60 << 10;
 
 pub(super) const KIND_KEPT: u8 = 1;
 pub(super) const KIND_ENTRIES: u8 = 2;
 pub(super) const KIND_END: u8 = 3;
+const KIND_PACKED_KEPT: u8 = 4;
+const KIND_PACKED_ENTRIES: u8 = 5;
 
+/// The header of a snapshot as it is written.
 pub(super) fn header(log: &LogId, number: u64, covers: u64) -> [u8; HEADER] {
+    header_of(SNAPSHOT_VERSION, log, number, covers)
+}
+
+/// Whether these bytes are the header of such a snapshot, in any version that there is.
+pub(super) fn is_header(bytes: &[u8], log: &LogId, number: u64, covers: u64) -> bool {
+    (1..=SNAPSHOT_VERSION).any(|version| bytes == header_of(version, log, number, covers))
+}
+
+fn header_of(version: u32, log: &LogId, number: u64, covers: u64) -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
-    bytes[..PRELUDE].copy_from_slice(&format::prelude(&SNAPSHOT_MAGIC, SNAPSHOT_VERSION));
+    bytes[..PRELUDE].copy_from_slice(&format::prelude(&SNAPSHOT_MAGIC, version));
     bytes[16..32].copy_from_slice(log);
     bytes[32..40].copy_from_slice(&number.to_le_bytes());
     bytes[40..48].copy_from_slice(&covers.to_le_bytes());
@@ -80,6 +94,31 @@ pub(super) fn first_chain(header: &[u8]) -> Chain {
     let mut hasher = blake3::Hasher::new();
     hasher.update(header);
     format::short_digest(&hasher)
+}
+
+/// The kind of a block whose payload is packed, where it is of this kind without.
+pub(super) fn packed_kind(kind: u8) -> u8 {
+    match kind {
+        KIND_KEPT => KIND_PACKED_KEPT,
+        KIND_ENTRIES => KIND_PACKED_ENTRIES,
+        _ => kind,
+    }
+}
+
+/// The kind of a block as it is without being packed, and its payload, unpacked into `room` where it is
+/// packed; the error says what is wrong.
+pub(super) fn unpacked<'a>(
+    kind: u8,
+    payload: &'a [u8],
+    room: &'a mut Vec<u8>,
+) -> Result<(u8, &'a [u8]), &'static str> {
+    let kind = match kind {
+        KIND_PACKED_KEPT => KIND_KEPT,
+        KIND_PACKED_ENTRIES => KIND_ENTRIES,
+        _ => return Ok((kind, payload)),
+    };
+    let payload = packed::unpack(payload, room).ok_or("a block cannot be unpacked")?;
+    Ok((kind, payload))
 }
 
 /// Where the kept records are in a snapshot: the first position of each block.

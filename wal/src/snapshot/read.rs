@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::ahead::{Blocks, Fault};
 use super::kept::Kept;
 use super::layout::{
-    Block, HEADER, KIND_END, KIND_ENTRIES, KIND_KEPT, KeptBlocks, block, first_chain, header, item,
+    BLOCK_HEADER, Block, HEADER, KIND_END, KIND_ENTRIES, KIND_KEPT, KeptBlocks, block, first_chain,
+    is_header, item, unpacked,
 };
 use crate::error::{BoxError, Error};
 use crate::format::{
@@ -98,6 +99,7 @@ fn shown(
         last: 0,
         blocks: KeptBlocks::new(),
         kept_bytes: 0,
+        room: Vec::new(),
     };
     match reading.whole() {
         Ok(kept) => Ok(Shown::Whole(kept)),
@@ -127,8 +129,10 @@ struct Reading<'a> {
     /// The position of the last kept record.
     last: u64,
     blocks: KeptBlocks,
-    /// Bytes of the blocks of kept records.
+    /// Bytes of the blocks of kept records, unpacked.
     kept_bytes: u64,
+    /// What a block is unpacked into.
+    room: Vec<u8>,
 }
 
 impl Reading<'_> {
@@ -200,7 +204,7 @@ impl Reading<'_> {
     fn header(&self, head: &[u8]) -> Result<(), Fault> {
         match format::parse_prelude(head, &SNAPSHOT_MAGIC) {
             Prelude::Damaged(what) => return Err(Fault::Bad(0, what)),
-            Prelude::Version(SNAPSHOT_VERSION) => {}
+            Prelude::Version(1..=SNAPSHOT_VERSION) => {}
             Prelude::Version(version) => {
                 return Err(Fault::Error(Error::Unsupported {
                     file: self.name.clone(),
@@ -209,7 +213,7 @@ impl Reading<'_> {
                 }));
             }
         }
-        if head != header(self.log, self.listed.number, self.listed.covers) {
+        if !is_header(head, self.log, self.listed.number, self.listed.covers) {
             let what = "the header is not that of the snapshot that the manifest lists";
             return Err(Fault::Bad(16, what));
         }
@@ -220,11 +224,12 @@ impl Reading<'_> {
     fn items(&mut self, block: &Block, payload: &[u8]) -> Result<(), Fault> {
         let bad = |what| Fault::Bad(block.offset, what);
         let covers = self.listed.covers;
-        let mut rest = payload;
-        match block.kind {
+        let mut room = std::mem::take(&mut self.room);
+        let (kind, mut rest) = unpacked(block.kind, payload, &mut room).map_err(bad)?;
+        match kind {
             KIND_KEPT if self.entries == 0 => {
                 self.blocks.push((block.first, block.offset));
-                self.kept_bytes += block.end - block.offset;
+                self.kept_bytes += to_u64(BLOCK_HEADER + rest.len());
                 for _ in 0..block.items {
                     let (position, payload) = item(&mut rest, true)
                         .ok_or_else(|| bad("a block is not made of kept records"))?;
@@ -251,6 +256,7 @@ impl Reading<'_> {
         if !rest.is_empty() {
             return Err(bad("a block is not made of its items"));
         }
+        self.room = room;
         Ok(())
     }
 
@@ -278,7 +284,7 @@ pub(crate) fn is_of(storage: &dyn Storage, name: &str, log: &LogId) -> Result<bo
     let mut head = [0; HEADER];
     let read = file.read_at(&mut head, 0).map_err(failed)?;
     let (number, covers) = (get_u64(&head, 32), get_u64(&head, 40));
-    Ok(read == HEADER && head == header(log, number, covers))
+    Ok(read == HEADER && is_header(&head, log, number, covers))
 }
 
 /// What a manifest would list for this file, from the file alone; `None` when
@@ -300,7 +306,7 @@ pub(crate) fn introduce(
     if number.max(covers) >= NUMBER_LIMIT {
         return Ok(None);
     }
-    if head != header(log, number, covers) || format::parse_snapshot_name(name) != Some(number) {
+    if !is_header(head, log, number, covers) || format::parse_snapshot_name(name) != Some(number) {
         return Ok(None);
     }
     let seed = format::crc_seed(log);

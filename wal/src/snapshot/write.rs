@@ -6,13 +6,14 @@ use std::sync::Arc;
 use super::kept::Kept;
 use super::layout::{
     BLOCK_BYTES, BLOCK_HEADER, CHAIN, HEADER, KIND_END, KIND_ENTRIES, KIND_KEPT, KeptBlocks,
-    chained, crc, first_chain, header,
+    chained, crc, first_chain, header, packed_kind,
 };
 use super::read::{Shown, show};
 use super::target::SnapshotTarget;
 use crate::error::Error;
 use crate::format::{self, Chain, LogId, to_u32, to_u64};
 use crate::manifest::Snapshot;
+use crate::packed::Packer;
 use crate::storage::{File, Storage, write_all_at};
 use crate::throttle::{Throttle, Throttled};
 
@@ -40,8 +41,9 @@ pub(crate) struct SnapshotFile {
     kept: u64,
     entries: u64,
     kept_blocks: KeptBlocks,
-    /// Bytes of the blocks of kept records.
+    /// Bytes of the blocks of kept records, before they are packed.
     kept_bytes: u64,
+    packer: Packer,
     installed: bool,
 }
 
@@ -75,6 +77,7 @@ impl SnapshotFile {
             entries: 0,
             kept_blocks: Vec::new(),
             kept_bytes: 0,
+            packer: Packer::default(),
             installed: false,
         };
         write_all_at(writer.file.as_ref(), &header, 0).map_err(failed)?;
@@ -97,10 +100,19 @@ impl SnapshotFile {
             return Ok(());
         }
         let mut head = [0; BLOCK_HEADER];
+        let mut kind = self.kind;
+        if kind == KIND_KEPT {
+            self.kept_bytes += to_u64(self.block.len());
+        }
+        if let Some(packed) = self.packer.pack(&self.block[BLOCK_HEADER..]) {
+            self.block.truncate(BLOCK_HEADER);
+            self.block.extend_from_slice(packed);
+            kind = packed_kind(kind);
+        }
         let payload = &self.block[BLOCK_HEADER..];
         head[..4].copy_from_slice(&to_u32(payload.len()).to_le_bytes());
         head[4..8].copy_from_slice(&self.items.to_le_bytes());
-        head[8] = self.kind;
+        head[8] = kind;
         head[16..24].copy_from_slice(&self.first.to_le_bytes());
         head[24..28].copy_from_slice(&crc(self.seed, payload).to_le_bytes());
         let header_crc = crc(self.seed, &head[..28]);
@@ -113,7 +125,6 @@ impl SnapshotFile {
         let length = to_u64(self.block.len());
         if self.kind == KIND_KEPT {
             self.kept_blocks.push((self.first, self.offset));
-            self.kept_bytes += length;
         }
         let name = || {
             self.storage

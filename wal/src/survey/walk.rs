@@ -9,7 +9,7 @@ use super::found::{FrameEnd, Location, OpenSegment, Survey, location};
 use super::unlisted::unlisted;
 use crate::error::Error;
 use crate::format::{self, Chain, FIRST_FRAME, FORMAT_VERSION, LogId, to_u64, to_usize};
-use crate::frame::{self, FrameHeader, HEADER, KIND_DATA};
+use crate::frame::{self, FrameHeader, HEADER};
 use crate::index::Index;
 use crate::manifest::{Manifest, Segment};
 use crate::scan::{self, End, Expected, Step, header_fault};
@@ -82,6 +82,8 @@ struct Walk<'a> {
     open: Vec<OpenSegment>,
     leftovers: Vec<String>,
     given_up: Vec<String>,
+    /// What a batch is unpacked into.
+    room: Vec<u8>,
 }
 
 impl<'a> Walk<'a> {
@@ -123,6 +125,7 @@ impl<'a> Walk<'a> {
             open: Vec::new(),
             leftovers: Vec::new(),
             given_up: Vec::new(),
+            room: Vec::new(),
         })
     }
 
@@ -315,7 +318,7 @@ impl<'a> Walk<'a> {
                 Step::Frame(header) => header,
                 Step::End(end) => return Ok(end),
             };
-            if header.kind == KIND_DATA {
+            if header.is_data() {
                 let frame = window
                     .get(open.end, to_usize(header.bytes()))
                     .map_err(failed)?;
@@ -329,7 +332,7 @@ impl<'a> Walk<'a> {
             open.last = self.next - 1;
             open.chain = self.chain;
             if segment.seal.is_none() {
-                let proved_by = if header.kind == KIND_DATA {
+                let proved_by = if header.is_data() {
                     open.last
                 } else {
                     self.next
@@ -361,12 +364,12 @@ impl<'a> Walk<'a> {
             next: self.next,
             chain: &self.chain,
         };
-        scan::step(window, offset, &expected, &mut self.mark)
+        scan::step(window, offset, &expected, &mut self.mark, &mut self.room)
     }
 
     /// Hands the records of a sound frame to the visitor.
     fn data(&mut self, header: &FrameHeader, frame: &[u8]) -> Result<(), Error> {
-        for payload in header.records(frame).into_iter().flatten() {
+        for payload in header.records_again(frame, &self.room) {
             let position = self.next;
             self.next += 1;
             if position <= self.covered {

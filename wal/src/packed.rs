@@ -1,0 +1,201 @@
+//! Bytes that take less room: what many records say alike is written once, by LZ4.
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 4 | how many bytes they are when they are unpacked |
+//! | 4 | … | for each 60 KiB of them, and for the rest: the length of an LZ4 block (4 bytes), and the block |
+//!
+//! What is packed is checked as it is written: checksums and digests are those of the packed bytes, so
+//! nothing is unpacked that was altered.
+
+use lz4_flex::block::{
+    CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
+};
+
+use crate::format::{get_u32, to_u32, to_usize};
+
+/// Fewer bytes than this are left as they are: they say little twice.
+const LEAST: usize = 1 << 10;
+/// Bytes that a block stands for, but for the last one: few enough for the small table, with which packing
+/// is half as quick again.
+const PIECE: usize = 60 << 10;
+/// Bytes before the blocks, and before each.
+const HEAD: usize = 4;
+/// A byte of a block stands for no more than so many.
+const MOST_OF_ONE: usize = 255;
+/// Memory that is kept for the next bytes.
+const KEPT: usize = 1 << 20;
+
+const _: () = assert!(PIECE < u16::MAX as usize);
+
+/// Packs bytes, and keeps the memory for that.
+pub(crate) struct Packer {
+    table: CompressTable,
+    room: Vec<u8>,
+}
+
+impl Default for Packer {
+    fn default() -> Self {
+        Self {
+            table: CompressTable::small(),
+            room: Vec::new(),
+        }
+    }
+}
+
+impl Packer {
+    /// These bytes, packed; `None` where that would not make them less by an eighth at least.
+    pub(crate) fn pack(&mut self, bytes: &[u8]) -> Option<&[u8]> {
+        if bytes.len() < LEAST {
+            return None;
+        }
+        // Not all of it is needed if it becomes less; the most that a piece can be is there for the last one.
+        let enough = bytes.len() - bytes.len() / 8;
+        have(
+            &mut self.room,
+            enough + HEAD + get_maximum_output_size(PIECE),
+        );
+        self.room[..HEAD].copy_from_slice(&to_u32(bytes.len()).to_le_bytes());
+        let mut end = HEAD;
+        for piece in bytes.chunks(PIECE) {
+            let (head, block) = self.room[end..].split_at_mut(HEAD);
+            let length = compress_into_with_table(piece, block, &mut self.table).ok()?;
+            head.copy_from_slice(&to_u32(length).to_le_bytes());
+            end += HEAD + length;
+            if end > enough {
+                return None;
+            }
+        }
+        Some(&self.room[..end])
+    }
+}
+
+/// How many bytes these say that they are when they are unpacked; they are at least [`HEAD`].
+pub(crate) fn unpacked_bytes(packed: &[u8]) -> usize {
+    to_usize(u64::from(get_u32(packed, 0)))
+}
+
+/// Unpacks bytes into `room`, which may have more behind them; `None` when they are not what a [`Packer`]
+/// makes.
+pub(crate) fn unpack<'r>(packed: &[u8], room: &'r mut Vec<u8>) -> Option<&'r [u8]> {
+    let mut rest = packed.get(HEAD..)?;
+    let length = unpacked_bytes(packed);
+    // Memory is only taken for what can be.
+    if length > rest.len().saturating_mul(MOST_OF_ONE) {
+        return None;
+    }
+    have(room, length);
+    let room = &mut room[..length];
+    for piece in room.chunks_mut(PIECE) {
+        let (head, behind) = rest.split_at_checked(HEAD)?;
+        let (block, behind) = behind.split_at_checked(unpacked_bytes(head))?;
+        if decompress_into(block, piece).ok()? != piece.len() {
+            return None;
+        }
+        rest = behind;
+    }
+    rest.is_empty().then_some(&*room)
+}
+
+/// Has room for so many bytes, and does not keep that for many more.
+fn have(room: &mut Vec<u8>, bytes: usize) {
+    if room.len() < bytes {
+        room.resize(bytes, 0);
+    } else if room.len() > bytes.max(KEPT) {
+        room.truncate(bytes.max(KEPT));
+        room.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng as _, RngCore as _, SeedableRng as _};
+
+    use super::*;
+
+    /// Bytes that say much twice, of which so many are random.
+    fn alike(length: usize, random: usize, seed: u64) -> Vec<u8> {
+        let mut random_bytes = SmallRng::seed_from_u64(seed);
+        let mut bytes: Vec<u8> = b"\"statementCode\":"
+            .iter()
+            .copied()
+            .cycle()
+            .take(length)
+            .collect();
+        for _ in 0..random {
+            let at = random_bytes.random_range(0..length);
+            bytes[at] = random_bytes.random();
+        }
+        bytes
+    }
+
+    #[test]
+    fn what_was_packed_is_unpacked_again_whatever_was_packed_before() {
+        let (mut packer, mut room) = (Packer::default(), Vec::new());
+        let lengths = [
+            LEAST,
+            LEAST + 1,
+            9_000,
+            PIECE - 1,
+            PIECE,
+            70_000,
+            3 << 20,
+            5_000,
+            65_000,
+        ];
+        for length in lengths.into_iter().chain(lengths.into_iter().rev()) {
+            let bytes = alike(length, length / 50, 7);
+            let packed = packer.pack(&bytes).unwrap();
+            assert!(packed.len() < bytes.len() / 2, "{length}");
+            assert!(unpack(packed, &mut room) == Some(&bytes), "{length}");
+            assert!(packer.room.len() <= length.max(KEPT) + 2 * PIECE);
+            assert!(room.len() <= length.max(KEPT));
+        }
+    }
+
+    #[test]
+    fn what_would_not_become_less_is_left_as_it_is() {
+        let mut packer = Packer::default();
+        assert!(packer.pack(&alike(LEAST - 1, 0, 1)).is_none());
+        let mut bytes = vec![0; 100_000];
+        SmallRng::seed_from_u64(1).fill_bytes(&mut bytes);
+        assert!(packer.pack(&bytes).is_none());
+        // A tenth of it is alike.
+        bytes[..10_000].fill(0);
+        assert!(packer.pack(&bytes).is_none());
+        bytes[..20_000].fill(0);
+        assert!(packer.pack(&bytes).is_some());
+    }
+
+    #[test]
+    fn what_no_packer_made_is_refused_and_takes_no_memory() {
+        let mut packer = Packer::default();
+        let bytes = alike(100_000, 400, 3);
+        let packed = packer.pack(&bytes).unwrap().to_vec();
+        for cut in 0..packed.len() {
+            assert!(unpack(&packed[..cut], &mut Vec::new()).is_none(), "{cut}");
+        }
+        let mut longer = packed.clone();
+        longer.push(0);
+        assert!(unpack(&longer, &mut Vec::new()).is_none());
+        for length in [0, 1, 99_999, 100_001, 200_000, u32::MAX] {
+            let mut other = packed.clone();
+            other[..HEAD].copy_from_slice(&length.to_le_bytes());
+            let mut room = Vec::new();
+            assert!(unpack(&other, &mut room).is_none(), "{length}");
+            assert!(room.capacity() <= packed.len() * MOST_OF_ONE);
+        }
+        let mut random = SmallRng::seed_from_u64(11);
+        for _ in 0..2_000 {
+            let mut other = packed.clone();
+            let at = random.random_range(0..other.len());
+            other[at] ^= 1 << random.random_range(0..8);
+            // They may be other bytes; they are as many as it says.
+            if let Some(found) = unpack(&other, &mut Vec::new()) {
+                assert_eq!(found.len(), unpacked_bytes(&other));
+            }
+        }
+    }
+}
