@@ -64,6 +64,7 @@ pub mod role;
 mod room;
 pub mod schedule;
 mod settling;
+mod snapshot_size;
 mod snapshots;
 pub mod standby;
 mod turns;

@@ -241,10 +241,10 @@ impl Shared {
         }
     }
 
-    /// Fails if a snapshot does not fit, by an upper estimate, beside what the log needs.
+    /// Fails if a snapshot does not fit, by an estimate, beside what the log needs.
     fn must_fit(&self, pace: &mut Pace<'_>) -> Result<(), wal::Error> {
         self.unless_stopped()?;
-        let estimate = self.estimate(pace)?;
+        let estimate = self.snapshot_size(&mut || pace.throttle())?;
         self.checkpointer.figures.lock().estimate = estimate;
         let spare = pace.spare()?;
         if estimate <= spare {
@@ -254,23 +254,6 @@ impl Shared {
             "it may have {estimate} bytes, and {spare} are free beside the reserve and the log's \
              next segment"
         )))
-    }
-
-    /// An upper estimate of a snapshot's bytes: the present states, what the last one keeps of
-    /// records, and all records since.
-    fn estimate(&self, pace: &mut Pace<'_>) -> Result<u64, wal::Error> {
-        /// For each state beside its bytes: kind, key, position, two lengths.
-        const STATE: usize = 40;
-        /// For the header, and for each block.
-        const ROUGHLY: u64 = 32 << 10;
-        let mut states = 0_u64;
-        self.tables.copy_states(
-            |standing| states += u64::try_from(standing.bytes.len() + STATE).unwrap_or(0),
-            || pace.throttle(),
-        )?;
-        let records = self.journal.kept_bytes() + self.journal.log_bytes_since_snapshot();
-        let bytes = states.saturating_add(records);
-        Ok(bytes.saturating_add(bytes / 64).saturating_add(ROUGHLY))
     }
 
     /// Takes a snapshot and compacts; `None` when there is no record to take one of. In the

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rand::Rng as _;
 use serde_json::{Value, json};
 
 use crate::support::{Server, World};
@@ -116,6 +117,13 @@ fn a_page_of_a_history_ends_at_4_mib_and_the_next_one_goes_on() {
     assert_eq!(server.stop(), Some(0));
 }
 
+/// So many letters in no order.
+fn letters(count: usize) -> String {
+    let mut random = rand::rng();
+    let letter = || char::from(random.random_range(b'a'..=b'z'));
+    std::iter::repeat_with(letter).take(count).collect()
+}
+
 /// Says that it is over when it is dropped, by a panic too.
 struct Over<'a>(&'a AtomicBool);
 
@@ -131,7 +139,7 @@ fn a_log_that_is_given_up_while_it_is_looked_at_is_told_as_gone_and_nothing_else
     let often = ["--snapshot-log-bytes", "65536", "--log-retention", "0s"];
     let server = Server::start_with(&world, &often);
     let token = world.headquarters();
-    // Of 12 KB each, so that segments are filled soon.
+    // Of 12 KB each that cannot be packed, so that segments are filled soon.
     let mut put = {
         let (mut client, workflow, mut last) = (server.client(), world.workflow(), 0);
         move || {
@@ -139,7 +147,7 @@ fn a_log_that_is_given_up_while_it_is_looked_at_is_told_as_gone_and_nothing_else
                 .map(|revision| {
                     let mut fact = fact(revision);
                     for member in ["displayName", "legalName", "addressLine"] {
-                        fact["facts"][member] = Value::from("x".repeat(4_000));
+                        fact["facts"][member] = Value::from(letters(4_000));
                     }
                     fact
                 })

@@ -682,6 +682,37 @@ pub fn files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// What the records and the snapshot of a data directory say, which its files may have packed.
+pub fn said_in(data: &Path) -> Vec<Vec<u8>> {
+    let mut said = Said::default();
+    let storage = wal::storage::FileStorage::existing(data).unwrap();
+    wal::verify(std::sync::Arc::new(storage), &mut said).unwrap();
+    said.0
+}
+
+#[derive(Default)]
+struct Said(Vec<Vec<u8>>);
+
+impl wal::Visitor for Said {
+    fn record(&mut self, record: wal::Record<'_>) -> Result<(), wal::BoxError> {
+        self.0.push(record.payload.to_vec());
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: &wal::SnapshotInfo) -> Result<(), wal::BoxError> {
+        Ok(())
+    }
+
+    fn kept(&mut self, record: wal::Record<'_>) -> Result<(), wal::BoxError> {
+        self.record(record)
+    }
+
+    fn entry(&mut self, entry: &[u8]) -> Result<(), wal::BoxError> {
+        self.0.push(entry.to_vec());
+        Ok(())
+    }
+}
+
 /// Learns which log it is that is shown.
 #[derive(Default)]
 pub struct WhichLog(pub carebook::journal::births::Lineage);

@@ -3,7 +3,7 @@
 use carebook::base::actor::ActorKind;
 
 use super::*;
-use crate::support::files;
+use crate::support::{files, said_in};
 
 fn body(url: &str) -> Value {
     json!({"url": url, "types": ["carebook.*"], "description": null})
@@ -161,17 +161,21 @@ fn a_secret_is_told_at_creation_and_rotation_and_in_replays_and_stands_nowhere()
     let key = world.data().join("webhook.key");
     let master = std::fs::read_to_string(&key).unwrap();
     let mut looked = 0;
-    for file in files(&world.data()).into_iter().chain(files(&backup)) {
-        if file == key {
-            continue;
-        }
-        let bytes = std::fs::read(&file).unwrap();
+    let said = [world.data(), backup.clone()].map(|data| said_in(&data));
+    let said = said.concat();
+    assert!(said.len() > 10);
+    let files = files(&world.data()).into_iter().chain(files(&backup));
+    let files = files.filter(|file| *file != key);
+    let read = files.map(|file| {
+        looked += 1;
+        std::fs::read(&file).unwrap()
+    });
+    for bytes in read.chain(said) {
         for secret in [&first, &second, &third, &master] {
             let text = secret.trim_end().trim_start_matches("whsec_").as_bytes();
             let is_there = bytes.windows(text.len()).any(|window| window == text);
-            assert!(!is_there, "a secret stands in {}", file.display());
+            assert!(!is_there, "a secret stands in a file");
         }
-        looked += 1;
     }
     assert!(looked >= 2);
     assert!(!metrics.text().contains("whsec_"));

@@ -114,7 +114,7 @@ pub use retention::{Keep, Retained};
 pub use salvage::{Damage, GivenUp, OnSurvey, Salvage, WayOut};
 pub use seed::{Carried, Newest, Seeding, is_free, newest};
 pub use segment::Compacted;
-pub use snapshot::{SnapshotTarget, SnapshotWriter};
+pub use snapshot::{SizeEstimate, SnapshotTarget, SnapshotWriter};
 pub use space::{Lack, Space};
 pub use verify::verify;
 pub use visitor::{Discard, OnRange, Record, SnapshotInfo, Visitor};

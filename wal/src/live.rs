@@ -407,14 +407,8 @@ impl LiveReader {
                 next: place.next,
                 chain: &place.chain,
             };
-            let mut missing = 0;
-            let step = scan::step(
-                window,
-                place.offset,
-                &expected,
-                &mut missing,
-                &mut self.room,
-            );
+            let (missing, room) = (&mut 0, &mut self.room);
+            let step = scan::step(window, place.offset, &expected, missing, room);
             let header = match step.map_err(&failed)? {
                 Step::Frame(header) => header,
                 Step::End(end) => return Ok(Some(end)),

@@ -4,7 +4,7 @@ use wal::storage::sim::{SimDisk, Survivors};
 use wal::{Appender, Error, Lack, Options};
 
 use crate::support::{
-    Heard, eventually, open, open_with, segments, size, small, snapshot, snapshots, verify,
+    Heard, eventually, open, open_with, segments, size, small, snapshot, snapshots, unlike, verify,
 };
 
 const CAPACITY: u64 = 400 << 10;
@@ -26,26 +26,26 @@ fn without_room_nothing_queued_is_lost_and_room_comes_back_by_itself() {
     assert!(appender.has_room());
     let mut records = 0;
     while appender.has_room() {
-        records = appender.sequence().push(vec![7; 1000]).unwrap();
+        records = appender.sequence().push(unlike(7, 1000)).unwrap();
         eventually("it is durable", || appender.durable() == records);
         assert!(records < 1000, "the disk cannot hold this much");
     }
     assert!(disk.used() > CAPACITY - (160 << 10), "the disk was used");
     // What callers had begun when the room went still finds place: the reserve.
     for _ in 0..40 {
-        records = appender.sequence().push(vec![8; 1000]).unwrap();
+        records = appender.sequence().push(unlike(8, 1000)).unwrap();
     }
     eventually("what was in flight is durable", || {
         appender.durable() == records
     });
     assert!(!appender.has_room());
     // Reads go on.
-    assert_eq!(appender.read(1).unwrap(), Some(vec![7; 1000]));
+    assert_eq!(appender.read(1).unwrap(), Some(unlike(7, 1000)));
 
     disk.set_capacity(CAPACITY * 4);
     eventually("there is room again", || appender.has_room());
     for _ in 0..50 {
-        records = appender.sequence().push(vec![9; 1000]).unwrap();
+        records = appender.sequence().push(unlike(9, 1000)).unwrap();
     }
     appender.shutdown().unwrap();
     assert!(
@@ -66,7 +66,7 @@ fn a_disk_without_any_space_holds_up_the_queue_and_fails_nothing() {
     disk.set_capacity(disk.used());
     let mut last = 0;
     for _ in 0..40 {
-        last = appender.sequence().push(vec![2; 1000]).unwrap();
+        last = appender.sequence().push(unlike(2, 1000)).unwrap();
     }
     eventually("the lack of space is noticed", || !appender.has_room());
     assert!(appender.durable() < last);
@@ -88,7 +88,7 @@ fn a_shutdown_on_a_full_disk_ends_and_says_what_is_missing() {
         .unwrap();
     disk.set_capacity(0);
     for _ in 0..80 {
-        appender.sequence().push(vec![2; 1000]).unwrap();
+        appender.sequence().push(unlike(2, 1000)).unwrap();
     }
     assert!(matches!(appender.shutdown(), Err(Error::Stopped { .. })));
     let durable = appender.durable();
@@ -103,15 +103,15 @@ fn a_single_thread_can_go_on_when_space_is_back() {
     disk.set_capacity(disk.used());
     let mut written = 0;
     let error = loop {
-        match log.append(&[vec![3; 1000]]) {
+        match log.append(&[unlike(3, 1000)]) {
             Ok(position) => written = position,
             Err(error) => break error,
         }
     };
     assert!(matches!(&error, Error::Io { .. }), "{error}");
-    assert!(log.append(&[vec![3; 1000]]).is_err());
+    assert!(log.append(&[unlike(3, 1000)]).is_err());
     disk.set_capacity(1 << 30);
-    assert_eq!(log.append(&[vec![4; 1000]]).unwrap(), written + 1);
+    assert_eq!(log.append(&[unlike(4, 1000)]).unwrap(), written + 1);
     drop(log);
     assert_eq!(open(&disk).unwrap().records.len() as u64, written + 1);
 }
@@ -125,7 +125,7 @@ fn a_restart_on_a_full_disk_finds_the_space_that_was_set_aside() {
         .start(Heard::default().events())
         .unwrap();
     for _ in 0..2 {
-        appender.sequence().push(vec![2; 1000]).unwrap();
+        appender.sequence().push(unlike(2, 1000)).unwrap();
     }
     eventually("the next segment is made", || segments(&disk).len() == 2);
     appender.shutdown().unwrap();
@@ -162,7 +162,7 @@ fn until_no_room(appender: &Appender, heard: &Heard) -> u64 {
     let has_failed = || !heard.state().failures.is_empty();
     while appender.has_room() && !has_failed() {
         // Nothing is taken once it has failed.
-        let Ok(pushed) = appender.sequence().push(vec![7; 1000]) else {
+        let Ok(pushed) = appender.sequence().push(unlike(7, 1000)) else {
             break;
         };
         last = pushed;
@@ -191,7 +191,7 @@ fn want_of_descriptors_space_or_memory_for_a_segment_is_waited_for_and_ends_noth
         assert!(matches!(&lack, Lack::Segment { why } if why.contains(".log.new")));
         let mut last = 0;
         for _ in 0..30 {
-            last = appender.sequence().push(vec![8; 1000]).unwrap();
+            last = appender.sequence().push(unlike(8, 1000)).unwrap();
         }
         disk.refuse_files(None);
         eventually("what waited is written", || appender.durable() == last);
@@ -224,7 +224,7 @@ fn a_disk_that_fails_is_given_time_while_records_find_place_and_ends_the_log_whe
         disk.refuse_files(Some(code));
         // However much was made ahead before that is filled first.
         eventually("the log has failed", || {
-            let _ = appender.sequence().push(vec![8; 1000]);
+            let _ = appender.sequence().push(unlike(8, 1000));
             !heard.state().failures.is_empty()
         });
         assert!(appender.shutdown().is_err());
@@ -242,7 +242,7 @@ fn crashed() -> (SimDisk, u64) {
     let disk = SimDisk::new();
     let mut log = open(&disk).unwrap().log;
     for number in 0..30 {
-        log.append(&[vec![number; 700]]).unwrap();
+        log.append(&[unlike(number, 700)]).unwrap();
     }
     snapshot(&mut log, 25).unwrap();
     snapshot(&mut log, 28).unwrap();
@@ -283,7 +283,7 @@ fn a_start_on_a_full_disk_reads_and_goes_on_when_space_is_back() {
             assert!(appender.read(position).unwrap().is_some(), "{position}");
         }
         assert_eq!(appender.snapshots().len(), 1);
-        let last = appender.sequence().push(vec![9; 1000]).unwrap();
+        let last = appender.sequence().push(unlike(9, 1000)).unwrap();
         eventually("it is durable, or there is no room", || {
             appender.durable() == last || !appender.has_room()
         });
@@ -339,19 +339,19 @@ fn a_shutdown_of_a_log_that_never_had_space_is_none_that_loses_anything() {
 fn what_a_killed_process_left_half_made_makes_the_space_that_a_start_needs() {
     let disk = SimDisk::new();
     let mut log = open(&disk).unwrap().log;
-    log.append(&[vec![1; 1000]]).unwrap();
+    log.append(&[unlike(1, 1000)]).unwrap();
     drop(log);
     disk.put("snapshot-0000000000000001.snap.new", &[1; 40 << 10]);
     disk.set_capacity(disk.used());
     let mut log = open(&disk).unwrap().log;
-    assert_eq!(log.append(&[vec![2; 1000]]).unwrap(), 2);
+    assert_eq!(log.append(&[unlike(2, 1000)]).unwrap(), 2);
 }
 
 /// A log of several segments, all of which two snapshots cover; one that is made ahead is there.
 fn covered(disk: &SimDisk, heard: &Heard) -> (std::sync::Arc<Appender>, u64) {
     let mut opened = open(disk).unwrap();
     for _ in 0..60 {
-        opened.log.append(&[vec![5; 1000]]).unwrap();
+        opened.log.append(&[unlike(5, 1000)]).unwrap();
     }
     for _ in 0..2 {
         snapshot(&mut opened.log, 60).unwrap();

@@ -10,13 +10,14 @@ use wal::{Appender, Error, Keep};
 
 use crate::support::{
     Heard, Kind, campaign, eventually, frames, open_with, random, record, seed, segments, small,
+    unlike,
 };
 
 /// The record at a position, which says itself which one it is.
 fn made(position: u64) -> Vec<u8> {
     let length = usize::try_from(position % 7 * 150).unwrap();
     let mut record = position.to_le_bytes().to_vec();
-    record.resize(8 + length, b'x');
+    record.extend(unlike(position, length));
     record
 }
 

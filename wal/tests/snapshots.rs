@@ -9,7 +9,7 @@ use wal::{BoxError, Error, Log, Record, SnapshotInfo, Visitor};
 
 use crate::support::{
     Heard, eventually, open, random, record, refusal, seed, segments, small, snapshot, snapshots,
-    verify,
+    unlike, verify,
 };
 
 /// A log with two snapshots and some records after them.
@@ -450,13 +450,13 @@ fn a_snapshot_that_waits_for_a_full_disk_is_given_up() {
     disk.set_capacity(0);
     let mut upto = 1;
     while appender.has_room() {
-        upto = appender.sequence().push(vec![1; 1000]).unwrap();
+        upto = appender.sequence().push(unlike(1, 1000)).unwrap();
         eventually("it is written or there is no room", || {
             appender.durable() == upto || !appender.has_room()
         });
     }
     for _ in 0..20 {
-        upto = appender.sequence().push(vec![1; 1000]).unwrap();
+        upto = appender.sequence().push(unlike(1, 1000)).unwrap();
     }
     let mut waits = 0;
     let installed = appender.install_throttled(writer, upto, &mut || {

@@ -60,6 +60,13 @@ pub(crate) fn record(random: &mut StdRng, bytes_max: usize) -> Vec<u8> {
     record
 }
 
+/// So many bytes that have nothing in common: they take their room whatever is packed.
+pub(crate) fn unlike(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut unlike = vec![0; bytes];
+    random(seed).fill(unlike.as_mut_slice());
+    unlike
+}
+
 /// Keeps every record; positions must be dense.
 #[derive(Default)]
 pub(crate) struct Collect {

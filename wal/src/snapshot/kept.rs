@@ -21,7 +21,7 @@ pub(crate) struct Kept {
     pub(super) seed: u32,
     pub(crate) covers: u64,
     pub(super) length: u64,
-    /// Bytes of its blocks, unpacked.
+    /// Bytes of its blocks.
     pub(crate) bytes: u64,
     pub(super) blocks: KeptBlocks,
 }

@@ -175,9 +175,12 @@ pub(super) fn block<'a>(
     Ok(Ok((block, payload)))
 }
 
+/// Bytes before those of a kept record: its position and its length.
+pub(super) const KEPT_HEAD: usize = 12;
+
 /// Splits the next item off; `None` when the payload is not made of items.
 pub(super) fn item<'a>(rest: &mut &'a [u8], kept: bool) -> Option<(u64, &'a [u8])> {
-    let head = if kept { 12 } else { 4 };
+    let head = if kept { KEPT_HEAD } else { 4 };
     if rest.len() < head {
         return None;
     }

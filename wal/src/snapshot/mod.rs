@@ -6,12 +6,14 @@
 //! again of records that the log will lose; then the *entries*, which are bytes.
 
 mod ahead;
+mod estimate;
 mod kept;
 mod layout;
 mod read;
 mod target;
 mod write;
 
+pub use estimate::SizeEstimate;
 pub(crate) use kept::Kept;
 #[cfg(feature = "fuzzing")]
 pub(crate) use layout::mend;

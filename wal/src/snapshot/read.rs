@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::ahead::{Blocks, Fault};
 use super::kept::Kept;
 use super::layout::{
-    BLOCK_HEADER, Block, HEADER, KIND_END, KIND_ENTRIES, KIND_KEPT, KeptBlocks, block, first_chain,
-    is_header, item, unpacked,
+    Block, HEADER, KIND_END, KIND_ENTRIES, KIND_KEPT, KeptBlocks, block, first_chain, is_header,
+    item, unpacked,
 };
 use crate::error::{BoxError, Error};
 use crate::format::{
@@ -129,7 +129,7 @@ struct Reading<'a> {
     /// The position of the last kept record.
     last: u64,
     blocks: KeptBlocks,
-    /// Bytes of the blocks of kept records, unpacked.
+    /// Bytes of the blocks of kept records.
     kept_bytes: u64,
     /// What a block is unpacked into.
     room: Vec<u8>,
@@ -229,7 +229,7 @@ impl Reading<'_> {
         match kind {
             KIND_KEPT if self.entries == 0 => {
                 self.blocks.push((block.first, block.offset));
-                self.kept_bytes += to_u64(BLOCK_HEADER + rest.len());
+                self.kept_bytes += block.end - block.offset;
                 for _ in 0..block.items {
                     let (position, payload) = item(&mut rest, true)
                         .ok_or_else(|| bad("a block is not made of kept records"))?;

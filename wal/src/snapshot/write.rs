@@ -41,7 +41,7 @@ pub(crate) struct SnapshotFile {
     kept: u64,
     entries: u64,
     kept_blocks: KeptBlocks,
-    /// Bytes of the blocks of kept records, before they are packed.
+    /// Bytes of the blocks of kept records.
     kept_bytes: u64,
     packer: Packer,
     installed: bool,
@@ -101,9 +101,6 @@ impl SnapshotFile {
         }
         let mut head = [0; BLOCK_HEADER];
         let mut kind = self.kind;
-        if kind == KIND_KEPT {
-            self.kept_bytes += to_u64(self.block.len());
-        }
         if let Some(packed) = self.packer.pack(&self.block[BLOCK_HEADER..]) {
             self.block.truncate(BLOCK_HEADER);
             self.block.extend_from_slice(packed);
@@ -125,6 +122,7 @@ impl SnapshotFile {
         let length = to_u64(self.block.len());
         if self.kind == KIND_KEPT {
             self.kept_blocks.push((self.first, self.offset));
+            self.kept_bytes += length;
         }
         let name = || {
             self.storage

@@ -1,0 +1,62 @@
+//! How large the next snapshot may be.
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+
+use wal::SizeEstimate;
+
+use super::core::Shared;
+
+/// For each state beside its key and its bytes: kind, version, position, a length, and a place in a list.
+const BESIDE: [u8; 12] = [0; 12];
+/// Of so many blocks of states one is packed to see how small it becomes.
+const ONE_IN: u64 = 16;
+/// The newest records of the log, so many and of so many bytes, are packed to see the same.
+const RECORDS: u64 = 4_000;
+const RECORD_BYTES: u64 = 512 << 10;
+/// For the header, the end, and what is known of the whole log.
+const ROUGHLY: u64 = 32 << 10;
+/// The whole may have one part in so many more.
+const MARGIN: u64 = 8;
+
+impl Shared {
+    /// A snapshot's bytes, rather too many than too few: the present states, what the last one keeps of
+    /// records, and all records since. `throttle` is called now and then, and can end the work.
+    pub(super) fn snapshot_size(
+        &self,
+        throttle: &mut dyn FnMut() -> Result<(), wal::Error>,
+    ) -> Result<u64, wal::Error> {
+        let states = RefCell::new(SizeEstimate::of_one_in(ONE_IN));
+        self.tables.copy_states(
+            |standing| {
+                let parts = [&BESIDE, standing.key.0.as_slice(), standing.bytes];
+                states.borrow_mut().item(&parts);
+            },
+            || {
+                states.borrow_mut().settle();
+                throttle()
+            },
+        )?;
+        let states = states.into_inner();
+        let all = states.seen();
+        let states = states.room_for(all);
+
+        let durable = self.journal.durable();
+        let first = self.journal.first().max(durable.saturating_sub(RECORDS));
+        let mut records = SizeEstimate::of_one_in(1);
+        self.journal.records(first, durable, &mut |record| {
+            records.item(&[record.payload]);
+            records.settle();
+            Ok(match records.seen() < RECORD_BYTES {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            })
+        })?;
+        let since = records.room_for(self.journal.log_bytes_since_snapshot());
+
+        let bytes = states
+            .saturating_add(self.journal.kept_bytes())
+            .saturating_add(since);
+        Ok(bytes.saturating_add(bytes / MARGIN).saturating_add(ROUGHLY))
+    }
+}

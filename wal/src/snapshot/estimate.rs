@@ -1,0 +1,127 @@
+//! How much room a snapshot will take.
+
+use super::layout::{BLOCK_BYTES, BLOCK_HEADER, KEPT_HEAD};
+use crate::format::to_u64;
+use crate::packed::Packer;
+
+/// Estimates how much room items take in a snapshot: blocks are packed, and how much less they become is
+/// seen by packing some of them.
+pub struct SizeEstimate {
+    packer: Packer,
+    /// Of so many blocks one is packed.
+    one_of: u64,
+    blocks: u64,
+    /// What the present block has, if it is one to pack.
+    block: Vec<u8>,
+    /// Bytes of the present block.
+    filled: usize,
+    /// Bytes of all items.
+    seen: u64,
+    /// Bytes of the blocks that were packed, before and since.
+    packed: (u64, u64),
+}
+
+impl SizeEstimate {
+    /// No item yet; of so many blocks one will be packed.
+    #[must_use]
+    pub fn of_one_in(blocks: u64) -> Self {
+        Self {
+            packer: Packer::default(),
+            one_of: blocks.max(1),
+            blocks: 0,
+            block: Vec::new(),
+            filled: 0,
+            seen: 0,
+            packed: (0, 0),
+        }
+    }
+
+    /// Adds an item that consists of these parts: no more than a copy of some.
+    pub fn item(&mut self, parts: &[&[u8]]) {
+        let bytes = KEPT_HEAD + parts.iter().map(|part| part.len()).sum::<usize>();
+        self.filled += bytes;
+        self.seen += to_u64(bytes);
+        if self.blocks.is_multiple_of(self.one_of) {
+            self.block.resize(self.block.len() + KEPT_HEAD, 0);
+            for part in parts {
+                self.block.extend_from_slice(part);
+            }
+        }
+    }
+
+    /// Packs the present block, if it is full. To be called between items, where nobody waits.
+    pub fn settle(&mut self) {
+        if self.filled >= BLOCK_BYTES {
+            self.pack();
+        }
+    }
+
+    fn pack(&mut self) {
+        if !self.block.is_empty() {
+            let packed = self
+                .packer
+                .pack(&self.block)
+                .map_or(self.filled, <[u8]>::len);
+            self.packed.0 += to_u64(self.filled);
+            self.packed.1 += to_u64(BLOCK_HEADER + packed);
+            self.block.clear();
+        }
+        self.filled = 0;
+        self.blocks += 1;
+    }
+
+    /// Bytes of all items that were added, before they are packed.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// How much room so many bytes of such items take.
+    #[must_use]
+    pub fn room_for(mut self, bytes: u64) -> u64 {
+        if self.filled > 0 {
+            self.pack();
+        }
+        let (before, since) = self.packed;
+        if before == 0 {
+            return bytes;
+        }
+        let room = u128::from(bytes) * u128::from(since) / u128::from(before);
+        u64::try_from(room).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimate(one_of: u64, item: impl Fn(u32) -> Vec<u8>) -> (u64, u64) {
+        let mut estimate = SizeEstimate::of_one_in(one_of);
+        for number in 0..20_000_u32 {
+            estimate.item(&[&number.to_le_bytes(), &item(number)]);
+            estimate.settle();
+        }
+        let seen = estimate.seen();
+        (seen, estimate.room_for(seen))
+    }
+
+    #[test]
+    fn what_is_alike_takes_little_room_and_what_is_not_takes_its_own() {
+        let alike =
+            |number| format!("\"statementCode\":\"code-{number}\",\"status\":\"open\"").into();
+        for one_of in [1, 16] {
+            let (seen, room) = estimate(one_of, alike);
+            assert!(room * 3 < seen && room * 20 > seen, "{room} of {seen}");
+        }
+        let (_, of_all) = estimate(1, alike);
+        let (_, of_some) = estimate(16, alike);
+        assert!(of_some.abs_diff(of_all) < of_all / 10);
+        let random = |number: u32| blake3::hash(&number.to_le_bytes()).as_bytes().to_vec();
+        let (seen, room) = estimate(4, random);
+        assert!(
+            room * 10 > seen * 7 && room <= seen + seen / 100,
+            "{room} of {seen}"
+        );
+        assert_eq!(SizeEstimate::of_one_in(4).room_for(77), 77);
+    }
+}
