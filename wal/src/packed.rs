@@ -12,7 +12,7 @@ use lz4_flex::block::{
     CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
 };
 
-use crate::format::{get_u32, to_u32, to_usize};
+use crate::format::{RECORD_BYTES_MAX, get_u32, to_u32, to_usize};
 
 /// Fewer bytes than this are left as they are: they say little twice.
 const LEAST: usize = 1 << 10;
@@ -23,6 +23,8 @@ const PIECE: usize = 60 << 10;
 const HEAD: usize = 4;
 /// A byte of a block stands for no more than so many.
 const MOST_OF_ONE: usize = 255;
+/// No more bytes than this are packed: a batch and a block have less.
+const MOST: usize = 2 * RECORD_BYTES_MAX;
 /// Memory that is kept for the next bytes.
 const KEPT: usize = 1 << 20;
 
@@ -46,7 +48,7 @@ impl Default for Packer {
 impl Packer {
     /// These bytes, packed; `None` where that would not make them less by an eighth at least.
     pub(crate) fn pack(&mut self, bytes: &[u8]) -> Option<&[u8]> {
-        if bytes.len() < LEAST {
+        if !(LEAST..=MOST).contains(&bytes.len()) {
             return None;
         }
         // Not all of it is needed if it becomes less; the most that a piece can be is there for the last one.
@@ -81,7 +83,7 @@ pub(crate) fn unpack<'r>(packed: &[u8], room: &'r mut Vec<u8>) -> Option<&'r [u8
     let mut rest = packed.get(HEAD..)?;
     let length = unpacked_bytes(packed);
     // Memory is only taken for what can be.
-    if length > rest.len().saturating_mul(MOST_OF_ONE) {
+    if length > rest.len().saturating_mul(MOST_OF_ONE).min(MOST) {
         return None;
     }
     have(room, length);
