@@ -137,8 +137,8 @@ pub struct ServeArgs {
     /// Free bytes on the disk below which commands are answered 503; reads go on.
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     reserve_bytes: u64,
-    /// Bytes of records after which a snapshot is taken; the size of the last snapshot if that is
-    /// larger.
+    /// Bytes of records, before they are packed, after which a snapshot is taken; those of the last
+    /// snapshot if it has more.
     #[arg(long, value_name = "BYTES", default_value_t = CheckpointPolicy::default().log_bytes)]
     snapshot_log_bytes: u64,
     /// How long after the last snapshot the next one is taken, when anything was committed since.

@@ -88,7 +88,7 @@ pub struct CheckpointFigures {
     pub forgotten_keys: u64,
     /// Attempts that were not begun, or abandoned, for lack of disk space.
     pub without_room: u64,
-    /// The estimate, made before it began, of the last snapshot's largest size in bytes.
+    /// The estimate, made before it began, of the last snapshot's size in bytes: rather too many.
     pub estimate: u64,
     /// The first position that the log keeps as a record.
     pub log_first: u64,

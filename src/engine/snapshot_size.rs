@@ -7,8 +7,6 @@ use wal::SizeEstimate;
 
 use super::core::Shared;
 
-/// For each state beside its key and its bytes: kind, version, position, a length, and a place in a list.
-const BESIDE: [u8; 12] = [0; 12];
 /// Of so many blocks of states one is packed to see how small it becomes.
 const ONE_IN: u64 = 16;
 /// The newest records of the log, so many and of so many bytes, are packed to see the same.
@@ -29,7 +27,9 @@ impl Shared {
         let states = RefCell::new(SizeEstimate::of_one_in(ONE_IN));
         self.tables.copy_states(
             |standing| {
-                let parts = [&BESIDE, standing.key.0.as_slice(), standing.bytes];
+                // Where an entry has kind, version, position and its place in a list.
+                let places = [standing.position, standing.position, 0].map(u64::to_le_bytes);
+                let parts = [places.as_flattened(), &standing.key.0, standing.bytes];
                 states.borrow_mut().item(&parts);
             },
             || {
@@ -37,26 +37,33 @@ impl Shared {
                 throttle()
             },
         )?;
-        let states = states.into_inner();
-        let all = states.seen();
-        let states = states.room_for(all);
-
+        let states = states.into_inner().room();
+        let since = self.packed_since(self.journal.log_bytes_since_snapshot())?;
+        let bytes = states
+            .saturating_add(self.journal.kept_bytes())
+            .saturating_add(since);
+        Ok(bytes.saturating_add(bytes / MARGIN).saturating_add(ROUGHLY))
+    }
+    /// How much room so many bytes of records since the newest snapshot take, by those that came last.
+    fn packed_since(&self, bytes: u64) -> Result<u64, wal::Error> {
         let durable = self.journal.durable();
-        let first = self.journal.first().max(durable.saturating_sub(RECORDS));
+        let newest = self.journal.snapshots().first().copied();
+        let first = newest.map_or(1, |newest| newest.covers + 1);
+        let first = first.max(durable.saturating_sub(RECORDS));
         let mut records = SizeEstimate::of_one_in(1);
-        self.journal.records(first, durable, &mut |record| {
+        let read = self.journal.records(first, durable, &mut |record| {
             records.item(&[record.payload]);
             records.settle();
             Ok(match records.seen() < RECORD_BYTES {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             })
-        })?;
-        let since = records.room_for(self.journal.log_bytes_since_snapshot());
-
-        let bytes = states
-            .saturating_add(self.journal.kept_bytes())
-            .saturating_add(since);
-        Ok(bytes.saturating_add(bytes / MARGIN).saturating_add(ROUGHLY))
+        });
+        match read {
+            Ok(_) => Ok(records.room_for(bytes)),
+            Err(error @ wal::Error::Stopped { .. }) => Err(error),
+            // Whoever needs them says that they cannot be read.
+            Err(_) => Ok(bytes),
+        }
     }
 }

@@ -210,7 +210,8 @@ impl Shared {
     fn is_checkpoint_due(&self, policy: &CheckpointPolicy, since: Duration) -> bool {
         let figures = self.checkpointer.figures();
         let log_bytes = self.journal.log_bytes_since_snapshot();
-        is_due(policy, since, log_bytes, figures.bytes, || {
+        let snapshot_bytes = self.journal.unpacked_snapshot_bytes();
+        is_due(policy, since, log_bytes, snapshot_bytes, || {
             let known = self.checkpointer.known.lock();
             let forgets =
                 || !self.role.is_standby() && self.forgets(policy, &known.marks).is_some();

@@ -284,7 +284,7 @@ fn snapshots(page: &mut Page, figures: &CheckpointFigures) {
     page.one(
         "carebook_snapshot_estimate_bytes",
         gauge,
-        "The estimate, before it began, of the last snapshot's largest size in bytes.",
+        "The estimate, before it began, of the last snapshot's size in bytes, rather too many.",
         estimate,
     );
 }

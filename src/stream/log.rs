@@ -237,6 +237,10 @@ impl Medium for Beside {
         self.directory.kept_bytes()
     }
 
+    fn unpacked_snapshot_bytes(&self) -> u64 {
+        self.directory.unpacked_snapshot_bytes()
+    }
+
     fn begin_snapshot(&self, covers: u64) -> Result<Box<dyn SnapshotTarget>, Error> {
         self.directory.begin_snapshot(covers)
     }

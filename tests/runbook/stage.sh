@@ -74,18 +74,24 @@ the_disk_is_full() {
     systemctl restart carebook
 }
 the_other_disk_has_room() { sed -i 's/^reserve-bytes = .*/reserve-bytes = 1/' "$SETTINGS"; }
+# Changes the byte of a file at an offset.
+flip() {
+    byte=$(od -An -tu1 -j "$2" -N 1 "$1")
+    printf "\\$(printf %03o $((byte ^ 1)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
 a_byte_of_the_log_changes() {
     systemctl stop carebook
-    # In the record of S-3.
-    file=$(grep -l key-S-3 "$DATA"/segment-*.log)
-    offset=$(grep -abo key-S-3 "$file" | head -1 | cut -d : -f 1)
-    printf '!' | dd of="$file" bs=1 seek="$offset" conv=notrunc status=none
+    # In the batch that has the record of S-3, behind its header.
+    batch=$(carebook inspect records --data "$DATA" --json | grep '"key":"key-S-3"' |
+        sed 's/.*"offset":\([0-9]*\),"records":[0-9]*,"segment":\([0-9]*\).*/\1 \2/')
+    file=$(printf '%s/segment-%016d.log' "$DATA" "${batch#* }")
+    flip "$file" $((${batch% *} + 200))
 }
 a_byte_of_a_snapshot_changes() {
     systemctl kill --signal=USR1 carebook
     until [ -e "$DATA/snapshot-0000000000000001.snap" ]; do sleep 0.02; done
     systemctl stop carebook
-    printf '!' | dd of="$DATA/snapshot-0000000000000001.snap" bs=1 seek=500 conv=notrunc status=none
+    flip "$DATA/snapshot-0000000000000001.snap" 500
 }
 the_node_is_lost() {
     systemctl stop carebook

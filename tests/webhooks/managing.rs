@@ -161,6 +161,12 @@ fn a_secret_is_told_at_creation_and_rotation_and_in_replays_and_stands_nowhere()
     let key = world.data().join("webhook.key");
     let master = std::fs::read_to_string(&key).unwrap();
     let mut looked = 0;
+    // All there is: no snapshot has been taken.
+    assert!(
+        files(&world.data())
+            .iter()
+            .all(|file| file.extension() != Some("snap".as_ref()))
+    );
     let said = [world.data(), backup.clone()].map(|data| said_in(&data));
     let said = said.concat();
     assert!(said.len() > 10);

@@ -274,7 +274,7 @@ impl ArchiveFolder {
                 return Err(Error::Unsupported {
                     file: self.archive.describe(&name),
                     version,
-                    newest: format::FORMAT_VERSION,
+                    newest: format::SEGMENT_VERSION,
                 });
             }
         };

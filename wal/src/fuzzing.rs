@@ -71,7 +71,7 @@ fn build(disk: &SimDisk, with_snapshots: bool) -> Result<(), BoxError> {
             let covers = log.last_position() - 3;
             let mut writer = log.begin_snapshot(covers)?;
             for position in (1..=covers).step_by(2) {
-                writer.keep(position, &position.to_le_bytes())?;
+                writer.keep(position, &position.to_le_bytes().repeat(20))?;
             }
             for entry in 0..20_u8 {
                 writer.entry(&vec![entry; usize::from(entry) * 9])?;
@@ -219,7 +219,7 @@ fn mend_frame(frame: &mut [u8], seed: u32, before: Option<&mut Chain>) {
     frame[4..8].copy_from_slice(&header.to_le_bytes());
 }
 
-/// One frame: what is sound is encoded as it was read.
+/// One frame: what is sound is encoded as it was read; where it is packed, the records are the same.
 pub fn frame(input: &[u8]) {
     const SEED: u32 = 99;
     let Some((&flags, input)) = input.split_first() else {

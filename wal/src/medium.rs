@@ -158,8 +158,11 @@ pub trait Medium: Send + Sync {
     /// When the newest snapshot was written; `None` when there is none, or that is not known.
     fn snapshot_written(&self) -> Option<SystemTime>;
 
-    /// Bytes that the newest snapshot keeps of records; 0 when there is none.
+    /// Bytes that the newest snapshot takes for what it keeps of records; 0 when there is none.
     fn kept_bytes(&self) -> u64;
+
+    /// Bytes of the newest snapshot, before it was packed; 0 when there is none.
+    fn unpacked_snapshot_bytes(&self) -> u64;
 
     /// Begins a snapshot that covers every record up to a durable position.
     ///

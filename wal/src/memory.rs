@@ -365,6 +365,12 @@ impl Medium for MemoryLog {
         None
     }
 
+    fn unpacked_snapshot_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        let newest = state.snapshots.last();
+        newest.map_or(0, |newest| newest.info.bytes)
+    }
+
     fn kept_bytes(&self) -> u64 {
         let state = self.state.lock();
         let kept = state.snapshots.last().map(|newest| &newest.kept);

@@ -16,9 +16,9 @@ use crate::format::{RECORD_BYTES_MAX, get_u32, to_u32, to_usize};
 
 /// Fewer bytes than this are left as they are: they say little twice.
 const LEAST: usize = 1 << 10;
-/// Bytes that a block stands for, but for the last one: few enough for the small table, with which packing
-/// is half as quick again.
-const PIECE: usize = 60 << 10;
+/// Bytes that a block stands for, but for the last one. That is the format: another number would not read what
+/// was packed. They are few enough for LZ4's small table, with which packing is half as quick again.
+pub(crate) const PIECE: usize = 60 << 10;
 /// Bytes before the blocks, and before each.
 const HEAD: usize = 4;
 /// A byte of a block stands for no more than so many.
@@ -46,25 +46,25 @@ impl Default for Packer {
 }
 
 impl Packer {
-    /// These bytes, packed; `None` where that would not make them less by an eighth at least.
+    /// These bytes, packed; `None` where that would not make them less by an eighth, from their first piece on.
     pub(crate) fn pack(&mut self, bytes: &[u8]) -> Option<&[u8]> {
         if !(LEAST..=MOST).contains(&bytes.len()) {
+            have(&mut self.room, 0);
             return None;
         }
-        // Not all of it is needed if it becomes less; the most that a piece can be is there for the last one.
-        let enough = bytes.len() - bytes.len() / 8;
-        have(
-            &mut self.room,
-            enough + HEAD + get_maximum_output_size(PIECE),
-        );
+        // What is not made less is given up, so this is enough for all, and then for another piece.
+        let room = bytes.len() + HEAD + get_maximum_output_size(PIECE);
+        have(&mut self.room, room);
         self.room[..HEAD].copy_from_slice(&to_u32(bytes.len()).to_le_bytes());
-        let mut end = HEAD;
+        let (mut end, mut taken) = (HEAD, 0);
         for piece in bytes.chunks(PIECE) {
             let (head, block) = self.room[end..].split_at_mut(HEAD);
             let length = compress_into_with_table(piece, block, &mut self.table).ok()?;
             head.copy_from_slice(&to_u32(length).to_le_bytes());
             end += HEAD + length;
-            if end > enough {
+            taken += piece.len();
+            // Bytes that are not alike cost no more than their first piece.
+            if end > taken - taken / 8 {
                 return None;
             }
         }
@@ -164,11 +164,24 @@ mod tests {
         let mut bytes = vec![0; 100_000];
         SmallRng::seed_from_u64(1).fill_bytes(&mut bytes);
         assert!(packer.pack(&bytes).is_none());
-        // A tenth of it is alike.
-        bytes[..10_000].fill(0);
+        // A tenth of the first piece is alike, and then a fifth of all.
+        bytes[..6_000].fill(0);
         assert!(packer.pack(&bytes).is_none());
         bytes[..20_000].fill(0);
         assert!(packer.pack(&bytes).is_some());
+        bytes[20_000..80_000].fill(0);
+        bytes[..20_000].reverse();
+        bytes.rotate_left(20_000);
+        assert!(packer.pack(&bytes).is_some());
+    }
+
+    #[test]
+    fn memory_of_much_is_given_back_by_what_comes_next_however_little() {
+        let mut packer = Packer::default();
+        packer.pack(&alike(9 << 20, 0, 1)).unwrap();
+        assert!(packer.room.len() > 8 << 20);
+        assert!(packer.pack(b"little").is_none());
+        assert!(packer.room.capacity() <= 2 * KEPT);
     }
 
     #[test]

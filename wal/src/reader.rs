@@ -104,6 +104,11 @@ impl Reader {
         self.kept.read().as_ref().map_or(0, |kept| kept.bytes)
     }
 
+    /// Bytes of the newest snapshot, before it was packed.
+    pub(crate) fn unpacked_snapshot_bytes(&self) -> u64 {
+        self.kept.read().as_ref().map_or(0, |kept| kept.unpacked)
+    }
+
     /// Which snapshots there are, newest first.
     pub(crate) fn set_snapshots(&self, snapshots: Vec<SnapshotInfo>) {
         *self.snapshots.write() = snapshots;

@@ -180,9 +180,15 @@ impl Appender {
         self.medium.known_space()
     }
 
-    /// Bytes that the newest snapshot keeps of records; 0 when there is none.
+    /// Bytes that the newest snapshot takes for what it keeps of records; 0 when there is none.
     pub fn kept_bytes(&self) -> u64 {
         self.medium.kept_bytes()
+    }
+
+    /// Bytes of the newest snapshot, before it was packed; 0 when there is none. What is comparable to
+    /// [`Appender::log_bytes_since_snapshot`].
+    pub fn unpacked_snapshot_bytes(&self) -> u64 {
+        self.medium.unpacked_snapshot_bytes()
     }
 
     /// When the newest snapshot was written; `None` when there is none, or that is not known.

@@ -185,6 +185,10 @@ impl Medium for Files {
         self.shared.reader.kept_bytes()
     }
 
+    fn unpacked_snapshot_bytes(&self) -> u64 {
+        self.shared.reader.unpacked_snapshot_bytes()
+    }
+
     fn begin_snapshot(&self, covers: u64) -> Result<Box<dyn SnapshotTarget>, Error> {
         Ok(Box::new(self.shared.reader.begin_snapshot(covers)?))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::archive::WithShelf;
 use crate::error::Error;
-use crate::format::{self, Chain, FIRST_FRAME, FORMAT_VERSION, LogId, to_u64, to_usize};
+use crate::format::{self, Chain, FIRST_FRAME, LogId, SEGMENT_VERSION, to_u64, to_usize};
 use crate::frame::{self, HEADER};
 use crate::manifest::{Manifest, Segment};
 use crate::opening::no_manifest;
@@ -88,7 +88,7 @@ impl Files {
         let fault = fault.map_err(|version| Error::Unsupported {
             file: self.storage.describe(&name),
             version,
-            newest: FORMAT_VERSION,
+            newest: SEGMENT_VERSION,
         })?;
         if let Some((offset, what)) = fault {
             return Ok(Err(self.damage(&name, &Place { offset, ..start }, what)));

@@ -4,11 +4,14 @@ use super::layout::{BLOCK_BYTES, BLOCK_HEADER, KEPT_HEAD};
 use crate::format::to_u64;
 use crate::packed::Packer;
 
+/// Blocks that are packed before only some are.
+const ALL_OF: u64 = 32;
+
 /// Estimates how much room items take in a snapshot: blocks are packed, and how much less they become is
 /// seen by packing some of them.
 pub struct SizeEstimate {
     packer: Packer,
-    /// Of so many blocks one is packed.
+    /// Of so many blocks one is packed, but for the first ones.
     one_of: u64,
     blocks: u64,
     /// What the present block has, if it is one to pack.
@@ -17,6 +20,8 @@ pub struct SizeEstimate {
     filled: usize,
     /// Bytes of all items.
     seen: u64,
+    /// Of these, bytes of items that are larger than a block: each says nothing of the others.
+    large: u64,
     /// Bytes of the blocks that were packed, before and since.
     packed: (u64, u64),
 }
@@ -32,6 +37,7 @@ impl SizeEstimate {
             block: Vec::new(),
             filled: 0,
             seen: 0,
+            large: 0,
             packed: (0, 0),
         }
     }
@@ -39,9 +45,13 @@ impl SizeEstimate {
     /// Adds an item that consists of these parts: no more than a copy of some.
     pub fn item(&mut self, parts: &[&[u8]]) {
         let bytes = KEPT_HEAD + parts.iter().map(|part| part.len()).sum::<usize>();
-        self.filled += bytes;
         self.seen += to_u64(bytes);
-        if self.blocks.is_multiple_of(self.one_of) {
+        if bytes > BLOCK_BYTES {
+            self.large += to_u64(BLOCK_HEADER + bytes);
+            return;
+        }
+        self.filled += bytes;
+        if self.blocks < ALL_OF || self.blocks.is_multiple_of(self.one_of) {
             self.block.resize(self.block.len() + KEPT_HEAD, 0);
             for part in parts {
                 self.block.extend_from_slice(part);
@@ -76,6 +86,13 @@ impl SizeEstimate {
         self.seen
     }
 
+    /// How much room all of them take.
+    #[must_use]
+    pub fn room(self) -> u64 {
+        let (seen, large) = (self.seen, self.large);
+        large.saturating_add(self.room_for(seen.saturating_sub(large)))
+    }
+
     /// How much room so many bytes of such items take.
     #[must_use]
     pub fn room_for(mut self, bytes: u64) -> u64 {
@@ -101,8 +118,7 @@ mod tests {
             estimate.item(&[&number.to_le_bytes(), &item(number)]);
             estimate.settle();
         }
-        let seen = estimate.seen();
-        (seen, estimate.room_for(seen))
+        (estimate.seen(), estimate.room())
     }
 
     #[test]
@@ -123,5 +139,25 @@ mod tests {
             "{room} of {seen}"
         );
         assert_eq!(SizeEstimate::of_one_in(4).room_for(77), 77);
+    }
+
+    #[test]
+    fn a_large_item_takes_its_room_and_says_nothing_of_the_others() {
+        let mut estimate = SizeEstimate::of_one_in(16);
+        for _ in 0..100 {
+            estimate.item(&[&[7; 1_000]]);
+            estimate.settle();
+        }
+        let without = {
+            let mut same = SizeEstimate::of_one_in(16);
+            same.item(&[&[7; 1_000]]);
+            same.room_for(100 * 1_012)
+        };
+        estimate.item(&[&vec![7; 1 << 20]]);
+        let room = estimate.room();
+        assert!(
+            room > 1 << 20 && room < (1 << 20) + without + 2_000,
+            "{room}, {without}"
+        );
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Kept {
     pub(super) length: u64,
     /// Bytes of its blocks.
     pub(crate) bytes: u64,
+    /// Bytes of the whole snapshot, before it was packed.
+    pub(crate) unpacked: u64,
     pub(super) blocks: KeptBlocks,
 }
 

@@ -42,9 +42,9 @@ use crate::window::Window;
 pub(super) const HEADER: usize = 64;
 pub(super) const BLOCK_HEADER: usize = 48;
 pub(super) const CHAIN: usize = 32;
-/// Bytes of payload, before they are packed, at which a block is written: with one item more, few enough to be
-/// packed in the quicker way.
-pub(super) const BLOCK_BYTES: usize = 60 << 10;
+/// Bytes of payload, before they are packed, at which a block is written: with one more item of usual size it
+/// is packed in one piece.
+pub(super) const BLOCK_BYTES: usize = packed::PIECE - (6 << 10);
 
 pub(super) const KIND_KEPT: u8 = 1;
 pub(super) const KIND_ENTRIES: u8 = 2;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::ahead::{Blocks, Fault};
 use super::kept::Kept;
 use super::layout::{
-    Block, HEADER, KIND_END, KIND_ENTRIES, KIND_KEPT, KeptBlocks, block, first_chain, is_header,
-    item, unpacked,
+    BLOCK_HEADER, Block, HEADER, KIND_END, KIND_ENTRIES, KIND_KEPT, KeptBlocks, block, first_chain,
+    is_header, item, unpacked,
 };
 use crate::error::{BoxError, Error};
 use crate::format::{
@@ -99,6 +99,7 @@ fn shown(
         last: 0,
         blocks: KeptBlocks::new(),
         kept_bytes: 0,
+        unpacked: 0,
         room: Vec::new(),
     };
     match reading.whole() {
@@ -131,6 +132,8 @@ struct Reading<'a> {
     blocks: KeptBlocks,
     /// Bytes of the blocks of kept records.
     kept_bytes: u64,
+    /// Bytes of all blocks, unpacked.
+    unpacked: u64,
     /// What a block is unpacked into.
     room: Vec<u8>,
 }
@@ -197,6 +200,7 @@ impl Reading<'_> {
             covers: self.listed.covers,
             length,
             bytes: self.kept_bytes,
+            unpacked: self.unpacked,
             blocks: self.blocks,
         })
     }
@@ -226,6 +230,7 @@ impl Reading<'_> {
         let covers = self.listed.covers;
         let mut room = std::mem::take(&mut self.room);
         let (kind, mut rest) = unpacked(block.kind, payload, &mut room).map_err(bad)?;
+        self.unpacked += to_u64(BLOCK_HEADER + rest.len());
         match kind {
             KIND_KEPT if self.entries == 0 => {
                 self.blocks.push((block.first, block.offset));

@@ -43,6 +43,8 @@ pub(crate) struct SnapshotFile {
     kept_blocks: KeptBlocks,
     /// Bytes of the blocks of kept records.
     kept_bytes: u64,
+    /// Bytes of all blocks, before they were packed.
+    unpacked: u64,
     packer: Packer,
     installed: bool,
 }
@@ -77,6 +79,7 @@ impl SnapshotFile {
             entries: 0,
             kept_blocks: Vec::new(),
             kept_bytes: 0,
+            unpacked: 0,
             packer: Packer::default(),
             installed: false,
         };
@@ -101,6 +104,7 @@ impl SnapshotFile {
         }
         let mut head = [0; BLOCK_HEADER];
         let mut kind = self.kind;
+        self.unpacked += to_u64(self.block.len());
         if let Some(packed) = self.packer.pack(&self.block[BLOCK_HEADER..]) {
             self.block.truncate(BLOCK_HEADER);
             self.block.extend_from_slice(packed);
@@ -193,6 +197,7 @@ impl SnapshotFile {
             covers: self.covers,
             length: self.offset,
             bytes: self.kept_bytes,
+            unpacked: self.unpacked,
             blocks: std::mem::take(&mut self.kept_blocks),
         };
         Ok(Finished {

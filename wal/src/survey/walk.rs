@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::found::{FrameEnd, Location, OpenSegment, Survey, location};
 use super::unlisted::unlisted;
 use crate::error::Error;
-use crate::format::{self, Chain, FIRST_FRAME, FORMAT_VERSION, LogId, to_u64, to_usize};
+use crate::format::{self, Chain, FIRST_FRAME, LogId, SEGMENT_VERSION, to_u64, to_usize};
 use crate::frame::{self, FrameHeader, HEADER};
 use crate::index::Index;
 use crate::manifest::{Manifest, Segment};
@@ -428,7 +428,7 @@ impl<'a> Walk<'a> {
         Error::Unsupported {
             file: self.storage.describe(name),
             version,
-            newest: FORMAT_VERSION,
+            newest: SEGMENT_VERSION,
         }
     }
 
