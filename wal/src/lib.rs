@@ -66,6 +66,7 @@ mod index;
 pub mod live;
 mod lock;
 mod log;
+mod lz4;
 mod manifest;
 mod medium;
 #[cfg(any(test, feature = "sim"))]

@@ -8,16 +8,15 @@
 //! What is packed is checked as it is written: checksums and digests are those of the packed bytes, so
 //! nothing is unpacked that was altered.
 
-use lz4_flex::block::{
-    CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
-};
+use lz4_flex::block::decompress_into;
 
 use crate::format::{RECORD_BYTES_MAX, get_u32, to_u32, to_usize};
+use crate::lz4::{self, Encoder};
 
 /// Fewer bytes than this are left as they are: they say little twice.
 const LEAST: usize = 1 << 10;
 /// Bytes that a block stands for, but for the last one. That is the format: another number would not read what
-/// was packed. They are few enough for LZ4's small table, with which packing is half as quick again.
+/// was packed. They are few enough for LZ4's distances.
 pub(crate) const PIECE: usize = 60 << 10;
 /// Bytes before the blocks, and before each.
 const HEAD: usize = 4;
@@ -28,21 +27,13 @@ const MOST: usize = 2 * RECORD_BYTES_MAX;
 /// Memory that is kept for the next bytes.
 const KEPT: usize = 1 << 20;
 
-const _: () = assert!(PIECE < u16::MAX as usize);
+const _: () = assert!(PIECE <= lz4::LONGEST);
 
 /// Packs bytes, and keeps the memory for that.
+#[derive(Default)]
 pub(crate) struct Packer {
-    table: CompressTable,
+    encoder: Encoder,
     room: Vec<u8>,
-}
-
-impl Default for Packer {
-    fn default() -> Self {
-        Self {
-            table: CompressTable::small(),
-            room: Vec::new(),
-        }
-    }
 }
 
 impl Packer {
@@ -53,13 +44,13 @@ impl Packer {
             return None;
         }
         // What is not made less is given up, so this is enough for all, and then for another piece.
-        let room = bytes.len() + HEAD + get_maximum_output_size(PIECE);
+        let room = bytes.len() + HEAD + lz4::most(PIECE);
         have(&mut self.room, room);
         self.room[..HEAD].copy_from_slice(&to_u32(bytes.len()).to_le_bytes());
         let (mut end, mut taken) = (HEAD, 0);
         for piece in bytes.chunks(PIECE) {
             let (head, block) = self.room[end..].split_at_mut(HEAD);
-            let length = compress_into_with_table(piece, block, &mut self.table).ok()?;
+            let length = self.encoder.encode(piece, block);
             head.copy_from_slice(&to_u32(length).to_le_bytes());
             end += HEAD + length;
             taken += piece.len();

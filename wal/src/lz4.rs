@@ -1,0 +1,328 @@
+//! Writes LZ4 blocks of what batches and snapshots have: records one after the other that say nearly the same.
+//!
+//! Where many bytes were a copy of those some distance back, those that follow the next difference mostly are, too:
+//! it is the record before. So that distance is tried first, a few bytes at a time, and only when
+//! nothing close by is found there the table of what was seen. That takes half of the instructions of an encoder
+//! that looks everything up, for no larger blocks. Any decoder of LZ4 blocks reads them.
+//!
+//! | bytes | of each sequence |
+//! |---|---|
+//! | 1 | in the high four bits the number of literals, in the low four that of copied bytes less 4; 15 where it goes on |
+//! | 0 … | more of the first: bytes to be added, up to and including the first below 255 |
+//! | … | the literals |
+//! | 2 | how far back what is copied lies |
+//! | 0 … | more of the second, as of the first |
+//!
+//! The last sequence ends behind its literals.
+
+use crate::format::{to_u64, to_usize};
+
+/// The longest piece that is encoded at a time: distances and places have two bytes.
+pub(crate) const LONGEST: usize = u16::MAX as usize;
+/// The shortest copy.
+const SHORTEST: usize = 4;
+/// A block ends with so many literals at least,
+const LITERALS_LAST: usize = 5;
+/// and no copy begins in so many last bytes.
+const WITHOUT_COPY: usize = 12;
+/// How far the distance to the record before is tried: a little more than an identifier or a digest,
+const NEAR: usize = 48;
+/// at each place of so many. A copy that begins between is found a little later, and made longer backwards.
+const STEP: usize = SHORTEST;
+/// A copy of so many bytes, at least [`NEAR`] back, is one of the record before. Others say nothing of what follows:
+/// a run of zeros is followed by another one far too late.
+const LONG: usize = 16;
+/// Places that are remembered, by the hash of the bytes there.
+const SLOTS: usize = 4_096;
+/// Misses after which one more byte is passed over each time, twice as many for two more, and so on.
+const PATIENCE: usize = 32;
+
+/// Bytes that a block for so many has at most.
+pub(crate) const fn most(bytes: usize) -> usize {
+    bytes + bytes / 255 + 16
+}
+
+/// Encodes blocks, and keeps the memory for that.
+pub(crate) struct Encoder {
+    /// Where bytes with this hash were seen last; 0 at first, which is a place as any other.
+    seen: Box<[u16; SLOTS]>,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        let seen = Box::new([0; SLOTS]);
+        Self { seen }
+    }
+}
+
+/// Bytes that are there twice: where they were first, and where again.
+#[derive(Clone, Copy)]
+struct Twice {
+    from: usize,
+    at: usize,
+}
+
+impl Encoder {
+    /// Encodes these bytes into `block`, which has room for [`most`]; the length of the block.
+    ///
+    /// # Panics
+    /// When there are more than [`LONGEST`], or less room.
+    pub(crate) fn encode(&mut self, bytes: &[u8], block: &mut [u8]) -> usize {
+        assert!(bytes.len() <= LONGEST);
+        self.seen.fill(0);
+        let stop = bytes.len().saturating_sub(WITHOUT_COPY);
+        let mut block = Block {
+            bytes: block,
+            length: 0,
+        };
+        let (mut at, mut written, mut distance) = (1, 0, None);
+        while at < stop {
+            let near = distance.and_then(|distance| near(bytes, at, distance, stop));
+            let Some(Twice { from, at: again }) = near.or_else(|| self.seen(bytes, at, stop))
+            else {
+                break;
+            };
+            let (before, literals) = (&bytes[..from], &bytes[written..again]);
+            let before = before.iter().rev().zip(literals.iter().rev());
+            let before = before.take_while(|(one, other)| one == other).count();
+            let (from, again) = (from - before, again - before);
+            let length = alike(&bytes[from..], &bytes[again..bytes.len() - LITERALS_LAST]);
+            block.copy(&bytes[written..again], again - from, length);
+            if length >= LONG && again - from >= NEAR {
+                distance = Some(again - from);
+            }
+            at = again + length;
+            written = at;
+            if at < stop {
+                self.seen[slot(bytes, at - 2)] = short(at - 2);
+            }
+        }
+        block.end(&bytes[written..])
+    }
+
+    /// What is there twice from `at` on, by what was seen.
+    #[inline(always)]
+    fn seen(&mut self, bytes: &[u8], mut at: usize, stop: usize) -> Option<Twice> {
+        let mut tried = PATIENCE;
+        while at < stop {
+            let slot = slot(bytes, at);
+            let from = usize::from(self.seen[slot]);
+            self.seen[slot] = short(at);
+            if from < at && some::<SHORTEST>(bytes, from) == some(bytes, at) {
+                return Some(Twice { from, at });
+            }
+            at += tried / PATIENCE;
+            tried += 1;
+        }
+        None
+    }
+}
+
+/// What is there twice from `at` on, at this distance.
+#[inline(always)]
+fn near(bytes: &[u8], at: usize, distance: usize, stop: usize) -> Option<Twice> {
+    let again = &bytes[at..(at + NEAR).min(stop)];
+    let from = at - distance;
+    let first = &bytes[from..][..again.len()];
+    let mut steps = first.as_chunks::<STEP>().0.iter();
+    let steps = steps.position({
+        let mut again = again.as_chunks::<STEP>().0.iter();
+        move |first| again.next() == Some(first)
+    })?;
+    Some(Twice {
+        from: from + steps * STEP,
+        at: at + steps * STEP,
+    })
+}
+
+/// How many bytes these begin with alike.
+#[inline(always)]
+fn alike(one: &[u8], other: &[u8]) -> usize {
+    let length = one.len().min(other.len());
+    let (one, other) = (&one[..length], &other[..length]);
+    let mut count = 0;
+    let many = one
+        .as_chunks::<32>()
+        .0
+        .iter()
+        .zip(other.as_chunks::<32>().0);
+    for (one, other) in many {
+        if one != other {
+            break;
+        }
+        count += 32;
+    }
+    let (one, other) = (&one[count..], &other[count..]);
+    let few = one.as_chunks::<8>().0.iter().zip(other.as_chunks::<8>().0);
+    let mut eights = 0;
+    for (one, other) in few {
+        let differs = u64::from_le_bytes(*one) ^ u64::from_le_bytes(*other);
+        if differs != 0 {
+            let same = to_usize(u64::from(differs.trailing_zeros() / 8));
+            return count + eights + same;
+        }
+        eights += 8;
+    }
+    let rest = one[eights..].iter().zip(&other[eights..]);
+    count + eights + rest.take_while(|(one, other)| one == other).count()
+}
+
+/// The slot of the bytes at a place that is not one of the last eight.
+#[inline(always)]
+fn slot(bytes: &[u8], at: usize) -> usize {
+    // Of five bytes.
+    let five = u64::from_le_bytes(some(bytes, at)) << 24;
+    to_usize(five.wrapping_mul(889_523_592_379) >> 52) % SLOTS
+}
+
+#[inline(always)]
+fn some<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    *bytes[at..].first_chunk().expect("the place is not so late")
+}
+
+/// A place or a distance.
+#[inline(always)]
+fn short(place: usize) -> u16 {
+    let [low, high, ..] = to_u64(place).to_le_bytes();
+    u16::from_le_bytes([low, high])
+}
+
+/// A block that is being written.
+struct Block<'a> {
+    bytes: &'a mut [u8],
+    length: usize,
+}
+
+impl Block<'_> {
+    /// Adds literals, and a copy of so many bytes at this distance.
+    #[inline(always)]
+    fn copy(&mut self, literals: &[u8], distance: usize, length: usize) {
+        let more = length - SHORTEST;
+        self.literals(literals, more);
+        self.add(&short(distance).to_le_bytes());
+        self.more(more);
+    }
+
+    /// Adds the last literals.
+    fn end(mut self, literals: &[u8]) -> usize {
+        self.literals(literals, 0);
+        self.length
+    }
+
+    #[inline(always)]
+    fn literals(&mut self, literals: &[u8], more: usize) {
+        let [count, ..] = (literals.len().min(15) << 4 | more.min(15)).to_le_bytes();
+        self.add(&[count]);
+        self.more(literals.len());
+        self.add(literals);
+    }
+
+    /// What of a number did not fit into four bits.
+    #[inline(always)]
+    fn more(&mut self, number: usize) {
+        let Some(mut rest) = number.checked_sub(15) else {
+            return;
+        };
+        while rest >= 255 {
+            self.add(&[255]);
+            rest -= 255;
+        }
+        let [rest, ..] = rest.to_le_bytes();
+        self.add(&[rest]);
+    }
+
+    #[inline(always)]
+    fn add(&mut self, bytes: &[u8]) {
+        let end = self.length + bytes.len();
+        self.bytes[self.length..end].copy_from_slice(bytes);
+        self.length = end;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use lz4_flex::block::{compress, decompress_into};
+    use rand::rngs::SmallRng;
+    use rand::{Rng as _, RngCore as _, SeedableRng as _};
+
+    use super::*;
+
+    /// Encodes, and decodes by another's decoder; the length of the block.
+    fn decoded(encoder: &mut Encoder, bytes: &[u8]) -> usize {
+        let mut block = vec![0x5a; most(bytes.len())];
+        let length = encoder.encode(bytes, &mut block);
+        let mut found = vec![0xa5; bytes.len()];
+        let count = decompress_into(&block[..length], &mut found).unwrap();
+        assert_eq!(count, bytes.len());
+        assert!(found == bytes);
+        length
+    }
+
+    #[test]
+    fn a_decoder_that_is_not_ours_finds_what_was_encoded_of_all_kinds_and_lengths() {
+        let mut encoder = Encoder::default();
+        let mut random = SmallRng::seed_from_u64(5);
+        let mut all = vec![0; LONGEST];
+        for length in (0..300).chain([4_095, 4_096, 60 << 10, LONGEST]) {
+            random.fill_bytes(&mut all[..length]);
+            let unlike = decoded(&mut encoder, &all[..length]);
+            assert!(unlike <= most(length));
+            decoded(&mut encoder, &vec![7; length]);
+            let period = random.random_range(1..40);
+            for at in period..length {
+                all[at] = all[at - period];
+            }
+            decoded(&mut encoder, &all[..length]);
+        }
+    }
+
+    #[test]
+    fn records_that_differ_anywhere_in_any_way_are_decoded() {
+        let mut encoder = Encoder::default();
+        for seed in 0..3_000 {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let letters = random.random_range(1..=256_u16);
+            let length = random.random_range(1..900);
+            let letter = |random: &mut SmallRng| (random.random_range(0..letters) & 0xff) as u8;
+            let mut record: Vec<u8> = (0..length).map(|_| letter(&mut random)).collect();
+            let mut bytes = Vec::new();
+            while bytes.len() + record.len() < 20_000 && bytes.len() < 40 * length {
+                for _ in 0..random.random_range(0..6) {
+                    let at = random.random_range(0..record.len());
+                    match random.random_range(0..8) {
+                        0 => record.insert(at, letter(&mut random)),
+                        1 if record.len() > 1 => drop(record.remove(at)),
+                        _ => record[at] = letter(&mut random),
+                    }
+                }
+                bytes.extend_from_slice(&record);
+            }
+            decoded(&mut encoder, &bytes);
+        }
+    }
+
+    #[test]
+    fn records_take_no_more_room_than_by_an_encoder_that_looks_everything_up() {
+        let mut bytes = Vec::new();
+        for number in 0..40_u32 {
+            let id = blake3::hash(&number.to_le_bytes()).to_hex();
+            let code = number * 7_919;
+            bytes.extend_from_slice(
+                format!(
+                    "{{\"statementId\":\"{}\",\"statementCode\":\"code-{code}\",\"status\":\"open\",\
+                     \"revision\":1,\"messageToBranch\":\"By Friday, please.\",\"createdAt\":\
+                     \"2026-11-01T00:00:00.{number:03}Z\",\"branchProfileId\":\"branch-seoul-1\",\
+                     \"audits\":[{{\"auditId\":\"{}\",\"commandKind\":\"request_deposit\"}}]}}",
+                    &id[..32],
+                    &id[32..],
+                )
+                .as_bytes(),
+            );
+        }
+        let own = decoded(&mut Encoder::default(), &bytes);
+        let other = compress(&bytes).len();
+        assert!(own <= other + other / 50, "{own} to {other}");
+        assert!(own * 3 < bytes.len());
+    }
+}
