@@ -25,13 +25,13 @@ const SHORTEST: usize = 4;
 const LITERALS_LAST: usize = 5;
 /// and no copy begins in so many last bytes.
 const WITHOUT_COPY: usize = 12;
-/// How far the distance to the record before is tried: a little more than an identifier or a digest,
-const NEAR: usize = 48;
+/// How far the distance to the record before is tried: more than a fingerprint and a key one after the other,
+const NEAR: usize = 80;
 /// at each place of so many. A copy that begins between is found a little later, and made longer backwards.
 const STEP: usize = SHORTEST;
 /// A copy of so many bytes, at least [`NEAR`] back, is one of the record before. Others say nothing of what follows:
-/// a run of zeros is followed by another one far too late.
-const LONG: usize = 16;
+/// an identifier may stand in a record twice, and a run of zeros is followed by another one far too late.
+const LONG: usize = 64;
 /// Places that are remembered, by the hash of the bytes there.
 const SLOTS: usize = 4_096;
 /// Misses after which one more byte is passed over each time, twice as many for two more, and so on.
