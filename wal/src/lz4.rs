@@ -15,6 +15,8 @@
 //!
 //! The last sequence ends behind its literals.
 
+use std::ops::Range;
+
 use crate::format::{to_u64, to_usize};
 
 /// The longest piece that is encoded at a time: distances and places have two bytes.
@@ -32,6 +34,8 @@ const STEP: usize = SHORTEST;
 /// A copy of so many bytes, at least [`NEAR`] back, is one of the record before. Others say nothing of what follows:
 /// an identifier may stand in a record twice, and a run of zeros is followed by another one far too late.
 const LONG: usize = 64;
+/// So many literals at most are copied without a loop.
+const FEW: usize = 32;
 /// Places that are remembered, by the hash of the bytes there.
 const SLOTS: usize = 4_096;
 /// Misses after which one more byte is passed over each time, twice as many for two more, and so on.
@@ -78,6 +82,7 @@ impl Encoder {
         let (mut at, mut written, mut distance) = (1, 0, None);
         while at < stop {
             let near = distance.and_then(|distance| near(bytes, at, distance, stop));
+            let is_near = near.is_some();
             let Some(Twice { from, at: again }) = near.or_else(|| self.seen(bytes, at, stop))
             else {
                 break;
@@ -87,17 +92,18 @@ impl Encoder {
             let before = before.take_while(|(one, other)| one == other).count();
             let (from, again) = (from - before, again - before);
             let length = alike(&bytes[from..], &bytes[again..bytes.len() - LITERALS_LAST]);
-            block.copy(&bytes[written..again], again - from, length);
+            block.copy(bytes, written..again, again - from, length);
             if length >= LONG && again - from >= NEAR {
                 distance = Some(again - from);
             }
             at = again + length;
             written = at;
-            if at < stop {
-                self.seen[slot(bytes, at - 2)] = short(at - 2);
+            // What is near says nothing new.
+            if !is_near && at < stop {
+                self.seen[slot(some(bytes, at - 2))] = short(at - 2);
             }
         }
-        block.end(&bytes[written..])
+        block.end(bytes, written..bytes.len())
     }
 
     /// What is there twice from `at` on, by what was seen.
@@ -105,10 +111,10 @@ impl Encoder {
     fn seen(&mut self, bytes: &[u8], mut at: usize, stop: usize) -> Option<Twice> {
         let mut tried = PATIENCE;
         while at < stop {
-            let slot = slot(bytes, at);
-            let from = usize::from(self.seen[slot]);
-            self.seen[slot] = short(at);
-            if from < at && some::<SHORTEST>(bytes, from) == some(bytes, at) {
+            let eight: [u8; 8] = some(bytes, at);
+            let place = &mut self.seen[slot(eight)];
+            let from = usize::from(std::mem::replace(place, short(at)));
+            if from < at && some::<SHORTEST>(bytes, from) == eight[..SHORTEST] {
                 return Some(Twice { from, at });
             }
             at += tried / PATIENCE;
@@ -167,11 +173,10 @@ fn alike(one: &[u8], other: &[u8]) -> usize {
     count + eights + rest.take_while(|(one, other)| one == other).count()
 }
 
-/// The slot of the bytes at a place that is not one of the last eight.
+/// The slot of what begins with these bytes: of the first five.
 #[inline(always)]
-fn slot(bytes: &[u8], at: usize) -> usize {
-    // Of five bytes.
-    let five = u64::from_le_bytes(some(bytes, at)) << 24;
+fn slot(eight: [u8; 8]) -> usize {
+    let five = u64::from_le_bytes(eight) << 24;
     to_usize(five.wrapping_mul(889_523_592_379) >> 52) % SLOTS
 }
 
@@ -196,25 +201,35 @@ struct Block<'a> {
 impl Block<'_> {
     /// Adds literals, and a copy of so many bytes at this distance.
     #[inline(always)]
-    fn copy(&mut self, literals: &[u8], distance: usize, length: usize) {
+    fn copy(&mut self, bytes: &[u8], literals: Range<usize>, distance: usize, length: usize) {
         let more = length - SHORTEST;
-        self.literals(literals, more);
+        self.literals(bytes, literals, more);
         self.add(&short(distance).to_le_bytes());
         self.more(more);
     }
 
     /// Adds the last literals.
-    fn end(mut self, literals: &[u8]) -> usize {
-        self.literals(literals, 0);
+    fn end(mut self, bytes: &[u8], literals: Range<usize>) -> usize {
+        self.literals(bytes, literals, 0);
         self.length
     }
 
     #[inline(always)]
-    fn literals(&mut self, literals: &[u8], more: usize) {
-        let [count, ..] = (literals.len().min(15) << 4 | more.min(15)).to_le_bytes();
+    fn literals(&mut self, bytes: &[u8], literals: Range<usize>, more: usize) {
+        let length = literals.len();
+        let [count, ..] = (length.min(15) << 4 | more.min(15)).to_le_bytes();
         self.add(&[count]);
-        self.more(literals.len());
-        self.add(literals);
+        self.more(length);
+        // Few are copied with what is behind them, which is written over.
+        let there = bytes[literals.start..].first_chunk::<FEW>();
+        let room = self.bytes[self.length..].first_chunk_mut::<FEW>();
+        match (there, room) {
+            (Some(there), Some(room)) if length <= FEW => {
+                *room = *there;
+                self.length += length;
+            }
+            _ => self.add(&bytes[literals]),
+        }
     }
 
     /// What of a number did not fit into four bits.
