@@ -38,32 +38,28 @@ impl Shared {
             },
         )?;
         let states = states.into_inner().room();
-        let since = self.packed_since(self.journal.log_bytes_since_snapshot())?;
         let bytes = states
             .saturating_add(self.journal.kept_bytes())
-            .saturating_add(since);
+            .saturating_add(self.packed_since()?);
         Ok(bytes.saturating_add(bytes / MARGIN).saturating_add(ROUGHLY))
     }
-    /// How much room so many bytes of records since the newest snapshot take, by those that came last.
-    fn packed_since(&self, bytes: u64) -> Result<u64, wal::Error> {
+
+    /// How much room the records since the newest snapshot take in the next one, by those that came last. No
+    /// record is read that the snapshot does not have to read.
+    fn packed_since(&self) -> Result<u64, wal::Error> {
         let durable = self.journal.durable();
         let newest = self.journal.snapshots().first().copied();
         let first = newest.map_or(1, |newest| newest.covers + 1);
         let first = first.max(durable.saturating_sub(RECORDS));
         let mut records = SizeEstimate::of_one_in(1);
-        let read = self.journal.records(first, durable, &mut |record| {
+        self.journal.records(first, durable, &mut |record| {
             records.item(&[record.payload]);
             records.settle();
             Ok(match records.seen() < RECORD_BYTES {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             })
-        });
-        match read {
-            Ok(_) => Ok(records.room_for(bytes)),
-            Err(error @ wal::Error::Stopped { .. }) => Err(error),
-            // Whoever needs them says that they cannot be read.
-            Err(_) => Ok(bytes),
-        }
+        })?;
+        Ok(records.room_for(self.journal.log_bytes_since_snapshot()))
     }
 }
