@@ -65,7 +65,12 @@ impl Packer {
 
 /// How many bytes these say that they are when they are unpacked; they are at least [`HEAD`].
 pub(crate) fn unpacked_bytes(packed: &[u8]) -> usize {
-    to_usize(u64::from(get_u32(packed, 0)))
+    number(packed)
+}
+
+/// The number that bytes begin with.
+fn number(head: &[u8]) -> usize {
+    to_usize(u64::from(get_u32(head, 0)))
 }
 
 /// Unpacks bytes into `room`, which may have more behind them; `None` when they are not what a [`Packer`]
@@ -81,7 +86,7 @@ pub(crate) fn unpack<'r>(packed: &[u8], room: &'r mut Vec<u8>) -> Option<&'r [u8
     let room = &mut room[..length];
     for piece in room.chunks_mut(PIECE) {
         let (head, behind) = rest.split_at_checked(HEAD)?;
-        let (block, behind) = behind.split_at_checked(unpacked_bytes(head))?;
+        let (block, behind) = behind.split_at_checked(number(head))?;
         if decompress_into(block, piece).ok()? != piece.len() {
             return None;
         }
@@ -161,9 +166,21 @@ mod tests {
         bytes[..20_000].fill(0);
         assert!(packer.pack(&bytes).is_some());
         bytes[20_000..80_000].fill(0);
-        bytes[..20_000].reverse();
         bytes.rotate_left(20_000);
-        assert!(packer.pack(&bytes).is_some());
+        assert!(packer.pack(&bytes).is_some(), "the first piece is alike");
+        bytes.reverse();
+        bytes.extend_from_slice(&vec![0; 900_000]);
+        SmallRng::seed_from_u64(1).fill_bytes(&mut bytes[..PIECE]);
+        assert!(packer.pack(&bytes).is_none(), "the first piece is not");
+    }
+
+    #[test]
+    fn no_more_is_unpacked_than_there_can_be_however_many_bytes_there_are() {
+        let mut packed = vec![0; MOST / MOST_OF_ONE + (1 << 20)];
+        packed[..HEAD].copy_from_slice(&to_u32(MOST + 1).to_le_bytes());
+        let mut room = Vec::new();
+        assert!(unpack(&packed, &mut room).is_none());
+        assert_eq!(room.capacity(), 0);
     }
 
     #[test]
