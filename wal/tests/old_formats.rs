@@ -115,6 +115,27 @@ fn version_1_is_read_and_what_is_written_goes_on_behind_it() {
 }
 
 #[test]
+fn a_newer_version_is_told_with_the_newest_that_is_known_of_such_files() {
+    for (name, newest) in [
+        ("segment-0000000000000006.log", 2),
+        ("snapshot-0000000000000002.snap", 2),
+    ] {
+        let disk = read_golden("segments-2-packed");
+        let mut bytes = disk.bytes(name).unwrap();
+        bytes[8] = newest + 1;
+        let crc = crc32fast::hash(&bytes[..12]);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        disk.put(name, &bytes);
+        let told = verify(&disk).unwrap_err().to_string();
+        let expected = format!(
+            "{name} has format version {}, this release reads up to {newest}",
+            newest + 1
+        );
+        assert!(told.contains(&expected), "{told}");
+    }
+}
+
+#[test]
 fn segments_are_written_in_version_2_to_the_byte() {
     goes_on(&is_golden(&write(), "segments-2"));
 }
