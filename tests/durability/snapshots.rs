@@ -523,6 +523,31 @@ fn a_snapshot_without_room_is_given_up_and_commands_go_on() {
 }
 
 #[test]
+fn as_much_is_written_as_a_large_snapshot_had_before_it_was_packed_until_the_next_one_is_due() {
+    let world = World::new();
+    let disk = SimDisk::new();
+    let engine = Arc::new(start(&disk, Arc::new(SystemClock::default())));
+    let policy = |log_bytes| CheckpointPolicy {
+        look: Duration::from_millis(2),
+        log_bytes,
+        ..CheckpointPolicy::default()
+    };
+    on_lane(&engine, load(&engine, &world, 1..200)).unwrap();
+    engine.checkpoint_by(policy(1));
+    engine.start_checkpointer().unwrap();
+    let figures = || engine.figures().checkpoints;
+    eventually("the first one is taken", || figures().snapshots == 1);
+    // More than its file has, and less than what is in it.
+    on_lane(&engine, load(&engine, &world, 200..300)).unwrap();
+    let before = figures().looks;
+    eventually("it looks", || figures().looks >= before + 10);
+    assert_eq!(figures().snapshots, 1);
+    on_lane(&engine, load(&engine, &world, 300..500)).unwrap();
+    eventually("the next one is due", || figures().snapshots > 1);
+    engine.shut_down().unwrap();
+}
+
+#[test]
 fn a_snapshot_is_given_up_when_the_service_ends_and_the_thread_takes_what_is_asked_for() {
     let world = World::new();
     let disk = SimDisk::new();

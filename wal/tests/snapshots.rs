@@ -82,6 +82,41 @@ fn only_what_the_older_snapshot_covers_is_removed() {
 }
 
 #[test]
+fn what_a_snapshot_has_before_it_is_packed_is_told_by_who_wrote_it_and_who_reads_it() {
+    let disk = SimDisk::new();
+    let start = || {
+        let log = open(&disk).unwrap().log;
+        log.start(Heard::default().events()).unwrap()
+    };
+    let appender = start();
+    assert_eq!(appender.unpacked_snapshot_bytes(), 0);
+    for _ in 0..300 {
+        appender
+            .sequence()
+            .push(b"say it once more ".repeat(30))
+            .unwrap();
+    }
+    eventually("all is durable", || appender.durable() == 300);
+    let mut writer = appender.begin_snapshot(300).unwrap();
+    appender
+        .history(300, &mut |record| {
+            Ok(writer.keep(record.position, record.payload)?)
+        })
+        .unwrap();
+    writer.entry(&[7; 100_000]).unwrap();
+    let file = appender.install(writer, 300).unwrap().bytes;
+    // Beside each record its position and its length, and so on.
+    let (least, most) = (300 * 510 + 100_000, 300 * 522 + 100_004 + 5 * 48);
+    let told = appender.unpacked_snapshot_bytes();
+    assert!((least..=most).contains(&told), "{told}");
+    assert!(file * 20 < told, "{file}");
+    appender.shutdown().unwrap();
+    let appender = start();
+    assert_eq!(appender.unpacked_snapshot_bytes(), told);
+    appender.shutdown().unwrap();
+}
+
+#[test]
 fn every_damaged_byte_of_the_newest_snapshot_is_passed_over() {
     let (disk, appended) = logged(13, true);
     let newest = snapshots(&disk).pop().unwrap();

@@ -23,7 +23,7 @@ pub(crate) struct Kept {
     pub(super) length: u64,
     /// Bytes of its blocks.
     pub(crate) bytes: u64,
-    /// Bytes of the whole snapshot, before it was packed.
+    /// Bytes of the blocks of kept records and entries, before they were packed.
     pub(crate) unpacked: u64,
     pub(super) blocks: KeptBlocks,
 }

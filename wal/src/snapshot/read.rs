@@ -132,7 +132,7 @@ struct Reading<'a> {
     blocks: KeptBlocks,
     /// Bytes of the blocks of kept records.
     kept_bytes: u64,
-    /// Bytes of all blocks, unpacked.
+    /// Bytes of the blocks of kept records and entries, unpacked.
     unpacked: u64,
     /// What a block is unpacked into.
     room: Vec<u8>,

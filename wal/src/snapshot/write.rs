@@ -43,7 +43,7 @@ pub(crate) struct SnapshotFile {
     kept_blocks: KeptBlocks,
     /// Bytes of the blocks of kept records.
     kept_bytes: u64,
-    /// Bytes of all blocks, before they were packed.
+    /// Bytes of the blocks of kept records and entries, before they were packed.
     unpacked: u64,
     packer: Packer,
     installed: bool,
@@ -104,7 +104,9 @@ impl SnapshotFile {
         }
         let mut head = [0; BLOCK_HEADER];
         let mut kind = self.kind;
-        self.unpacked += to_u64(self.block.len());
+        if kind != KIND_END {
+            self.unpacked += to_u64(self.block.len());
+        }
         if let Some(packed) = self.packer.pack(&self.block[BLOCK_HEADER..]) {
             self.block.truncate(BLOCK_HEADER);
             self.block.extend_from_slice(packed);
