@@ -36,6 +36,14 @@ impl Replaying {
         }
     }
 
+    /// One that believes nothing that it can compare, and shows that it verifies.
+    #[must_use]
+    pub fn verifying() -> Self {
+        let mut replaying = Self::new("verifying");
+        replaying.replay().compare_notes();
+        replaying
+    }
+
     /// What was recovered from a log that was read to its end; the bar is gone.
     #[must_use]
     pub fn finish(self) -> Recovered {
@@ -95,6 +103,14 @@ impl Visitor for Replaying {
         self.bar.reset();
         self.bar.set_message("reading the snapshot");
         Ok(())
+    }
+
+    fn takes_notes(&self) -> bool {
+        self.replay.as_ref().is_some_and(Replay::takes_notes)
+    }
+
+    fn noted(&mut self, position: u64, note: &[u8]) -> Result<(), BoxError> {
+        self.replay().noted(position, note).map_err(refused)
     }
 
     fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {

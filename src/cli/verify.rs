@@ -56,7 +56,7 @@ impl VerifyArgs {
     /// When the log is damaged, held, or does not exist.
     pub fn run(self) -> Result<(), Failure> {
         let storage = existing(&self.data)?;
-        let mut replaying = Replaying::new("verifying");
+        let mut replaying = Replaying::verifying();
         let report = wal::verify(storage, &mut replaying).map_err(|error| match error {
             wal::Error::Held { .. } => Failure::Busy(error.to_string()),
             other => Failure::of_log(&other),

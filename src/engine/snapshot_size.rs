@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use wal::SizeEstimate;
 
 use super::core::Shared;
+use crate::journal::key_use::NOTE_BYTES;
 
 /// Of so many blocks of states one is packed to see how small it becomes.
 const ONE_IN: u64 = 16;
@@ -53,6 +54,7 @@ impl Shared {
         let first = first.max(durable.saturating_sub(RECORDS));
         let mut records = SizeEstimate::of_one_in(1);
         self.journal.records(first, durable, &mut |record| {
+            records.noted(NOTE_BYTES);
             records.item(&[record.payload]);
             records.settle();
             Ok(match records.seen() < RECORD_BYTES {

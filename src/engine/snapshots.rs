@@ -439,13 +439,15 @@ impl Shared {
     ) -> Result<(), wal::Error> {
         let covers = snapshot.covers();
         let mut failed = None;
-        let mut kept = Vec::new();
+        let (mut kept, mut note) = (Vec::new(), Vec::new());
         let walked = self.journal.history(covers, &mut |found| {
             let record = Record::decode(found.payload)?;
             covered.note(found.position, &record);
             let mut step = || {
-                if keep(&self.tables, covers, found.position, &record, &mut kept) {
-                    snapshot.keep(found.position, &kept)?;
+                if let Some(used) = keep(&self.tables, covers, found.position, &record, &mut kept)
+                {
+                    used.encode_into(&mut note);
+                    snapshot.keep_noted(found.position, &note, &kept)?;
                 }
                 pace.throttle()
             };

@@ -1,6 +1,7 @@
 //! What a record that another process has committed makes of tables that have all records before
 //! it: the same changes, published in the same way, as a commit of this process.
 
+use super::key_use::KeyUse;
 use super::messages::completes_old;
 use super::record::{Record, RecordChange, follows};
 use super::replay_error::ReplayError;
@@ -47,9 +48,13 @@ impl Followed {
         let unread = |error: DecodeError| ReplayError::unread(Some(position), "", &error);
         rules::has_place(position).map_err(at)?;
         let record = Record::decode(payload).map_err(unread)?;
-        let key = record.key_digest();
+        let used = KeyUse::of(&record);
+        let key = used.key.map(KeyDigest);
         let taken = key.and_then(|key| tables.key(key));
-        rules::may_take_key(rules::instead_of(&record), taken).map_err(at)?;
+        rules::may_take_key(used.instead_of, taken).map_err(at)?;
+        if let Some(first) = used.shares {
+            rules::leads_back(position, first).map_err(at)?;
+        }
         let mut changes = Vec::with_capacity(record.changes.len() + record.outbox.len());
         for (number, change) in record.changes.iter().enumerate() {
             let resource = known(kinds, change.kind, change.version).map_err(unread)?;
@@ -76,7 +81,7 @@ impl Followed {
             at: record.at,
             changes,
             key,
-            first: rules::shares(position, &record).map_err(at)?,
+            first: used.shares,
             forgets: rules::forgets(position, &record).map_err(at)?,
             last_message: record
                 .outbox

@@ -1,9 +1,11 @@
 //! The records that a snapshot keeps, as far as they say more than the snapshot's states do: that a
-//! key was used, and, in those of older programs, what messages there are.
+//! key was used, and, in those of older programs, what messages there are. Where that is noted, they are read
+//! only to be compared with it.
 
 use std::sync::Arc;
 
 use super::births::Lineage;
+use super::key_use::KeyUse;
 use super::key_uses::KeyUses;
 use super::lane::Work;
 use super::messages::MessagesOfOld;
@@ -20,19 +22,23 @@ pub(super) struct Keeping {
 }
 
 impl Work for Keeping {
-    /// The position of the record.
-    type Task = u64;
+    /// The position of the record, and what is noted of it.
+    type Task = (u64, Option<KeyUse>);
 
-    fn work(&mut self, position: &u64, payload: &[u8]) -> Result<(), ReplayError> {
-        let position = *position;
+    fn work(&mut self, task: &Self::Task, payload: &[u8]) -> Result<(), ReplayError> {
+        let (position, noted) = *task;
         let at = |what: String| ReplayError::of_kept(position, what);
         let record = Record::decode(payload)
             .map_err(|error| ReplayError::unread(Some(position), ReplayError::KEPT, &error))?;
         if !record.changes.is_empty() || matches!(record.outcome, RecordOutcome::Forgotten { .. }) {
             return Err(at("it changes something".to_owned()));
         }
-        let noted = self.uses.note(&self.tables, position, &record);
-        noted.map_err(at)?;
+        let used = KeyUse::of(&record);
+        if noted.is_some_and(|noted| noted != used || !record.outbox.is_empty()) {
+            return Err(at("its note says something else".to_owned()));
+        }
+        let taken = self.uses.note(&self.tables, position, used);
+        taken.map_err(at)?;
         for message in &record.outbox {
             let log_id = self.lineage.log_at(position);
             self.old.kept(position, record.at, message, log_id);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 
 use super::at_once::on_all;
-use super::record::Record;
+use super::key_use::KeyUse;
 use super::replay_error::ReplayError;
 use super::rules;
 use super::tables::{SHARDS, Tables};
@@ -25,22 +25,18 @@ pub(super) struct KeyUses {
 }
 
 impl KeyUses {
-    /// Notes the key of the record at `position`, if it uses one.
+    /// Notes the key that the record at `position` uses, if it uses one.
     ///
     /// # Errors
     /// When its response is that of a later record.
-    pub(super) fn note(
-        &self,
-        tables: &Tables,
-        position: u64,
-        record: &Record<'_>,
-    ) -> Result<(), String> {
-        if let Some(first) = rules::shares(position, record)? {
+    pub(super) fn note(&self, tables: &Tables, position: u64, used: KeyUse) -> Result<(), String> {
+        if let Some(first) = used.shares {
+            rules::leads_back(position, first)?;
             tables.note_first(first, position);
         }
-        if let Some(key) = record.key_digest() {
+        if let Some(key) = used.key.map(KeyDigest) {
             tables.note_key(key, position);
-            if let Some(of) = rules::instead_of(record) {
+            if let Some(of) = used.instead_of {
                 self.instead.lock().insert(position, (key, of));
             }
         }

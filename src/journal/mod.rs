@@ -10,6 +10,7 @@ pub mod events;
 pub mod followed;
 mod found;
 mod keeping;
+pub mod key_use;
 mod key_uses;
 mod lane;
 pub mod messages;

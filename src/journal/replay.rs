@@ -16,6 +16,7 @@ use super::births::Lineage;
 use super::counters::Counters;
 use super::found::{self, Found};
 use super::keeping::Keeping;
+use super::key_use::KeyUse;
 use super::key_uses::KeyUses;
 use super::lane::{Lane, LaneFailed};
 use super::messages::{self, MessagesOfOld};
@@ -54,6 +55,8 @@ pub struct Replay {
     old: MessagesOfOld,
     uses: Arc<KeyUses>,
     snapshot: Option<Loading>,
+    /// Whether notes of kept records are compared with these.
+    compares: bool,
     failed: Option<ReplayError>,
 }
 
@@ -67,6 +70,8 @@ struct Loading {
     is_shown: bool,
     /// The position of the last kept record.
     kept: u64,
+    /// What is noted of the next one, to be compared with it.
+    noted: Option<KeyUse>,
     /// Where kept records are taken in, from the first one to the first entry.
     keeping: Option<Lane<Keeping>>,
 }
@@ -106,8 +111,20 @@ impl Replay {
             old: MessagesOfOld::default(),
             uses: Arc::default(),
             snapshot,
+            compares: false,
             failed: None,
         }
+    }
+
+    /// From here on, what a snapshot notes of kept records is compared with these.
+    pub fn compare_notes(&mut self) {
+        self.compares = true;
+    }
+
+    /// Whether notes of kept records are enough, and these need not be replayed.
+    #[must_use]
+    pub fn takes_notes(&self) -> bool {
+        !self.compares
     }
 
     /// Which log it is. Comes before everything else.
@@ -119,6 +136,7 @@ impl Replay {
     pub fn reset(&mut self) {
         *self = Self {
             lineage: std::mem::take(&mut self.lineage),
+            compares: self.compares,
             ..Self::of(self.kinds)
         };
     }
@@ -132,12 +150,24 @@ impl Replay {
             layout: None,
             is_shown: false,
             kept: 0,
+            noted: None,
             keeping: None,
         };
         *self = Self {
             lineage: std::mem::take(&mut self.lineage),
+            compares: self.compares,
             ..Self::with(self.kinds, Some(loading))
         };
+    }
+
+    /// Replays what the snapshot notes of the record at `position`, instead of that, or before it, to be
+    /// [compared](Self::compare_notes).
+    ///
+    /// # Errors
+    /// As [`Replay::kept`].
+    pub fn noted(&mut self, position: u64, note: &[u8]) -> Result<(), ReplayError> {
+        let done = self.try_noted(position, note);
+        self.unless_failed(done)
     }
 
     /// Replays the snapshot's part of the record at `position`.
@@ -231,18 +261,42 @@ impl Replay {
         self.snapshot.as_ref().map_or(0, |loading| loading.kept)
     }
 
-    fn try_kept(&mut self, position: u64, payload: &[u8]) -> Result<(), Stop> {
+    /// A record comes that is kept at this position, or its note.
+    fn kept_at(&mut self, position: u64) -> Result<&mut Loading, ReplayError> {
         let at = |what: String| ReplayError::of_kept(position, what);
         let Some(loading) = &mut self.snapshot else {
-            return Err(at("there is none".to_owned()).into());
+            return Err(at("there is none".to_owned()));
         };
         if position <= loading.kept || position > loading.covers || loading.layout.is_some() {
             // Its position says nothing of what was read before it.
             let what = ReplayError::of_kept(position, "it is out of place").to_string();
-            return Err(ReplayError::of_snapshot(what).into());
+            return Err(ReplayError::of_snapshot(what));
         }
         rules::has_place(position).map_err(at)?;
+        Ok(loading)
+    }
+
+    fn try_noted(&mut self, position: u64, note: &[u8]) -> Result<(), Stop> {
+        let compares = self.compares;
+        let loading = self.kept_at(position)?;
+        let used = KeyUse::decode(note)
+            .map_err(|error| ReplayError::unread(Some(position), ReplayError::KEPT, &error))?;
+        if compares {
+            loading.noted = Some(used);
+            return Ok(());
+        }
         loading.kept = position;
+        let noted = self.uses.note(&self.tables, position, used);
+        Ok(noted.map_err(|what| ReplayError::of_kept(position, what))?)
+    }
+
+    fn try_kept(&mut self, position: u64, payload: &[u8]) -> Result<(), Stop> {
+        self.kept_at(position)?;
+        let Some(loading) = &mut self.snapshot else {
+            return Ok(());
+        };
+        loading.kept = position;
+        let noted = loading.noted.take();
         let keeping = loading.keeping.get_or_insert_with(|| {
             let keeping = Keeping {
                 tables: Arc::clone(&self.tables),
@@ -252,7 +306,7 @@ impl Replay {
             };
             Lane::new(keeping, 1, &Arc::default())
         });
-        Ok(keeping.add(position, payload)?)
+        Ok(keeping.add((position, noted), payload)?)
     }
 
     /// All kept records are there: waits until they are taken in.
@@ -355,7 +409,9 @@ impl Replay {
             self.tables.forget(through);
             self.uses.forget(position, through);
         }
-        let noted = self.uses.note(&self.tables, position, &record);
+        let noted = self
+            .uses
+            .note(&self.tables, position, KeyUse::of(&record));
         noted.map_err(at)?;
         for (index, change) in record.changes.iter().enumerate() {
             let resource = known(self.kinds, change.kind, change.version).map_err(unread)?;
@@ -767,6 +823,18 @@ mod tests {
         upto: u64,
         kept: Vec<(u64, Vec<u8>)>,
         entries: Vec<Vec<u8>>,
+        notes: Notes,
+    }
+
+    /// What there is of notes of kept records.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Notes {
+        /// None: it is a snapshot of an older program.
+        None,
+        /// They are taken instead of the records.
+        Taken,
+        /// They are compared with the records.
+        Compared,
     }
 
     impl SnapshotParts {
@@ -779,7 +847,7 @@ mod tests {
             for (position, bytes) in (1..).zip(&records[..covers]) {
                 let record = Record::decode(bytes).unwrap();
                 let mut bytes = Vec::new();
-                if keep(&later.tables, covered, position, &record, &mut bytes) {
+                if keep(&later.tables, covered, position, &record, &mut bytes).is_some() {
                     kept.push((position, bytes));
                 }
             }
@@ -820,6 +888,7 @@ mod tests {
                 upto: u64::try_from(upto).unwrap(),
                 kept,
                 entries,
+                notes: Notes::None,
             }
         }
 
@@ -827,9 +896,19 @@ mod tests {
             let mut replay = Replay::new();
             // What was shown before a snapshot is forgotten.
             replay.record(1, &answer())?;
+            if self.notes == Notes::Compared {
+                replay.compare_notes();
+            }
             replay.snapshot(self.covers, self.upto);
             for (position, bytes) in &self.kept {
-                replay.kept(*position, bytes)?;
+                if self.notes != Notes::None {
+                    let mut note = Vec::new();
+                    KeyUse::of(&Record::decode(bytes).unwrap()).encode_into(&mut note);
+                    replay.noted(*position, &note)?;
+                }
+                if self.notes == Notes::None || !replay.takes_notes() {
+                    replay.kept(*position, bytes)?;
+                }
             }
             for entry in &self.entries {
                 replay.entry(entry)?;
@@ -903,6 +982,8 @@ mod tests {
             parts.kept.clear();
             let covers = random.random_range(1..20_u64);
             (parts.covers, parts.upto) = (covers, covers);
+            parts.notes =
+                [Notes::None, Notes::Taken, Notes::Compared][random.random_range(0..3)];
             let mut records = Vec::new();
             for position in 1..=covers + random.random_range(0..40) {
                 let is_kept = position <= covers;
@@ -969,6 +1050,49 @@ mod tests {
             }
         }
         assert!(sound > 20 && faulty > 20, "SEED={seed}: {sound} {faulty}");
+    }
+
+    #[test]
+    fn a_note_that_says_something_else_than_its_record_is_told_by_who_compares_them() {
+        let used = KeyUse::of(&Record::decode(&answer()).unwrap());
+        let other = KeyUse {
+            key: Some(Digest([7; 16])),
+            ..used
+        };
+        let load = |compares, position, used: KeyUse| {
+            let mut replay = Replay::new();
+            if compares {
+                replay.compare_notes();
+            }
+            replay.snapshot(2, 2);
+            let mut note = Vec::new();
+            used.encode_into(&mut note);
+            replay.noted(position, &note)?;
+            if !replay.takes_notes() {
+                replay.kept(position, &answer())?;
+            }
+            replay.entry(&Summary::default().encode())?;
+            replay.finish().map(|recovered| recovered.tables.keys())
+        };
+        for compares in [true, false] {
+            assert_eq!(load(compares, 1, used).unwrap(), 1);
+            let later = KeyUse {
+                shares: Some(1),
+                ..used
+            };
+            assert!(load(compares, 1, later).is_err());
+            let told = load(compares, 3, used).unwrap_err().to_string();
+            assert!(told.contains("out of place"), "{told}");
+        }
+        // Nobody reads the record to find it.
+        assert_eq!(load(false, 2, other).unwrap(), 1);
+        let told = load(true, 2, other).unwrap_err().to_string();
+        let expected = "position 2: kept by a snapshot: its note says something else";
+        assert_eq!(told, expected);
+        let mut replay = Replay::new();
+        replay.snapshot(2, 2);
+        let told = replay.noted(1, b"no note").unwrap_err().to_string();
+        assert!(told.contains("a note of version"), "{told}");
     }
 
     #[test]

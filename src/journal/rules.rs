@@ -29,25 +29,16 @@ pub(super) fn forgets(position: u64, record: &Record<'_>) -> Result<Option<u64>,
     }
 }
 
-/// The position of the commit whose response the record's key leads to, where that is another one.
+/// Whether the key of the record at `position` can lead to the response of the commit at `first`.
 ///
 /// # Errors
-/// When it comes later.
-pub(super) fn shares(position: u64, record: &Record<'_>) -> Result<Option<u64>, String> {
-    match record.outcome {
-        RecordOutcome::SameAs(first) if first >= position => Err(format!(
+/// When that comes later.
+pub(super) fn leads_back(position: u64, first: u64) -> Result<(), String> {
+    match first < position {
+        true => Ok(()),
+        false => Err(format!(
             "its response is that of the later position {first}"
         )),
-        RecordOutcome::SameAs(first) => Ok(Some(first)),
-        _ => Ok(None),
-    }
-}
-
-/// The position of the commit whose response the record replaces for its key.
-pub(super) fn instead_of(record: &Record<'_>) -> Option<u64> {
-    match record.outcome {
-        RecordOutcome::Instead { of, .. } => Some(of),
-        _ => None,
     }
 }
 

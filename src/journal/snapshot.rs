@@ -7,7 +7,7 @@
 //! as are its messages to other systems. It is kept as long as it may be needed: for its idempotency
 //! key, or for a second key that leads to its response. Nothing is kept of a response that was
 //! replaced, or whose key is forgotten. (Programs in which messages were no resources kept them
-//! here.)
+//! here.) What a start needs of it, [`KeyUse`], is noted beside it.
 //!
 //! | Entry | Content |
 //! |---|---|
@@ -23,10 +23,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::counters::Counters;
+use super::key_use::KeyUse;
 use super::record::{NewRecord, Record, RecordOutcome};
 use super::tables::{Born, StoredState, Tables};
 use crate::base::codec::{self, Blob, DecodeError};
-use crate::base::digest::Digest;
+use crate::base::digest::{Digest, KeyDigest};
 use crate::domain::stored::Versioned;
 
 /// The version of this layout. Version 2 is read as well; a snapshot of another one is rejected.
@@ -162,16 +163,17 @@ impl<'a> StateEntry<'a> {
     }
 }
 
-/// Appends to `kept` what a snapshot that covers everything up to `covers` keeps of the record at
-/// `position`; whether it keeps anything.
+/// What a snapshot that covers everything up to `covers` keeps of the record at `position`, into `kept`, whose
+/// content before is gone; what is noted of it. `None`: it keeps nothing of it.
 pub fn keep(
     tables: &Tables,
     covers: u64,
     position: u64,
     record: &Record<'_>,
     kept: &mut Vec<u8>,
-) -> bool {
-    let is_current = match record.key_digest() {
+) -> Option<KeyUse> {
+    let used = KeyUse::of(record);
+    let is_current = match used.key.map(KeyDigest) {
         // A key leads elsewhere when another response has replaced this one. While the log after
         // the snapshot has that one, its record has to find this one.
         Some(key) => match tables.key(key) {
@@ -183,7 +185,7 @@ pub fn keep(
     let is_current = is_current && position > tables.forgotten();
     let is_asked_for = is_current || tables.is_first(position);
     if !is_asked_for {
-        return false;
+        return None;
     }
     let key = record.key.clone().filter(|_| is_current);
     let outcome = match &record.outcome {
@@ -203,7 +205,10 @@ pub fn keep(
         outcome,
     };
     codec::encode_record_into(&stripped, kept);
-    true
+    Some(KeyUse {
+        key: used.key.filter(|_| is_current),
+        ..used
+    })
 }
 
 #[cfg(test)]
@@ -324,7 +329,9 @@ mod tests {
     fn kept(tables: &Tables, covers: u64, position: u64, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut kept = Vec::new();
         let record = Record::decode(bytes).unwrap();
-        keep(tables, covers, position, &record, &mut kept).then_some(kept)
+        let used = keep(tables, covers, position, &record, &mut kept)?;
+        assert_eq!(used, KeyUse::of(&Record::decode(&kept).unwrap()));
+        Some(kept)
     }
 
     #[test]

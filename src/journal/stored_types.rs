@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 
 use serde::Deserialize as _;
 
+use super::key_use::{self, KeyUse};
 use super::record::{self, Record};
 use super::snapshot::{self, StateEntry, Summary};
 use crate::base::forms::Forms;
@@ -20,7 +21,7 @@ const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/stored-types.txt")
 const HEAD: &str = "\
 What is stored, by the codec of src/base/codec.rs: each kind of resource with its state, its event,
 and the types that stand in them, members, variants and words in their order; then the layouts of
-records and of snapshots. Every version that there ever was stays here, since all of them can be read.
+notes, of records and of snapshots. Every version that there ever was stays here, since all of them can be read.
 
 `REWRITE_DOCS=1 cargo test stored_types` adds new kinds and new versions. It changes no version that
 is here already: docs/changing-stored-types.md says what to do.
@@ -66,6 +67,15 @@ fn present() -> Vec<Stored> {
         version: u16::from(record::SCHEMA),
         unreleased: 1,
         lines: [vec![record], forms.lines()].concat(),
+    });
+    let forms = Forms::default();
+    let note = format!("note: the version (u8), {}", forms.trace::<KeyUse>());
+    all.push(Stored {
+        place: u16::MAX - 2,
+        name: "layout of a note".to_owned(),
+        version: u16::from(key_use::SCHEMA),
+        unreleased: 0,
+        lines: [vec![note], forms.lines()].concat(),
     });
     let forms = Forms::default();
     let summary = format!(

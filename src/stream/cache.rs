@@ -135,6 +135,14 @@ impl<V: Visitor> Visitor for Compared<'_, V> {
         self.visitor.snapshot(info)
     }
 
+    fn takes_notes(&self) -> bool {
+        self.visitor.takes_notes()
+    }
+
+    fn noted(&mut self, position: u64, note: &[u8]) -> Result<(), BoxError> {
+        self.visitor.noted(position, note)
+    }
+
     fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
         self.visitor.kept(record)
     }

@@ -71,7 +71,12 @@ fn build(disk: &SimDisk, with_snapshots: bool) -> Result<(), BoxError> {
             let covers = log.last_position() - 3;
             let mut writer = log.begin_snapshot(covers)?;
             for position in (1..=covers).step_by(2) {
-                writer.keep(position, &position.to_le_bytes().repeat(20))?;
+                let kept = position.to_le_bytes().repeat(20);
+                // Of some there are notes: a third, one block of them or several.
+                match position % 12 {
+                    1..5 => writer.keep_noted(position, &kept[..to_usize(position % 9)], &kept)?,
+                    _ => writer.keep(position, &kept)?,
+                }
             }
             for entry in 0..20_u8 {
                 writer.entry(&vec![entry; usize::from(entry) * 9])?;
@@ -88,6 +93,7 @@ fn build(disk: &SimDisk, with_snapshots: bool) -> Result<(), BoxError> {
 /// What a log shows.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
+    notes: Vec<(u64, Vec<u8>)>,
     kept: Vec<(u64, Vec<u8>)>,
     entries: Vec<Vec<u8>>,
     records: Vec<(u64, Vec<u8>)>,
@@ -102,6 +108,11 @@ impl Visitor for Seen {
 
     fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
         *self = Self::default();
+        Ok(())
+    }
+
+    fn noted(&mut self, position: u64, note: &[u8]) -> Result<(), BoxError> {
+        self.notes.push((position, note.to_vec()));
         Ok(())
     }
 

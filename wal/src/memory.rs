@@ -49,8 +49,31 @@ struct State {
 #[derive(Clone)]
 struct Snapshot {
     info: SnapshotInfo,
-    kept: Vec<(u64, Vec<u8>)>,
+    kept: Vec<Kept>,
     entries: Vec<Vec<u8>>,
+}
+
+/// A record that a snapshot keeps.
+#[derive(Clone)]
+struct Kept {
+    position: u64,
+    note: Option<Vec<u8>>,
+    record: Vec<u8>,
+}
+
+impl Kept {
+    fn show(&self, visitor: &mut dyn Visitor) -> Result<(), BoxError> {
+        if let Some(note) = &self.note {
+            visitor.noted(self.position, note)?;
+            if visitor.takes_notes() {
+                return Ok(());
+            }
+        }
+        visitor.kept(Record {
+            position: self.position,
+            payload: &self.record,
+        })
+    }
 }
 
 impl State {
@@ -114,10 +137,9 @@ impl MemoryLog {
         }) = &snapshot
         {
             visitor.snapshot(info).map_err(refused(info.covers))?;
-            for (position, payload) in kept {
-                let (position, payload) = (*position, payload.as_slice());
-                let shown = visitor.kept(Record { position, payload });
-                shown.map_err(refused(position))?;
+            for kept in kept {
+                let shown = kept.show(visitor);
+                shown.map_err(refused(kept.position))?;
             }
             for entry in entries {
                 visitor.entry(entry).map_err(refused(info.covers))?;
@@ -228,7 +250,7 @@ impl BatchWriter for Writer {
 struct Writing {
     covers: u64,
     bytes: u64,
-    kept: Vec<(u64, Vec<u8>)>,
+    kept: Vec<Kept>,
     entries: Vec<Vec<u8>>,
 }
 
@@ -241,14 +263,18 @@ impl SnapshotTarget for Writing {
         self.bytes
     }
 
-    fn keep(&mut self, position: u64, record: &[u8]) -> Result<(), Error> {
-        let last = self.kept.last().map_or(0, |(last, _)| *last);
+    fn keep(&mut self, position: u64, note: Option<&[u8]>, record: &[u8]) -> Result<(), Error> {
+        let last = self.kept.last().map_or(0, |last| last.position);
         assert!(
             self.entries.is_empty() && last < position && position <= self.covers,
             "kept records come first, in order, and are covered"
         );
         self.bytes += to_u64(record.len());
-        self.kept.push((position, record.to_vec()));
+        self.kept.push(Kept {
+            position,
+            note: note.map(<[u8]>::to_vec),
+            record: record.to_vec(),
+        });
         Ok(())
     }
 
@@ -299,8 +325,8 @@ impl Medium for MemoryLog {
         }
         let kept = state.snapshots.last().map(|newest| &newest.kept);
         let mut kept = kept.into_iter().flatten();
-        let found = kept.find(|(kept, _)| *kept == position);
-        Ok(found.map(|(_, record)| record.clone()))
+        let found = kept.find(|kept| kept.position == position);
+        Ok(found.map(|kept| kept.record.clone()))
     }
 
     fn first(&self) -> u64 {
@@ -343,6 +369,7 @@ impl Medium for MemoryLog {
         let newest = self.state.lock().snapshots.last().cloned();
         let covers = newest.as_ref().map_or(0, |newest| newest.info.covers);
         let kept = newest.into_iter().flat_map(|newest| newest.kept);
+        let kept = kept.map(|kept| (kept.position, kept.record));
         let later = (covers + 1..=upto).map_while(|position| {
             let record = self.state.lock().record(position).cloned();
             Some((position, record?))
@@ -375,7 +402,7 @@ impl Medium for MemoryLog {
         let state = self.state.lock();
         let kept = state.snapshots.last().map(|newest| &newest.kept);
         let kept = kept.into_iter().flatten();
-        kept.map(|(_, record)| to_u64(record.len())).sum()
+        kept.map(|kept| to_u64(kept.record.len())).sum()
     }
 
     fn begin_snapshot(&self, covers: u64) -> Result<Box<dyn SnapshotTarget>, Error> {

@@ -19,7 +19,7 @@ const LEAST: usize = 1 << 10;
 /// was packed. They are few enough for LZ4's distances.
 pub(crate) const PIECE: usize = 60 << 10;
 /// Bytes before the blocks, and before each.
-const HEAD: usize = 4;
+pub(crate) const HEAD: usize = 4;
 /// A byte of a block stands for no more than so many.
 const MOST_OF_ONE: usize = 255;
 /// No more bytes than this are packed: a batch and a block have less.

@@ -51,6 +51,8 @@ pub(crate) struct Builder {
     source: Identity,
     /// The snapshot that is being shown, and its last position.
     snapshot: Option<(SnapshotFile, u64)>,
+    /// The note of the snapshot's next kept record.
+    note: Option<Vec<u8>>,
     /// The last position that is taken over.
     upto: u64,
     records: Batched,
@@ -115,6 +117,7 @@ impl Builder {
             ancestors: None,
             source,
             snapshot: None,
+            note: None,
             upto,
             records: Batched::default(),
             packer: Packer::default(),
@@ -287,9 +290,15 @@ impl Visitor for Builder {
         Ok(())
     }
 
+    fn noted(&mut self, _: u64, note: &[u8]) -> Result<(), BoxError> {
+        self.note = Some(note.to_vec());
+        Ok(())
+    }
+
     fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
         let (writer, _) = self.snapshot.as_mut().ok_or("no snapshot has begun")?;
-        Ok(writer.keep(record.position, record.payload)?)
+        let note = self.note.take();
+        Ok(writer.keep(record.position, note.as_deref(), record.payload)?)
     }
 
     fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {

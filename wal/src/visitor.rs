@@ -65,6 +65,20 @@ pub trait Visitor {
         Err("snapshots are not read here".into())
     }
 
+    /// Whether it is enough to be shown the notes of kept records that have some: such records are not read then.
+    fn takes_notes(&self) -> bool {
+        false
+    }
+
+    /// The note of the next record that the snapshot keeps, if it has one. The record itself comes next, unless
+    /// [notes are enough](Visitor::takes_notes).
+    ///
+    /// # Errors
+    /// As those of [`Visitor::kept`].
+    fn noted(&mut self, _position: u64, _note: &[u8]) -> Result<(), BoxError> {
+        Ok(())
+    }
+
     /// The next record that the snapshot keeps, as it was kept.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `version-1` to `version-3` | segments and snapshots of version 1, under manifests of these versions |
 //! | `segments-2-…` | those of version 2 |
+//! | `snapshots-3` | snapshots of version 3 beside them |
 
 use std::path::PathBuf;
 
@@ -118,7 +119,7 @@ fn version_1_is_read_and_what_is_written_goes_on_behind_it() {
 fn a_newer_version_is_told_with_the_newest_that_is_known_of_such_files() {
     for (name, newest) in [
         ("segment-0000000000000006.log", 2),
-        ("snapshot-0000000000000002.snap", 2),
+        ("snapshot-0000000000000002.snap", 3),
     ] {
         let disk = read_golden("segments-2-packed");
         let mut bytes = disk.bytes(name).unwrap();
@@ -141,15 +142,17 @@ fn segments_are_written_in_version_2_to_the_byte() {
 }
 
 const AFTER: &[u8] = b"after the first snapshot";
+/// What the second snapshot covers: of its records some have notes.
+const COVERED: u64 = 40;
 
 /// The same with two snapshots, which keep the beginnings of records, and without the segments that the
 /// older one covers.
 fn write_with_snapshots() -> SimDisk {
     let disk = write();
     let mut log = open(&disk).unwrap().log;
-    snapshot_of(&mut log, 26, beginning).unwrap();
+    snapshot_of(&mut log, COVERED - 1, beginning).unwrap();
     log.append(&[AFTER.to_vec()]).unwrap();
-    snapshot_of(&mut log, 27, beginning).unwrap();
+    snapshot_of(&mut log, COVERED, beginning).unwrap();
     assert!(log.compact(&wal::Keep::NOTHING, None).unwrap().segments > 0);
     log.seal().unwrap();
     drop(log);
@@ -186,9 +189,18 @@ fn version_2_is_read() {
 }
 
 #[test]
-fn snapshots_are_written_in_version_2_to_the_byte() {
-    let disk = is_golden(&write_with_snapshots(), "segments-2-snapshots");
-    has_snapshots(&disk, 27, beginning);
+fn snapshots_of_version_2_are_read() {
+    has_snapshots(&read_golden("segments-2-snapshots"), 27, beginning);
+}
+
+#[test]
+fn snapshots_are_written_in_version_3_to_the_byte() {
+    let disk = is_golden(&write_with_snapshots(), "snapshots-3");
+    has_snapshots(&disk, COVERED, beginning);
+    let file = disk.bytes(&snapshots(&disk)[1]).unwrap();
+    // Behind the header of 64 bytes are records without notes, 31 of them.
+    let second = 64 + 48 + usize::from(file[64]) + 256 * usize::from(file[65]);
+    assert_eq!([file[64 + 8], file[second + 8]], [1, 6]);
 }
 
 const RESTORED: &[u8] = b"after the restoration";

@@ -7,7 +7,7 @@ use rand::Rng as _;
 use wal::storage::sim::{SimDisk, Survivors};
 use wal::{Carried, Error, Identity, Keep, Record, Seeding};
 
-use crate::support::{open, random, seed, snapshot, verify};
+use crate::support::{open, random, seed, snapshot, snapshots, verify};
 
 const LAST: u64 = 60;
 const COVERS: u64 = 40;
@@ -89,6 +89,9 @@ fn a_log_that_begins_with_a_carried_snapshot_has_all_that_the_other_had() {
     assert!(1 < carrying.first && carrying.first <= COVERS + 1);
     let disk = SimDisk::new();
     carrying.seed(&disk, &carrying.bytes).unwrap();
+    // Notes are, too.
+    let snapshot = disk.bytes(&snapshots(&disk)[0]).unwrap();
+    assert_eq!(snapshot.len(), carrying.bytes.len());
     carrying.is_there(&disk);
 }
 

@@ -116,6 +116,107 @@ fn what_a_snapshot_has_before_it_is_packed_is_told_by_who_wrote_it_and_who_reads
     appender.shutdown().unwrap();
 }
 
+/// Sees notes, and the records behind them unless these are enough.
+#[derive(Default)]
+struct Noting {
+    takes: bool,
+    notes: Vec<(u64, Vec<u8>)>,
+    kept: Vec<(u64, Vec<u8>)>,
+    entries: usize,
+}
+
+impl Visitor for Noting {
+    fn record(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn takes_notes(&self) -> bool {
+        self.takes
+    }
+
+    fn noted(&mut self, position: u64, note: &[u8]) -> Result<(), BoxError> {
+        self.notes.push((position, note.to_vec()));
+        Ok(())
+    }
+
+    fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.kept.push((record.position, record.payload.to_vec()));
+        Ok(())
+    }
+
+    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
+        self.entries += 1;
+        Ok(())
+    }
+}
+
+#[test]
+fn who_takes_notes_is_shown_them_instead_of_kept_records_and_others_see_both() {
+    const LAST: u64 = 400;
+    let disk = SimDisk::new();
+    // Some blocks are packed, and some are not.
+    let kept = |position: u64| match position > 200 {
+        true => unlike(position, 700),
+        false => position.to_le_bytes().repeat(90),
+    };
+    let note = |position: u64| match position {
+        1..=30 | 120..=140 | 399.. => None,
+        position => Some(vec![position.to_le_bytes()[0]; usize::try_from(position % 256).unwrap()]),
+    };
+    let mut log = open(&disk).unwrap().log;
+    for position in 1..=LAST {
+        log.append(&[position.to_le_bytes().to_vec()]).unwrap();
+    }
+    for _ in 0..2 {
+        let mut writer = log.begin_snapshot(LAST).unwrap();
+        for position in 1..=LAST {
+            let kept = kept(position);
+            match note(position) {
+                Some(note) => writer.keep_noted(position, &note, &kept).unwrap(),
+                None => writer.keep(position, &kept).unwrap(),
+            }
+        }
+        writer.entry(b"an entry").unwrap();
+        log.install(writer, LAST).unwrap();
+    }
+    log.compact(&wal::Keep::NOTHING, None).unwrap();
+    let shown = |takes| {
+        let mut noting = Noting {
+            takes,
+            ..Noting::default()
+        };
+        wal::verify(disk.storage(), &mut noting).unwrap();
+        noting
+    };
+    drop(log);
+    let all: Vec<_> = (1..=LAST).collect();
+    let noted: Vec<_> = all
+        .iter()
+        .filter_map(|position| Some((*position, note(*position)?)))
+        .collect();
+    for takes in [true, false] {
+        let Noting {
+            notes,
+            kept: records,
+            entries,
+            ..
+        } = shown(takes);
+        assert!(notes == noted && entries == 1);
+        let has_record = |position: &&u64| !takes || note(**position).is_none();
+        let expected = all.iter().filter(has_record);
+        assert!(records.into_iter().eq(expected.map(|position| (*position, kept(*position)))));
+    }
+    // Each is found, whether or not it has a note.
+    let (log, _) = Log::open(disk.storage(), small(), &mut shown(true)).unwrap();
+    for position in 1..=LAST {
+        assert_eq!(log.read(position).unwrap(), Some(kept(position)));
+    }
+}
+
 #[test]
 fn every_damaged_byte_of_the_newest_snapshot_is_passed_over() {
     let (disk, appended) = logged(13, true);

@@ -72,6 +72,13 @@ pub(crate) fn unlike(seed: u64, bytes: usize) -> Vec<u8> {
 pub(crate) struct Collect {
     pub(crate) records: Vec<Vec<u8>>,
     pub(crate) entries: Vec<Vec<u8>>,
+    /// The position of the last note.
+    noted: u64,
+}
+
+/// What [`snapshot_of`] notes of the record at this position: of some nothing.
+pub(crate) fn note_of(position: u64) -> Option<[u8; 8]> {
+    (position / 32 % 2 == 1).then_some((position * 3).to_le_bytes())
 }
 
 impl Visitor for Collect {
@@ -90,7 +97,15 @@ impl Visitor for Collect {
         Ok(())
     }
 
+    fn noted(&mut self, position: u64, note: &[u8]) -> Result<(), BoxError> {
+        self.noted = position;
+        assert_eq!(note_of(position).as_ref().map(<[u8; 8]>::as_slice), Some(note));
+        Ok(())
+    }
+
     fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        // Those of other tests have none.
+        assert!(self.noted <= record.position, "a note comes before its record");
         self.record(record)
     }
 
@@ -100,8 +115,7 @@ impl Visitor for Collect {
     }
 
     fn reset(&mut self) {
-        self.records.clear();
-        self.entries.clear();
+        *self = Self::default();
     }
 }
 
@@ -118,7 +132,11 @@ pub(crate) fn snapshot_of(
 ) -> Result<SnapshotInfo, Error> {
     let mut writer = log.begin_snapshot(covers)?;
     log.history(covers, &mut |record| {
-        Ok(writer.keep(record.position, keep(record.payload))?)
+        let kept = keep(record.payload);
+        Ok(match note_of(record.position) {
+            Some(note) => writer.keep_noted(record.position, &note, kept),
+            None => writer.keep(record.position, kept),
+        }?)
     })
     .map_err(unwrapped)?;
     for number in 0..3 {

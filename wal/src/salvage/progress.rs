@@ -65,6 +65,10 @@ impl Visitor for Building<'_, '_> {
         self.builder.snapshot(info)
     }
 
+    fn noted(&mut self, position: u64, note: &[u8]) -> Result<(), BoxError> {
+        self.builder.noted(position, note)
+    }
+
     fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
         self.builder.kept(record)
     }

@@ -1,6 +1,6 @@
 //! How much room a snapshot will take.
 
-use super::layout::{BLOCK_BYTES, BLOCK_HEADER, KEPT_HEAD};
+use super::layout::{BLOCK_BYTES, BLOCK_HEADER, KEPT_HEAD, NOTE_HEAD};
 use crate::format::to_u64;
 use crate::packed::Packer;
 
@@ -18,6 +18,8 @@ pub struct SizeEstimate {
     block: Vec<u8>,
     /// Bytes of the present block.
     filled: usize,
+    /// Bytes of its notes, which are not packed.
+    notes: usize,
     /// Bytes of all items.
     seen: u64,
     /// Of these, bytes of items that are larger than a block: each says nothing of the others.
@@ -36,6 +38,7 @@ impl SizeEstimate {
             blocks: 0,
             block: Vec::new(),
             filled: 0,
+            notes: 0,
             seen: 0,
             large: 0,
             packed: (0, 0),
@@ -59,6 +62,11 @@ impl SizeEstimate {
         }
     }
 
+    /// The item that is added next has a note of so many bytes.
+    pub fn noted(&mut self, bytes: usize) {
+        self.notes += NOTE_HEAD + bytes;
+    }
+
     /// Packs the present block, if it is full. To be called between items, where nobody waits.
     pub fn settle(&mut self) {
         if self.filled >= BLOCK_BYTES {
@@ -73,10 +81,10 @@ impl SizeEstimate {
                 .pack(&self.block)
                 .map_or(self.filled, <[u8]>::len);
             self.packed.0 += to_u64(self.filled);
-            self.packed.1 += to_u64(BLOCK_HEADER + packed);
+            self.packed.1 += to_u64(BLOCK_HEADER + self.notes + packed);
             self.block.clear();
         }
-        self.filled = 0;
+        (self.filled, self.notes) = (0, 0);
         self.blocks += 1;
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::layout::{KIND_KEPT, KeptBlocks, block, item, unpacked};
+use super::layout::{KIND_KEPT, KeptBlocks, Payload, block, item};
 use crate::error::Error;
 use crate::storage::File;
 use crate::visitor::Record;
@@ -80,8 +80,9 @@ impl Kept {
         let (block, payload) = block(window, offset, self.seed)
             .map_err(failed)?
             .map_err(damaged)?;
-        let (kind, mut rest) = unpacked(block.kind, payload, room).map_err(damaged)?;
-        if kind != KIND_KEPT {
+        let payload = Payload::of(&block, payload).map_err(damaged)?;
+        let mut rest = payload.items(room).map_err(damaged)?;
+        if payload.kind != KIND_KEPT {
             return Err(damaged("a block is not made of kept records"));
         }
         for _ in 0..block.items {

@@ -16,19 +16,23 @@
 //! |---|---|---|
 //! | 0 | 4 | payload bytes |
 //! | 4 | 4 | items in the payload |
-//! | 8 | 1 | kind: 1 kept records, 2 entries, 3 the end, 4 packed kept records, 5 packed entries |
+//! | 8 | 1 | kind: 1 kept records, 2 entries, 3 the end, 4 and 5 as 1 and 2, packed, 6 and 7 as 1 and 4, with notes |
 //! | 9 | 7 | zeros |
 //! | 16 | 8 | kept records: the first position; else zeros |
 //! | 24 | 4 | CRC32 of the payload, from the seed of the log |
 //! | 28 | 4 | CRC32 of the 28 bytes before, from the seed of the log |
 //! | 32 | 16 | chain digest: BLAKE3 of the digest before, bytes 0 to 31, and the payload |
-//! | 48 | … | payload; packed: the same, packed (see `packed`) |
+//! | 48 | … | payload; packed: the same, packed (see `packed`); with notes: those, and then the same |
 //!
 //! The digest before the first block is that of the header's 64 bytes. A kept
 //! record is its position (8 bytes), its length (4) and its bytes; an entry its
 //! length (4) and its bytes. The end is one item: upto, the number of kept
 //! records and the number of entries (8 bytes each). Nothing follows it, and
 //! the manifest has its digest and the file's length.
+//!
+//! Notes are what a start needs of kept records, beside them, so that it need neither unpack nor read those.
+//! They are the number of their bytes (4), and for each record of the block, in order, how far its position is
+//! from the first one's (4), the length of its note (1), and the note.
 
 use std::io;
 
@@ -51,6 +55,8 @@ pub(super) const KIND_ENTRIES: u8 = 2;
 pub(super) const KIND_END: u8 = 3;
 const KIND_PACKED_KEPT: u8 = 4;
 const KIND_PACKED_ENTRIES: u8 = 5;
+const KIND_NOTED: u8 = 6;
+const KIND_PACKED_NOTED: u8 = 7;
 
 /// The header of a snapshot as it is written.
 pub(super) fn header(log: &LogId, number: u64, covers: u64) -> [u8; HEADER] {
@@ -96,29 +102,129 @@ pub(super) fn first_chain(header: &[u8]) -> Chain {
     format::short_digest(&hasher)
 }
 
-/// The kind of a block whose payload is packed, where it is of this kind without.
-pub(super) fn packed_kind(kind: u8) -> u8 {
-    match kind {
-        KIND_KEPT => KIND_PACKED_KEPT,
-        KIND_ENTRIES => KIND_PACKED_ENTRIES,
-        _ => kind,
+/// The kind of a block whose items are of this kind, by whether they are packed, and whether there are notes.
+pub(super) fn kind_of(items: u8, is_packed: bool, has_notes: bool) -> u8 {
+    match (items, is_packed, has_notes) {
+        (KIND_KEPT, true, false) => KIND_PACKED_KEPT,
+        (KIND_KEPT, false, true) => KIND_NOTED,
+        (KIND_KEPT, true, true) => KIND_PACKED_NOTED,
+        (KIND_ENTRIES, true, _) => KIND_PACKED_ENTRIES,
+        _ => items,
     }
 }
 
-/// The kind of a block as it is without being packed, and its payload, unpacked into `room` where it is
-/// packed; the error says what is wrong.
-pub(super) fn unpacked<'a>(
-    kind: u8,
-    payload: &'a [u8],
-    room: &'a mut Vec<u8>,
-) -> Result<(u8, &'a [u8]), &'static str> {
-    let kind = match kind {
-        KIND_PACKED_KEPT => KIND_KEPT,
-        KIND_PACKED_ENTRIES => KIND_ENTRIES,
-        _ => return Ok((kind, payload)),
-    };
-    let payload = packed::unpack(payload, room).ok_or("a block cannot be unpacked")?;
-    Ok((kind, payload))
+/// The payload of a block.
+pub(super) struct Payload<'a> {
+    /// The kind of its items.
+    pub(super) kind: u8,
+    /// What is noted of them.
+    pub(super) notes: Option<Notes<'a>>,
+    is_packed: bool,
+    /// The items, packed if they are.
+    items: &'a [u8],
+}
+
+impl<'a> Payload<'a> {
+    /// That of a block of this kind; the error says what is wrong.
+    pub(super) fn of(block: &Block, payload: &'a [u8]) -> Result<Self, &'static str> {
+        let (kind, is_packed, has_notes) = match block.kind {
+            KIND_PACKED_KEPT => (KIND_KEPT, true, false),
+            KIND_PACKED_ENTRIES => (KIND_ENTRIES, true, false),
+            KIND_NOTED => (KIND_KEPT, false, true),
+            KIND_PACKED_NOTED => (KIND_KEPT, true, true),
+            kind => (kind, false, false),
+        };
+        let (notes, items) = match has_notes {
+            true => {
+                let (notes, items) = Notes::split(block.first, payload).ok_or(NOT_NOTES)?;
+                (Some(notes), items)
+            }
+            false => (None, payload),
+        };
+        if is_packed && items.len() < packed::HEAD {
+            return Err(NOT_PACKED);
+        }
+        Ok(Self {
+            kind,
+            notes,
+            is_packed,
+            items,
+        })
+    }
+
+    /// The items, unpacked into `room` where they are packed; the error says what is wrong.
+    pub(super) fn items(&self, room: &'a mut Vec<u8>) -> Result<&'a [u8], &'static str> {
+        match self.is_packed {
+            true => packed::unpack(self.items, room).ok_or(NOT_PACKED),
+            false => Ok(self.items),
+        }
+    }
+
+    /// Bytes of the block, if its items were not packed.
+    pub(super) fn unpacked_bytes(&self) -> u64 {
+        let items = match self.is_packed {
+            true => packed::unpacked_bytes(self.items),
+            false => self.items.len(),
+        };
+        let notes = self.notes.as_ref();
+        let notes = notes.map_or(0, |notes| NOTES_HEAD + notes.rest.len());
+        to_u64(BLOCK_HEADER + notes + items)
+    }
+}
+
+/// What is wrong where items are not packed as they should be, and where notes are not such.
+const NOT_PACKED: &str = "a block cannot be unpacked";
+pub(super) const NOT_NOTES: &str = "what a block notes is not of its records";
+/// Bytes before the notes, and before each.
+pub(super) const NOTES_HEAD: usize = 4;
+pub(super) const NOTE_HEAD: usize = 5;
+
+/// The notes of a block.
+#[derive(Clone, Copy)]
+pub(super) struct Notes<'a> {
+    first: u64,
+    rest: &'a [u8],
+}
+
+impl<'a> Notes<'a> {
+    /// The notes that a payload begins with, of records of which this is the first position, and what is
+    /// behind them.
+    fn split(first: u64, payload: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let (head, rest) = payload.split_at_checked(NOTES_HEAD)?;
+        let (rest, items) = rest.split_at_checked(to_usize(u64::from(get_u32(head, 0))))?;
+        Some((Self { first, rest }, items))
+    }
+
+    /// Takes the next note, with its record's position; `None` where there is none.
+    pub(super) fn next(&mut self) -> Option<(u64, &'a [u8])> {
+        let (head, rest) = self.rest.split_at_checked(NOTE_HEAD)?;
+        let (note, rest) = rest.split_at_checked(usize::from(head[NOTE_HEAD - 1]))?;
+        self.rest = rest;
+        let position = self.first.checked_add(u64::from(get_u32(head, 0)))?;
+        Some((position, note))
+    }
+
+    /// Whether all were taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Whether a record can be so far behind the first one.
+    pub(super) fn reach(behind: u64) -> bool {
+        u32::try_from(behind).is_ok()
+    }
+
+    /// Adds the note of the record that is so far behind the first one.
+    ///
+    /// # Panics
+    /// When the note has more than 255 bytes, or the record is out of [reach](Self::reach).
+    pub(super) fn push(notes: &mut Vec<u8>, behind: u64, note: &[u8]) {
+        let behind = u32::try_from(behind).expect("notes reach there");
+        let length = u8::try_from(note.len()).expect("a note has no more than 255 bytes");
+        notes.extend_from_slice(&behind.to_le_bytes());
+        notes.push(length);
+        notes.extend_from_slice(note);
+    }
 }
 
 /// Where the kept records are in a snapshot: the first position of each block.
@@ -191,9 +297,9 @@ pub(super) fn item<'a>(rest: &mut &'a [u8], kept: bool) -> Option<(u64, &'a [u8]
     Some((position, bytes))
 }
 
-/// For fuzzers: makes the checksums of a snapshot's blocks right, and their
+/// For fuzzers and tests: makes the checksums of a snapshot's blocks right, and their
 /// digests; returns the last one.
-#[cfg(feature = "fuzzing")]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn mend(bytes: &mut [u8], log: &LogId, digests: bool) -> Chain {
     if bytes.len() < HEADER {
         return Chain::default();

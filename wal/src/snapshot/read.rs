@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::ahead::{Blocks, Fault};
 use super::kept::Kept;
 use super::layout::{
-    BLOCK_HEADER, Block, HEADER, KIND_END, KIND_ENTRIES, KIND_KEPT, KeptBlocks, block, first_chain,
-    is_header, item, unpacked,
+    Block, HEADER, KIND_END, KIND_ENTRIES, KIND_KEPT, KeptBlocks, NOT_NOTES, Notes, Payload,
+    block, first_chain, is_header, item,
 };
 use crate::error::{BoxError, Error};
 use crate::format::{
@@ -20,6 +20,8 @@ use crate::window::Window;
 
 /// Bytes between two calls of [`Visitor::progress_of_snapshot`].
 const PROGRESS: u64 = 1 << 20;
+
+const NO_KIND: &str = "a block has no known kind";
 
 /// What came of reading a snapshot.
 pub(crate) enum Shown {
@@ -228,24 +230,36 @@ impl Reading<'_> {
     fn items(&mut self, block: &Block, payload: &[u8]) -> Result<(), Fault> {
         let bad = |what| Fault::Bad(block.offset, what);
         let covers = self.listed.covers;
+        let payload = Payload::of(block, payload).map_err(bad)?;
+        self.unpacked += payload.unpacked_bytes();
+        let mut notes = payload.notes;
+        if let Some(notes) = notes.filter(|_| self.visitor.takes_notes()) {
+            return self.notes(block, notes);
+        }
         let mut room = std::mem::take(&mut self.room);
-        let (kind, mut rest) = unpacked(block.kind, payload, &mut room).map_err(bad)?;
-        self.unpacked += to_u64(BLOCK_HEADER + rest.len());
-        match kind {
+        let mut rest = payload.items(&mut room).map_err(bad)?;
+        match payload.kind {
             KIND_KEPT if self.entries == 0 => {
-                self.blocks.push((block.first, block.offset));
-                self.kept_bytes += block.end - block.offset;
+                self.kept_block(block);
                 for _ in 0..block.items {
                     let (position, payload) = item(&mut rest, true)
                         .ok_or_else(|| bad("a block is not made of kept records"))?;
-                    if position <= self.last || position > covers {
-                        return Err(bad("kept records are not in order"));
+                    self.kept_at(block, position)?;
+                    if let Some(notes) = &mut notes {
+                        match notes.next() {
+                            Some((of, note)) if of == position => self
+                                .visitor
+                                .noted(position, note)
+                                .map_err(Self::refused(position))?,
+                            _ => return Err(bad(NOT_NOTES)),
+                        }
                     }
-                    self.last = position;
-                    self.kept += 1;
                     self.visitor
                         .kept(Record { position, payload })
                         .map_err(Self::refused(position))?;
+                }
+                if notes.is_some_and(|notes| !notes.is_empty()) {
+                    return Err(bad(NOT_NOTES));
                 }
             }
             KIND_ENTRIES => {
@@ -256,7 +270,7 @@ impl Reading<'_> {
                     self.visitor.entry(entry).map_err(Self::refused(covers))?;
                 }
             }
-            _ => return Err(bad("a block has no known kind")),
+            _ => return Err(bad(NO_KIND)),
         }
         if !rest.is_empty() {
             return Err(bad("a block is not made of its items"));
@@ -265,10 +279,45 @@ impl Reading<'_> {
         Ok(())
     }
 
+    /// A block of kept records comes.
+    fn kept_block(&mut self, block: &Block) {
+        self.blocks.push((block.first, block.offset));
+        self.kept_bytes += block.end - block.offset;
+    }
+
+    /// A record of the block comes, kept at this position.
+    fn kept_at(&mut self, block: &Block, position: u64) -> Result<(), Fault> {
+        if position <= self.last || position > self.listed.covers {
+            return Err(Fault::Bad(block.offset, "kept records are not in order"));
+        }
+        self.last = position;
+        self.kept += 1;
+        Ok(())
+    }
+
+    /// Shows the notes of a block instead of its kept records.
+    fn notes(&mut self, block: &Block, mut notes: Notes<'_>) -> Result<(), Fault> {
+        let bad = |what| Fault::Bad(block.offset, what);
+        if self.entries > 0 {
+            return Err(bad(NO_KIND));
+        }
+        self.kept_block(block);
+        for _ in 0..block.items {
+            let (position, note) = notes.next().ok_or_else(|| bad(NOT_NOTES))?;
+            self.kept_at(block, position)?;
+            let noted = self.visitor.noted(position, note);
+            noted.map_err(Self::refused(position))?;
+        }
+        match notes.is_empty() {
+            true => Ok(()),
+            false => Err(bad(NOT_NOTES)),
+        }
+    }
+
     /// Checks the block that ends the snapshot.
     fn end(&self, block: &Block, payload: &[u8]) -> Result<(), Fault> {
         if payload.len() != 24 || block.items != 1 {
-            return Err(Fault::Bad(block.offset, "a block has no known kind"));
+            return Err(Fault::Bad(block.offset, NO_KIND));
         }
         let end = [0, 8, 16].map(|at| get_u64(payload, at));
         if end != [self.listed.upto, self.kept, self.entries]
@@ -336,5 +385,121 @@ pub(crate) fn introduce(
             );
         }
         offset = block.end;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::layout::{BLOCK_HEADER, NOTE_HEAD, NOTES_HEAD, mend};
+    use super::super::{SnapshotFile, SnapshotTarget as _};
+    use super::*;
+    use crate::storage::sim::SimDisk;
+
+    const LOG: LogId = [7; 16];
+    /// Farther apart than notes of one block can be.
+    const POSITIONS: [u64; 4] = [3, 5, 6, 1 << 40];
+    const COVERS: u64 = 1 << 41;
+
+    /// What is shown of a snapshot: positions with notes, and of records.
+    #[derive(Default)]
+    struct Seen {
+        takes: bool,
+        notes: Vec<(u64, Vec<u8>)>,
+        kept: Vec<u64>,
+    }
+
+    impl Visitor for Seen {
+        fn record(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+            Ok(())
+        }
+
+        fn snapshot(&mut self, _: &crate::SnapshotInfo) -> Result<(), BoxError> {
+            Ok(())
+        }
+
+        fn takes_notes(&self) -> bool {
+            self.takes
+        }
+
+        fn noted(&mut self, position: u64, note: &[u8]) -> Result<(), BoxError> {
+            self.notes.push((position, note.to_vec()));
+            Ok(())
+        }
+
+        fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+            self.kept.push(record.position);
+            Ok(())
+        }
+
+        fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
+            Ok(())
+        }
+    }
+
+    fn note(position: u64) -> Vec<u8> {
+        vec![position.to_le_bytes()[0]; 3]
+    }
+
+    /// A snapshot of records with notes, in a file of this name.
+    fn noted(disk: &SimDisk) -> (String, Snapshot) {
+        let mut writer = SnapshotFile::begin(disk.storage(), LOG, 1, COVERS).unwrap();
+        for position in POSITIONS {
+            let record = position.to_le_bytes().repeat(300);
+            writer
+                .keep(position, Some(&note(position)), &record)
+                .unwrap();
+        }
+        writer.entry(b"an entry").unwrap();
+        let mut finished = writer.finish(COVERS, &mut || Ok(())).unwrap();
+        finished.rename().unwrap();
+        (format::snapshot_name(1), finished.listed)
+    }
+
+    /// What is shown of it once `alter` has changed its bytes, and all checksums and digests are right; the first
+    /// block's payload begins at the number that it is given.
+    fn shown(takes: bool, alter: impl Fn(&mut [u8])) -> (Seen, Result<(), String>) {
+        let disk = SimDisk::new();
+        let (name, mut listed) = noted(&disk);
+        let mut bytes = disk.bytes(&name).unwrap();
+        alter(&mut bytes[HEADER + BLOCK_HEADER..]);
+        listed.chain = mend(&mut bytes, &LOG, true);
+        disk.put(&name, &bytes);
+        let mut seen = Seen {
+            takes,
+            ..Seen::default()
+        };
+        let shown = show(disk.storage().as_ref(), &name, &LOG, &listed, &mut seen);
+        let whole = shown.unwrap().whole(disk.storage().as_ref(), &name);
+        (seen, whole.map_err(|error| error.to_string()))
+    }
+
+    #[test]
+    fn notes_are_of_their_records_however_far_these_are_from_each_other() {
+        for takes in [true, false] {
+            let (seen, whole) = shown(takes, |_| ());
+            assert_eq!(whole, Ok(()));
+            assert!(seen.notes.into_iter().eq(POSITIONS.map(|at| (at, note(at)))));
+            let kept: &[u64] = if takes { &[] } else { &POSITIONS };
+            assert_eq!(seen.kept, kept);
+        }
+    }
+
+    #[test]
+    fn notes_that_are_not_of_their_records_are_a_fault_and_nothing_is_read_behind_them() {
+        const SECOND: usize = NOTES_HEAD + NOTE_HEAD + 3;
+        let tell = |takes, at: usize, byte: u8| shown(takes, |bytes| bytes[at] = byte).1;
+        for takes in [true, false] {
+            // Too few of them, too many, one that is longer than all, and one whose record was before.
+            for (at, byte) in [(0, 2 * 8), (0, 4 * 8), (1, 9), (SECOND + 4, 200), (SECOND, 0)] {
+                let told = tell(takes, at, byte).unwrap_err();
+                let is_told = told.contains("notes") || told.contains("order") || told.contains("packed");
+                assert!(is_told, "{at}: {told}");
+            }
+        }
+        // Only who reads the records can find this.
+        assert_eq!(tell(true, SECOND, 1), Ok(()));
+        let told = tell(false, SECOND, 1).unwrap_err();
+        assert!(told.contains(NOT_NOTES), "{told}");
     }
 }

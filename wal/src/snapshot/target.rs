@@ -12,12 +12,12 @@ pub trait SnapshotTarget: Any + Send {
     /// Bytes that have been written.
     fn bytes(&self) -> u64;
 
-    /// Keeps these bytes of the record at `position`. Kept records come first, in order, and are
-    /// covered.
+    /// Keeps these bytes of the record at `position`, and a note of them. Kept records come first, in order,
+    /// and are covered.
     ///
     /// # Errors
     /// Those of the medium, which harm nothing but this snapshot.
-    fn keep(&mut self, position: u64, record: &[u8]) -> Result<(), Error>;
+    fn keep(&mut self, position: u64, note: Option<&[u8]>, record: &[u8]) -> Result<(), Error>;
 
     /// Adds an entry.
     ///
@@ -81,7 +81,19 @@ impl SnapshotWriter {
     /// # Panics
     /// When positions do not rise, are above what the snapshot covers, or an entry came before.
     pub fn keep(&mut self, position: u64, record: &[u8]) -> Result<(), Error> {
-        self.target.keep(position, record)
+        self.target.keep(position, None, record)
+    }
+
+    /// As [`SnapshotWriter::keep`], with a note of at most 255 bytes, which readers can have instead of the record
+    /// ([`crate::Visitor::takes_notes`]).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there, and when the note is longer.
+    pub fn keep_noted(&mut self, position: u64, note: &[u8], record: &[u8]) -> Result<(), Error> {
+        self.target.keep(position, Some(note), record)
     }
 
     /// Adds an entry.

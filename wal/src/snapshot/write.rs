@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::kept::Kept;
 use super::layout::{
     BLOCK_BYTES, BLOCK_HEADER, CHAIN, HEADER, KIND_END, KIND_ENTRIES, KIND_KEPT, KeptBlocks,
-    chained, crc, first_chain, header, packed_kind,
+    NOTES_HEAD, Notes, chained, crc, first_chain, header, kind_of,
 };
 use super::read::{Shown, show};
 use super::target::SnapshotTarget;
@@ -29,7 +29,11 @@ pub(crate) struct SnapshotFile {
     seed: u32,
     number: u64,
     covers: u64,
-    /// The block being filled, with room for its header.
+    /// The items of the block being filled.
+    filling: Vec<u8>,
+    /// The notes of its items, if they have any.
+    notes: Option<Vec<u8>>,
+    /// The block being written.
     block: Vec<u8>,
     kind: u8,
     items: u32,
@@ -67,7 +71,9 @@ impl SnapshotFile {
             seed: format::crc_seed(&log),
             number,
             covers,
-            block: vec![0; BLOCK_HEADER],
+            filling: Vec::new(),
+            notes: None,
+            block: Vec::new(),
             kind: KIND_KEPT,
             items: 0,
             first: 0,
@@ -87,12 +93,18 @@ impl SnapshotFile {
         Ok(writer)
     }
 
+    /// Whether a record at this position, with a note or without, can be in the block with the present ones.
+    fn has_place_beside(&self, position: u64, has_note: bool) -> bool {
+        self.items == 0
+            || self.notes.is_some() == has_note && Notes::reach(position - self.first)
+    }
+
     fn item(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.block
+        self.filling
             .extend_from_slice(&to_u32(bytes.len()).to_le_bytes());
-        self.block.extend_from_slice(bytes);
+        self.filling.extend_from_slice(bytes);
         self.items += 1;
-        if self.block.len() >= BLOCK_HEADER + BLOCK_BYTES {
+        if self.filling.len() >= BLOCK_BYTES {
             self.flush()?;
         }
         Ok(())
@@ -103,15 +115,20 @@ impl SnapshotFile {
             return Ok(());
         }
         let mut head = [0; BLOCK_HEADER];
-        let mut kind = self.kind;
-        if kind != KIND_END {
-            self.unpacked += to_u64(self.block.len());
+        self.block.clear();
+        self.block.extend_from_slice(&head);
+        if let Some(notes) = &self.notes {
+            self.block
+                .extend_from_slice(&to_u32(notes.len()).to_le_bytes());
+            self.block.extend_from_slice(notes);
         }
-        if let Some(packed) = self.packer.pack(&self.block[BLOCK_HEADER..]) {
-            self.block.truncate(BLOCK_HEADER);
-            self.block.extend_from_slice(packed);
-            kind = packed_kind(kind);
+        if self.kind != KIND_END {
+            self.unpacked += to_u64(self.block.len() + self.filling.len());
         }
+        let packed = self.packer.pack(&self.filling);
+        let kind = kind_of(self.kind, packed.is_some(), self.notes.is_some());
+        self.block
+            .extend_from_slice(packed.unwrap_or(&self.filling));
         let payload = &self.block[BLOCK_HEADER..];
         head[..4].copy_from_slice(&to_u32(payload.len()).to_le_bytes());
         head[4..8].copy_from_slice(&self.items.to_le_bytes());
@@ -144,8 +161,13 @@ impl SnapshotFile {
                 .map_err(|source| Error::io("sync", name())(source))?;
             self.unsynced = 0;
         }
-        self.block.truncate(BLOCK_HEADER);
-        self.block.shrink_to(BLOCK_HEADER + BLOCK_BYTES * 2);
+        for buffer in [&mut self.block, &mut self.filling] {
+            buffer.clear();
+            buffer.shrink_to(BLOCK_BYTES * 2);
+        }
+        if let Some(notes) = &mut self.notes {
+            notes.clear();
+        }
         self.items = 0;
         Ok(())
     }
@@ -157,8 +179,9 @@ impl SnapshotFile {
         let upto = upto.max(self.covers);
         self.kind = KIND_END;
         self.first = 0;
+        self.notes = None;
         for number in [upto, self.kept, self.entries] {
-            self.block.extend_from_slice(&number.to_le_bytes());
+            self.filling.extend_from_slice(&number.to_le_bytes());
         }
         self.items = 1;
         self.flush()?;
@@ -219,17 +242,25 @@ impl SnapshotTarget for SnapshotFile {
         self.offset
     }
 
-    fn keep(&mut self, position: u64, record: &[u8]) -> Result<(), Error> {
+    fn keep(&mut self, position: u64, note: Option<&[u8]>, record: &[u8]) -> Result<(), Error> {
         assert!(
             self.kind == KIND_KEPT && self.last_kept < position && position <= self.covers,
             "kept records come first, in order, and are covered"
         );
+        // All records of a block have notes, or none, and they are not too far from each other.
+        if !self.has_place_beside(position, note.is_some()) {
+            self.flush()?;
+        }
         if self.items == 0 {
             self.first = position;
+            self.notes = note.map(|_| self.notes.take().unwrap_or_default());
+        }
+        if let (Some(notes), Some(note)) = (&mut self.notes, note) {
+            Notes::push(notes, position - self.first, note);
         }
         self.last_kept = position;
         self.kept += 1;
-        self.block.extend_from_slice(&position.to_le_bytes());
+        self.filling.extend_from_slice(&position.to_le_bytes());
         self.item(record)
     }
 
@@ -238,6 +269,7 @@ impl SnapshotTarget for SnapshotFile {
             self.flush()?;
             self.kind = KIND_ENTRIES;
             self.first = 0;
+            self.notes = None;
         }
         self.entries += 1;
         self.item(entry)
