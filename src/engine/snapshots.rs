@@ -444,8 +444,7 @@ impl Shared {
             let record = Record::decode(found.payload)?;
             covered.note(found.position, &record);
             let mut step = || {
-                if let Some(used) = keep(&self.tables, covers, found.position, &record, &mut kept)
-                {
+                if let Some(used) = keep(&self.tables, covers, found.position, &record, &mut kept) {
                     used.encode_into(&mut note);
                     snapshot.keep_noted(found.position, &note, &kept)?;
                 }

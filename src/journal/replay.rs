@@ -409,9 +409,7 @@ impl Replay {
             self.tables.forget(through);
             self.uses.forget(position, through);
         }
-        let noted = self
-            .uses
-            .note(&self.tables, position, KeyUse::of(&record));
+        let noted = self.uses.note(&self.tables, position, KeyUse::of(&record));
         noted.map_err(at)?;
         for (index, change) in record.changes.iter().enumerate() {
             let resource = known(self.kinds, change.kind, change.version).map_err(unread)?;
@@ -982,8 +980,7 @@ mod tests {
             parts.kept.clear();
             let covers = random.random_range(1..20_u64);
             (parts.covers, parts.upto) = (covers, covers);
-            parts.notes =
-                [Notes::None, Notes::Taken, Notes::Compared][random.random_range(0..3)];
+            parts.notes = [Notes::None, Notes::Taken, Notes::Compared][random.random_range(0..3)];
             let mut records = Vec::new();
             for position in 1..=covers + random.random_range(0..40) {
                 let is_kept = position <= covers;

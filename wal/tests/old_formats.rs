@@ -196,11 +196,11 @@ fn snapshots_of_version_2_are_read() {
 #[test]
 fn snapshots_are_written_in_version_3_to_the_byte() {
     let disk = is_golden(&write_with_snapshots(), "snapshots-3");
-    has_snapshots(&disk, COVERED, beginning);
     let file = disk.bytes(&snapshots(&disk)[1]).unwrap();
     // Behind the header of 64 bytes are records without notes, 31 of them.
     let second = 64 + 48 + usize::from(file[64]) + 256 * usize::from(file[65]);
     assert_eq!([file[64 + 8], file[second + 8]], [1, 6]);
+    has_snapshots(&disk, COVERED, beginning);
 }
 
 const RESTORED: &[u8] = b"after the restoration";
@@ -286,10 +286,11 @@ fn large() -> [Vec<u8>; 2] {
 #[test]
 fn what_is_packed_is_read_whoever_packed_it() {
     let written = write_packed();
-    write_golden("segments-2-packed", &written);
+    write_golden("snapshots-3-packed", &written);
     let mut expected = records();
     expected.extend(large());
-    for disk in [read_golden("segments-2-packed"), written] {
+    let goldens = ["segments-2-packed", "snapshots-3-packed"].map(read_golden);
+    for disk in goldens.into_iter().chain([written]) {
         let files = segments(&disk).into_iter().map(|name| disk.bytes(&name));
         let kinds: Vec<_> = files
             .flatten()

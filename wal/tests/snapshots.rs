@@ -165,12 +165,18 @@ fn who_takes_notes_is_shown_them_instead_of_kept_records_and_others_see_both() {
     };
     let note = |position: u64| match position {
         1..=30 | 120..=140 | 399.. => None,
-        position => Some(vec![position.to_le_bytes()[0]; usize::try_from(position % 256).unwrap()]),
+        position => Some(vec![
+            position.to_le_bytes()[0];
+            usize::try_from(position % 256).unwrap()
+        ]),
     };
     let mut log = open(&disk).unwrap().log;
     for position in 1..=LAST {
         log.append(&[position.to_le_bytes().to_vec()]).unwrap();
     }
+    log.seal().unwrap();
+    drop(log);
+    let mut log = open(&disk).unwrap().log;
     for _ in 0..2 {
         let mut writer = log.begin_snapshot(LAST).unwrap();
         for position in 1..=LAST {
@@ -208,7 +214,11 @@ fn who_takes_notes_is_shown_them_instead_of_kept_records_and_others_see_both() {
         assert!(notes == noted && entries == 1);
         let has_record = |position: &&u64| !takes || note(**position).is_none();
         let expected = all.iter().filter(has_record);
-        assert!(records.into_iter().eq(expected.map(|position| (*position, kept(*position)))));
+        assert!(
+            records
+                .into_iter()
+                .eq(expected.map(|position| (*position, kept(*position))))
+        );
     }
     // Each is found, whether or not it has a note.
     let (log, _) = Log::open(disk.storage(), small(), &mut shown(true)).unwrap();

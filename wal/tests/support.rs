@@ -99,13 +99,19 @@ impl Visitor for Collect {
 
     fn noted(&mut self, position: u64, note: &[u8]) -> Result<(), BoxError> {
         self.noted = position;
-        assert_eq!(note_of(position).as_ref().map(<[u8; 8]>::as_slice), Some(note));
+        assert_eq!(
+            note_of(position).as_ref().map(<[u8; 8]>::as_slice),
+            Some(note)
+        );
         Ok(())
     }
 
     fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
         // Those of other tests have none.
-        assert!(self.noted <= record.position, "a note comes before its record");
+        assert!(
+            self.noted <= record.position,
+            "a note comes before its record"
+        );
         self.record(record)
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::ahead::{Blocks, Fault};
 use super::kept::Kept;
 use super::layout::{
-    Block, HEADER, KIND_END, KIND_ENTRIES, KIND_KEPT, KeptBlocks, NOT_NOTES, Notes, Payload,
-    block, first_chain, is_header, item,
+    Block, HEADER, KIND_END, KIND_ENTRIES, KIND_KEPT, KeptBlocks, NOT_NOTES, Notes, Payload, block,
+    first_chain, is_header, item,
 };
 use crate::error::{BoxError, Error};
 use crate::format::{
@@ -479,7 +479,11 @@ mod tests {
         for takes in [true, false] {
             let (seen, whole) = shown(takes, |_| ());
             assert_eq!(whole, Ok(()));
-            assert!(seen.notes.into_iter().eq(POSITIONS.map(|at| (at, note(at)))));
+            assert!(
+                seen.notes
+                    .into_iter()
+                    .eq(POSITIONS.map(|at| (at, note(at))))
+            );
             let kept: &[u64] = if takes { &[] } else { &POSITIONS };
             assert_eq!(seen.kept, kept);
         }
@@ -491,9 +495,16 @@ mod tests {
         let tell = |takes, at: usize, byte: u8| shown(takes, |bytes| bytes[at] = byte).1;
         for takes in [true, false] {
             // Too few of them, too many, one that is longer than all, and one whose record was before.
-            for (at, byte) in [(0, 2 * 8), (0, 4 * 8), (1, 9), (SECOND + 4, 200), (SECOND, 0)] {
+            for (at, byte) in [
+                (0, 2 * 8),
+                (0, 4 * 8),
+                (1, 9),
+                (SECOND + 4, 200),
+                (SECOND, 0),
+            ] {
                 let told = tell(takes, at, byte).unwrap_err();
-                let is_told = told.contains("notes") || told.contains("order") || told.contains("packed");
+                let is_told =
+                    told.contains("notes") || told.contains("order") || told.contains("packed");
                 assert!(is_told, "{at}: {told}");
             }
         }

@@ -95,8 +95,7 @@ impl SnapshotFile {
 
     /// Whether a record at this position, with a note or without, can be in the block with the present ones.
     fn has_place_beside(&self, position: u64, has_note: bool) -> bool {
-        self.items == 0
-            || self.notes.is_some() == has_note && Notes::reach(position - self.first)
+        self.items == 0 || self.notes.is_some() == has_note && Notes::reach(position - self.first)
     }
 
     fn item(&mut self, bytes: &[u8]) -> Result<(), Error> {
