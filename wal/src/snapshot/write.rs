@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::kept::Kept;
 use super::layout::{
-    BLOCK_BYTES, BLOCK_HEADER, CHAIN, HEADER, KIND_END, KIND_ENTRIES, KIND_KEPT, KeptBlocks,
-    NOTES_HEAD, Notes, chained, crc, first_chain, header, kind_of,
+    BLOCK_BYTES, BLOCK_HEADER, CHAIN, HEADER, KIND_END, KIND_ENTRIES, KIND_KEPT, KeptBlocks, Notes,
+    chained, crc, first_chain, header, kind_of,
 };
 use super::read::{Shown, show};
 use super::target::SnapshotTarget;
