@@ -31,8 +31,14 @@ pub fn record(input: &[u8]) {
         let mut position = 1;
         if flags & 1 != 0 {
             replay.snapshot(1, 3);
-            for kept in 0..u64::from(flags >> 1 & 1) {
-                replay.kept(kept + 1, piece(&mut input)?).ok()?;
+            if flags & 0x20 != 0 {
+                replay.compare_notes();
+            }
+            if flags & 0x10 != 0 {
+                replay.noted(1, piece(&mut input)?).ok()?;
+            }
+            if flags & 2 != 0 && (flags & 0x10 == 0 || !replay.takes_notes()) {
+                replay.kept(1, piece(&mut input)?).ok()?;
             }
             for _ in 0..1 + (flags >> 2 & 3) {
                 replay.entry(piece(&mut input)?).ok()?;

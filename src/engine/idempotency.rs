@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::core::{CommandRequest, CommandResult, MayAct, PendingCommand, Shared};
 use super::recent::Stored;
 use super::repeats::Repeats;
-use crate::base::digest::Fingerprint;
+use crate::base::digest::{Fingerprint, KeyDigest};
 use crate::catalogue::{KeySource, Row};
 use crate::domain::operation::Disposition;
 use crate::domain::rejection::{Class, Rejection};
@@ -15,19 +15,20 @@ use crate::domain::resource::ReadView;
 use crate::journal::record::{Record, RecordOutcome};
 
 impl Shared {
-    /// The stored response of the commit at `first`; `None` when its request content was different.
+    /// The stored response of the commit at `first`; `None` when its request content was different than
+    /// that of the key that leads there.
     pub(super) async fn replay(
         &self,
         row: Option<&'static Row>,
         first: u64,
-        fingerprint: Option<Fingerprint>,
+        asked: Option<(KeyDigest, Fingerprint)>,
         may_act: Option<MayAct>,
     ) -> Option<CommandResult> {
         let position = self.journal.durable().max(first);
         if self.lanes.wait(first).await.is_err() {
             return Some(CommandResult::OutcomeUnknown);
         }
-        let stored = match self.stored(first, fingerprint).await {
+        let stored = match self.stored(first, asked).await {
             Ok(stored) => stored?,
             Err(error) => {
                 tracing::error!(position = first, %error, "a stored response cannot be read");
@@ -88,23 +89,28 @@ impl Shared {
             .await
     }
 
-    /// The response stored at `first`; `None` when the command there had other content.
+    /// The response stored at `first`; `None` when the command there had other content than the one that is
+    /// asked for.
     pub(super) async fn stored(
         &self,
         first: u64,
-        fingerprint: Option<Fingerprint>,
+        asked: Option<(KeyDigest, Fingerprint)>,
     ) -> Result<Option<Stored>, String> {
         let stored = match self.recent.get(first) {
             Some(stored) => stored,
-            None => self.stored_in_log(first).await?,
+            None => self.stored_in_log(first, asked.map(|(key, _)| key)).await?,
         };
-        let same = fingerprint.is_none_or(|fingerprint| fingerprint == stored.fingerprint);
+        let same = asked.is_none_or(|(_, fingerprint)| fingerprint == stored.fingerprint);
         Ok(same.then_some(stored))
     }
 
-    pub(super) async fn stored_in_log(&self, first: u64) -> Result<Stored, String> {
+    async fn stored_in_log(&self, first: u64, key: Option<KeyDigest>) -> Result<Stored, String> {
         let bytes = self.record(first).await?;
         let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
+        // A start has not read it: it believes what a snapshot notes of it.
+        if key.is_some() && record.key_digest() != key {
+            return Err(format!("position {first} has the response of another key"));
+        }
         let fingerprint = record.key.as_ref().map(|key| key.fingerprint);
         let earlier;
         let outcome = match record.outcome {

@@ -71,7 +71,8 @@ impl Shared {
             if let Some(first) = self.tables.key(digest) {
                 drop(held);
                 // On the heap, as replays are few: what a future may await is part of its size.
-                let replay = Box::pin(self.replay(row, first, Some(pending.fingerprint), may_act));
+                let asked = Some((digest, pending.fingerprint));
+                let replay = Box::pin(self.replay(row, first, asked, may_act));
                 return match replay.await {
                     Some(reply) => reply,
                     None => Box::pin(self.key_reused(&pending, first, reused)).await,

@@ -54,8 +54,8 @@ impl Shared {
         let first = first.max(durable.saturating_sub(RECORDS));
         let mut records = SizeEstimate::of_one_in(1);
         self.journal.records(first, durable, &mut |record| {
-            records.noted(NOTE_BYTES);
             records.item(&[record.payload]);
+            records.noted(NOTE_BYTES);
             records.settle();
             Ok(match records.seen() < RECORD_BYTES {
                 true => ControlFlow::Continue(()),

@@ -443,8 +443,9 @@ impl Shared {
         let walked = self.journal.history(covers, &mut |found| {
             let record = Record::decode(found.payload)?;
             covered.note(found.position, &record);
+            let used = keep(&self.tables, covers, found.position, &record, &mut kept)?;
             let mut step = || {
-                if let Some(used) = keep(&self.tables, covers, found.position, &record, &mut kept) {
+                if let Some(used) = used {
                     used.encode_into(&mut note);
                     snapshot.keep_noted(found.position, &note, &kept)?;
                 }

@@ -3,12 +3,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{Record, RecordOutcome};
+use super::record::{self, Record, RecordOutcome};
 use crate::base::codec::{self, DecodeError};
 use crate::base::digest::Digest;
 
 /// The version of the layout of notes. One of another version is rejected.
 pub const SCHEMA: u8 = 1;
+// A start reads no record that has a note. So that a program refuses a newer record, a new layout of records is a
+// new one of notes.
+const _: () = assert!(SCHEMA == 1 && record::SCHEMA == 4);
 /// Bytes of the note of a record that uses a key and has its response.
 pub const NOTE_BYTES: usize = 20;
 

@@ -304,7 +304,8 @@ impl Disposition {
     }
 }
 
-/// The digest of an idempotency key in its scope: operation and subject.
+/// The digest of an idempotency key in its scope: operation and subject. Snapshots note it, so another one needs
+/// another [`super::key_use::SCHEMA`].
 #[must_use]
 pub fn key_digest(operation: u16, subject: &str, key: &str) -> KeyDigest {
     /// Distinguishes digests of idempotency keys from those of resources and index keys.

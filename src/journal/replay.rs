@@ -2,7 +2,8 @@
 //!
 //! The reading thread decodes records and notes idempotency keys; changes of resources are applied by
 //! workers, each of which has some shards, and which note what indexes and lists will hold of them.
-//! Records that a snapshot keeps change nothing, so there it only reads, and another thread decodes. The
+//! Of records that a snapshot keeps it takes in what is noted of them; where nothing is, or notes are to be compared,
+//! another thread decodes the records. The
 //! tables of keys, the unique and secondary indexes and the lists are built once, at the end; the index by
 //! which a snapshot's states are found, when all of these are there.
 //!
@@ -70,8 +71,8 @@ struct Loading {
     is_shown: bool,
     /// The position of the last kept record.
     kept: u64,
-    /// What is noted of the next one, to be compared with it.
-    noted: Option<KeyUse>,
+    /// What is noted of the one at this position, to be compared with it.
+    noted: Option<(u64, KeyUse)>,
     /// Where kept records are taken in, from the first one to the first entry.
     keeping: Option<Lane<Keeping>>,
 }
@@ -282,7 +283,7 @@ impl Replay {
         let used = KeyUse::decode(note)
             .map_err(|error| ReplayError::unread(Some(position), ReplayError::KEPT, &error))?;
         if compares {
-            loading.noted = Some(used);
+            loading.noted = Some((position, used));
             return Ok(());
         }
         loading.kept = position;
@@ -296,7 +297,8 @@ impl Replay {
             return Ok(());
         };
         loading.kept = position;
-        let noted = loading.noted.take();
+        let noted = loading.noted.take_if(|(of, _)| *of == position);
+        let noted = noted.map(|(_, used)| used);
         let keeping = loading.keeping.get_or_insert_with(|| {
             let keeping = Keeping {
                 tables: Arc::clone(&self.tables),
@@ -559,6 +561,7 @@ mod tests {
         let many = 1..2_000;
         let mut parts = SnapshotParts::of(&[answer()], 1, 1);
         (parts.covers, parts.upto) = (2_000, 2_000);
+        let summary = parts.entries[0].clone();
         // So many that another thread takes them in.
         let kept = |key: u64| {
             let body = Blob([b' '; 1_000].as_slice());
@@ -568,20 +571,27 @@ mod tests {
             };
             keyed(&format!("key-{key}"), outcome)
         };
-        parts.kept = many.map(|number| (number, kept(number))).collect();
-        let recovered = parts.load().and_then(Replay::finish).unwrap();
-        assert_eq!(recovered.tables.keys(), 1_999);
-        parts.kept[40].1 = kept(7);
-        let expected = "position 41: kept by a snapshot: its key was used at position 7";
-        assert_eq!(parts.refused(), expected);
-        // Whatever is wrong after it, with kept records, entries or records.
-        parts.kept[1_900].1 = b"no record".to_vec();
-        assert_eq!(parts.refused(), expected);
-        parts.kept[1_901].0 = 3;
-        assert_eq!(parts.refused(), expected);
-        parts.kept.truncate(100);
-        parts.entries[0] = b"no summary".to_vec();
-        assert_eq!(parts.refused(), expected);
+        let kept_by = many
+            .map(|number| (number, kept(number)))
+            .collect::<Vec<_>>();
+        for notes in ALL_NOTES {
+            parts.notes = notes;
+            parts.kept = kept_by.clone();
+            parts.entries[0] = summary.clone();
+            let recovered = parts.load().and_then(Replay::finish).unwrap();
+            assert_eq!(recovered.tables.keys(), 1_999);
+            parts.kept[40].1 = kept(7);
+            let expected = "position 41: kept by a snapshot: its key was used at position 7";
+            assert_eq!(parts.refused(), expected);
+            // Whatever is wrong after it, with kept records, entries or records.
+            parts.kept[1_900].1 = b"no record".to_vec();
+            assert_eq!(parts.refused(), expected);
+            parts.kept[1_901].0 = 3;
+            assert_eq!(parts.refused(), expected);
+            parts.kept.truncate(100);
+            parts.entries[0] = b"no summary".to_vec();
+            assert_eq!(parts.refused(), expected);
+        }
     }
 
     fn instead(of: u64) -> Vec<u8> {
@@ -824,6 +834,14 @@ mod tests {
         notes: Notes,
     }
 
+    const NOTHING: KeyUse = KeyUse {
+        key: None,
+        shares: None,
+        instead_of: None,
+    };
+
+    const ALL_NOTES: [Notes; 4] = [Notes::None, Notes::Taken, Notes::Some, Notes::Compared];
+
     /// What there is of notes of kept records.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Notes {
@@ -831,6 +849,8 @@ mod tests {
         None,
         /// They are taken instead of the records.
         Taken,
+        /// The same, where there are any: only of the records at even positions.
+        Some,
         /// They are compared with the records.
         Compared,
     }
@@ -845,7 +865,8 @@ mod tests {
             for (position, bytes) in (1..).zip(&records[..covers]) {
                 let record = Record::decode(bytes).unwrap();
                 let mut bytes = Vec::new();
-                if keep(&later.tables, covered, position, &record, &mut bytes).is_some() {
+                let used = keep(&later.tables, covered, position, &record, &mut bytes);
+                if used.unwrap().is_some() {
                     kept.push((position, bytes));
                 }
             }
@@ -899,12 +920,18 @@ mod tests {
             }
             replay.snapshot(self.covers, self.upto);
             for (position, bytes) in &self.kept {
-                if self.notes != Notes::None {
-                    let mut note = Vec::new();
-                    KeyUse::of(&Record::decode(bytes).unwrap()).encode_into(&mut note);
+                let has_note = match self.notes {
+                    Notes::None => false,
+                    Notes::Some => position % 2 == 0,
+                    Notes::Taken | Notes::Compared => true,
+                };
+                if has_note {
+                    let (mut note, record) = (Vec::new(), Record::decode(bytes));
+                    let used = record.map_or(NOTHING, |record| KeyUse::of(&record));
+                    used.encode_into(&mut note);
                     replay.noted(*position, &note)?;
                 }
-                if self.notes == Notes::None || !replay.takes_notes() {
+                if !(has_note && replay.takes_notes()) {
                     replay.kept(*position, bytes)?;
                 }
             }
@@ -980,7 +1007,7 @@ mod tests {
             parts.kept.clear();
             let covers = random.random_range(1..20_u64);
             (parts.covers, parts.upto) = (covers, covers);
-            parts.notes = [Notes::None, Notes::Taken, Notes::Compared][random.random_range(0..3)];
+            parts.notes = ALL_NOTES[random.random_range(0..ALL_NOTES.len())];
             let mut records = Vec::new();
             for position in 1..=covers + random.random_range(0..40) {
                 let is_kept = position <= covers;

@@ -165,19 +165,27 @@ impl<'a> StateEntry<'a> {
 
 /// What a snapshot that covers everything up to `covers` keeps of the record at `position`, into `kept`, whose
 /// content before is gone; what is noted of it. `None`: it keeps nothing of it.
+///
+/// # Errors
+/// When the tables do not have the record's key, which is not forgotten: its response would be lost.
 pub fn keep(
     tables: &Tables,
     covers: u64,
     position: u64,
     record: &Record<'_>,
     kept: &mut Vec<u8>,
-) -> Option<KeyUse> {
+) -> Result<Option<KeyUse>, String> {
     let used = KeyUse::of(record);
     let is_current = match used.key.map(KeyDigest) {
         // A key leads elsewhere when another response has replaced this one. While the log after
         // the snapshot has that one, its record has to find this one.
         Some(key) => match tables.key(key) {
             Some(holder) => holder == position || holder > covers,
+            None if position > tables.forgotten() => {
+                return Err(format!(
+                    "the tables lack the idempotency key of position {position}: `carebook verify` tells why"
+                ));
+            }
             None => false,
         },
         None => false,
@@ -185,7 +193,7 @@ pub fn keep(
     let is_current = is_current && position > tables.forgotten();
     let is_asked_for = is_current || tables.is_first(position);
     if !is_asked_for {
-        return None;
+        return Ok(None);
     }
     let key = record.key.clone().filter(|_| is_current);
     let outcome = match &record.outcome {
@@ -205,10 +213,10 @@ pub fn keep(
         outcome,
     };
     codec::encode_record_into(&stripped, kept);
-    Some(KeyUse {
+    Ok(Some(KeyUse {
         key: used.key.filter(|_| is_current),
         ..used
-    })
+    }))
 }
 
 #[cfg(test)]
@@ -329,7 +337,7 @@ mod tests {
     fn kept(tables: &Tables, covers: u64, position: u64, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut kept = Vec::new();
         let record = Record::decode(bytes).unwrap();
-        let used = keep(tables, covers, position, &record, &mut kept)?;
+        let used = keep(tables, covers, position, &record, &mut kept).unwrap()?;
         assert_eq!(used, KeyUse::of(&Record::decode(&kept).unwrap()));
         Some(kept)
     }
@@ -366,6 +374,13 @@ mod tests {
         let without_messages = record(&[], "key-2").encode();
         assert_eq!(kept(&tables, 9, 2, &without_messages), None);
 
+        let unknown = record(&[], "key-3").encode();
+        let unknown = Record::decode(&unknown).unwrap();
+        let told = keep(&tables, 9, 3, &unknown, &mut Vec::new()).unwrap_err();
+        assert!(
+            told.contains("lack the idempotency key of position 3"),
+            "{told}"
+        );
         let keyless = NewRecord {
             key: None,
             outcome: RecordOutcome::None,

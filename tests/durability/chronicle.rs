@@ -266,7 +266,7 @@ impl Chronicle {
     #[track_caller]
     pub fn same_tables(&self, data: &Path, digest: [u8; 32]) {
         let storage = wal::storage::FileStorage::existing(data).unwrap();
-        let mut replaying = Replaying::new("verifying");
+        let mut replaying = Replaying::verifying();
         let report = wal::verify(Arc::new(storage), &mut replaying).unwrap();
         assert_eq!(report.last_position, self.records.len() as u64);
         assert_eq!(

@@ -45,7 +45,7 @@ fn recovered(disk: &SimDisk) -> Result<Found, Error> {
 
 /// The check as `verify` does it, which writes nothing.
 fn verified(disk: &SimDisk) -> Result<Found, Error> {
-    let mut replaying = Replaying::new("recovering");
+    let mut replaying = Replaying::verifying();
     let report = wal::verify(disk.storage(), &mut replaying)?;
     Ok(found(&replaying.finish(), report.records))
 }

@@ -748,7 +748,7 @@ impl Town {
     /// The records of a log that no process has open are exactly those that the clients know of.
     pub fn compare_with_log(&self) {
         let storage = wal::storage::FileStorage::existing(&self.world.data()).unwrap();
-        let mut replaying = Replaying::new("verifying");
+        let mut replaying = Replaying::verifying();
         wal::verify(std::sync::Arc::new(storage), &mut replaying).unwrap();
         let recovered = replaying.finish();
         let known = self.known.lock().unwrap();

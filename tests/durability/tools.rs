@@ -518,7 +518,7 @@ impl<'a> Life<'a> {
     /// The same tables come of a start and of all records.
     #[track_caller]
     fn same_tables(&self, data: &Path) {
-        let mut replaying = Replaying::new("verifying");
+        let mut replaying = Replaying::verifying();
         let report = wal::verify(storage(data), &mut replaying);
         let report = report.unwrap_or_else(|error| panic!("{}: {error}", data.display()));
         assert_eq!(report.last_position, self.records.len() as u64);
@@ -769,7 +769,7 @@ impl<'a> Life<'a> {
             }
             return;
         }
-        let report = wal::verify(storage(&target), &mut Replaying::new("verifying")).unwrap();
+        let report = wal::verify(storage(&target), &mut Replaying::verifying()).unwrap();
         assert_eq!(report.last_position, upto);
         if self.random.random_ratio(1, 2) {
             self.trail
@@ -871,7 +871,7 @@ impl<'a> Life<'a> {
             }
         }
         let now = |data: &Path| {
-            let mut nothing = Replaying::new("verifying");
+            let mut nothing = Replaying::verifying();
             wal::verify(storage(data), &mut nothing).map(|report| report.log_id)
         };
         match now(&data) {
@@ -911,7 +911,7 @@ impl<'a> Life<'a> {
     }
 
     fn log_id(&self) -> [u8; 16] {
-        let report = wal::verify(storage(&self.data), &mut Replaying::new("verifying"));
+        let report = wal::verify(storage(&self.data), &mut Replaying::verifying());
         report.unwrap().log_id
     }
 

@@ -503,7 +503,7 @@ async fn life(seed: u64, commands: usize, medium: &Medium) {
     let listed = lists_of(&running, &model, seed, medium).await;
     let held = running.close();
 
-    let mut verifying = Replaying::new("recovering");
+    let mut verifying = Replaying::verifying();
     let last = match medium {
         Medium::Directory(data) => {
             let storage: Arc<dyn wal::storage::Storage> =

@@ -88,6 +88,22 @@ fn again(record: &Record<'_>, schema: u8, kind: impl Fn(u16) -> u16, version: u1
     .encode()
 }
 
+/// What a snapshot keeps of a record that uses no key.
+fn kept_of(record: &Record<'_>) -> Vec<u8> {
+    NewRecord {
+        schema: carebook::journal::record::SCHEMA,
+        at: record.at,
+        operation: record.operation,
+        subject: record.subject,
+        actor: record.actor,
+        key: None,
+        changes: Vec::new(),
+        outbox: &[],
+        outcome: RecordOutcome::None,
+    }
+    .encode()
+}
+
 /// The version in which this carebook stores statements.
 fn version_of_statements() -> u16 {
     carebook::catalogue::resource(100).unwrap().version()
@@ -201,13 +217,22 @@ fn a_snapshot_that_a_newer_carebook_wrote_is_refused_and_not_passed_over() {
     let mut newer = summary.clone();
     newer[0] += 1;
     let newer_state = version_of_statements() + 1;
-    for (first, version, words) in [
+    for (note, first, version, words) in [
         (
+            [2, 0, 0, 0],
+            &summary,
+            1,
+            "position 1: kept by a snapshot: a note of version 2, and this carebook knows version 1"
+                .to_owned(),
+        ),
+        (
+            [1, 0, 0, 0],
             &summary,
             newer_state,
             format!("the state of a snapshot: a settlement-statement of version {newer_state}"),
         ),
         (
+            [1, 0, 0, 0],
             &newer,
             1,
             "a snapshot of version 4, and this carebook knows version 3".to_owned(),
@@ -215,6 +240,9 @@ fn a_snapshot_that_a_newer_carebook_wrote_is_refused_and_not_passed_over() {
     ] {
         let (world, mut log) = stopped();
         let mut snapshot = log.begin_snapshot(1).unwrap();
+        let kept = log.read(1).unwrap().unwrap();
+        let kept = kept_of(&Record::decode(&kept).unwrap());
+        snapshot.keep_noted(1, &note, &kept).unwrap();
         snapshot.entry(first).unwrap();
         snapshot.entry(&codec::encode(&state(version))).unwrap();
         log.install(snapshot, 1).unwrap();

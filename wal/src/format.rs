@@ -30,7 +30,7 @@
 pub const FORMAT_VERSION: u32 = 3;
 /// The version of a segment. Version 1, whose frames are not packed, is read as well.
 pub(crate) const SEGMENT_VERSION: u32 = 2;
-/// The version of a snapshot. Version 1, whose blocks are not packed, is read as well.
+/// The version of a snapshot. Versions 1, whose blocks are not packed, and 2, which have no notes, are read as well.
 pub(crate) const SNAPSHOT_VERSION: u32 = 3;
 /// The version of a file of ancestors.
 pub(crate) const ANCESTORS_VERSION: u32 = 1;

@@ -72,9 +72,11 @@ fn build(disk: &SimDisk, with_snapshots: bool) -> Result<(), BoxError> {
             let mut writer = log.begin_snapshot(covers)?;
             for position in (1..=covers).step_by(2) {
                 let kept = position.to_le_bytes().repeat(20);
-                // Of some there are notes: a third, one block of them or several.
-                match position % 12 {
-                    1..5 => writer.keep_noted(position, &kept[..to_usize(position % 9)], &kept)?,
+                // Of some there are notes; of both kinds enough for a block that is packed.
+                match position {
+                    15..42 => {
+                        writer.keep_noted(position, &kept[..to_usize(position % 9)], &kept)?
+                    }
                     _ => writer.keep(position, &kept)?,
                 }
             }
@@ -93,6 +95,7 @@ fn build(disk: &SimDisk, with_snapshots: bool) -> Result<(), BoxError> {
 /// What a log shows.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
+    takes_notes: bool,
     notes: Vec<(u64, Vec<u8>)>,
     kept: Vec<(u64, Vec<u8>)>,
     entries: Vec<Vec<u8>>,
@@ -107,8 +110,12 @@ impl Visitor for Seen {
     }
 
     fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
-        *self = Self::default();
+        self.reset();
         Ok(())
+    }
+
+    fn takes_notes(&self) -> bool {
+        self.takes_notes
     }
 
     fn noted(&mut self, position: u64, note: &[u8]) -> Result<(), BoxError> {
@@ -127,8 +134,30 @@ impl Visitor for Seen {
     }
 
     fn reset(&mut self) {
-        *self = Self::default();
+        *self = Self {
+            takes_notes: self.takes_notes,
+            ..Self::default()
+        };
     }
+}
+
+/// A start that takes notes sees what a verification saw, but for the records that have notes.
+fn takes_notes_of(disk: &SimDisk, verified: &Seen) {
+    let mut seen = Seen {
+        takes_notes: true,
+        ..Seen::default()
+    };
+    let opened = Log::open(disk.after_kill().storage(), options(), &mut seen);
+    assert!(opened.is_ok(), "{:?}", opened.err());
+    let has_none = |(position, _): &&(u64, Vec<u8>)| {
+        let mut notes = verified.notes.iter();
+        notes.all(|(of, _)| of != position)
+    };
+    assert!(seen.kept.iter().eq(verified.kept.iter().filter(has_none)));
+    assert_eq!(
+        (&seen.notes, &seen.entries, &seen.records),
+        (&verified.notes, &verified.entries, &verified.records)
+    );
 }
 
 /// Whatever is on the disk: `verify`, a start, the start after it and a survey
@@ -160,6 +189,7 @@ fn is_consistent(disk: &SimDisk) {
             if let Ok(report) = report {
                 assert_eq!(report.last_position, opened.last_position);
                 assert_eq!(verified, seen, "verify and a start show the same");
+                takes_notes_of(disk, &verified);
             }
             let dense = (opened.last_position + 1 - to_u64(seen.records.len())..)
                 .zip(&seen.records)

@@ -51,8 +51,8 @@ pub(crate) struct Builder {
     source: Identity,
     /// The snapshot that is being shown, and its last position.
     snapshot: Option<(SnapshotFile, u64)>,
-    /// The note of the snapshot's next kept record.
-    note: Option<Vec<u8>>,
+    /// The note of the snapshot's next kept record, which is at this position.
+    note: Option<(u64, Vec<u8>)>,
     /// The last position that is taken over.
     upto: u64,
     records: Batched,
@@ -290,15 +290,17 @@ impl Visitor for Builder {
         Ok(())
     }
 
-    fn noted(&mut self, _: u64, note: &[u8]) -> Result<(), BoxError> {
-        self.note = Some(note.to_vec());
+    fn noted(&mut self, position: u64, note: &[u8]) -> Result<(), BoxError> {
+        self.note = Some((position, note.to_vec()));
         Ok(())
     }
 
     fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
         let (writer, _) = self.snapshot.as_mut().ok_or("no snapshot has begun")?;
         let note = self.note.take();
-        Ok(writer.keep(record.position, note.as_deref(), record.payload)?)
+        let note = note.filter(|(position, _)| *position == record.position);
+        let note = note.as_ref().map(|(_, note)| note.as_slice());
+        Ok(writer.keep(record.position, note, record.payload)?)
     }
 
     fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {

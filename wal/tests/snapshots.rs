@@ -5,11 +5,11 @@ use std::thread;
 
 use rand::Rng;
 use wal::storage::sim::{Fault, SimDisk, Survivors};
-use wal::{BoxError, Error, Log, Record, SnapshotInfo, Visitor};
+use wal::{BoxError, Error, Log, Record, Salvage, SnapshotInfo, Visitor};
 
 use crate::support::{
-    Heard, eventually, open, random, record, refusal, seed, segments, small, snapshot, snapshots,
-    unlike, verify,
+    Heard, eventually, note_of, open, random, record, refusal, seed, segments, small, snapshot,
+    snapshots, unlike, verify,
 };
 
 /// A log with two snapshots and some records after them.
@@ -100,20 +100,35 @@ fn what_a_snapshot_has_before_it_is_packed_is_told_by_who_wrote_it_and_who_reads
     let mut writer = appender.begin_snapshot(300).unwrap();
     appender
         .history(300, &mut |record| {
-            Ok(writer.keep(record.position, record.payload)?)
+            let Record { position, payload } = record;
+            Ok(match position > 100 {
+                true => writer.keep_noted(position, &[7; 20], payload),
+                false => writer.keep(position, payload),
+            }?)
         })
         .unwrap();
     writer.entry(&[7; 100_000]).unwrap();
     let file = appender.install(writer, 300).unwrap().bytes;
-    // Beside each record its position and its length, and so on.
-    let (least, most) = (300 * 510 + 100_000, 300 * 522 + 100_004 + 5 * 48);
+    // Beside each record its position and its length, and so on; and notes.
+    let (least, most) = (
+        300 * 510 + 100_000,
+        300 * 522 + 100_004 + 6 * 48 + 200 * 25 + 4 * 4,
+    );
     let told = appender.unpacked_snapshot_bytes();
     assert!((least..=most).contains(&told), "{told}");
     assert!(file * 20 < told, "{file}");
     appender.shutdown().unwrap();
-    let appender = start();
-    assert_eq!(appender.unpacked_snapshot_bytes(), told);
-    appender.shutdown().unwrap();
+    for takes in [false, true] {
+        let mut noting = Noting {
+            takes,
+            ..Noting::default()
+        };
+        let (log, _) = Log::open(disk.storage(), small(), &mut noting).unwrap();
+        assert_eq!(noting.notes.len(), 200);
+        let appender = log.start(Heard::default().events()).unwrap();
+        assert_eq!(appender.unpacked_snapshot_bytes(), told);
+        appender.shutdown().unwrap();
+    }
 }
 
 /// Sees notes, and the records behind them unless these are enough.
@@ -131,6 +146,10 @@ impl Visitor for Noting {
     }
 
     fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
+        *self = Self {
+            takes: self.takes,
+            ..Self::default()
+        };
         Ok(())
     }
 
@@ -221,10 +240,22 @@ fn who_takes_notes_is_shown_them_instead_of_kept_records_and_others_see_both() {
         );
     }
     // Each is found, whether or not it has a note.
-    let (log, _) = Log::open(disk.storage(), small(), &mut shown(true)).unwrap();
+    let (mut log, _) = Log::open(disk.storage(), small(), &mut shown(true)).unwrap();
     for position in 1..=LAST {
         assert_eq!(log.read(position).unwrap(), Some(kept(position)));
     }
+    // What gives up some of the log writes the snapshots anew, with their notes.
+    log.append(&[unlike(1, 3_000)]).unwrap();
+    log.append(&[unlike(2, 3_000)]).unwrap();
+    log.seal().unwrap();
+    drop(log);
+    let last = segments(&disk).pop().unwrap();
+    disk.flip(&last, 4096 + 1_000, 1);
+    let salvage = Salvage::survey(disk.storage()).unwrap();
+    let way = salvage.ways()[0];
+    salvage.give_up_after(way.keep_to).unwrap();
+    let Noting { notes, kept, .. } = shown(false);
+    assert!(notes == noted && kept.len() == all.len());
 }
 
 #[test]
@@ -239,6 +270,7 @@ fn every_damaged_byte_of_the_newest_snapshot_is_passed_over() {
     {
         let damaged = disk.after_kill();
         damaged.flip(&newest, at, 1 << (at % 8));
+        let noted = damaged.after_kill();
         let error = verify(&damaged).unwrap_err();
         if !matches!(error, Error::Unsupported { .. }) {
             assert!(matches!(error, Error::Damaged { .. }), "byte {at}: {error}");
@@ -246,6 +278,13 @@ fn every_damaged_byte_of_the_newest_snapshot_is_passed_over() {
             assert!(opened.records == appended, "byte {at}");
             assert_eq!(opened.report.bad_snapshots.len(), 1);
             assert!(damaged.bytes(&format!("{newest}.bad")).is_some());
+            let mut noting = Noting {
+                takes: true,
+                ..Noting::default()
+            };
+            Log::open(noted.storage(), small(), &mut noting).unwrap();
+            let older = (1..=35).filter_map(|at| Some((at, note_of(at)?.to_vec())));
+            assert!(noting.notes.into_iter().eq(older), "byte {at}");
             // From here on two good ones are kept again.
             snapshot(&mut opened.log, 90).unwrap();
             drop(opened);

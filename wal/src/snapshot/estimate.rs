@@ -1,6 +1,6 @@
 //! How much room a snapshot will take.
 
-use super::layout::{BLOCK_BYTES, BLOCK_HEADER, KEPT_HEAD, NOTE_HEAD};
+use super::layout::{BLOCK_BYTES, BLOCK_HEADER, KEPT_HEAD, NOTE_HEAD, NOTES_HEAD};
 use crate::format::to_u64;
 use crate::packed::Packer;
 
@@ -62,7 +62,7 @@ impl SizeEstimate {
         }
     }
 
-    /// The item that is added next has a note of so many bytes.
+    /// The item that was added last has a note of so many bytes.
     pub fn noted(&mut self, bytes: usize) {
         self.notes += NOTE_HEAD + bytes;
     }
@@ -81,7 +81,11 @@ impl SizeEstimate {
                 .pack(&self.block)
                 .map_or(self.filled, <[u8]>::len);
             self.packed.0 += to_u64(self.filled);
-            self.packed.1 += to_u64(BLOCK_HEADER + self.notes + packed);
+            let notes = match self.notes {
+                0 => 0,
+                notes => NOTES_HEAD + notes,
+            };
+            self.packed.1 += to_u64(BLOCK_HEADER + notes + packed);
             self.block.clear();
         }
         (self.filled, self.notes) = (0, 0);
@@ -147,6 +151,23 @@ mod tests {
             "{room} of {seen}"
         );
         assert_eq!(SizeEstimate::of_one_in(4).room_for(77), 77);
+    }
+
+    #[test]
+    fn notes_take_their_own_room() {
+        let room = |note: Option<usize>| {
+            let mut estimate = SizeEstimate::of_one_in(1);
+            for number in 0..5_000_u32 {
+                estimate.item(&[&number.to_le_bytes(), &[7; 1_000]]);
+                if let Some(bytes) = note {
+                    estimate.noted(bytes);
+                }
+                estimate.settle();
+            }
+            estimate.room()
+        };
+        let notes = room(Some(20)) - room(None);
+        assert!((5_000 * 24..5_000 * 26).contains(&notes), "{notes}");
     }
 
     #[test]

@@ -178,6 +178,8 @@ pub(super) const NOT_NOTES: &str = "what a block notes is not of its records";
 /// Bytes before the notes, and before each.
 pub(super) const NOTES_HEAD: usize = 4;
 pub(super) const NOTE_HEAD: usize = 5;
+/// The most bytes of a note.
+pub(super) const NOTE_BYTES_MAX: usize = u8::MAX as usize;
 
 /// The notes of a block.
 #[derive(Clone, Copy)]
@@ -217,10 +219,10 @@ impl<'a> Notes<'a> {
     /// Adds the note of the record that is so far behind the first one.
     ///
     /// # Panics
-    /// When the note has more than 255 bytes, or the record is out of [reach](Self::reach).
+    /// When the note has more than [`NOTE_BYTES_MAX`] bytes, or the record is out of [reach](Self::reach).
     pub(super) fn push(notes: &mut Vec<u8>, behind: u64, note: &[u8]) {
         let behind = u32::try_from(behind).expect("notes reach there");
-        let length = u8::try_from(note.len()).expect("a note has no more than 255 bytes");
+        let length = u8::try_from(note.len()).expect("a note is not too long");
         notes.extend_from_slice(&behind.to_le_bytes());
         notes.push(length);
         notes.extend_from_slice(note);

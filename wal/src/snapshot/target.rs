@@ -2,6 +2,7 @@
 
 use std::any::Any;
 
+use super::layout::NOTE_BYTES_MAX;
 use crate::error::Error;
 
 /// What a medium writes a snapshot to. Dropped without being installed, it leaves nothing.
@@ -93,6 +94,7 @@ impl SnapshotWriter {
     /// # Panics
     /// As there, and when the note is longer.
     pub fn keep_noted(&mut self, position: u64, note: &[u8], record: &[u8]) -> Result<(), Error> {
+        assert!(note.len() <= NOTE_BYTES_MAX, "a note is too long");
         self.target.keep(position, Some(note), record)
     }
 
