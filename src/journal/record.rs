@@ -483,6 +483,9 @@ mod tests {
             }
         );
         assert_eq!(record.key_digest(), Some(key_digest(9, "hq-1", "key-1")));
+        // Snapshots note it.
+        let digest = key_digest(9, "hq-1", "key-1").0;
+        assert_eq!(hex(&digest.0), "4b4deafba3dcb56f3eaa97087ed1aff3");
     }
 
     #[test]

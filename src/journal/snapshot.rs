@@ -167,7 +167,8 @@ impl<'a> StateEntry<'a> {
 /// content before is gone; what is noted of it. `None`: it keeps nothing of it.
 ///
 /// # Errors
-/// When the tables do not have the record's key, which is not forgotten: its response would be lost.
+/// When the tables do not have the record's key at this position or a later one, and it is not forgotten: its
+/// response would be lost.
 pub fn keep(
     tables: &Tables,
     covers: u64,
@@ -180,13 +181,13 @@ pub fn keep(
         // A key leads elsewhere when another response has replaced this one. While the log after
         // the snapshot has that one, its record has to find this one.
         Some(key) => match tables.key(key) {
-            Some(holder) => holder == position || holder > covers,
-            None if position > tables.forgotten() => {
+            Some(holder) if holder >= position => holder == position || holder > covers,
+            _ if position > tables.forgotten() => {
                 return Err(format!(
                     "the tables lack the idempotency key of position {position}: `carebook verify` tells why"
                 ));
             }
-            None => false,
+            _ => false,
         },
         None => false,
     };
@@ -381,6 +382,9 @@ mod tests {
             told.contains("lack the idempotency key of position 3"),
             "{told}"
         );
+        // What the tables have is of an earlier position.
+        let again = Record::decode(&keyed).unwrap();
+        assert!(keep(&tables, 9, 2, &again, &mut Vec::new()).is_err());
         let keyless = NewRecord {
             key: None,
             outcome: RecordOutcome::None,

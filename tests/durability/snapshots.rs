@@ -255,6 +255,18 @@ fn a_note_of_another_record_is_found_by_verify_and_a_start_does_not_read_what_is
         parts.kept[3].0
     );
     assert!(told.contains(&expected), "{told}");
+    // No response of another key is sent, and no snapshot lets go of a record.
+    let engine = start(&disk, Arc::new(SystemClock::default()));
+    let again = world.deposit_request("S-4", "key-4");
+    let answered = on_lane(&engine, carry_out(&engine, &again)).unwrap();
+    assert!(
+        matches!(answered, CommandResult::Unavailable),
+        "{answered:?}"
+    );
+    let told = engine.snapshot_now(&mut |_| {}).unwrap_err().to_string();
+    let expected = format!("lack the idempotency key of position {}", parts.kept[4].0);
+    assert!(told.contains(&expected), "{told}");
+    engine.shut_down().unwrap();
 }
 
 /// A clock that stays where it was set, and runs only when moved.
