@@ -2,10 +2,9 @@
 //!
 //! The reading thread decodes records and notes idempotency keys; changes of resources are applied by
 //! workers, each of which has some shards, and which note what indexes and lists will hold of them.
-//! Of records that a snapshot keeps it takes in what is noted of them; where nothing is, or notes are to be compared,
-//! another thread decodes the records. The
-//! tables of keys, the unique and secondary indexes and the lists are built once, at the end; the index by
-//! which a snapshot's states are found, when all of these are there.
+//! Of the records that a snapshot keeps it takes in what is noted of them; where nothing is, or notes are to be
+//! compared, another thread decodes them. The tables of keys, the unique and secondary indexes and the lists are built
+//! once, at the end; the index by which a snapshot's states are found, when all of these are there.
 //!
 //! A snapshot may come first. It has every commit up to the position that it *covers*, and some of
 //! those after it: it was copied while commands went on. So a change that its resource has already
@@ -262,27 +261,11 @@ impl Replay {
         self.snapshot.as_ref().map_or(0, |loading| loading.kept)
     }
 
-    /// A record comes that is kept at this position, or its note.
-    fn kept_at(&mut self, position: u64) -> Result<&mut Loading, ReplayError> {
-        let at = |what: String| ReplayError::of_kept(position, what);
-        let Some(loading) = &mut self.snapshot else {
-            return Err(at("there is none".to_owned()));
-        };
-        if position <= loading.kept || position > loading.covers || loading.layout.is_some() {
-            // Its position says nothing of what was read before it.
-            let what = ReplayError::of_kept(position, "it is out of place").to_string();
-            return Err(ReplayError::of_snapshot(what));
-        }
-        rules::has_place(position).map_err(at)?;
-        Ok(loading)
-    }
-
     fn try_noted(&mut self, position: u64, note: &[u8]) -> Result<(), Stop> {
-        let compares = self.compares;
-        let loading = self.kept_at(position)?;
+        let loading = kept_at(&mut self.snapshot, position)?;
         let used = KeyUse::decode(note)
             .map_err(|error| ReplayError::unread(Some(position), ReplayError::KEPT, &error))?;
-        if compares {
+        if self.compares {
             loading.noted = Some((position, used));
             return Ok(());
         }
@@ -292,10 +275,7 @@ impl Replay {
     }
 
     fn try_kept(&mut self, position: u64, payload: &[u8]) -> Result<(), Stop> {
-        self.kept_at(position)?;
-        let Some(loading) = &mut self.snapshot else {
-            return Ok(());
-        };
+        let loading = kept_at(&mut self.snapshot, position)?;
         loading.kept = position;
         let noted = loading.noted.take_if(|(of, _)| *of == position);
         let noted = noted.map(|(_, used)| used);
@@ -436,6 +416,21 @@ impl Replay {
         self.counters.note(position, &record);
         Ok(())
     }
+}
+
+/// The snapshot, of which a record comes that is kept at this position, or its note.
+fn kept_at(snapshot: &mut Option<Loading>, position: u64) -> Result<&mut Loading, ReplayError> {
+    let at = |what: String| ReplayError::of_kept(position, what);
+    let Some(loading) = snapshot else {
+        return Err(at("there is none".to_owned()));
+    };
+    if position <= loading.kept || position > loading.covers || loading.layout.is_some() {
+        // Its position says nothing of what was read before it.
+        let what = ReplayError::of_kept(position, "it is out of place").to_string();
+        return Err(ReplayError::of_snapshot(what));
+    }
+    rules::has_place(position).map_err(at)?;
+    Ok(loading)
 }
 
 /// Waits for the workers, and enters the keys that records use; what the workers have found.
