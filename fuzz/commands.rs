@@ -20,7 +20,8 @@ fn piece<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Pieces as records one after the other; with an odd first byte, behind a
-/// snapshot whose summary and states are the first pieces.
+/// snapshot of which the first pieces are: by its other bits a note and a kept
+/// record, the summary, and states.
 pub fn record(input: &[u8]) {
     let Some((&flags, mut input)) = input.split_first() else {
         return;

@@ -162,14 +162,24 @@ fn write_seeds() {
 
 #[test]
 fn mutated_records_are_refused_or_encoded_as_they_were_read() {
+    /// A snapshot with a note comes first.
+    const NOTED: u8 = 0x11;
     let seeds = seeds("record");
     let input = |random: &mut StdRng| {
-        let mut input = vec![random.random_range(0..16)];
-        for _ in 0..random.random_range(1..4) {
-            let mut bytes = seeds[random.random_range(0..seeds.len())][3..].to_vec();
+        let flags: u8 = random.random_range(0..64);
+        let mut input = vec![flags];
+        let mut piece = |random: &mut StdRng, mut bytes: Vec<u8>| {
             mutate(random, &mut bytes);
             input.extend(u16::try_from(bytes.len()).unwrap().to_le_bytes());
             input.extend(bytes);
+        };
+        if flags & NOTED == NOTED {
+            let note = [&[1, 1][..], &[7; 16], &[0, 0]].concat();
+            piece(random, note);
+        }
+        for _ in 0..random.random_range(1..4) {
+            let seed = seeds[random.random_range(0..seeds.len())][3..].to_vec();
+            piece(random, seed);
         }
         input
     };
