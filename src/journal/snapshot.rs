@@ -199,8 +199,7 @@ pub fn keep(
     let key = record.key.clone().filter(|_| is_current);
     let outcome = match &record.outcome {
         RecordOutcome::Forgotten { .. } => RecordOutcome::None,
-        outcome if is_asked_for => outcome.clone(),
-        _ => RecordOutcome::None,
+        outcome => outcome.clone(),
     };
     let stripped = NewRecord {
         schema: super::record::SCHEMA,
