@@ -55,8 +55,10 @@ impl Instant {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
-        // chrono accepts a space for `T` and a leap second; the service does not.
-        if !matches!(bytes.get(10), Some(b'T' | b't')) || bytes.get(17..19) == Some(b"60") {
+        // chrono accepts a space for `T`, a leap second, and U+2212 for the sign of an offset; the service
+        // does not.
+        let has_t = matches!(bytes.get(10), Some(b'T' | b't'));
+        if !has_t || bytes.get(17..19) == Some(b"60") || !text.is_ascii() {
             return None;
         }
         let millis = DateTime::parse_from_rfc3339(text).ok()?.timestamp_millis();
@@ -296,6 +298,7 @@ mod tests {
             "0001-01-01T00:00:00+09:00",
             "9999-12-31T23:59:59-09:00",
             "+2026-11-20T00:00:00Z",
+            "2026-11-20T00:00:00\u{2212}09:00",
         ] {
             assert_eq!(Instant::parse(input), None, "{input}");
         }

@@ -1,6 +1,8 @@
 //! The canonical form of JSON (RFC 8785), and objects that are kept in it.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -10,6 +12,8 @@ use super::from_json::FromJson;
 use super::reader::Reader;
 use super::shape::Shape;
 use super::value::Json;
+use super::writer::write_json;
+use crate::base::output::{Output, in_scratch};
 use crate::base::time::Instant;
 
 /// 2^53 − 1: the largest integer up to which every integer is a double (RFC 8785 section 3.2.2.3
@@ -39,13 +43,10 @@ impl FromJson for AnyObject {
         if !matches!(value, Json::Object(_)) {
             return at.fault(FaultCode::WrongType);
         }
-        let mut text = String::new();
         let canonical = Canonical {
             integers: Integers::Safe,
         };
-        canonical
-            .write(value, at, &mut text)
-            .then(|| Self(text.into()))
+        canonical.text(value, at).map(|text| Self(text.into()))
     }
 
     fn shape() -> Shape {
@@ -78,12 +79,10 @@ impl<'de> Deserialize<'de> for AnyObject {
 /// are written with all their digits; `None` if it has a duplicate field or a larger number.
 #[must_use]
 pub fn canonical_text(value: &Json<'_>) -> Option<String> {
-    let mut text = String::new();
     let canonical = Canonical {
         integers: Integers::Of64Bits,
     };
-    let whole = canonical.write(value, &mut Reader::new(Instant::default()), &mut text);
-    whole.then_some(text)
+    canonical.text(value, &mut Reader::new(Instant::default()))
 }
 
 /// Which integers are accepted.
@@ -103,27 +102,38 @@ struct Canonical {
 }
 
 impl Canonical {
+    /// The text of `value`; `None` after at least one fault was noted.
+    fn text(self, value: &Json<'_>, at: &mut Reader) -> Option<String> {
+        in_scratch(|text| {
+            let is_whole = self.write(value, at, text);
+            is_whole.then(|| {
+                let text = String::from_utf8(text.as_slice().to_vec());
+                text.expect("JSON is UTF-8")
+            })
+        })
+    }
+
     /// Writes `value` to `text`. Notes a fault for each duplicate field and each number that is not
     /// accepted; then the text is of no use, and `false` is returned.
-    fn write(self, value: &Json<'_>, at: &mut Reader, text: &mut String) -> bool {
+    fn write(self, value: &Json<'_>, at: &mut Reader, text: &mut Output) -> bool {
         match value {
-            Json::Null => text.push_str("null"),
-            Json::Bool(value) => text.push_str(if *value { "true" } else { "false" }),
-            Json::Text(value) => text.push_str(&json_text(value)),
+            Json::Null => text.put(b"null"),
+            Json::Bool(value) => write(value, text),
+            Json::Text(value) => write(value, text),
             Json::Int(number) => {
                 let safe = number.unsigned_abs() <= SAFE_INTEGER_MAX;
                 if !safe && self.integers == Integers::Safe {
                     at.fault::<()>(FaultCode::OutOfRange);
                     return false;
                 }
-                text.push_str(&number.to_string());
+                write(number, text);
             }
             Json::Fraction(number) if is_unsafe_integer(*number) => {
                 at.fault::<()>(FaultCode::OutOfRange);
                 return false;
             }
             Json::Fraction(number) => {
-                text.push_str(ryu_js::Buffer::new().format_finite(*number));
+                text.put(ryu_js::Buffer::new().format_finite(*number).as_bytes());
             }
             Json::TooLarge => {
                 at.fault::<()>(FaultCode::OutOfRange);
@@ -135,16 +145,16 @@ impl Canonical {
         true
     }
 
-    fn write_array(self, items: &[Json<'_>], at: &mut Reader, text: &mut String) -> bool {
+    fn write_array(self, items: &[Json<'_>], at: &mut Reader, text: &mut Output) -> bool {
         let mut whole = true;
-        text.push('[');
+        text.byte(b'[');
         for (index, item) in items.iter().enumerate() {
             if index > 0 {
-                text.push(',');
+                text.byte(b',');
             }
             whole &= at.item(index, |at| self.write(item, at, text));
         }
-        text.push(']');
+        text.byte(b']');
         whole
     }
 
@@ -152,19 +162,19 @@ impl Canonical {
         self,
         members: &[(Cow<'_, str>, Json<'_>)],
         at: &mut Reader,
-        text: &mut String,
+        text: &mut Output,
     ) -> bool {
         let mut sorted: Vec<_> = members.iter().collect();
-        sorted.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
+        sorted.sort_by(|(a, _), (b, _)| in_utf16(a, b));
         let mut whole = true;
         let mut before = None;
-        text.push('{');
+        text.byte(b'{');
         for (name, value) in sorted {
             if before.is_some() {
-                text.push(',');
+                text.byte(b',');
             }
-            text.push_str(&json_text(name));
-            text.push(':');
+            write(name, text);
+            text.byte(b':');
             whole &= at.entry(name, |at| {
                 let repeated = before == Some(name);
                 if repeated {
@@ -174,7 +184,7 @@ impl Canonical {
             });
             before = Some(name);
         }
-        text.push('}');
+        text.byte(b'}');
         whole
     }
 }
@@ -187,8 +197,23 @@ fn is_unsafe_integer(number: f64) -> bool {
     (TWO_TO_53..EXPONENT_FROM).contains(&number.abs())
 }
 
-fn json_text<T: Serialize + ?Sized>(value: &T) -> String {
-    serde_json::to_string(value).expect("scalars and strings are always JSON")
+/// Writes a string, an integer or a Boolean.
+fn write<T: Serialize + ?Sized>(value: &T, text: &mut Output) {
+    write_json(value, text).expect("scalars and strings are always JSON");
+}
+
+/// The order of two texts by their UTF-16 code units (RFC 8785, 3.2.3).
+///
+/// That is the order of their bytes, but where a character from U+10000 on meets one from U+E000 to
+/// U+FFFF: the first one has two units, and these are less than the other's.
+fn in_utf16(one: &str, other: &str) -> Ordering {
+    /// The first bytes of characters from U+E000 to U+FFFF.
+    const LAST_OF_ONE_UNIT: RangeInclusive<u8> = 0xee..=0xef;
+    let order = |byte: u8| match LAST_OF_ONE_UNIT.contains(&byte) {
+        true => byte | 0x10,
+        false => byte,
+    };
+    one.bytes().map(order).cmp(other.bytes().map(order))
 }
 
 #[cfg(test)]
@@ -275,6 +300,32 @@ mod tests {
             let text = format!("{{\"n\":{number}}}");
             assert_eq!(canonical(&text), Some(format!("{{\"n\":{form}}}")));
         }
+    }
+
+    #[test]
+    fn names_are_in_the_order_of_their_utf_16_code_units() {
+        let firsts = [0, 0x7f, 0x80, 0x7ff, 0x800, 0xd7ff, 0xe000, 0xefff, 0xf000];
+        let seconds = [0xfffd, 0xffff, 0x10000, 0x3ffff, 0x40000, 0x10ffff];
+        let letters = firsts.into_iter().chain(seconds);
+        let letters: Vec<char> = letters.map(|code| char::from_u32(code).unwrap()).collect();
+        let longer = letters.iter().flat_map(|first| {
+            let second = letters.iter();
+            second.map(move |second| String::from_iter([first, second]))
+        });
+        let names: Vec<String> = longer
+            .chain(letters.iter().map(char::to_string))
+            .chain([String::new()])
+            .collect();
+        for one in &names {
+            for other in &names {
+                let expected = one.encode_utf16().cmp(other.encode_utf16());
+                assert_eq!(in_utf16(one, other), expected, "{one:?} {other:?}");
+            }
+        }
+        assert_eq!(
+            canonical("{\"\u{e000}\":1,\"\u{10000}\":2}"),
+            Some("{\"\u{10000}\":2,\"\u{e000}\":1}".to_owned())
+        );
     }
 
     /// RFC 8785 appendix B, and numbers that a reader who does not round right gets wrong.

@@ -350,7 +350,18 @@ pub(super) mod tests {
         let told = faults::<AnyObject>(&text);
         let bytes: usize = told.iter().map(|(path, _)| path.len()).sum();
         assert!(!told.is_empty());
-        assert!(bytes < PLACES_BYTES_MAX + 20_000, "{bytes}");
+        // The last one may have as many bytes as a place can have.
+        let place = NESTING_MAX * ("\u{1f600}".len() * NAME_SHOWN_MAX + 1);
+        assert!(bytes < PLACES_BYTES_MAX + place, "{bytes}");
+    }
+
+    #[test]
+    fn a_name_that_a_map_may_have_is_repeated_whole_and_a_longer_one_in_part() {
+        for (length, shown) in [(512, 512), (513, 513), (5_000, NAME_SHOWN_MAX)] {
+            let text = format!("{{\"{}\":1e20}}", "n".repeat(length));
+            let expected = [("n".repeat(shown), "out_of_range")];
+            assert_eq!(faults::<AnyObject>(&text), expected, "{length}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use fault::{Fault, FaultCode};
 pub use fields::{AtLeast, AtMost, NonEmpty, Nullable, refuse_repeats};
 pub use from_json::{FromJson, field, read_straight};
 pub use reader::{FAULTS_MAX, Reader};
-pub use scanner::Scanner;
+pub use scanner::{Scanner, texts_of};
 pub use schema::{Side, nullable};
 pub use shape::{Field, Personal, Presence, Shape};
 pub use value::{Json, Malformed, NESTING_MAX, VALUES_MAX};

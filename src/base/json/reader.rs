@@ -11,8 +11,9 @@ pub const FAULTS_MAX: usize = 1_000;
 /// How many bytes the paths of the faults may have in all. A path repeats the names that lead to
 /// it, so a thousand deeply nested faults would repeat a long path a thousand times.
 pub(super) const PLACES_BYTES_MAX: usize = 1 << 20;
-/// How much of an unknown field's name a fault repeats, in characters.
-pub(super) const NAME_SHOWN_MAX: usize = 128;
+/// How much of a name that the sender has chosen a fault repeats, in characters: more than the names of
+/// a map may have, so that each of those is repeated as it is.
+pub(super) const NAME_SHOWN_MAX: usize = 1_024;
 
 /// One step of the path from the body to a field.
 #[derive(Clone, Debug)]

@@ -26,6 +26,31 @@ pub struct Scanner<'t> {
     reader: Reader,
 }
 
+/// The fields of an object that have these names and are texts; `None` when `text` is no object that this
+/// program has written. What the other fields hold is passed over.
+pub fn texts_of<'t, const N: usize>(
+    text: &'t [u8],
+    names: [&str; N],
+) -> Option<[Option<Cow<'t, str>>; N]> {
+    let mut texts = [const { None }; N];
+    let mut from = Scanner::new(text, Instant::default())?;
+    let mut more = from.open_object()?;
+    while more {
+        let name = from.name()?;
+        from.take(b':')?;
+        let value = from.tree()?;
+        if let Some(place) = names.iter().position(|known| *known == name) {
+            texts[place] = match value {
+                Json::Text(text) => Some(text),
+                _ => None,
+            };
+        }
+        more = from.more_fields()?;
+    }
+    from.end()?;
+    Some(texts)
+}
+
 impl<'t> Scanner<'t> {
     /// At the beginning of `text`, if that is UTF-8; rules are judged at `now`.
     pub(super) fn new(text: &'t [u8], now: Instant) -> Option<Self> {

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::base::codec::Blob;
 use crate::base::digest::{Digest, hex};
+use crate::base::json::texts_of;
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::domain::event::subject;
@@ -331,38 +332,41 @@ pub fn by_reference(reference: Uuid) -> IndexKey {
     IndexKey::new(Index::MessageReference, &[&reference.to_string()])
 }
 
+/// The body without its status.
+fn without_status(body: &Blob) -> Blob {
+    let mut content: Value = serde_json::from_slice(&body.0).unwrap_or_default();
+    if let Some(fields) = content.as_object_mut() {
+        fields.remove("status");
+    }
+    Blob(content.to_string().into_bytes())
+}
+
 /// The birth of the message that a record carries, which is of this log.
 #[must_use]
 pub fn birth(message: &OutboxMessage, log_id: [u8; 16]) -> MessageEvent {
-    let mut content = serde_json::from_slice::<Value>(&message.body.0).unwrap_or_default();
-    let text = |name: &str| content[name].as_str().unwrap_or_default();
-    let resource = match &*message.topic {
-        "authorization.payment_delegation.granted" => subject(
-            "family-payment-delegations/{}",
-            &[text("paymentDelegationId")],
-        ),
-        "settlement.continuation.requested" => subject(
+    let (path, id) = match &*message.topic {
+        "authorization.payment_delegation.granted" => {
+            ("family-payment-delegations/{}", "paymentDelegationId")
+        }
+        "settlement.continuation.requested" => (
             "reservation-payment-change-adjustments/{}",
-            &[text("reservationBookingId")],
+            "reservationBookingId",
         ),
-        _ => subject("admin/branches/{}", &[text("branchId")]),
+        _ => ("admin/branches/{}", "branchId"),
     };
-    let reference = content["workflowRequestId"].as_str();
-    let reference = reference.and_then(|text| text.parse().ok());
+    let texts = texts_of(&message.body.0, [id, "workflowRequestId", "status"]);
+    let [id, reference, status] = texts.unwrap_or_default();
     // What the embedded directory has done needs no receiver.
-    let status = content
-        .as_object_mut()
-        .and_then(|body| body.remove("status"));
-    let body = match &status {
+    let body = match status.as_deref() {
         None => Some(message.body.clone()),
-        Some(status) if status == "completed" => None,
-        Some(_) => Some(Blob(content.to_string().into_bytes())),
+        Some("completed") => None,
+        Some(_) => Some(without_status(&message.body)),
     };
     MessageEvent::Born(Box::new(Born {
         number: message.number,
         topic: message.topic.clone(),
-        resource: resource.into(),
-        reference,
+        resource: subject(path, &[&id.unwrap_or_default()]).into(),
+        reference: reference.and_then(|text| text.parse().ok()),
         log_id,
         body,
     }))

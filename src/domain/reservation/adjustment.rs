@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::base::digest::Digest;
 use crate::base::json::AnyObject;
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, Ident, PaymentId};
@@ -267,6 +268,15 @@ impl PaymentChangeAdjustment {
     #[must_use]
     pub fn latest_of(view: &ReadView<'_>, reservation_booking_id: &BookingId) -> Option<Self> {
         view.last_ranked(adjustments_of(reservation_booking_id))
+    }
+
+    /// The key of the one that [`PaymentChangeAdjustment::latest_of`] finds.
+    #[must_use]
+    pub fn latest_key_of(
+        view: &ReadView<'_>,
+        reservation_booking_id: &BookingId,
+    ) -> Option<Digest> {
+        view.last_ranked_key(adjustments_of(reservation_booking_id))
     }
 }
 

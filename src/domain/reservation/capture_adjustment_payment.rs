@@ -146,8 +146,7 @@ impl Operation for CaptureAdjustmentPayment {
     }
 
     fn target(command: &Command, context: &Context<'_>) -> Option<Digest> {
-        PaymentChangeAdjustment::latest_of(&context.view, &command.reservation_booking_id)
-            .map(|latest| latest.key())
+        PaymentChangeAdjustment::latest_key_of(&context.view, &command.reservation_booking_id)
     }
 
     fn key(command: &Command) -> Option<&str> {
@@ -164,16 +163,21 @@ impl Operation for CaptureAdjustmentPayment {
         if actor.kind != ActorKind::Mother || *actor.subject != *body.mother_user_id {
             return Err(Reason::NotPermitted.into());
         }
-        let latest =
-            PaymentChangeAdjustment::latest_of(&context.view, &command.reservation_booking_id);
+        let view = &context.view;
+        let latest = PaymentChangeAdjustment::latest_key_of(view, &command.reservation_booking_id);
         let (Some(adjustment), Some(latest)) = (adjustment, latest) else {
             return Err(Reason::AdjustmentNotFound.into());
         };
+        // A later one may have come in since the resource was looked up.
+        let later = match latest == adjustment.key() {
+            true => None,
+            false => view.at::<PaymentChangeAdjustment>(latest),
+        };
+        let latest = later.as_ref().unwrap_or(adjustment);
         if latest.fact.mother_user_id != body.mother_user_id {
             return Err(Reason::NotThisMother.into());
         }
-        // A later one may have come in since the resource was looked up.
-        if latest.id != adjustment.id || !adjustment.is_payable() {
+        if later.is_some() || !adjustment.is_payable() {
             return Err(Reason::AdjustmentNotPayable.into());
         }
         let payment_id = PaymentId::from_trusted(body.payment_id.as_str());

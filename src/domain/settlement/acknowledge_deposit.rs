@@ -17,7 +17,9 @@ use super::statement::{
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::json::{AtLeast, FaultCode, FromJson, Json, NonEmpty, Nullable, Reader, Shape};
+use crate::base::json::{
+    AtLeast, FaultCode, FromJson, Json, NonEmpty, Nullable, Reader, Shape, read_straight,
+};
 use crate::base::text::{BodyKey, Ident, StatementId, Text};
 use crate::base::time::Instant;
 use crate::domain::example::Example;
@@ -66,9 +68,32 @@ impl Request for Command {
         body.map(Self)
     }
 
+    fn read_straight(_: &[(&str, &str)], body: &[u8], now: Instant) -> Option<(Self, usize)> {
+        let (body, values) = read_straight::<Body>(body, now)?;
+        is_consistent(&body, now).then_some((Self(body), values))
+    }
+
     fn shape() -> Shape {
         <Body as FromJson>::shape()
     }
+}
+
+/// Whether the rules between fields are certain to be kept. A body of which that is not certain is read
+/// once more, by those that tell the faults.
+fn is_consistent(body: &Body, now: Instant) -> bool {
+    let NonEmpty(lines) = &body.line_acknowledgements;
+    let latest = now.plus_seconds(CLOCK_SKEW_SECONDS_MAX);
+    let are_unique = |id: fn(&LineAcknowledgement) -> &Ident| {
+        let ids: BTreeSet<_> = lines.iter().map(id).collect();
+        ids.len() == lines.len()
+    };
+    body.inter_office_acknowledgement.is_none()
+        && lines.iter().all(|line| {
+            line.acknowledged_by_actor_profile_id == body.actor_profile_id
+                && line.acknowledged_at <= latest
+        })
+        && are_unique(|line| &line.line_acknowledgement_id)
+        && are_unique(|line| &line.settlement_line_key)
 }
 
 // The rules between fields read the fields that they need from the body as it came, not from what

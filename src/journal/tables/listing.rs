@@ -75,6 +75,23 @@ impl Tables {
         self.place(kind, key)
     }
 
+    /// As [`Tables::shown`], where the place of the resource with this key is known to be `own`: mostly
+    /// that is the one, and no state needs to be decoded while the sequencer is held.
+    fn shown_beside(
+        &self,
+        kind: &dyn AnyResource,
+        entry: Digest,
+        key: Digest,
+        own: Option<&ListPlace>,
+    ) -> Option<ListPlace> {
+        let shown = self.last_ranked(IndexKey(entry))?;
+        if shown == key {
+            own.cloned()
+        } else {
+            self.place(kind, shown)
+        }
+    }
+
     fn place(&self, kind: &dyn AnyResource, key: Digest) -> Option<ListPlace> {
         let mut place = None;
         self.read(key, &mut |bytes| place = kind.place(bytes).ok().flatten());
@@ -176,7 +193,8 @@ impl Tables {
         let places = moved.before.iter().chain(&moved.after);
         let mut entries: Vec<_> = places.map(|place| place.entry).collect();
         entries.dedup();
-        let shown = |entry| (entry, self.shown(kind, entry));
+        let own = moved.before.as_ref();
+        let shown = |entry| (entry, self.shown_beside(kind, entry, change.key, own));
         entries.into_iter().map(shown).collect()
     }
 
@@ -203,8 +221,9 @@ impl Tables {
                 self.move_in_list(kind, born, ready, moved);
             }
         } else {
+            let own = change.list.as_ref().and_then(|moved| moved.after.as_ref());
             for (entry, before) in shown {
-                let after = self.shown(kind, entry);
+                let after = self.shown_beside(kind, entry, change.key, own);
                 self.move_in_list(kind, born, ready, &ListMove { before, after });
             }
         }

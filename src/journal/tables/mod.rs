@@ -18,6 +18,7 @@ mod born;
 mod compact;
 mod content;
 mod hash_index;
+mod held;
 mod indexing;
 mod list_walk;
 mod listed;
@@ -47,6 +48,7 @@ use parking_lot::{Mutex, RwLock};
 use self::born::Births;
 pub use self::born::{Born, NoBirth};
 use self::compact::CompactMap;
+use self::held::Held;
 pub use self::list_walk::{Found, ListPlan};
 pub(super) use self::listed::{AllListed, FoundLists};
 use self::lists::Lists;
@@ -117,6 +119,7 @@ pub struct Tables {
     /// Held while the places of states are visited.
     going_through: Mutex<()>,
     lists: Lists,
+    held: Held,
     /// When resources came to be listed, in no order, while tables are built: of each shard.
     births: Shards<Vec<(Digest, Born)>>,
     /// When items came to be listed that are several resources, while tables are built.

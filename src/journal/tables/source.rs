@@ -32,9 +32,11 @@ impl Tables {
     pub(super) fn has(&self, holder: Short, name: IndexKey) -> Option<Digest> {
         let shard = self.states.shard(holder.alike()).read();
         shard.key_like(holder, |state| {
-            let kind = catalogue::resource(state.kind);
-            let names = kind.and_then(|kind| kind.unique_keys(state.bytes).ok());
-            names.is_some_and(|names| names.contains(&name))
+            self.held.has(name, state.key, state.position, || {
+                let kind = catalogue::resource(state.kind);
+                let names = kind.and_then(|kind| kind.unique_keys(state.bytes).ok());
+                names.is_some_and(|names| names.contains(&name))
+            })
         })
     }
 }

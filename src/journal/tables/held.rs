@@ -1,0 +1,96 @@
+//! Which names a thread has lately found states to have.
+//!
+//! A command looks the holder of a name up several times: to find its resource, to decide, and to
+//! validate under the sequencer. To see whether a state has a name, it is decoded. Each version of a
+//! state, which its position tells from all others, has the same names for ever, so that is done once.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::base::digest::Digest;
+use crate::domain::resource::IndexKey;
+
+/// How many finds a thread remembers; a power of two.
+const RECENTS: usize = 256;
+
+/// A name that a version of a state has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Found {
+    /// The number of the tables that have the state.
+    tables: u64,
+    name: IndexKey,
+    key: Digest,
+    position: u64,
+}
+
+/// What threads remember of some tables.
+pub(super) struct Held {
+    /// What no others in this process have.
+    tables: u64,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            tables: NEXT.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+}
+
+impl Held {
+    /// Whether the state with this key, as of its commit at `position`, has this name: `look` finds it
+    /// out where that is not remembered.
+    pub(super) fn has(
+        &self,
+        name: IndexKey,
+        key: Digest,
+        position: u64,
+        look: impl FnOnce() -> bool,
+    ) -> bool {
+        thread_local! {
+            static RECENT: [Cell<Option<Found>>; RECENTS] = const { [const { Cell::new(None) }; RECENTS] };
+        }
+        let found = Found {
+            tables: self.tables,
+            name,
+            key,
+            position,
+        };
+        RECENT.with(|recent| {
+            let place = &recent[usize::from(name.0.0[9]) % RECENTS];
+            if place.get() == Some(found) {
+                return true;
+            }
+            let has = look();
+            if has {
+                place.set(Some(found));
+            }
+            has
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_of_a_state_is_looked_at_once_and_what_it_has_not_is_not_remembered() {
+        let (held, other) = (Held::default(), Held::default());
+        let name = |last| IndexKey(Digest([1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, last]));
+        let key = |byte| Digest([byte; 16]);
+        assert!(!held.has(name(1), key(1), 1, || false));
+        assert!(held.has(name(1), key(1), 1, || true));
+        let remembered = || held.has(name(1), key(1), 1, || false);
+        assert!(remembered());
+        // Other versions, states, names and tables, all at the same place.
+        assert!(!held.has(name(1), key(1), 2, || false));
+        assert!(!held.has(name(1), key(2), 1, || false));
+        assert!(!held.has(name(2), key(1), 1, || false));
+        assert!(!other.has(name(1), key(1), 1, || false));
+        assert!(remembered());
+        assert!(held.has(name(2), key(1), 1, || true));
+        assert!(!remembered(), "its place is taken");
+    }
+}
