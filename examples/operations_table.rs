@@ -32,9 +32,9 @@ const COMMON_CODES: &str = "\
 ### Responses of every operation
 
 With a token: 401 `authentication_required`, 403 `actor_inactive` and `actor_withdrawn`. All: 408 `request_invalid`
-(the body did not arrive whole within 20 seconds), 413 `body_too_large`, 415 `unsupported_media_type`, 429 `overloaded`,
-500 `internal_error`, 503 `service_unavailable`; with a key also 503 `outcome_unknown`. [codes.md](codes.md) says what
-each means, and what a client does.
+(the body was silent for 20 seconds, or did not arrive whole within ten minutes), 413 `body_too_large`,
+415 `unsupported_media_type`, 429 `overloaded`, 500 `internal_error`, 503 `service_unavailable`; with a key also 503
+`outcome_unknown`. [codes.md](codes.md) says what each means, and what a client does.
 
 An unknown path is 404 `route_not_found`, a method that the path does not have 405
 `method_not_allowed`. A head that cannot be parsed is answered by the HTTP library, 400 or 431 without

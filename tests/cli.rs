@@ -722,6 +722,34 @@ fn a_demonstration_in_a_directory_goes_on_where_it_ended() {
 }
 
 #[test]
+fn a_batch_that_is_still_coming_is_answered_when_the_server_stops() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    client.send_raw(
+        format!(
+            "POST /reference-facts HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n",
+            world.workflow()
+        )
+        .as_bytes(),
+    );
+    let line = carebook::domain::reference::samples::NDJSON.lines().next();
+    let line = format!("{}\n", line.unwrap());
+    client.send_raw(format!("{:x}\r\n{line}\r\n", line.len()).as_bytes());
+    let fact: Value = serde_json::from_str(&line).unwrap();
+    let text = |name: &str| fact[name].as_str().unwrap();
+    let path = format!("/reference-facts/{}/{}", text("kind"), text("id"));
+    let mut reader = server.client();
+    while reader.get(&path, &world.workflow()).status == 404 {}
+    assert_eq!(server.stop(), Some(0));
+    let answer = client.read_answer("POST").unwrap();
+    assert_eq!(answer.status, 503);
+    let message = answer.json()["message"].to_string();
+    assert!(message.contains("1 lines were applied"), "{message}");
+}
+
+#[test]
 fn a_server_that_is_told_to_stop_answers_what_is_in_flight() {
     let world = World::new();
     let server = Server::start(&world);

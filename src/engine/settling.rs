@@ -1,7 +1,7 @@
 //! The response of a command that waits until the messages that it sends are taken.
 //!
 //! ```text
-//! commit: accepted, messages waiting ──durable──▶ 2 s at most
+//! commit: accepted, messages waiting ──durable──▶ 2 s at most, or until the service stops
 //!     something was taken ──▶ commit: the key's final response ──▶ it
 //!     nothing was         ──▶ the response of the first commit
 //! ```
@@ -74,7 +74,14 @@ impl Shared {
         let result = match self.lanes.wait(position).await {
             Err(_) => CommandResult::OutcomeUnknown,
             Ok(()) => {
-                let _ = timeout(PATIENCE, self.until_known(&messages)).await;
+                let known = async {
+                    tokio::select! {
+                        () = self.until_known(&messages) => {}
+                        // A stop has no time to wait for receivers.
+                        () = self.feed.ended() => {}
+                    }
+                };
+                let _ = timeout(PATIENCE, known).await;
                 let settled = self.settled(&pending, position, &stored);
                 let settled = unless_its_future_panics(pin!(settled)).await.flatten();
                 let (position, stored) = settled.unwrap_or((position, stored));

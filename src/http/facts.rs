@@ -146,7 +146,12 @@ where
     let mut heard = Instant::now();
     'stream: while going.authorized_again().await {
         let silence = SILENCE_MAX.saturating_sub(heard.elapsed());
-        let frame = match timeout(going.until_due().min(silence), body.frame()).await {
+        let wait = going.until_due().min(silence);
+        let frame = tokio::select! {
+            frame = timeout(wait, body.frame()) => frame,
+            () = sender.engine.feed().ended() => continue,
+        };
+        let frame = match frame {
             Ok(Some(Ok(frame))) => frame,
             Ok(None) => {
                 if let Some(line) = lines.finish() {
@@ -217,7 +222,7 @@ impl<'s> Going<'s> {
         self.rhythm.every.saturating_sub(self.judged_at.elapsed())
     }
 
-    /// Whether the batch may go on; checks that again when it is due.
+    /// Whether the batch may go on; checks that again when it is due. When the service stops, it may not.
     async fn authorized_again(&mut self) -> bool {
         if self.taken >= self.rhythm.facts || self.until_due().is_zero() {
             // What is in flight was authorized when it was sent, and is counted in the response.
@@ -230,6 +235,9 @@ impl<'s> Going<'s> {
             }
             self.taken = 0;
             self.judged_at = Instant::now();
+        }
+        if self.sender.engine.feed().has_ended() {
+            self.batch.end(CommandResult::Unavailable);
         }
         !self.token_is_bad && !self.batch.is_broken()
     }

@@ -59,6 +59,8 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub struct Pace {
     /// How often that is checked.
     pub tick: Duration,
+    /// How many ticks one after the other may bring nothing.
+    pub silent_max: u32,
     /// Within how many ticks it has to be complete.
     pub ticks_max: u32,
     /// How many bytes a tick has to bring while memory is short. A body that holds no more than
@@ -67,10 +69,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Complete within 20 seconds; 64 KiB a second while memory is short.
+    /// Complete within ten minutes, and silent for 20 seconds at most; 64 KiB a second while memory is
+    /// short.
     pub const OF_COMMANDS: Self = Self {
         tick: Duration::from_secs(1),
-        ticks_max: 20,
+        silent_max: 20,
+        ticks_max: 600,
         tick_bytes: 64 << 10,
     };
 }
@@ -158,7 +162,7 @@ where
     let begin = tokio::time::Instant::now() + pace.tick;
     let mut ticks = interval_at(begin, pace.tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut held = arriving.len();
+    let (mut held, mut silent) = (arriving.len(), 0);
     for _ in 0..pace.ticks_max {
         tokio::select! {
             biased;
@@ -170,9 +174,13 @@ where
         }
         let came = arriving.len() - held;
         held = arriving.len();
+        silent = if came == 0 { silent + 1 } else { 0 };
         let free = budget.free();
         let slow = held > pace.tick_bytes && came < pace.tick_bytes;
-        if (slow && free < budget.max() / 2) || (came == 0 && free < kept_for_at_once(&budget)) {
+        if silent == pace.silent_max
+            || (slow && free < budget.max() / 2)
+            || (came == 0 && free < kept_for_at_once(&budget))
+        {
             return Err(BodyError::Broken);
         }
     }
@@ -572,6 +580,7 @@ mod tests {
     };
     const HASTY: Pace = Pace {
         tick: Duration::from_millis(2),
+        silent_max: 2,
         ticks_max: 2,
         tick_bytes: 64 << 10,
     };
@@ -614,6 +623,27 @@ mod tests {
         for one in silent {
             assert_eq!(one.await.unwrap(), Some(BodyError::Broken));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_goes_on_coming_is_read_and_one_that_is_silent_or_has_no_end_is_given_up() {
+        // Which comes byte by byte, so many seconds apart.
+        let read = async |seconds: u64, bytes: usize| {
+            let pause = Duration::from_secs(seconds);
+            let body = futures_util::stream::unfold(bytes, |left| async move {
+                tokio::time::sleep(pause).await;
+                let byte = hyper::body::Frame::data(Bytes::from_static(b"x"));
+                let byte = Ok::<_, std::convert::Infallible>(byte);
+                (left > 0).then(|| (byte, left - 1))
+            });
+            let body = http_body_util::StreamBody::new(body);
+            let (budget, headers) = (bodies_budget(), HeaderMap::new());
+            let read = whole_body(&headers, body, &budget, Pace::OF_COMMANDS).await;
+            read.map(|(body, _)| body.len())
+        };
+        assert_eq!(read(15, 30).await, Ok(30));
+        assert_eq!(read(25, 3).await, Err(BodyError::Broken));
+        assert_eq!(read(5, 200).await, Err(BodyError::Broken));
     }
 
     #[tokio::test]
@@ -716,8 +746,10 @@ mod tests {
     #[tokio::test]
     async fn while_memory_is_short_a_body_that_holds_much_and_brings_little_is_given_up() {
         const TICKS: usize = 25;
+        let ticks = u32::try_from(TICKS).unwrap();
         let pace = Pace {
-            ticks_max: u32::try_from(TICKS).unwrap(),
+            silent_max: ticks,
+            ticks_max: ticks,
             ..HASTY
         };
         // How often a body that brings so much and then nothing is looked at until it is given up:

@@ -65,6 +65,7 @@ fn every_event_is_a_cloud_event_of_a_declared_type_and_says_nothing_personal() {
     let mut operations = BTreeSet::new();
     let source = events[0]["source"].as_str().unwrap().to_owned();
     assert!(source.starts_with("urn:carebook:"), "{source}");
+    let (mut client, workflow) = (stage.client(), stage.workflow());
     for event in &events {
         let fields: BTreeSet<_> = event.as_object().unwrap().keys().cloned().collect();
         assert_eq!(fields, ATTRIBUTES.map(str::to_owned).into(), "{event}");
@@ -96,6 +97,13 @@ fn every_event_is_a_cloud_event_of_a_declared_type_and_says_nothing_personal() {
         let text = event.to_string();
         let told = personal.iter().find(|personal| text.contains(*personal));
         assert_eq!(told, None, "{event}");
+        let subject = event["subject"].as_str().unwrap();
+        let read = client.get(&format!("/{subject}"), &workflow);
+        match subject.starts_with("reference-facts/") {
+            true => assert_eq!(read.status, 200, "{event}"),
+            // Not everybody may read everything, but there is something to read.
+            false => assert_ne!(read.json()["code"], "route_not_found", "{event}"),
+        }
     }
     let silent: Vec<_> = OPERATIONS
         .iter()

@@ -201,6 +201,23 @@ fn metrics_and_readiness_tell_of_each_receiver_and_the_service_is_ready_all_the_
 }
 
 #[test]
+fn a_creation_that_waits_for_its_receivers_is_answered_when_the_service_stops() {
+    let world = World::new();
+    // It accepts connections, and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/in", silent.local_addr().unwrap());
+    let server = Server::start_with(&world, &["--directory-url", &url]);
+    let (mut waiting, mut client) = (server.client(), server.client());
+    let created = std::thread::scope(|threads| {
+        let created = threads.spawn(|| create(&mut waiting, &world, 1));
+        while listed(&mut client, &world, "").is_empty() {}
+        assert_eq!(server.stop(), Some(0));
+        created.join().unwrap()
+    });
+    assert_eq!(created.status, 202, "{created:?}");
+}
+
+#[test]
 fn only_who_may_manages_messages_and_a_list_goes_on_from_page_to_page() {
     let world = World::new();
     let server = Server::start(&world);

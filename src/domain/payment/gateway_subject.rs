@@ -130,7 +130,7 @@ impl Resource for PaymentSubject {
 }
 
 public_events! {
-    PaymentSubject by PaymentSubjectEvent, read at "reference-facts/gateway_payment/{}",
+    PaymentSubject by PaymentSubjectEvent, read at "reference-facts/gateway-payment/{}",
         revision own;
 
     FactCameIn(came) => fact(&came.payment_id, came.fact.revision),

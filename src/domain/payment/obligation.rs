@@ -358,7 +358,7 @@ public_events! {
     Put(put) => fact(&put.payment_id, put.revision),
     /// A confirmed consultation is to be paid.
     BornOfConsultation(_) => "born-of-consultation"
-        (at "reference-facts/payment_obligation/{}", revision own) {},
+        (at "reference-facts/payment-obligation/{}", revision own) {},
     /// The payment is registered before it is made.
     PreRegistered(registration) => "pre-registered" {
         "reservationBookingId": BookingId = registration.reservation_booking_id,
@@ -483,6 +483,7 @@ mod tests {
     use super::super::fixture::{PAYMENT, mother, obligation, pre_register, service, with};
     use super::*;
     use crate::base::json::{FromJson, Json, Reader};
+    use crate::domain::event::{Changed, PublicEvents as _};
     use crate::domain::scenario::Scenario;
 
     fn state(service: &Scenario) -> Obligation {
@@ -511,6 +512,22 @@ mod tests {
                 ..born
             }
         );
+    }
+
+    #[test]
+    fn the_birth_with_a_consultation_is_told_under_the_path_of_the_fact() {
+        let born = ObligationEvent::born_of_consultation(PAYMENT, fact());
+        let changed = Changed {
+            is_fact: false,
+            advances: true,
+            path: &[PAYMENT],
+            revision: Revision::FIRST,
+        };
+        let [told] = &Obligation::tell(&born, &changed)[..] else {
+            panic!("it is told once");
+        };
+        let kind = PaymentObligation::KIND.name;
+        assert_eq!(told.subject, format!("reference-facts/{kind}/{PAYMENT}"));
     }
 
     #[test]

@@ -181,7 +181,7 @@ impl Resource for ReservationDraft {
 }
 
 public_events! {
-    ReservationDraft by ReservationDraftEvent, read at "reference-facts/reservation_draft/{}",
+    ReservationDraft by ReservationDraftEvent, read at "reference-facts/reservation-draft/{}",
         revision own;
 
     FactCameIn(came) => fact(&came.id, came.revision),
