@@ -1,6 +1,7 @@
 //! The command line: helps, exit codes, and the commands against real servers and directories.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -721,32 +722,58 @@ fn a_demonstration_in_a_directory_goes_on_where_it_ended() {
     );
 }
 
-#[test]
-fn a_batch_that_is_still_coming_is_answered_when_the_server_stops() {
-    let world = World::new();
-    let server = Server::start(&world);
-    let mut client = server.client();
-    client.send_raw(
-        format!(
-            "POST /reference-facts HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {}\r\n\
-             Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n",
-            world.workflow()
-        )
-        .as_bytes(),
+/// What the server at this address answers to a stream of one fact, sent again each time that `next`
+/// says so; as much as comes until its connection ends.
+fn streaming(address: &str, token: &str, line: &str, next: impl Fn() -> bool + Sync) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "POST /reference-facts HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
     );
+    stream.write_all(head.as_bytes()).unwrap();
+    let chunk = format!("{:x}\r\n{line}\r\n", line.len());
+    stream.write_all(chunk.as_bytes()).unwrap();
+    let mut reading = stream.try_clone().unwrap();
+    std::thread::scope(|threads| {
+        threads.spawn(|| while next() && stream.write_all(chunk.as_bytes()).is_ok() {});
+        let (mut text, mut piece) = (Vec::new(), [0; 1_024]);
+        // Who goes on sending may find the connection reset in the end.
+        while let Ok(read @ 1..) = reading.read(&mut piece) {
+            text.extend_from_slice(&piece[..read]);
+        }
+        String::from_utf8(text).unwrap()
+    })
+}
+
+#[test]
+fn a_stream_of_facts_that_goes_on_or_is_silent_is_answered_when_the_server_stops() {
     let line = carebook::domain::reference::samples::NDJSON.lines().next();
     let line = format!("{}\n", line.unwrap());
-    client.send_raw(format!("{:x}\r\n{line}\r\n", line.len()).as_bytes());
     let fact: Value = serde_json::from_str(&line).unwrap();
     let text = |name: &str| fact[name].as_str().unwrap();
     let path = format!("/reference-facts/{}/{}", text("kind"), text("id"));
-    let mut reader = server.client();
-    while reader.get(&path, &world.workflow()).status == 404 {}
-    assert_eq!(server.stop(), Some(0));
-    let answer = client.read_answer("POST").unwrap();
-    assert_eq!(answer.status, 503);
-    let message = answer.json()["message"].to_string();
-    assert!(message.contains("1 lines were applied"), "{message}");
+    let again = || {
+        std::thread::sleep(Duration::from_millis(20));
+        true
+    };
+    for goes_on in [false, true] {
+        let world = World::new();
+        let server = Server::start(&world);
+        let (address, token) = (server.address.clone(), world.workflow());
+        let answer = std::thread::scope(|threads| {
+            let answer =
+                threads.spawn(|| streaming(&address, &token, &line, || goes_on && again()));
+            let mut reader = server.client();
+            while reader.get(&path, &token).status == 404 {}
+            assert_eq!(server.stop(), Some(0));
+            answer.join().unwrap()
+        });
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{goes_on}: {answer}");
+        assert!(
+            answer.contains(" lines were applied before that"),
+            "{answer}"
+        );
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::readings::Readings;
 use crate::base::digest::hex;
@@ -180,6 +181,12 @@ impl Feed {
     /// Waits until the feed has ended.
     pub async fn ended(&self) {
         while self.beyond(ENDED - 1).await {}
+    }
+
+    /// Waits until the feed has ended so long ago: for what a stop gives a little time.
+    pub async fn ended_for(&self, long: Duration) {
+        self.ended().await;
+        tokio::time::sleep(long).await;
     }
 
     /// Whether the feed has ended.

@@ -1,7 +1,7 @@
 //! The response of a command that waits until the messages that it sends are taken.
 //!
 //! ```text
-//! commit: accepted, messages waiting ──durable──▶ 2 s at most, or until the service stops
+//! commit: accepted, messages waiting ──durable──▶ 2 s at most, 0.5 s once the service stops
 //!     something was taken ──▶ commit: the key's final response ──▶ it
 //!     nothing was         ──▶ the response of the first commit
 //! ```
@@ -31,6 +31,8 @@ use crate::journal::record::{NewRecord, RecordKey, RecordOutcome, SCHEMA};
 
 /// How long a client waits until its messages are taken.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long it still does once the service stops: the response has to be sent before that is over.
+const PATIENCE_AT_STOP: Duration = Duration::from_millis(500);
 
 /// A command that is committed, and whose client waits until its messages are taken.
 pub(crate) struct Unsettled {
@@ -77,8 +79,7 @@ impl Shared {
                 let known = async {
                     tokio::select! {
                         () = self.until_known(&messages) => {}
-                        // A stop has no time to wait for receivers.
-                        () = self.feed.ended() => {}
+                        () = self.feed.ended_for(PATIENCE_AT_STOP) => {}
                     }
                 };
                 let _ = timeout(PATIENCE, known).await;

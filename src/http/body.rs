@@ -13,12 +13,17 @@ use tokio::time::{sleep, timeout};
 use super::request::{BodyError, Pace, is_media_type, whole_body};
 use super::response::{Answer, Problems};
 use crate::engine::admission::{Admission, Permit};
+use crate::engine::feed::Feed;
 
 /// How much of the rest of a body is drained after an early response, in bytes, for how long, and
 /// how long it may be silent meanwhile.
 const REST_BYTES_MAX: usize = 8 << 20;
 const REST_TIMEOUT: Duration = Duration::from_secs(2);
 const REST_SILENCE_MAX: Duration = Duration::from_millis(250);
+/// How long it is drained once the service stops, and how long a body may still be arriving then: what
+/// is answered has to be sent before the stop is over (`FrontLimits::drain_timeout`).
+const REST_TIMEOUT_AT_STOP: Duration = Duration::from_millis(250);
+const ARRIVING_AT_STOP: Duration = Duration::from_millis(600);
 /// How long a 429 for a command is delayed.
 const SHED_PAUSE: Duration = Duration::from_millis(20);
 
@@ -29,11 +34,13 @@ pub(super) async fn shed(problems: Problems) -> Answer {
     problems.overloaded()
 }
 
-/// The body of a request as JSON, or 415, 413, 408.
+/// The body of a request as JSON, or 415, 413, 408; or 503, when the service stops (which ends `feed`)
+/// before it is there.
 pub(super) async fn json_body<B>(
     headers: &HeaderMap,
     body: B,
     budget: &Arc<Admission>,
+    feed: &Feed,
     problems: Problems,
 ) -> Result<(Bytes, Permit), Box<Answer>>
 where
@@ -45,7 +52,8 @@ where
             "The body must be application/json.",
         )));
     }
-    let whole = whole_body(headers, body, budget, Pace::OF_COMMANDS).await;
+    let stop = || feed.ended_for(ARRIVING_AT_STOP);
+    let whole = whole_body(headers, body, budget, Pace::OF_COMMANDS, stop).await;
     whole.map_err(|error| {
         Box::new(match error {
             BodyError::Overloaded => problems.overloaded(),
@@ -58,6 +66,11 @@ where
                 StatusCode::REQUEST_TIMEOUT,
                 "request_invalid",
                 "The body did not arrive whole and in time; nothing was done.",
+            ),
+            BodyError::Stopping => problems.problem(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "service_unavailable",
+                "The service stops, and the body was not whole yet; nothing was done.",
             ),
         })
     })
@@ -73,8 +86,9 @@ pub(super) fn unsupported_media_type(problems: Problems, message: &'static str) 
 }
 
 /// Drains the rest of the body of a request that was answered early, up to 8 MiB: closing the
-/// connection with unread bytes would reset it, and the client might not see the response.
-pub(super) async fn drain<B>(body: &mut B)
+/// connection with unread bytes would reset it, and the client might not see the response. A stop, which
+/// ends `feed`, leaves little time for that.
+pub(super) async fn drain<B>(body: &mut B, feed: &Feed)
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -88,5 +102,9 @@ where
         }
     };
     // A client that has not sent it by then loses the connection.
-    let _ = timeout(REST_TIMEOUT, draining).await;
+    tokio::select! {
+        () = draining => {}
+        () = sleep(REST_TIMEOUT) => {}
+        () = feed.ended_for(REST_TIMEOUT_AT_STOP) => {}
+    }
 }

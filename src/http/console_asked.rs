@@ -113,7 +113,8 @@ impl Service {
         let Some(link) = console.link().filter(|_| caller.is_on_this_machine()) else {
             return not_found("There is no link that signs in here.");
         };
-        let (body, _share) = match json_body(headers, body, &self.bodies, problems).await {
+        let feed = self.engine.feed();
+        let (body, _share) = match json_body(headers, body, &self.bodies, feed, problems).await {
             Ok(body) => body,
             Err(answer) => return *answer,
         };

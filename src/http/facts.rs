@@ -6,8 +6,10 @@
 //!
 //! A batch may last longer than its sender is authorized: token, keys and lifecycle are checked
 //! again every `Rhythm`. Nothing is in flight at that moment, so if the batch ends there, its
-//! response says exactly what was applied.
+//! response says exactly what was applied. A stream that goes on when the service stops is ended, too;
+//! what is in flight then is awaited, and counted.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +36,8 @@ use crate::engine::{CommandResult, Engine};
 
 /// How long a stream may stay silent.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// How long a stream may go on once the service stops: its response has to be sent before that is over.
+const COMING_AT_STOP: Duration = Duration::from_millis(300);
 
 /// How often the sender of a batch is authorized again.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +90,8 @@ where
             "The body must be application/json, or application/x-ndjson with a fact on each line.",
         );
     }
-    let (body, mut share) = match json_body(headers, body, sender.bodies, problems).await {
+    let body = json_body(headers, body, sender.bodies, engine.feed(), problems).await;
+    let (body, mut share) = match body {
         Ok(body) => body,
         Err(answer) => return *answer,
     };
@@ -144,12 +149,18 @@ where
     let mut lines = Lines::default();
     let mut begun = Permit::none(sender.bodies);
     let mut heard = Instant::now();
+    let mut over = pin!(sender.engine.feed().ended_for(COMING_AT_STOP));
     'stream: while going.authorized_again().await {
         let silence = SILENCE_MAX.saturating_sub(heard.elapsed());
         let wait = going.until_due().min(silence);
         let frame = tokio::select! {
+            biased;
+            // Of a stream that goes on and on, no more is read once its time is over.
+            () = &mut over => {
+                going.batch.end(CommandResult::Unavailable);
+                break;
+            }
             frame = timeout(wait, body.frame()) => frame,
-            () = sender.engine.feed().ended() => continue,
         };
         let frame = match frame {
             Ok(Some(Ok(frame))) => frame,
@@ -222,7 +233,7 @@ impl<'s> Going<'s> {
         self.rhythm.every.saturating_sub(self.judged_at.elapsed())
     }
 
-    /// Whether the batch may go on; checks that again when it is due. When the service stops, it may not.
+    /// Whether the batch may go on; checks that again when it is due.
     async fn authorized_again(&mut self) -> bool {
         if self.taken >= self.rhythm.facts || self.until_due().is_zero() {
             // What is in flight was authorized when it was sent, and is counted in the response.
@@ -235,9 +246,6 @@ impl<'s> Going<'s> {
             }
             self.taken = 0;
             self.judged_at = Instant::now();
-        }
-        if self.sender.engine.feed().has_ended() {
-            self.batch.end(CommandResult::Unavailable);
         }
         !self.token_is_bad && !self.batch.is_broken()
     }

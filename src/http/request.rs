@@ -88,6 +88,8 @@ pub enum BodyError {
     TooLarge,
     /// It did not arrive in time, or broke off.
     Broken,
+    /// The service stops, and it has not arrived yet.
+    Stopping,
 }
 
 /// The budget of the bodies of a service.
@@ -114,15 +116,18 @@ pub fn is_media_type(headers: &HeaderMap, expected: &str) -> bool {
 /// of bodies that may be in flight.
 ///
 /// # Errors
-/// When it is larger, slower than `pace`, or breaks off, or when it would hold more than it may.
-pub async fn whole_body<B>(
+/// When it is larger, slower than `pace`, or breaks off, when it would hold more than it may, or when it
+/// is not there by the end of `stop`.
+pub async fn whole_body<B, S>(
     headers: &HeaderMap,
     body: B,
     budget: &Arc<Admission>,
     pace: Pace,
+    stop: impl FnOnce() -> S,
 ) -> Result<(Bytes, Permit), BodyError>
 where
     B: Body<Data = Bytes>,
+    S: Future<Output = ()>,
 {
     let announced = headers
         .get(CONTENT_LENGTH)
@@ -146,7 +151,7 @@ where
     // From here on there is a timer, which costs a system call.
     arriving.wait()?;
     // On the heap, as most bodies are there: every request carries the room for what it may await.
-    Box::pin(until_whole(arriving, body, pace)).await
+    Box::pin(until_whole(arriving, body, pace, stop())).await
 }
 
 /// A body that is still arriving.
@@ -154,10 +159,12 @@ async fn until_whole<B>(
     mut arriving: Arriving,
     mut body: Pin<&mut B>,
     pace: Pace,
+    stop: impl Future<Output = ()>,
 ) -> Result<(Bytes, Permit), BodyError>
 where
     B: Body<Data = Bytes>,
 {
+    let mut stop = pin!(stop);
     let budget = Arc::clone(arriving.share.admission());
     let begin = tokio::time::Instant::now() + pace.tick;
     let mut ticks = interval_at(begin, pace.tick);
@@ -170,6 +177,7 @@ where
                 whole?;
                 return Ok(arriving.whole());
             }
+            () = &mut stop => return Err(BodyError::Stopping),
             _ = ticks.tick() => {}
         }
         let came = arriving.len() - held;
@@ -502,6 +510,7 @@ fn read_key(headers: &HeaderMap, at: &mut Reader) -> Option<Box<str>> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::future::pending;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
@@ -596,7 +605,7 @@ mod tests {
         let budget = Arc::new(Admission::new(6));
         let read = async |headers: HeaderMap| {
             let body = http_body_util::Full::new(Bytes::from_static(b"body"));
-            whole_body(&headers, body, &budget, PATIENT).await
+            whole_body(&headers, body, &budget, PATIENT, pending).await
         };
         let (body, share) = read(HeaderMap::new()).await.unwrap();
         assert_eq!((&body[..], share.amount()), (&b"body"[..], 4));
@@ -615,7 +624,11 @@ mod tests {
             let body = Slow::of([None, None, None], false);
             let budget = Arc::clone(&budget);
             let headers = announcing(BODY_BYTES_MAX);
-            tokio::spawn(async move { whole_body(&headers, body, &budget, HASTY).await.err() })
+            tokio::spawn(async move {
+                whole_body(&headers, body, &budget, HASTY, pending)
+                    .await
+                    .err()
+            })
         });
         let silent: Vec<_> = silent.collect();
         tokio::task::yield_now().await;
@@ -638,12 +651,27 @@ mod tests {
             });
             let body = http_body_util::StreamBody::new(body);
             let (budget, headers) = (bodies_budget(), HeaderMap::new());
-            let read = whole_body(&headers, body, &budget, Pace::OF_COMMANDS).await;
+            let read = whole_body(&headers, body, &budget, Pace::OF_COMMANDS, pending).await;
             read.map(|(body, _)| body.len())
         };
         assert_eq!(read(15, 30).await, Ok(30));
         assert_eq!(read(25, 3).await, Err(BodyError::Broken));
         assert_eq!(read(5, 200).await, Err(BodyError::Broken));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_is_not_there_when_the_service_stops_is_told_so_and_one_that_is_is_read() {
+        let read = async |body: Slow| {
+            let (budget, headers) = (bodies_budget(), HeaderMap::new());
+            let stop = || tokio::time::sleep(Duration::from_secs(3));
+            let read = whole_body(&headers, body, &budget, Pace::OF_COMMANDS, stop).await;
+            read.map(|(body, _)| body.len())
+        };
+        let piece = || Some(Bytes::from_static(b"piece"));
+        let silent = Slow::of([piece()], false);
+        assert_eq!(read(silent).await, Err(BodyError::Stopping));
+        let in_two = Slow::of([piece(), None, None, None, piece()], true);
+        assert_eq!(read(in_two).await, Ok(10));
     }
 
     #[tokio::test]
@@ -672,7 +700,7 @@ mod tests {
             let body = Slow::of(steps.flatten(), true);
             let budget = bodies_budget();
             let headers = HeaderMap::new();
-            let read = whole_body(&headers, body, &budget, PATIENT).await;
+            let read = whole_body(&headers, body, &budget, PATIENT, pending).await;
             let (body, share) = read.unwrap();
             assert_eq!(body.len(), 5_000);
             assert_eq!(Arc::strong_count(&alive), 1, "chunks are not kept");
@@ -696,7 +724,11 @@ mod tests {
             let body = Slow::of(steps, false);
             let budget = Arc::clone(&budget);
             let headers = announcing(BODY_BYTES_MAX);
-            tokio::spawn(async move { whole_body(&headers, body, &budget, PATIENT).await.err() })
+            tokio::spawn(async move {
+                whole_body(&headers, body, &budget, PATIENT, pending)
+                    .await
+                    .err()
+            })
         });
         let slow: Vec<_> = slow.collect();
         // Until all of them have sent what they send, or were shed.
@@ -713,11 +745,11 @@ mod tests {
             vec![Some(good()), None, None, None, Some(good())],
         ] {
             let body = Slow::of(steps, true);
-            let read = whole_body(&HeaderMap::new(), body, &budget, PATIENT).await;
+            let read = whole_body(&HeaderMap::new(), body, &budget, PATIENT, pending).await;
             assert!(read.is_ok());
         }
         let large = Slow::of([Some(Bytes::from(vec![b'z'; BODY_BYTES_MAX]))], true);
-        let read = whole_body(&HeaderMap::new(), large, &budget, PATIENT).await;
+        let read = whole_body(&HeaderMap::new(), large, &budget, PATIENT, pending).await;
         assert!(read.is_ok());
         for one in slow {
             one.abort();
@@ -734,12 +766,33 @@ mod tests {
             Slow::of([piece.clone(), None, None, None, piece], true)
         };
         let headers = HeaderMap::new();
-        let read = whole_body(&headers, in_two(SMALL_BYTES_MAX / 2), &budget, PATIENT).await;
+        let read = whole_body(
+            &headers,
+            in_two(SMALL_BYTES_MAX / 2),
+            &budget,
+            PATIENT,
+            pending,
+        )
+        .await;
         assert!(read.is_ok());
-        let read = whole_body(&headers, in_two(SMALL_BYTES_MAX * 4), &budget, PATIENT).await;
+        let read = whole_body(
+            &headers,
+            in_two(SMALL_BYTES_MAX * 4),
+            &budget,
+            PATIENT,
+            pending,
+        )
+        .await;
         assert_eq!(read.err(), Some(BodyError::Overloaded));
         let _more = Admission::admit(&budget, kept / 2).unwrap();
-        let read = whole_body(&headers, in_two(SMALL_BYTES_MAX / 2), &budget, PATIENT).await;
+        let read = whole_body(
+            &headers,
+            in_two(SMALL_BYTES_MAX / 2),
+            &budget,
+            PATIENT,
+            pending,
+        )
+        .await;
         assert_eq!(read.err(), Some(BodyError::Overloaded));
     }
 
@@ -758,7 +811,7 @@ mod tests {
             let piece = (length > 0).then(|| Bytes::from(vec![b'x'; length]));
             let body = Slow::of([None, None, piece], false);
             let looks = Arc::clone(&body.looks);
-            let read = whole_body(&HeaderMap::new(), body, budget, pace).await;
+            let read = whole_body(&HeaderMap::new(), body, budget, pace, pending).await;
             assert_eq!(read.err(), Some(BodyError::Broken));
             looks.load(Ordering::Relaxed)
         };

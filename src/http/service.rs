@@ -244,7 +244,7 @@ impl Service {
         tell(&self.upkeep, observed, &ended);
         // A client that waits for 100 (Continue) has not sent the body yet, and need not.
         if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
-            Box::pin(drain(&mut body)).await;
+            Box::pin(drain(&mut body, self.engine.feed())).await;
         }
         answer.headers_mut().insert(REQUEST_ID, request_id);
         self.dress(&mut answer, caller, &head);
@@ -441,7 +441,7 @@ impl Service {
         }
         let body = match (row.body, headers.contains_key(CONTENT_TYPE)) {
             (BodySource::Json, _) | (BodySource::Nothing, true) => {
-                json_body(headers, body, &self.bodies, problems).await
+                json_body(headers, body, &self.bodies, self.engine.feed(), problems).await
             }
             (BodySource::Query, _) => Ok((as_body(query).into(), Permit::none(&self.bodies))),
             (BodySource::Nothing, false) => {

@@ -26,8 +26,8 @@ pub struct Scanner<'t> {
     reader: Reader,
 }
 
-/// The fields of an object that have these names and are texts; `None` when `text` is no object that this
-/// program has written. What the other fields hold is passed over.
+/// The texts of these fields of an object, each `None` where it is no text; `None` where `text` is no
+/// object, or a name in it is escaped. All other fields are passed over.
 pub fn texts_of<'t, const N: usize>(
     text: &'t [u8],
     names: [&str; N],

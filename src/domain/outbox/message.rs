@@ -342,6 +342,9 @@ fn without_status(body: &Blob) -> Blob {
 }
 
 /// The birth of the message that a record carries, which is of this log.
+///
+/// Its body is one that a commit of this service has sent: an object whose identifiers, reference and
+/// status are texts, where it has them.
 #[must_use]
 pub fn birth(message: &OutboxMessage, log_id: [u8; 16]) -> MessageEvent {
     let (path, id) = match &*message.topic {
@@ -379,4 +382,89 @@ pub fn born(message: &OutboxMessage, log_id: [u8; 16], at: Instant) -> (Message,
     let message = Message::apply(None, &event, at);
     let change = Change::of(None, &event, &message);
     (message, change)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_message_is_about_is_what_its_body_says_however_that_is_spelt() {
+        let reference = Uuid::from_u128(7);
+        let odd = "a\"b\\c/\u{1}\u{1f600}\u{e9} d";
+        let about = [
+            (
+                "authorization.payment_delegation.granted",
+                "paymentDelegationId",
+            ),
+            ("settlement.continuation.requested", "reservationBookingId"),
+            ("branch.manager_invitation.requested", "branchId"),
+        ];
+        for (topic, field) in about {
+            for id in ["id-1", odd, ""] {
+                for status in [None, Some("completed"), Some("pending")] {
+                    let mut body = json!({
+                        "first": {field: "within", "status": "within", "list": [1, -2.5, null]},
+                        field: id,
+                        "workflowRequestId": reference,
+                        "zuletzt": true,
+                    });
+                    if let Some(status) = status {
+                        body["status"] = json!(status);
+                    }
+                    let text = body.to_string();
+                    // The same with every character escaped that can be.
+                    let escaped = text.replace("id-1", "\\u0069d-1").replace('/', "\\/");
+                    for text in [text, escaped] {
+                        let message = OutboxMessage {
+                            number: 3,
+                            topic: topic.into(),
+                            body: Blob(text.clone().into_bytes()),
+                        };
+                        let MessageEvent::Born(born) = birth(&message, [9; 16]) else {
+                            panic!("it is born");
+                        };
+                        let encoded = subject("{}", &[id]);
+                        assert_eq!(born.resource.rsplit('/').next(), Some(&*encoded), "{text}");
+                        assert_eq!(born.reference, Some(reference));
+                        let kept = born.body.map(|body| body.0);
+                        match status {
+                            None => assert_eq!(kept, Some(text.into_bytes())),
+                            Some("completed") => assert_eq!(kept, None),
+                            Some(_) => {
+                                let kept: Value = serde_json::from_slice(&kept.unwrap()).unwrap();
+                                let mut expected = body.clone();
+                                expected.as_object_mut().unwrap().remove("status");
+                                assert_eq!(kept, expected);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_that_says_nothing_of_what_it_is_about_is_sent_as_it_is() {
+        for text in [
+            "{}",
+            "[]",
+            "",
+            "{\"branchId\":7,\"workflowRequestId\":\"no uuid\"}",
+        ] {
+            let message = OutboxMessage {
+                number: 3,
+                topic: "branch.operator_identity.requested".into(),
+                body: Blob(text.into()),
+            };
+            let MessageEvent::Born(born) = birth(&message, [9; 16]) else {
+                panic!("it is born");
+            };
+            assert_eq!((&*born.resource, born.reference), ("admin/branches/", None));
+            assert_eq!(born.body.unwrap().0, text.as_bytes());
+        }
+    }
 }

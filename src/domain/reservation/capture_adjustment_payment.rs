@@ -477,6 +477,15 @@ mod tests {
         );
         service.fact(KIND, "adjustment-2", 1, later);
         assert_eq!(decided(&service, Some(&found)), "adjustment_not_payable");
+        let of_another = with(
+            &adjustment(),
+            &[
+                ("requestedAt", json!("2026-11-19T00:00:01Z")),
+                ("motherUserId", json!("another")),
+            ],
+        );
+        service.fact(KIND, "adjustment-3", 1, of_another);
+        assert_eq!(decided(&service, Some(&found)), "permission_denied");
     }
 
     #[test]

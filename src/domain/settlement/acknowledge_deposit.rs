@@ -78,8 +78,8 @@ impl Request for Command {
     }
 }
 
-/// Whether the rules between fields are certain to be kept. A body of which that is not certain is read
-/// once more, by those that tell the faults.
+/// Whether the body certainly keeps the rules between fields. If not, its tree is read, which reports the
+/// faults.
 fn is_consistent(body: &Body, now: Instant) -> bool {
     let NonEmpty(lines) = &body.line_acknowledgements;
     let latest = now.plus_seconds(CLOCK_SKEW_SECONDS_MAX);
@@ -430,6 +430,32 @@ mod tests {
         let mut body = body(statement);
         body["interOfficeAcknowledgement"] = handoff_facts();
         body
+    }
+
+    #[test]
+    fn only_a_body_that_certainly_keeps_the_rules_between_fields_is_read_without_a_tree() {
+        let now = Instant::parse("2026-11-20T11:00:00Z").unwrap();
+        let is_read = |body: &Value| {
+            let text = body.to_string();
+            <Command as Request>::read_straight(&[], text.as_bytes(), now).is_some()
+        };
+        let good = body("statement-1");
+        assert!(is_read(&good));
+        let mut none = good.clone();
+        none["interOfficeAcknowledgement"] = Value::Null;
+        assert!(is_read(&none));
+        assert!(!is_read(&handoff_body("statement-1")));
+        for (field, value, is_kept) in [
+            ("lineAcknowledgementId", "acknowledgement-1", false),
+            ("settlementLineKey", "line-1", false),
+            ("acknowledgedByActorProfileId", "manager-2", false),
+            ("acknowledgedAt", "2026-11-20T11:05:00Z", true),
+            ("acknowledgedAt", "2026-11-20T11:05:00.001Z", false),
+        ] {
+            let mut other = good.clone();
+            other["lineAcknowledgements"][1][field] = json!(value);
+            assert_eq!(is_read(&other), is_kept, "{field}: {value}");
+        }
     }
 
     /// A statement of this kind, and the manager of its branch.

@@ -2,7 +2,8 @@
 //!
 //! A command looks the holder of a name up several times: to find its resource, to decide, and to
 //! validate under the sequencer. To see whether a state has a name, it is decoded. Each version of a
-//! state, which its position tells from all others, has the same names for ever, so that is done once.
+//! state, which its position tells from all others, has the same names for ever, so a thread remembers
+//! what it has found.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::base::digest::Digest;
 use crate::domain::resource::IndexKey;
 
-/// How many finds a thread remembers; a power of two.
+/// How many finds a thread remembers: one for each value of the byte that picks its place.
 const RECENTS: usize = 256;
 
 /// A name that a version of a state has.
@@ -58,7 +59,8 @@ impl Held {
             position,
         };
         RECENT.with(|recent| {
-            let place = &recent[usize::from(name.0.0[9]) % RECENTS];
+            // Neither the shard nor the index of names goes by this byte.
+            let place = &recent[usize::from(name.0.0[9])];
             if place.get() == Some(found) {
                 return true;
             }

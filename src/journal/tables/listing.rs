@@ -75,8 +75,8 @@ impl Tables {
         self.place(kind, key)
     }
 
-    /// As [`Tables::shown`], where the place of the resource with this key is known to be `own`: mostly
-    /// that is the one, and no state needs to be decoded while the sequencer is held.
+    /// As [`Tables::shown`], for a change of the resource with this key, whose place is `own`: mostly it is
+    /// the one shown, and then no state is decoded while the sequencer is held.
     fn shown_beside(
         &self,
         kind: &dyn AnyResource,
