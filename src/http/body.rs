@@ -10,7 +10,8 @@ use hyper::body::Body;
 use hyper::header::HeaderMap;
 use tokio::time::{sleep, timeout};
 
-use super::request::{BodyError, Pace, is_media_type, whole_body};
+use super::pace::Pace;
+use super::request::{BodyError, is_media_type, whole_body};
 use super::response::{Answer, Problems};
 use crate::engine::admission::{Admission, Permit};
 use crate::engine::feed::Feed;

@@ -34,6 +34,7 @@ mod min_position;
 mod observed;
 pub mod openapi;
 pub mod outbox;
+pub mod pace;
 pub mod pieces;
 pub mod portions;
 pub mod process;

@@ -17,7 +17,6 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -25,6 +24,7 @@ use hyper::body::Body;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName};
 use tokio::time::{MissedTickBehavior, interval_at};
 
+use super::pace::Pace;
 use crate::base::json::{FaultCode, Json, Reader};
 use crate::base::time::Instant;
 use crate::catalogue::{KeySource, Row};
@@ -53,31 +53,6 @@ const PIECE_BYTES_MIN: usize = 1_024;
 const KEY_CHARS_MAX: usize = 255;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-
-/// How fast a body has to arrive.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// How often that is checked.
-    pub tick: Duration,
-    /// How many ticks one after the other may bring nothing.
-    pub silent_max: u32,
-    /// Within how many ticks it has to be complete.
-    pub ticks_max: u32,
-    /// How many bytes a tick has to bring while memory is short. A body that holds no more than
-    /// that need not bring any.
-    pub tick_bytes: usize,
-}
-
-impl Pace {
-    /// Complete within ten minutes, and silent for 20 seconds at most; 64 KiB a second while memory is
-    /// short.
-    pub const OF_COMMANDS: Self = Self {
-        tick: Duration::from_secs(1),
-        silent_max: 20,
-        ticks_max: 600,
-        tick_bytes: 64 << 10,
-    };
-}
 
 /// Why a body was not read.
 #[derive(Debug, PartialEq, Eq)]
@@ -512,6 +487,7 @@ fn read_key(headers: &HeaderMap, at: &mut Reader) -> Option<Box<str>> {
 mod tests {
     use std::future::pending;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
 
     use super::*;
 

@@ -98,11 +98,9 @@ fn every_event_is_a_cloud_event_of_a_declared_type_and_says_nothing_personal() {
         let told = personal.iter().find(|personal| text.contains(*personal));
         assert_eq!(told, None, "{event}");
         let subject = event["subject"].as_str().unwrap();
-        let read = client.get(&format!("/{subject}"), &workflow);
-        match subject.starts_with("reference-facts/") {
-            true => assert_eq!(read.status, 200, "{event}"),
-            // Not everybody may read everything, but there is something to read.
-            false => assert_ne!(read.json()["code"], "route_not_found", "{event}"),
+        if subject.starts_with("reference-facts/") {
+            let read = client.get(&format!("/{subject}"), &workflow);
+            assert_eq!(read.status, 200, "{event}");
         }
     }
     let silent: Vec<_> = OPERATIONS

@@ -48,7 +48,6 @@ use parking_lot::{Mutex, RwLock};
 use self::born::Births;
 pub use self::born::{Born, NoBirth};
 use self::compact::CompactMap;
-use self::held::Held;
 pub use self::list_walk::{Found, ListPlan};
 pub(super) use self::listed::{AllListed, FoundLists};
 use self::lists::Lists;
@@ -119,7 +118,7 @@ pub struct Tables {
     /// Held while the places of states are visited.
     going_through: Mutex<()>,
     lists: Lists,
-    held: Held,
+    held: held::Held,
     /// When resources came to be listed, in no order, while tables are built: of each shard.
     births: Shards<Vec<(Digest, Born)>>,
     /// When items came to be listed that are several resources, while tables are built.
