@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
-use hyper::{Request, StatusCode, Version};
+use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -107,6 +107,38 @@ fn one_listener_speaks_http_1_and_http_2_over_tls() {
             let (answered, status, body) = get(&server.address, certificate, protocol).await;
             assert_eq!((answered, status), (version, StatusCode::OK));
             assert_eq!(body, Bytes::from_static(b"{\"status\":\"ready\"}"));
+        }
+    });
+}
+
+#[test]
+fn head_is_answered_as_get_is_without_the_body_over_either_protocol() {
+    let world = World::new();
+    let server = Secure::start(&world);
+    block_on(async {
+        for protocol in ["http/1.1", "h2"] {
+            for (path, status) in [("/readyz", 200), ("/nope", 404), ("/docs", 200)] {
+                let request = |method: &str| {
+                    let url = format!("https://localhost{path}");
+                    let request = Request::builder().method(method).uri(url);
+                    let request = request.header("host", "localhost");
+                    request.body(Full::<Bytes>::default()).unwrap()
+                };
+                let ask = async |method| {
+                    let certificate = server.certificate.clone();
+                    ask(&server.address, certificate, protocol, request(method)).await
+                };
+                let (got, head) = (ask("GET").await, ask("HEAD").await);
+                assert_eq!(head.status(), status, "{protocol} {path}");
+                let length = |answer: &Response<Bytes>| answer.headers()["content-length"].clone();
+                assert_eq!(length(&head), length(&got), "{protocol} {path}");
+                assert_eq!(
+                    length(&got),
+                    got.body().len().to_string(),
+                    "{protocol} {path}"
+                );
+                assert_eq!(head.body().len(), 0, "{protocol} {path}");
+            }
         }
     });
 }
@@ -276,12 +308,22 @@ async fn get(
     certificate: CertificateDer<'static>,
     protocol: &str,
 ) -> (Version, StatusCode, Bytes) {
-    let stream = TcpStream::connect(address).await.unwrap();
-    let stream = secured(stream, certificate, protocol).await.unwrap();
     let request = Request::get("https://localhost/readyz")
         .header("host", "localhost")
         .body(Full::<Bytes>::default())
         .unwrap();
+    let answer = ask(address, certificate, protocol, request).await;
+    (answer.version(), answer.status(), answer.into_body())
+}
+
+async fn ask(
+    address: &str,
+    certificate: CertificateDer<'static>,
+    protocol: &str,
+    request: Request<Full<Bytes>>,
+) -> Response<Bytes> {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let stream = secured(stream, certificate, protocol).await.unwrap();
     let stream = TokioIo::new(stream);
     let answer = if protocol == "h2" {
         let (mut sender, connection) =
@@ -295,10 +337,6 @@ async fn get(
         tokio::spawn(connection);
         sender.send_request(request).await.unwrap()
     };
-    let (version, status) = (answer.version(), answer.status());
-    (
-        version,
-        status,
-        answer.into_body().collect().await.unwrap().to_bytes(),
-    )
+    let (head, body) = answer.into_parts();
+    Response::from_parts(head, body.collect().await.unwrap().to_bytes())
 }

@@ -47,7 +47,8 @@ pub struct CompactArgs {
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// How old records are (by the time that servers ran) when the log removes them; with 0s it
-    /// keeps none that the snapshots cover.
+    /// keeps none that the snapshots cover. What webhooks and NATS have not taken yet is kept beyond
+    /// that, for 30 days and up to 64 GiB.
     #[arg(long, value_name = "DURATION", default_value = "7d",
         value_parser = humantime::parse_duration)]
     keep: Duration,
@@ -175,6 +176,7 @@ impl CompactArgs {
             },
             ..CheckpointPolicy::default()
         });
+        engine.keep_for_what_waits();
         let of_log = |error: wal::Error| self.failed(&error);
         let mut taken = 0_u64;
         let last = engine.durable();

@@ -342,6 +342,16 @@ impl Engine {
         self.shared.checkpointer.needed_from.set(from);
     }
 
+    /// Has the log kept for the webhooks and the publisher by what was recorded of them, up to the same
+    /// bounds: for a compaction while nothing is delivered.
+    pub fn keep_for_what_waits(&self) {
+        let needed_from = &self.shared.checkpointer.needed_from;
+        needed_from.set(self.shared.webhooks_need());
+        if let Some(through) = self.shared.published_through() {
+            needed_from.set_for_publisher(through.position);
+        }
+    }
+
     /// The snapshots there are, newest first.
     #[must_use]
     pub fn snapshots(&self) -> Vec<wal::SnapshotInfo> {

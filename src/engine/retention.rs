@@ -107,6 +107,12 @@ impl NeededFrom {
         self.deliveries.store(from, Ordering::Release);
     }
 
+    /// From this position on, or an earlier one where that is set already.
+    pub(super) fn lower(&self, from: Option<u64>) {
+        self.deliveries
+            .fetch_min(from.unwrap_or(u64::MAX), Ordering::AcqRel);
+    }
+
     /// The same of the publisher.
     pub(super) fn set_for_publisher(&self, from: u64) {
         self.publisher.store(from, Ordering::Release);

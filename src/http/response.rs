@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use hyper::body::Body as _;
 use hyper::header::{
-    ALLOW, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+    ALLOW, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use hyper::{Response, StatusCode};
 use serde::Serialize;
@@ -389,6 +391,17 @@ pub fn metrics(page: String) -> Answer {
     let mut answer = Response::new(AnswerBody::from(page));
     answer.headers_mut().insert(CONTENT_TYPE, TEXT);
     answer
+}
+
+/// The answer to `HEAD`: that to `GET` without its body, of which only the length is told (RFC 9110,
+/// 9.3.2).
+#[must_use]
+pub fn without_body(answer: Answer) -> Answer {
+    let (mut head, body) = answer.into_parts();
+    if let Some(length @ 1..) = body.size_hint().exact() {
+        head.headers.insert(CONTENT_LENGTH, length.into());
+    }
+    Response::from_parts(head, AnswerBody::default())
 }
 
 /// A response without a body.

@@ -12,10 +12,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
+use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use super::connections::{ConnectionRefusal, Connections, Counted};
 use super::frames::{Frames, Patience};
 use super::portions::ResponseBudget;
+use super::response;
 use super::service::Service;
 use super::timed_io::{HeadLimit, Stop, TimedIo};
 use super::tls::Tls;
@@ -340,7 +341,12 @@ impl Front {
             let caller = Arc::clone(&caller);
             async move {
                 let room = held.room().await;
-                let answer = service.handle(&caller, request).await;
+                // Over HTTP/1 the library leaves it out.
+                let is_without_body = request.method() == Method::HEAD;
+                let mut answer = service.handle(&caller, request).await;
+                if is_without_body {
+                    answer = response::without_body(answer);
+                }
                 Ok::<_, Infallible>(answer.map(|body| held.portioned(body, room)))
             }
         });

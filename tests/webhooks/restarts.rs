@@ -1,16 +1,26 @@
 //! Deliveries across stops and kills of the service and of receivers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
 use std::net::TcpListener;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use carebook::cli::open::{Opening, open};
+use carebook::engine::Limits;
+use carebook::engine::channel::Bounds;
+use carebook::engine::checkpointer::CheckpointPolicy;
+use carebook::engine::retention::LogRetention;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
+use crate::support::inside::Nowhere;
+use crate::support::run;
 
 impl House {
     /// The same service, started again after SIGTERM.
@@ -98,6 +108,89 @@ fn after_a_start_what_happened_in_a_pause_is_matched_with_the_types_of_its_time(
     house.fact("a", 9);
     let expected = [1, 3, 5, 7, 9].map(|revision| (subject("a"), revision));
     receiver.wait(|came| taken(came) == expected);
+}
+
+/// A paused subscription, the events that wait for its end, and the receiver.
+fn waiting_in_a_pause() -> (House, Receiver, Value, [&'static str; 3]) {
+    let house = House::new();
+    let receiver = Receiver::start();
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    house.fact("before", 1);
+    receiver.wait_for(1);
+    house.switch(&subscription, 1, "paused");
+    house.hears_of_it();
+    let waiting = ["a", "b", "c"];
+    waiting.iter().for_each(|id| house.fact(id, 1));
+    (house, receiver, subscription, waiting)
+}
+
+#[test]
+fn what_happened_in_a_pause_outlives_a_compaction() {
+    let (mut house, receiver, subscription, waiting) = waiting_in_a_pause();
+    let data = house.world.data();
+    let compact = |server: Server| {
+        assert_eq!(server.stop(), Some(0));
+        let compacted = run(&["compact", "--keep", "0s", "--data", data.to_str().unwrap()]);
+        assert_eq!(compacted.0, Some(0), "{compacted:?}");
+    };
+    house = house.again(&NEAR, compact, |_| ());
+    house.switch(&subscription, 2, "enabled");
+    let came = receiver.wait(|came| taken(came).len() == 4);
+    let of_pause: BTreeSet<_> = taken(&came)[1..].iter().cloned().collect();
+    assert_eq!(of_pause, waiting.map(|id| (subject(id), 1)).into());
+}
+
+#[test]
+fn until_it_is_read_what_webhooks_need_the_log_is_kept_whole() {
+    let (house, receiver, _, _) = waiting_in_a_pause();
+    // Others, which need nothing of the first segment.
+    let house = house.restarted(&NEAR);
+    for _ in 0..12 {
+        house.subscribe(&receiver.url(), &["carebook.outbox-message.dead"]);
+    }
+    let House { world, server, .. } = house;
+    assert_eq!(server.stop(), Some(0));
+    let opening = Opening {
+        lanes: 1,
+        limits: Limits::default(),
+        reserve_bytes: 0,
+        create: false,
+    };
+    let on_fatal = Box::new(|error: &str| panic!("the log failed: {error}"));
+    let Ok((engine, _)) = open(&world.data(), opening, on_fatal) else {
+        panic!("it stopped well");
+    };
+    engine.checkpoint_by(CheckpointPolicy {
+        log: LogRetention {
+            age: Duration::ZERO,
+            ..LogRetention::default()
+        },
+        look: Duration::from_secs(1_000),
+        ..CheckpointPolicy::default()
+    });
+    let engine = Arc::new(engine);
+    engine.start_checkpointer().unwrap();
+    let sender = Arc::new(Nowhere::default());
+    let (_webhooks, deliveries) = engine.deliver_webhooks(sender, Bounds::default(), 1_000);
+    for _ in 0..2 {
+        engine.snapshot_now(&mut |_| {}).unwrap();
+    }
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    // Timers are looked at after each task: one is due before all subscriptions are read.
+    let runtime = runtime.enable_all().event_interval(1).build().unwrap();
+    let (mut deliveries, mut looks) = (pin!(deliveries), 0);
+    runtime.block_on(poll_fn(|context| {
+        assert!(deliveries.as_mut().poll(context).is_pending());
+        let compacted = engine.compact_log(&mut |_| {}).unwrap();
+        assert_eq!((compacted.segments, compacted.first_position), (0, 1));
+        context.waker().wake_by_ref();
+        looks += 1;
+        match looks {
+            100 => Poll::Ready(()),
+            _ => Poll::Pending,
+        }
+    }));
+    engine.shut_down().unwrap();
 }
 
 #[test]

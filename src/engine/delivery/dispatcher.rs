@@ -16,7 +16,7 @@
 //! change is waited for. Progress is recorded after the fact, so a crash repeats what was taken in
 //! the last second, and what was on its way.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,6 +60,8 @@ pub(in crate::engine) struct Dispatcher {
     pub(super) tail: Option<Tail>,
     pub(super) wakes: BTreeSet<(Duration, Uuid)>,
     pub(super) touched: BTreeSet<Uuid>,
+    /// Subscriptions of which it is not read yet what they need.
+    pub(super) loading: HashSet<Uuid>,
     pub(super) stopping: Option<oneshot::Sender<()>>,
 }
 
@@ -93,6 +95,7 @@ impl Dispatcher {
             tail: None,
             wakes: BTreeSet::new(),
             touched: BTreeSet::new(),
+            loading: HashSet::new(),
             stopping: None,
         };
         (own, dispatcher)
@@ -171,7 +174,10 @@ impl Dispatcher {
     }
 
     /// Reads what the log has of a subscription, and waits until that is durable.
-    pub(super) fn load(&self, id: Uuid, retried: Option<EventId>) {
+    pub(super) fn load(&mut self, id: Uuid, retried: Option<EventId>) {
+        if !self.attached.contains_key(&id) {
+            self.loading.insert(id);
+        }
         let (shared, own) = (Arc::clone(&self.shared), self.own.clone());
         let known = self.attached.get(&id).map(|attached| attached.generation);
         tokio::spawn(async move {
@@ -186,6 +192,7 @@ impl Dispatcher {
             stored,
             retried,
         } = loaded;
+        self.loading.remove(&id);
         self.wanting.clear();
         let last_event = self.last_event();
         let Some(stored) = stored else {

@@ -37,7 +37,12 @@ impl Dispatcher {
         figures.sort_by_key(|figures| figures.subscription);
         self.waiting = figures.iter().map(|figures| figures.waiting).sum();
         let needed = figures.iter().map(|figures| figures.needed_from).min();
-        self.shared.checkpointer.needed_from.set(needed);
+        let needed_from = &self.shared.checkpointer.needed_from;
+        match self.loading.is_empty() {
+            true => needed_from.set(needed),
+            // What is kept for the others stays kept, until it is known what they need.
+            false => needed_from.lower(needed),
+        }
         *self.own.figures.lock() = Arc::new(figures);
     }
 
