@@ -48,6 +48,23 @@ impl Engine {
         self.shared.journal.first()
     }
 
+    /// Deliveries need the log from this position on: it is kept for them beyond its retention, up
+    /// to bounds of its own ([`LogRetention`](super::retention::LogRetention)). `None` when none waits.
+    /// To be set before [`Engine::start_checkpointer`], and again as deliveries complete.
+    pub fn keep_for_deliveries(&self, from: Option<u64>) {
+        self.shared.checkpointer.needed_from.set(from);
+    }
+
+    /// Has the log kept for the webhooks and the publisher by what was recorded of them, up to the same
+    /// bounds: for a compaction while nothing is delivered.
+    pub fn keep_for_what_waits(&self) {
+        let needed_from = &self.shared.checkpointer.needed_from;
+        needed_from.set(self.shared.webhooks_need());
+        if let Some(through) = self.shared.published_through() {
+            needed_from.set_for_publisher(through.position);
+        }
+    }
+
     /// Keeps the whole log for webhooks, where anybody subscribes, until it is known from where on
     /// they need it.
     pub(super) fn keep_for_webhooks(&self) {
