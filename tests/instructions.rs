@@ -4,12 +4,12 @@
 //! A count does not depend on how fast or how busy the machine is. SHA-256 is left out: valgrind has no
 //! instructions for it, so what takes 4 % of the time would be a quarter of the count.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::support::callgrind::{self, Counted};
 use crate::support::{Client, Server, World, or_skip, program, serve_arguments};
 
 /// The programs that are counted, by the variables that name them, and their bounds: instructions in user
@@ -26,15 +26,6 @@ const CONNECTIONS: usize = 64;
 const BEFORE: usize = 600;
 /// Commands that are counted.
 const COMMANDS: usize = 3_000;
-
-fn control(server: &Server, state: &str) {
-    let process = server.id().to_string();
-    let output = Command::new("callgrind_control")
-        .args(["-i", state, &process])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-}
 
 /// Sends requests for a deposit, each a new statement, until `last` were sent.
 fn send(world: &World, clients: &mut [Client], sent: &AtomicUsize, last: usize) {
@@ -58,42 +49,13 @@ fn send(world: &World, clients: &mut [Client], sent: &AtomicUsize, last: usize) 
     sent.store(last, Ordering::Relaxed);
 }
 
-/// The instructions of each function by itself, from what callgrind writes.
-fn by_function(out: &Path) -> HashMap<String, u64> {
-    let text = String::from_utf8_lossy(&std::fs::read(out).unwrap()).into_owned();
-    let mut names: HashMap<&str, &str> = HashMap::new();
-    let mut counts: HashMap<String, u64> = HashMap::new();
-    let (mut function, mut is_of_call) = ("", false);
-    for line in text.lines() {
-        // A name is given once, with its number: `fn=(12) name`, and `fn=(12)` from then on.
-        if let Some(named) = line.strip_prefix("fn=").or(line.strip_prefix("cfn=")) {
-            let (number, name) = named.split_once(')').unwrap();
-            if !name.is_empty() {
-                names.insert(number, name.trim());
-            }
-            if line.starts_with("fn=") {
-                function = names[number];
-            }
-        } else if line.starts_with("calls=") {
-            is_of_call = true;
-        } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
-            // The line after `calls=` has what was called, which has its own lines, too.
-            if !std::mem::take(&mut is_of_call) {
-                let count = line.split(' ').nth(1).and_then(|count| count.parse().ok());
-                *counts.entry(function.to_owned()).or_default() += count.unwrap_or(0_u64);
-            }
-        }
-    }
-    counts
-}
-
 /// The instructions of this program for a command, and those of SHA-256.
 fn count(valgrind: &Path, carebook: &OsStr) -> (u64, u64) {
     let world = World::new();
     let out = world.path("callgrind.out");
     let mut command = Command::new(valgrind);
     command
-        .args(["--tool=callgrind", "--instr-atstart=no"])
+        .args(callgrind::OPTIONS)
         .arg(format!("--callgrind-out-file={}", out.display()))
         .arg(carebook);
     serve_arguments(&mut command, &world).args(["--snapshot-interval", "30d"]);
@@ -101,19 +63,14 @@ fn count(valgrind: &Path, carebook: &OsStr) -> (u64, u64) {
     let mut clients: Vec<_> = (0..CONNECTIONS).map(|_| server.client()).collect();
     let sent = AtomicUsize::new(0);
     send(&world, &mut clients, &sent, BEFORE);
-    control(&server, "on");
+    callgrind::switch(server.id(), true).unwrap();
     send(&world, &mut clients, &sent, BEFORE + COMMANDS);
-    control(&server, "off");
+    callgrind::switch(server.id(), false).unwrap();
     drop(clients);
     assert_eq!(server.stop(), Some(0));
-    let counts = by_function(&out);
-    let all: u64 = counts.values().sum();
-    let hashing = counts
-        .iter()
-        .filter(|(name, _)| name.contains("sha256_block"));
-    let hashing: u64 = hashing.map(|(_, count)| count).sum();
+    let Counted { others, hashing } = callgrind::counted(&out).unwrap();
     assert!(hashing > 0, "tokens and fingerprints are hashed");
-    ((all - hashing) / COMMANDS as u64, hashing / COMMANDS as u64)
+    (others / COMMANDS as u64, hashing / COMMANDS as u64)
 }
 
 #[test]

@@ -26,6 +26,7 @@ Examples (after `cargo bench --bench throughput --`):
   --peers postgres,redis,limit
   overload --seconds 10
   idle --idle-connections 10000
+  instructions --workload all --commands 3000
   journal --runs 5 --commands 30000
   lists --statements 1000000
   console --statements 1000000 --consoles 10
@@ -141,6 +142,8 @@ pub(crate) enum Scenario {
         #[arg(long, default_value_t = 0.4)]
         sequencer_micros: f64,
     },
+    /// Instructions in user mode for a command of each workload, counted by valgrind.
+    Instructions,
     /// Resident memory for a resource and for a key, beside the size in which they are encoded.
     Memory {
         /// Statements to open, and keys to take.
@@ -260,6 +263,7 @@ impl Common {
             data: None,
             arguments: self.server_argument.clone(),
             is_unheard: false,
+            counted: None,
         }
     }
 

@@ -21,6 +21,8 @@
 )]
 
 mod arguments;
+#[path = "../../tests/support/callgrind.rs"]
+mod callgrind;
 mod check;
 mod commands;
 mod console;
@@ -29,6 +31,7 @@ mod events;
 mod html;
 mod http;
 mod idle;
+mod instructions;
 mod journal;
 mod kinds;
 #[allow(clippy::unwrap_used)]
@@ -204,6 +207,7 @@ fn carry_out(scenario: &Scenario, common: &Common) -> Result<(&'static str, Valu
             "processors",
             processors::measure(common, *sequencer_micros)?,
         ),
+        Scenario::Instructions => ("instructions", instructions::measure(common)?),
         Scenario::Memory { statements } => ("memory", memory::measure(common, *statements)?),
         Scenario::Snapshot { statements } => ("snapshot", snapshot::measure(common, *statements)?),
         Scenario::Recovery {

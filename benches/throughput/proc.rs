@@ -36,6 +36,11 @@ impl Process {
         Self(std::process::id())
     }
 
+    /// Its number.
+    pub(crate) fn id(self) -> u32 {
+        self.0
+    }
+
     /// What it has used so far.
     pub(crate) fn usage(self) -> Usage {
         let mut sum = Usage::default();

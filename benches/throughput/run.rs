@@ -176,6 +176,18 @@ pub(crate) fn closed(
     common: &Common,
     seed: u64,
 ) -> Result<Figures, String> {
+    closed_between(stage, workload, common, seed, |_| Ok(())).map(|(figures, _)| figures)
+}
+
+/// As [`closed`], with how many commands it had; `switch` is called before and after all of them, with
+/// whether they come.
+pub(crate) fn closed_between(
+    stage: &mut Stage,
+    workload: Workload,
+    common: &Common,
+    seed: u64,
+    mut switch: impl FnMut(bool) -> Result<(), String>,
+) -> Result<(Figures, usize), String> {
     let connections = workload.connections(common.connections);
     let count = common.commands.min(workload.most() / 10 * 9);
     // The first commands find cold caches on both sides.
@@ -191,7 +203,10 @@ pub(crate) fn closed(
         seed,
         keep_bodies: false,
     };
-    driver::run(stage.server(), run).map(|(figures, _)| figures)
+    switch(true)?;
+    let (figures, _) = driver::run(stage.server(), run)?;
+    switch(false)?;
+    Ok((figures, count))
 }
 
 /// An open loop: the latency at a rate.

@@ -13,6 +13,7 @@ use carebook::domain::example;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::callgrind;
 use crate::http;
 use crate::proc::Process;
 use crate::sizes::OfBoth;
@@ -67,6 +68,8 @@ pub(crate) struct Start {
     pub(crate) arguments: Vec<String>,
     /// Whether its standard error is not read.
     pub(crate) is_unheard: bool,
+    /// Where its instructions are written, if they are counted.
+    pub(crate) counted: Option<PathBuf>,
 }
 
 impl Start {
@@ -74,6 +77,14 @@ impl Start {
     pub(crate) fn unheard(self) -> Self {
         Self {
             is_unheard: true,
+            ..self
+        }
+    }
+
+    /// Under valgrind, which writes to `out` what it counts while it is told to.
+    pub(crate) fn counted(self, out: &Path) -> Self {
+        Self {
+            counted: Some(out.to_owned()),
             ..self
         }
     }
@@ -102,7 +113,19 @@ impl Start {
         std::fs::write(&jwks, key.jwks()).map_err(|error| error.to_string())?;
         let fresh = directory.path().join("data");
         let built = || PathBuf::from(env!("CARGO_BIN_EXE_carebook"));
-        let mut command = Command::new(self.program.clone().unwrap_or_else(built));
+        let program = self.program.clone().unwrap_or_else(built);
+        let mut command = match &self.counted {
+            None => Command::new(program),
+            Some(out) => {
+                let mut command = Command::new("valgrind");
+                command
+                    .args(callgrind::OPTIONS)
+                    .arg(format!("--callgrind-out-file={}", out.display()))
+                    .arg("--quiet")
+                    .arg(program);
+                command
+            }
+        };
         command
             .arg("serve")
             .arg("--data")

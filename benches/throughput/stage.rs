@@ -38,6 +38,10 @@ impl Stage {
         &self.server
     }
 
+    pub(crate) fn into_server(self) -> Server {
+        self.server
+    }
+
     /// The number of the next command.
     pub(crate) fn next_number(&self) -> usize {
         self.next

@@ -4,6 +4,7 @@
 // Each test takes what it needs.
 #![allow(dead_code)]
 
+pub mod callgrind;
 pub mod command;
 pub mod document;
 pub mod gated;
