@@ -4,6 +4,11 @@ use std::io::Read as _;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use carebook::cli::open::{Opening, open};
+use carebook::engine::Limits;
+use carebook::engine::checkpointer::CheckpointPolicy;
+use carebook::engine::retention::LogRetention;
+
 use super::{Nats, ask_for_deposit, assert_published, told, until};
 use crate::support::{Server, World, carebook, run, serve_arguments};
 
@@ -172,6 +177,58 @@ fn a_bad_url_and_credentials_that_cannot_be_used_are_wrong_arguments() {
     }
 }
 
+/// Has the log of a stopped server give up all that its snapshots cover, whoever needs it.
+fn give_up(world: &World) {
+    let opening = Opening {
+        lanes: 1,
+        limits: Limits::default(),
+        reserve_bytes: 0,
+        create: false,
+    };
+    let on_fatal = Box::new(|error: &str| panic!("the log failed: {error}"));
+    let Ok((engine, _)) = open(&world.data(), opening, on_fatal) else {
+        panic!("it stopped well");
+    };
+    engine.checkpoint_by(CheckpointPolicy {
+        log: LogRetention::NOTHING,
+        ..CheckpointPolicy::default()
+    });
+    for _ in 0..2 {
+        engine.snapshot_now(&mut |_| {}).unwrap();
+    }
+    assert_eq!(
+        engine.compact_log(&mut |_| {}).unwrap().first_position,
+        engine.durable() + 1
+    );
+    engine.shut_down().unwrap();
+}
+
+#[test]
+fn what_was_not_published_outlives_a_compaction() {
+    let Some(nats) = Nats::started() else {
+        return;
+    };
+    let world = World::new();
+    let url = nats.url();
+    let arguments = ["--nats", url.as_str()];
+    let server = Server::start_with(&world, &arguments);
+    assert!(ask_for_deposit(&world, &mut server.client(), 0));
+    assert_eq!(assert_published(&nats, &told(&world, &server)), 0);
+    assert_eq!(server.stop(), Some(0));
+    let server = Server::start(&world);
+    for number in 1..5 {
+        assert!(ask_for_deposit(&world, &mut server.client(), number));
+    }
+    let events = told(&world, &server);
+    assert_eq!(server.stop(), Some(0));
+    let data = world.data();
+    let compacted = run(&["compact", "--data", data.to_str().unwrap(), "--keep", "0s"]);
+    assert_eq!(compacted.0, Some(0), "{compacted:?}");
+    let server = Server::start_with(&world, &arguments);
+    assert_eq!(assert_published(&nats, &events), 0);
+    assert_eq!(server.metric("carebook_nats_gaps_total"), 0.0);
+}
+
 #[test]
 fn events_that_the_log_gave_up_are_a_gap_that_is_counted_and_publishing_goes_on_behind_it() {
     let Some(nats) = Nats::started() else {
@@ -191,9 +248,7 @@ fn events_that_the_log_gave_up_are_a_gap_that_is_counted_and_publishing_goes_on_
         assert!(ask_for_deposit(&world, &mut server.client(), number));
     }
     assert_eq!(server.stop(), Some(0));
-    let data = world.data();
-    let compacted = run(&["compact", "--data", data.to_str().unwrap(), "--keep", "0s"]);
-    assert_eq!(compacted.0, Some(0), "{compacted:?}");
+    give_up(&world);
 
     let server = Server::start_with(&world, &arguments);
     assert!(ask_for_deposit(&world, &mut server.client(), 5));
