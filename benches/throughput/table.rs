@@ -170,8 +170,11 @@ fn shown(number: f64) -> String {
     }
 }
 
-/// `timeToNormal` as `time to normal`.
+/// `timeToNormal` as `time to normal`; what is words already stays as it is.
 pub(crate) fn words(name: &str) -> String {
+    if name.contains(' ') {
+        return name.to_owned();
+    }
     let mut words = String::new();
     for letter in name.chars() {
         if letter.is_uppercase() {
