@@ -777,6 +777,30 @@ fn a_stream_of_facts_that_goes_on_or_is_silent_is_answered_when_the_server_stops
 }
 
 #[test]
+fn a_body_that_is_not_whole_when_the_server_stops_is_refused_and_nothing_is_done() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let body = world.deposit_request("S", "key").to_string();
+    let mut client = server.client();
+    client.send_raw(
+        format!(
+            "POST /settlement-deposit-requests HTTP/1.1\r\nHost: test\r\n\
+             Authorization: Bearer {}\r\nContent-Type: application/json\r\n\
+             Expect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+            world.headquarters(),
+            body.len()
+        )
+        .as_bytes(),
+    );
+    assert_eq!(client.read_answer("POST").unwrap().status, 100);
+    client.send_raw(&body.as_bytes()[..body.len() / 2]);
+    assert_eq!(server.stop(), Some(0));
+    let answer = client.read_answer("POST").unwrap();
+    assert_eq!(answer.json()["code"], "service_unavailable", "{answer:?}");
+    assert_eq!(answer.status, 503);
+}
+
+#[test]
 fn a_server_that_is_told_to_stop_answers_what_is_in_flight() {
     let world = World::new();
     let server = Server::start(&world);

@@ -6,7 +6,6 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::callgrind::{self, Counted};
@@ -53,11 +52,7 @@ fn send(world: &World, clients: &mut [Client], sent: &AtomicUsize, last: usize) 
 fn count(valgrind: &Path, carebook: &OsStr) -> (u64, u64) {
     let world = World::new();
     let out = world.path("callgrind.out");
-    let mut command = Command::new(valgrind);
-    command
-        .args(callgrind::OPTIONS)
-        .arg(format!("--callgrind-out-file={}", out.display()))
-        .arg(carebook);
+    let mut command = callgrind::under(valgrind, &out, carebook);
     serve_arguments(&mut command, &world).args(["--snapshot-interval", "30d"]);
     let server = Server::spawn(command);
     let mut clients: Vec<_> = (0..CONNECTIONS).map(|_| server.client()).collect();

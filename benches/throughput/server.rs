@@ -116,15 +116,7 @@ impl Start {
         let program = self.program.clone().unwrap_or_else(built);
         let mut command = match &self.counted {
             None => Command::new(program),
-            Some(out) => {
-                let mut command = Command::new("valgrind");
-                command
-                    .args(callgrind::OPTIONS)
-                    .arg(format!("--callgrind-out-file={}", out.display()))
-                    .arg("--quiet")
-                    .arg(program);
-                command
-            }
+            Some(out) => callgrind::under(Path::new("valgrind"), out, program.as_os_str()),
         };
         command
             .arg("serve")

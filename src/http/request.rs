@@ -741,35 +741,16 @@ mod tests {
             let piece = Some(Bytes::from(vec![b'x'; length / 2]));
             Slow::of([piece.clone(), None, None, None, piece], true)
         };
-        let headers = HeaderMap::new();
-        let read = whole_body(
-            &headers,
-            in_two(SMALL_BYTES_MAX / 2),
-            &budget,
-            PATIENT,
-            pending,
-        )
-        .await;
-        assert!(read.is_ok());
-        let read = whole_body(
-            &headers,
-            in_two(SMALL_BYTES_MAX * 4),
-            &budget,
-            PATIENT,
-            pending,
-        )
-        .await;
-        assert_eq!(read.err(), Some(BodyError::Overloaded));
+        let read = async |length: usize| {
+            let (body, headers) = (in_two(length), HeaderMap::new());
+            whole_body(&headers, body, &budget, PATIENT, pending).await
+        };
+        assert!(read(SMALL_BYTES_MAX / 2).await.is_ok());
+        let refused = read(SMALL_BYTES_MAX * 4).await;
+        assert_eq!(refused.err(), Some(BodyError::Overloaded));
         let _more = Admission::admit(&budget, kept / 2).unwrap();
-        let read = whole_body(
-            &headers,
-            in_two(SMALL_BYTES_MAX / 2),
-            &budget,
-            PATIENT,
-            pending,
-        )
-        .await;
-        assert_eq!(read.err(), Some(BodyError::Overloaded));
+        let refused = read(SMALL_BYTES_MAX / 2).await;
+        assert_eq!(refused.err(), Some(BodyError::Overloaded));
     }
 
     #[tokio::test]

@@ -4,10 +4,10 @@ use std::io::Read as _;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use carebook::cli::open::{Opening, open};
-use carebook::engine::Limits;
 use carebook::engine::checkpointer::CheckpointPolicy;
 use carebook::engine::retention::LogRetention;
+
+use serde_json::Value;
 
 use super::{Nats, ask_for_deposit, assert_published, told, until};
 use crate::support::{Server, World, carebook, run, serve_arguments};
@@ -179,16 +179,7 @@ fn a_bad_url_and_credentials_that_cannot_be_used_are_wrong_arguments() {
 
 /// Has the log of a stopped server give up all that its snapshots cover, whoever needs it.
 fn give_up(world: &World) {
-    let opening = Opening {
-        lanes: 1,
-        limits: Limits::default(),
-        reserve_bytes: 0,
-        create: false,
-    };
-    let on_fatal = Box::new(|error: &str| panic!("the log failed: {error}"));
-    let Ok((engine, _)) = open(&world.data(), opening, on_fatal) else {
-        panic!("it stopped well");
-    };
+    let engine = world.engine();
     engine.checkpoint_by(CheckpointPolicy {
         log: LogRetention::NOTHING,
         ..CheckpointPolicy::default()
@@ -203,28 +194,33 @@ fn give_up(world: &World) {
     engine.shut_down().unwrap();
 }
 
+/// One event is published, and four are committed while nothing is: those that are published, and all.
+fn published_and_not(nats: &Nats, world: &World) -> [Vec<Value>; 2] {
+    let server = Server::start_with(world, &["--nats", &nats.url()]);
+    assert!(ask_for_deposit(world, &mut server.client(), 0));
+    let published = told(world, &server);
+    assert_eq!(assert_published(nats, &published), 0);
+    assert_eq!(server.stop(), Some(0));
+    let server = Server::start(world);
+    for number in 1..5 {
+        assert!(ask_for_deposit(world, &mut server.client(), number));
+    }
+    let all = told(world, &server);
+    assert_eq!(server.stop(), Some(0));
+    [published, all]
+}
+
 #[test]
 fn what_was_not_published_outlives_a_compaction() {
     let Some(nats) = Nats::started() else {
         return;
     };
     let world = World::new();
-    let url = nats.url();
-    let arguments = ["--nats", url.as_str()];
-    let server = Server::start_with(&world, &arguments);
-    assert!(ask_for_deposit(&world, &mut server.client(), 0));
-    assert_eq!(assert_published(&nats, &told(&world, &server)), 0);
-    assert_eq!(server.stop(), Some(0));
-    let server = Server::start(&world);
-    for number in 1..5 {
-        assert!(ask_for_deposit(&world, &mut server.client(), number));
-    }
-    let events = told(&world, &server);
-    assert_eq!(server.stop(), Some(0));
+    let [_, events] = published_and_not(&nats, &world);
     let data = world.data();
     let compacted = run(&["compact", "--data", data.to_str().unwrap(), "--keep", "0s"]);
     assert_eq!(compacted.0, Some(0), "{compacted:?}");
-    let server = Server::start_with(&world, &arguments);
+    let server = Server::start_with(&world, &["--nats", &nats.url()]);
     assert_eq!(assert_published(&nats, &events), 0);
     assert_eq!(server.metric("carebook_nats_gaps_total"), 0.0);
 }
@@ -235,22 +231,10 @@ fn events_that_the_log_gave_up_are_a_gap_that_is_counted_and_publishing_goes_on_
         return;
     };
     let world = World::new();
-    let url = nats.url();
-    let arguments = ["--nats", url.as_str()];
-    let server = Server::start_with(&world, &arguments);
-    assert!(ask_for_deposit(&world, &mut server.client(), 0));
-    let mut events = told(&world, &server);
-    assert_eq!(assert_published(&nats, &events), 0);
-    assert_eq!(server.stop(), Some(0));
-    // Nothing is published, and what is committed is given up.
-    let server = Server::start(&world);
-    for number in 1..5 {
-        assert!(ask_for_deposit(&world, &mut server.client(), number));
-    }
-    assert_eq!(server.stop(), Some(0));
+    let [mut events, _] = published_and_not(&nats, &world);
     give_up(&world);
 
-    let server = Server::start_with(&world, &arguments);
+    let server = Server::start_with(&world, &["--nats", &nats.url()]);
     assert!(ask_for_deposit(&world, &mut server.client(), 5));
     events.extend(told(&world, &server));
     assert_eq!(events.len(), 2);

@@ -1,11 +1,20 @@
 //! What callgrind writes: the instructions of each function, and which of them are hashing.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-/// The options with which a program runs under valgrind and counts nothing before it is told to.
-pub(crate) const OPTIONS: [&str; 2] = ["--tool=callgrind", "--instr-atstart=no"];
+/// What runs `program` under valgrind, which counts nothing before it is told to ([`switch`]), and leaves
+/// what it has counted in `out` ([`counted`]).
+pub(crate) fn under(valgrind: &Path, out: &Path, program: &OsStr) -> Command {
+    let mut command = Command::new(valgrind);
+    command
+        .args(["--quiet", "--tool=callgrind", "--instr-atstart=no"])
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(program);
+    command
+}
 
 /// Has the process count from here on, or no more.
 pub(crate) fn switch(process: u32, is_on: bool) -> Result<(), String> {

@@ -21,7 +21,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use carebook::base::actor::{Actor, ActorKind};
+use carebook::cli::open::{Opening, open};
 use carebook::cli::signing::{Claims, SigningAlgorithm, SigningKey};
+use carebook::engine::{Engine, Limits};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpSocket;
@@ -60,6 +62,21 @@ impl World {
     /// The server's data directory.
     pub fn data(&self) -> PathBuf {
         self.path("data")
+    }
+
+    /// The engine of a stopped server's directory, within the test.
+    pub fn engine(&self) -> Engine {
+        let opening = Opening {
+            lanes: 1,
+            limits: Limits::default(),
+            reserve_bytes: 0,
+            create: false,
+        };
+        let on_fatal = Box::new(|error: &str| panic!("the log failed: {error}"));
+        let Ok((engine, _)) = open(&self.data(), opening, on_fatal) else {
+            panic!("it stopped well");
+        };
+        engine
     }
 
     /// A token for the actor, good for an hour.

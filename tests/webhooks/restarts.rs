@@ -10,8 +10,6 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use carebook::cli::open::{Opening, open};
-use carebook::engine::Limits;
 use carebook::engine::channel::Bounds;
 use carebook::engine::checkpointer::CheckpointPolicy;
 use carebook::engine::retention::LogRetention;
@@ -150,16 +148,7 @@ fn until_it_is_read_what_webhooks_need_the_log_is_kept_whole() {
     }
     let House { world, server, .. } = house;
     assert_eq!(server.stop(), Some(0));
-    let opening = Opening {
-        lanes: 1,
-        limits: Limits::default(),
-        reserve_bytes: 0,
-        create: false,
-    };
-    let on_fatal = Box::new(|error: &str| panic!("the log failed: {error}"));
-    let Ok((engine, _)) = open(&world.data(), opening, on_fatal) else {
-        panic!("it stopped well");
-    };
+    let engine = world.engine();
     engine.checkpoint_by(CheckpointPolicy {
         log: LogRetention {
             age: Duration::ZERO,
