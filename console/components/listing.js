@@ -5,7 +5,7 @@
 import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../lib/html.js'
 import { get } from '../lib/api.js'
 import { anyOf, onEvents } from '../lib/events.js'
-import { problemOf } from '../lib/load.js'
+import { bound, problemOf } from '../lib/load.js'
 import { number } from '../lib/format.js'
 import { t } from '../lib/words.js'
 import { Empty, Loading, Problem } from './states.js'
@@ -66,8 +66,9 @@ const seen = (box) => ({ top: box.scrollTop, height: box.clientHeight, gutter: b
  * @param {any} [props.empty]
  * @param {(subject: string, type: string) => boolean} [props.concerns] events of what it lists
  * @param {number} [props.turn] asked for again when it changes
+ * @param {{current: AbortController}} [props.scope] nothing is asked for once it is aborted, and what is under way is given up
  */
-export function Listing({ path, query = {}, columns, idOf, label, empty, concerns, turn = 0 }) {
+export function Listing({ path, query = {}, columns, idOf, label, empty, concerns, turn = 0, scope }) {
   const [held, setHeld] = useState(NOTHING)
   const [problem, setProblem] = useState(/** @type {any} */ (null))
   const [news, setNews] = useState(0)
@@ -88,7 +89,8 @@ export function Listing({ path, query = {}, columns, idOf, label, empty, concern
 
   const ask = useCallback((/** @type {string | undefined} */ cursor, /** @type {(held: Held, page: any) => Held} */ join) => {
     asking.current?.abort()
-    const abort = new AbortController()
+    const abort = bound(scope)
+    if (abort.signal.aborted) return
     asking.current = abort
     const began = performance.now()
     get(path, { ...query, limit: PAGE, cursor }, abort.signal).then(

@@ -16,13 +16,26 @@ export function problemOf(error) {
 }
 
 /**
+ * For one question: aborted with what it is asked under, too.
+ * @param {{current: AbortController}} [scope]
+ */
+export function bound(scope) {
+  const abort = new AbortController()
+  const above = scope?.current.signal
+  if (above?.aborted) abort.abort()
+  above?.addEventListener('abort', () => abort.abort(), { signal: abort.signal })
+  return abort
+}
+
+/**
  * @template T
  * @param {(signal: AbortSignal) => Promise<T>} ask
  * @param {unknown[]} inputs asked anew when one of them changes
  * @param {(subject: string, type: string) => boolean} [concerns] which events make it be asked for again
+ * @param {{current: AbortController}} [scope] nothing is asked for once it is aborted, and what is under way is given up
  * @returns {Loaded<T>}
  */
-export function useLoad(ask, inputs, concerns) {
+export function useLoad(ask, inputs, concerns, scope) {
   const of = JSON.stringify(inputs)
   const [held, setState] = useState(/** @type {{of: string, value?: T, problem?: any, isLoading: boolean}} */ ({ of, isLoading: true }))
   // What was there for other inputs is not this.
@@ -31,7 +44,8 @@ export function useLoad(ask, inputs, concerns) {
   const asking = useRef(ask)
   asking.current = ask
   useEffect(() => {
-    const abort = new AbortController()
+    const abort = bound(scope)
+    if (abort.signal.aborted) return
     setState((old) => (old.of === of ? { ...old, isLoading: true } : { of, isLoading: true }))
     asking.current(abort.signal).then(
       (value) => !abort.signal.aborted && setState({ of, value, isLoading: false }),

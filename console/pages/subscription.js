@@ -1,6 +1,6 @@
 // One webhook: how it stands, what waits and what is dead, and what can be done about it.
 
-import { html, useEffect, useRef, useState } from '../lib/html.js'
+import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js'
 import { get } from '../lib/api.js'
 import { number } from '../lib/format.js'
 import { useLoad } from '../lib/load.js'
@@ -22,9 +22,9 @@ export function Subscription({ rest, query }) {
   const id = rest[0] ?? ''
   const path = `/webhook-subscriptions/${encodeURIComponent(id)}`
   const state = query.get('state') ?? 'waiting'
-  // What is being deleted is not asked for again.
-  const isGoing = useRef(false)
-  const one = useLoad((signal) => get(path, {}, signal), [path], () => !isGoing.current)
+  // Aborted while it is being deleted: what is about to be gone is not asked for.
+  const stands = useMemo(() => ({ current: new AbortController() }), [path])
+  const one = useLoad((signal) => get(path, {}, signal), [path], () => true, stands)
   const [turn, setTurn] = useState(0)
   const timers = useRef(/** @type {ReturnType<typeof setTimeout>[]} */ ([]))
   useEffect(() => () => timers.current.forEach(clearTimeout), [path])
@@ -35,6 +35,13 @@ export function Subscription({ rest, query }) {
       one.again()
       setTurn((turn) => turn + 1)
     }, after))
+  }
+  /** @param {boolean} isSending */
+  const going = (isSending) => {
+    if (isSending) return stands.current.abort()
+    stands.current = new AbortController()
+    one.again()
+    setTurn((turn) => turn + 1)
   }
   const columns = [
     { key: 'event', label: t('field.eventId'), grow: 0.8, show: (/** @type {any} */ delivery) => html`<${Id} id=${delivery.eventId} />` },
@@ -55,12 +62,12 @@ export function Subscription({ rest, query }) {
         <${Act} label=${t('webhooks.rotate')} explains=${t('webhooks.rotateExplains')} method="POST" path=${`${path}/secret-rotations`} body=${{ expectedRevision: body.revision }}
           done=${(/** @type {any} */ answer) => { one.again(); return html`<${Secret} secret=${answer.secret} />` }} />
         <${Act} label=${t('webhooks.delete')} explains=${t('webhooks.deleteExplains')} method="DELETE" path=${path} query=${{ expectedRevision: body.revision }} isGrave=${true}
-          sending=${(/** @type {boolean} */ isSending) => { isGoing.current = isSending }} done=${() => { location.hash = link(['deliveries'], { tab: 'webhooks' }) }} />
+          sending=${going} done=${() => { location.hash = link(['deliveries'], { tab: 'webhooks' }) }} />
       <//>
       <${Panel} title=${t('resource.state')}><${Body} value=${body} /><//>
       <${Panel} title=${t('webhooks.deliveries')} aside=${html`<label class="inline"><span>${t('field.state')}</span> <select value=${state} onChange=${(/** @type {any} */ event) => refine({ state: event.target.value })}>
           ${['waiting', 'dead'].map((value) => html`<option key=${value} value=${value} selected=${value === state}>${word(value)}</option>`)}</select></label>`}>
-        <${Listing} path=${`${path}/deliveries`} query=${{ state }} columns=${columns} idOf=${(/** @type {any} */ delivery) => delivery.eventId} label=${t('webhooks.deliveries')} empty=${t('deliveries.none')} concerns=${() => !isGoing.current} turn=${turn} />
+        <${Listing} path=${`${path}/deliveries`} query=${{ state }} columns=${columns} idOf=${(/** @type {any} */ delivery) => delivery.eventId} label=${t('webhooks.deliveries')} empty=${t('deliveries.none')} concerns=${() => true} turn=${turn} scope=${stands} />
       <//>`
   }}<//>`
 }
