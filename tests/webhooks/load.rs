@@ -1,24 +1,45 @@
 //! Many events at once for one receiver, and one event for many subscriptions. How fast that is, the
 //! bench of webhooks measures.
 
+use std::time::Duration;
+
 use super::*;
 
-#[test]
-fn one_quick_receiver_is_told_of_all_events_of_a_load() {
-    let (house, receiver) = (House::new(), Receiver::start());
+/// Has 300 facts come in during a pause, which are all told afterwards; meanwhile `waits` is asked.
+fn told_after_a_pause(house: &House, waits: impl FnOnce(&Value)) {
+    let receiver = Receiver::start();
     let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
-    // What waits while it is paused is there at once afterwards.
     house.switch(&subscription, 1, "paused");
     let facts: Vec<_> = (0..300)
         .map(|number| fact(&format!("a{number}"), 1))
         .collect();
     let answer = house.client().put_facts(&house.token, &facts);
     assert_eq!(answer.json()["applied"], 300, "{answer:?}");
+    waits(&subscription);
     house.switch(&subscription, 2, "enabled");
     let mut all = taken(&receiver.wait_for(300));
     all.sort();
     all.dedup();
     assert_eq!(all.len(), 300);
+}
+
+#[test]
+fn one_quick_receiver_is_told_of_all_events_of_a_load() {
+    let house = House::new();
+    // What waits while it is paused is there at once afterwards.
+    told_after_a_pause(&house, |_| ());
+}
+
+#[test]
+fn what_waits_for_the_end_of_a_pause_takes_half_of_the_room_and_the_rest_stays_in_the_log() {
+    let house = House::with(&[&NEAR[..], &["--webhooks-waiting-max", "300"]].concat());
+    told_after_a_pause(&house, |subscription| {
+        house.wait(subscription, |read| read["waiting"] == 150);
+        house.wait_for_figures(subscription, |of| of("waiting") == 150.0);
+        // The log is looked at once more each second.
+        std::thread::sleep(Duration::from_millis(1_500));
+        assert_eq!(house.read(subscription)["waiting"], 150);
+    });
 }
 
 #[test]

@@ -372,6 +372,12 @@ fn what_happens_during_a_pause_waits_and_is_sent_afterwards() {
     house.fact("a", 2);
     house.fact("b", 1);
     other.wait_for(2);
+    let read = house.wait(&subscription, |read| read["waiting"] == 2);
+    assert_eq!(read["status"], "paused");
+    let listed = house.deliveries(&subscription, "?state=waiting");
+    let listed = listed["items"].as_array().unwrap();
+    let listed: Vec<_> = listed.iter().map(|item| &item["subject"]).collect();
+    assert_eq!(listed, [&subject("b"), &subject("a")]);
     assert_eq!(receiver.came().len(), 1);
     house.switch(&subscription, 2, "enabled");
     let came = receiver.wait_for(3);

@@ -127,9 +127,14 @@ impl Attached {
     }
 
     /// Whether more may wait, where `waiting` do over all subscriptions. However many those are,
-    /// each may have some: a receiver that is down must not keep events from the others.
+    /// each may have some: a receiver that is down must not keep events from the others. What waits
+    /// for the end of a pause takes half of the room at most.
     pub(super) fn has_room(&self, waiting: usize, waiting_max: usize) -> bool {
-        let is_crowded = waiting >= waiting_max && self.channel.waiting_count() >= OWN_SHARE;
+        let most = match self.subscription.is_paused {
+            true => waiting_max / 2,
+            false => waiting_max,
+        };
+        let is_crowded = waiting >= most && self.channel.waiting_count() >= OWN_SHARE;
         self.channel.has_room() && !is_crowded
     }
 

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! One task has all channels, so nothing of them is shared. Those near the log's end are fed by one
-//! reader together; one that is behind, since it was paused, has too much waiting, or the service
-//! was just started, reads pages of its own until it has come to the end.
+//! reader together; one that is behind, since it has too much waiting or the service was just
+//! started, reads pages of its own until it has come to the end. One that is paused is fed as the
+//! others are, and sends nothing.
 //!
 //! Only what is durable is acted on: events are delivered once they are, and a subscription's
 //! change is waited for. Progress is recorded after the fact, so a crash repeats what was taken in
@@ -194,7 +195,6 @@ impl Dispatcher {
         } = loaded;
         self.loading.remove(&id);
         self.wanting.clear();
-        let last_event = self.last_event();
         let Some(stored) = stored else {
             self.detach(id);
             return;
@@ -211,11 +211,7 @@ impl Dispatcher {
             Some(attached) if attached.subscription.revision > subscription.revision => {}
             Some(attached) if attached.generation == deliveries.generation => {
                 attached.known_at = stored.position;
-                let was_paused = attached.subscription.is_paused;
                 attached.subscription = subscription.clone();
-                if attached.subscription.is_paused && !was_paused {
-                    attached.leave_end(last_event);
-                }
             }
             _ => self.attach(id, &stored),
         }
@@ -303,8 +299,9 @@ impl Dispatcher {
         let Some(attached) = self.attached.get_mut(&id) else {
             return;
         };
-        let may_go_on = !attached.subscription.is_paused && !attached.is_gone;
-        let may_send = !is_stopping && may_go_on && attached.knows_itself();
+        let is_paused = attached.subscription.is_paused;
+        let may_read = !is_stopping && !attached.is_gone && attached.knows_itself();
+        let may_send = may_read && !is_paused;
         while may_send && let Some(event) = attached.channel.next(now) {
             let attempt = attached.attempt(event, now.wall, &self.log);
             let (shared, sender) = (Arc::clone(&self.shared), Arc::clone(&self.sender));
@@ -339,9 +336,9 @@ impl Dispatcher {
             attached.wake = wake;
         }
         let has_room = attached.has_room(self.waiting, self.waiting_max);
-        let is_wanting = has_room && attached.channel.ready() < READY_MIN;
+        let is_wanting = has_room && (is_paused || attached.channel.ready() < READY_MIN);
         let is_behind = !attached.is_at_end && self.tail.is_some();
-        if may_send && is_behind && !attached.is_reading && is_wanting {
+        if may_read && is_behind && !attached.is_reading && is_wanting {
             attached.is_reading = true;
             attached.read_page(id, &self.shared, &self.own);
         }

@@ -128,8 +128,7 @@ impl Dispatcher {
                     let is_there = page.end && page.next.position >= end.position;
                     is_there || page.next >= end
                 };
-                let is_at_end = self.tail.as_ref().is_some_and(|tail| reaches(tail.upto));
-                attached.is_at_end = is_at_end && !attached.subscription.is_paused;
+                attached.is_at_end = self.tail.as_ref().is_some_and(|tail| reaches(tail.upto));
             }
             Err(NoPage::Gone { earliest }) => {
                 attached.lose(earliest.position, now);
