@@ -236,7 +236,8 @@ impl Follower {
         loop {
             self.told = page.next;
             if !page.events.is_empty() {
-                if !self.tell(&page).await {
+                // What was committed after a withdrawal is not told to whom it concerns.
+                if self.engine.may_act(&self.actor).await.is_err() || !self.tell(&page).await {
                     return;
                 }
                 said = Instant::now();

@@ -94,6 +94,24 @@ fn a_stream_tells_what_pages_tell_and_then_what_is_committed() {
 }
 
 #[test]
+fn a_stream_tells_nothing_that_comes_after_its_reader_was_withdrawn() {
+    let stage = played();
+    let who = reader();
+    let token = stage.token(&who);
+    let whole = all(&mut stage.client(), &token, "", 1_000);
+    let after = format!("?after={}", whole.last().unwrap()["id"].as_str().unwrap());
+    let mut reader = Reader::open(&stage.theatre.server, &token, &after, "");
+    let workflow = stage.theatre.world.workflow();
+    for (id, lifecycle) in [(&*who.subject, "withdrawn"), ("another", "active")] {
+        let facts = json!({"lifecycle": lifecycle});
+        let fact = json!({"kind": "actor", "id": id, "revision": 99, "facts": facts});
+        let put = stage.client().put_facts(&workflow, &[fact]);
+        assert_eq!(put.json()["applied"], 1, "{put:?}");
+    }
+    assert_eq!(reader.next(), None);
+}
+
+#[test]
 fn a_stream_goes_on_after_the_last_event_that_its_reader_has() {
     let stage = played();
     let token = stage.token(&reader());
