@@ -109,7 +109,7 @@ impl Provider {
         let now = began.into_std();
         let read = match self.read().await {
             Ok(answered) => {
-                let reload = verifier.reload_of_provider(&answered.jwks, now);
+                let reload = verifier.reload(&answered.jwks, now);
                 let interval = answered.interval();
                 reload
                     .map(|reload| (reload, interval))

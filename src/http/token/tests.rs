@@ -1155,18 +1155,30 @@ fn a_set_that_is_empty_when_it_is_read_again_means_nobody_and_another_means_some
     let token = signer.token("k1", &claims());
     assert!(verifier.verify(&token, NOW_MS).is_ok());
     let now = Instant::now();
-    // What is not used is no key either.
-    let for_encryption = json!({"kty": "RSA", "kid": "e", "use": "enc"});
-    for nobody in [jwks(&[]), jwks(&[for_encryption])] {
-        assert_eq!(verifier.reload(&nobody, now), Ok(Reload::Nobody));
-        assert_eq!(verifier.key_count(), 0);
-        let refused = verifier.verify(&token, NOW_MS);
-        assert_eq!(refused.unwrap_err(), TokenRefusal::KeyUnknown);
-        let recalled = verifier.recall(&token, NOW_MS);
-        assert!(matches!(recalled, Recalled::Refused(_)), "{recalled:?}");
-        assert_eq!(verifier.reload(&nobody, now), Ok(Reload::Unchanged));
-        let again = jwks(&[signer.jwk("k1")]);
-        assert_eq!(verifier.reload(&again, now), Ok(Reload::Replaced));
+    let nobody = jwks(&[]);
+    assert_eq!(verifier.reload(&nobody, now), Ok(Reload::Nobody));
+    assert_eq!(verifier.key_count(), 0);
+    let refused = verifier.verify(&token, NOW_MS);
+    assert_eq!(refused.unwrap_err(), TokenRefusal::KeyUnknown);
+    let recalled = verifier.recall(&token, NOW_MS);
+    assert!(matches!(recalled, Recalled::Refused(_)), "{recalled:?}");
+    assert_eq!(verifier.reload(&nobody, now), Ok(Reload::Unchanged));
+    let again = jwks(&[signer.jwk("k1")]);
+    assert_eq!(verifier.reload(&again, now), Ok(Reload::Replaced));
+    assert!(verifier.verify(&token, NOW_MS).is_ok());
+}
+
+#[test]
+fn a_set_of_keys_of_which_none_is_usable_is_unfit_and_leaves_the_last_one_in_use() {
+    let (signer, verifier) = one_key();
+    let token = signer.token("k1", &claims());
+    for unusable in [
+        json!({"kty": "RSA", "kid": "e", "use": "enc"}),
+        json!({"kty": "unheard-of", "kid": "k2"}),
+    ] {
+        let refused = verifier.reload(&jwks(&[unusable]), Instant::now());
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, VerifierError::KeySet(_)), "{refused}");
         assert!(verifier.verify(&token, NOW_MS).is_ok());
     }
 }

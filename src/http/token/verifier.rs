@@ -211,25 +211,15 @@ impl TokenVerifier {
     }
 
     /// Replaces the key set by another, read at `now`, as a whole or not at all: after an error the
-    /// previous set stays in use, until it is too old ([`TokenVerifier::expire`]). A set without
-    /// any usable key is valid: its provider has withdrawn all keys.
+    /// previous set stays in use, until it is too old ([`TokenVerifier::expire`]). A set of keys of
+    /// which none is usable is an error. An empty one is valid: its provider has withdrawn all keys.
     pub fn reload(&self, jwks: &[u8], now: Instant) -> Result<Reload, VerifierError> {
         let next = KeySet::parse(jwks, self.next_generation())?;
-        Ok(self.replace(next, now))
-    }
-
-    /// As [`TokenVerifier::reload`], by keys that came from the identity provider itself: a set of
-    /// keys of which none is usable is a fault. One that is empty is valid.
-    pub fn reload_of_provider(&self, jwks: &[u8], now: Instant) -> Result<Reload, VerifierError> {
-        let next = KeySet::parse(jwks, self.next_generation())?;
-        Ok(self.replace(next.of_somebody_or_empty()?, now))
-    }
-
-    fn replace(&self, next: KeySet, now: Instant) -> Reload {
+        let next = next.of_somebody_or_empty()?;
         let mut read_well_at = self.read_well_at.lock();
         *read_well_at = now;
         if self.keys.load().same_keys(&next) {
-            return Reload::Unchanged;
+            return Ok(Reload::Unchanged);
         }
         let reload = if next.keys.is_empty() {
             Reload::Nobody
@@ -237,7 +227,7 @@ impl TokenVerifier {
             Reload::Replaced
         };
         self.keys.store(Arc::new(next));
-        reload
+        Ok(reload)
     }
 
     /// The keys in use were read at `now`, not when this was made.
