@@ -439,7 +439,8 @@ impl Service {
         if self.engine.is_full() {
             return Box::pin(shed(problems)).await;
         }
-        let body = match (row.body, headers.contains_key(CONTENT_TYPE)) {
+        let has_body = headers.contains_key(CONTENT_TYPE) || !body.is_end_stream();
+        let body = match (row.body, has_body) {
             (BodySource::Json, _) | (BodySource::Nothing, true) => {
                 json_body(headers, body, &self.bodies, self.engine.feed(), problems).await
             }

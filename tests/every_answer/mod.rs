@@ -243,6 +243,8 @@ fn a_body_that_is_too_large_or_of_another_type_or_breaks_off_is_refused_as_such(
             let answer = inside.send(method, path, &headers, Broken).await;
             asked.is_answered(&answer, 408, "request_invalid");
             headers.retain(|(name, _)| *name != "Content-Type");
+            let answer = inside.send(method, path, &headers, Full::new(Bytes::from_static(b"{}")));
+            asked.is_answered(&answer.await, 415, "unsupported_media_type");
             headers.push(("Content-Type", "text/plain"));
             let answer = inside.send(method, path, &headers, Full::<Bytes>::default());
             asked.is_answered(&answer.await, 415, "unsupported_media_type");

@@ -67,11 +67,12 @@ fn every_fault_of_a_subscription_is_told() {
             ],
         ),
         (
-            json!({"url": "https://a/", "types": ["*", "a*b", ""]}),
+            json!({"url": "https://a/", "types": ["*", "a*b", ""], "description": ""}),
             vec![
                 ("types[0]", "pattern"),
                 ("types[1]", "pattern"),
                 ("types[2]", "too_short"),
+                ("description", "too_short"),
             ],
         ),
         (
@@ -197,11 +198,11 @@ fn a_subscription_is_changed_and_deleted_by_those_who_know_its_revision() {
         "expectedRevision": 1,
         "url": receiver.url(),
         "types": ["carebook.reference-fact.*"],
-        "description": "",
+        "description": "Another.",
     });
     let changed = house.send("PATCH", &path, &change).json();
     assert_eq!(changed["revision"], 2);
-    assert_eq!(changed["description"], Value::Null);
+    assert_eq!(changed["description"], "Another.");
     let stale = house.send("PATCH", &path, &change);
     assert_eq!(
         stale.json()["conflictingFieldPaths"],

@@ -673,8 +673,8 @@ mod tests {
     fn a_profile_s_identifier_has_the_form_of_one() {
         let put = |id: &str| Scenario::new().put_fact("mother-profile", id, 1, fact());
         put("a").committed();
-        for id in [" profile", &"a".repeat(256)] {
-            assert_eq!(put(id).faults(), [("id".to_owned(), "pattern")]);
+        for (id, fault) in [(" profile", "pattern"), (&"a".repeat(256), "too_long")] {
+            assert_eq!(put(id).faults(), [("id".to_owned(), fault)]);
         }
     }
 

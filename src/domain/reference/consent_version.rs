@@ -2,6 +2,7 @@
 //! to.
 
 use super::{Fact, FactKind, HeldAlone, has_form};
+use crate::base::json::FaultCode;
 use crate::base::text::{PolicyKey, VersionLabel};
 use crate::base::time::Instant;
 use crate::domain::resource::{Index, IndexKey, Kind, ReadView};
@@ -43,10 +44,11 @@ impl FactKind for ConsentVersionFact {
     };
     const ID: &'static str = "`{policyKey}@{versionLabel}`";
 
-    fn id_has_form(id: &str) -> bool {
-        id.split_once('@').is_some_and(|(policy, version)| {
+    fn id_fault(id: &str) -> Option<FaultCode> {
+        let has_form = id.split_once('@').is_some_and(|(policy, version)| {
             has_form::<PolicyKey>(policy) && has_form::<VersionLabel>(version)
-        })
+        });
+        (!has_form).then_some(FaultCode::Pattern)
     }
 
     fn secondary_keys(&self, _: &str) -> Vec<IndexKey> {

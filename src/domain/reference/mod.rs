@@ -12,7 +12,7 @@ use super::listing::Filter;
 use super::operation::Commit;
 use super::resource::{IndexKey, Kind, ReadView, Resource};
 use super::stored::Older;
-use crate::base::json::{FromJson, Json, Reader};
+use crate::base::json::{FaultCode, FromJson, Json, Reader};
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 
@@ -61,10 +61,10 @@ pub trait FactKind:
     /// What its identifiers are, in a few words.
     const ID: &'static str;
 
-    /// Whether a fact of this kind can have this identifier, where the kind's identifiers have a
-    /// form of their own.
-    fn id_has_form(_id: &str) -> bool {
-        true
+    /// What is wrong with this identifier for a fact of this kind, where the kind's identifiers have
+    /// a form or bounds of their own.
+    fn id_fault(_id: &str) -> Option<FaultCode> {
+        None
     }
 
     /// The unique keys that the fact holds among all resources.
@@ -96,11 +96,14 @@ pub trait HeldAlone: FactKind {
 
 /// Whether `text` can be read as a `T`.
 fn has_form<T: FromJson>(text: &str) -> bool {
-    T::read(
-        &Json::Text(text.into()),
-        &mut Reader::new(Instant::default()),
-    )
-    .is_some()
+    fault_of::<T>(text).is_none()
+}
+
+/// What is wrong with this text as a `T`.
+fn fault_of<T: FromJson>(text: &str) -> Option<FaultCode> {
+    let mut at = Reader::new(Instant::default());
+    T::read(&Json::Text(text.into()), &mut at);
+    at.into_faults().first().map(|fault| fault.code)
 }
 
 /// A fact that nothing but its own system changes, or an operation as a whole.

@@ -4,8 +4,9 @@
 //!
 //! [`MotherProfile`]: crate::domain::mother::state::MotherProfile
 
-use super::{FactKind, has_form};
+use super::{FactKind, fault_of};
 use crate::base::address::Address;
+use crate::base::json::FaultCode;
 use crate::base::text::{Email, FullName, Ident, PhoneNumber, ReceiptId, Text};
 use crate::base::time::{Date, Instant};
 use crate::domain::resource::{Index, IndexKey, Kind};
@@ -125,8 +126,8 @@ impl FactKind for MotherProfileFact {
     };
     const ID: &'static str = "the profile, `motherProfileId`";
 
-    fn id_has_form(id: &str) -> bool {
-        has_form::<ReceiptId>(id)
+    fn id_fault(id: &str) -> Option<FaultCode> {
+        fault_of::<ReceiptId>(id)
     }
 
     fn unique_keys(&self, _: &str) -> Vec<IndexKey> {

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::{FactHolder, FactKind};
 use crate::base::digest::Digest;
-use crate::base::json::{AtLeast, FromJson, Json, Reader, Shape};
+use crate::base::json::{AtLeast, FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::domain::operation::{AnyCommand, Commit, Context, Decision, to_json};
@@ -52,8 +52,8 @@ pub trait AnyFactKind: Send + Sync {
     fn kind(&self) -> Kind;
     /// See [`FactKind::ID`].
     fn id(&self) -> &'static str;
-    /// See [`FactKind::id_has_form`].
-    fn id_has_form(&self, id: &str) -> bool;
+    /// See [`FactKind::id_fault`].
+    fn id_fault(&self, id: &str) -> Option<FaultCode>;
     /// What the field `facts` may be.
     fn shape(&self) -> Shape;
     /// Reads the field `facts` and makes the command that puts the fact in place.
@@ -91,8 +91,8 @@ impl<H: FactHolder> AnyFactKind for FactsOf<H> {
         H::Facts::shape()
     }
 
-    fn id_has_form(&self, id: &str) -> bool {
-        H::Facts::id_has_form(id)
+    fn id_fault(&self, id: &str) -> Option<FaultCode> {
+        H::Facts::id_fault(id)
     }
 
     fn read(
@@ -188,7 +188,7 @@ pub fn read_fact(
     kinds: &[&'static dyn AnyFactKind],
     at: &mut Reader,
 ) -> Envelope {
-    use crate::base::json::{FaultCode, field};
+    use crate::base::json::field;
     let mut envelope = Envelope {
         kind: None,
         kind_name: None,
@@ -221,8 +221,8 @@ pub fn read_fact(
         });
         return envelope;
     };
-    if envelope.id.as_ref().is_some_and(|id| !kind.id_has_form(id)) {
-        at.fault_at::<()>("id", FaultCode::Pattern);
+    if let Some(fault) = envelope.id.as_ref().and_then(|id| kind.id_fault(id)) {
+        at.fault_at::<()>("id", fault);
     }
     // The facts are read even when the rest is at fault: all faults are returned at once.
     let id = envelope

@@ -83,6 +83,7 @@ impl Description {
 impl FromJson for Description {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         match value {
+            Json::Text(text) if text.is_empty() => at.fault(FaultCode::TooShort),
             Json::Text(text) if text.chars().count() > DESCRIPTION_CHARS_MAX => {
                 at.fault(FaultCode::TooLong)
             }
@@ -93,7 +94,7 @@ impl FromJson for Description {
 
     fn shape() -> Shape {
         Shape::Text {
-            shortest: 0,
+            shortest: 1,
             longest: DESCRIPTION_CHARS_MAX,
             blank: true,
             form: "",
