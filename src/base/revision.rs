@@ -19,6 +19,12 @@ impl Revision {
         Self(number)
     }
 
+    /// This revision, where the resource stands at one.
+    #[must_use]
+    pub fn stands(self) -> Option<Self> {
+        (self >= Self::FIRST).then_some(self)
+    }
+
     /// The revision after this one.
     ///
     /// # Panics

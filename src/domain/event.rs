@@ -276,10 +276,11 @@ pub trait PublicEvents: Resource {
 /// }
 /// ```
 ///
-/// `revision none` is written where the resource has no revision that its readers know. An event of
-/// a fact that came in has the fact's own path; where it also changes what is read of the resource
-/// itself, a type with its fields follows after `and`, sent when the resource's own revision
-/// advances. After a type, `(at "path/{}", revision own)` names another path than the resource's.
+/// `revision none` is written where the resource has no revision that its readers know; while one
+/// stands at none yet, its events have none either. An event of a fact that came in has the fact's
+/// own path; where it also changes what is read of the resource itself, a type with its fields
+/// follows after `and`, sent when the resource's own revision advances. After a type,
+/// `(at "path/{}", revision own)` names another path than the resource's.
 /// The value of a field is of the type given.
 #[macro_export]
 macro_rules! public_events {
@@ -346,7 +347,7 @@ macro_rules! public_events {
             what: $what,
         }
     };
-    (@revision own $changed:ident) => { Some($changed.revision) };
+    (@revision own $changed:ident) => { $changed.revision.stands() };
     (@revision none $changed:ident) => { None };
     (@tell $to:ident $resource:ident $changed:ident $revision:ident nothing () { }) => {
         let _ = (&mut $to, $changed);

@@ -38,6 +38,9 @@ pub enum Filter {
     MovedToMother,
     /// The booking that the fact it rests on names by now, where that is another one.
     MovedToBooking,
+    /// The branch that a charge names, which counts while nothing is known of its booking. No
+    /// parameter.
+    ChargedBranch,
 }
 
 impl Filter {
@@ -63,7 +66,8 @@ impl Filter {
             | Self::GrantedTo
             | Self::MovedToBranch
             | Self::MovedToMother
-            | Self::MovedToBooking => None,
+            | Self::MovedToBooking
+            | Self::ChargedBranch => None,
         }
     }
 }

@@ -135,6 +135,7 @@ impl Resource for FinancialLifecycle {
             by_many(Filter::Status, |_| {
                 is(FinancialStage::ChargeFinalized.as_str())
             }),
+            by_many(Filter::ChargedBranch, |it| is(&it.charge.branch_profile_id)),
         ])
         .bound(
             |it| Some(&it.charge.reservation_booking_id),

@@ -1,9 +1,9 @@
-//! Reading a booking's financial lifecycle: headquarters, a manager of the booking's branch, the
-//! booking's mother. Finalizing a charge needs no token; reading it does.
+//! Reading a booking's financial lifecycle: headquarters, a manager of its branch, the booking's
+//! mother. Its branch is the booking's, and while nothing is known of the booking the one that the
+//! charge names. Finalizing a charge needs no token; reading it does.
 
 use super::lifecycle::{FinancialLifecycle, FinancialLifecycleBody};
 use crate::base::actor::{Actor, ActorKind};
-use crate::base::text::BookingId;
 use crate::domain::listing::{Filter, Scope};
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::reference::reservation_booking::ReservationBooking;
@@ -27,22 +27,22 @@ pub fn read_lifecycle(request: &ReadRequest<'_>) -> Result<Representation, Rejec
 pub(super) fn readable(request: &ReadRequest<'_>) -> Result<FinancialLifecycle, Rejection> {
     let id = request.param("reservationBookingId");
     let lifecycle = request.view.get::<FinancialLifecycle>(&[id]);
-    let may_read = may_read_of(request, id);
     lifecycle
-        .filter(|_| may_read)
+        .filter(|lifecycle| request.admits(|| may_read(request, lifecycle)))
         .ok_or_else(Rejection::not_found)
 }
 
-/// Whether the actor may read what the charge of this booking came to.
-fn may_read_of(request: &ReadRequest<'_>, booking_id: &str) -> bool {
-    let actor = request.actor;
-    request.admits(|| {
-        let booking = request
-            .view
-            .fact::<ReservationBooking>(&BookingId::from_trusted(booking_id));
-        actor.is_headquarters()
-            || booking.is_some_and(|booking| is_concerned(actor, &booking.facts))
-    })
+/// Whether the actor may read what this charge came to.
+fn may_read(request: &ReadRequest<'_>, lifecycle: &FinancialLifecycle) -> bool {
+    let (actor, charge) = (request.actor, &lifecycle.charge);
+    let booking = request
+        .view
+        .fact::<ReservationBooking>(&charge.reservation_booking_id);
+    actor.is_headquarters()
+        || match booking {
+            Some(booking) => is_concerned(actor, &booking.facts),
+            None => actor.manages_branch(&charge.branch_profile_id),
+        }
 }
 
 /// Whether the actor manages the booking's branch, or is its mother.
@@ -58,7 +58,11 @@ pub fn scope(request: &ReadRequest<'_>) -> Scope {
     match actor.kind {
         ActorKind::HeadquartersAdministrator => Scope::All,
         ActorKind::Mother => Scope::any(Filter::Mother, [&actor.subject]),
-        _ => Scope::managed_by(actor),
+        ActorKind::BranchManager => {
+            let charged = Scope::any(Filter::ChargedBranch, &actor.branch_profile_ids);
+            Scope::managed_by(actor).or(charged)
+        }
+        _ => Scope::NOTHING,
     }
 }
 
@@ -166,15 +170,20 @@ mod tests {
     }
 
     #[test]
-    fn where_the_booking_is_unknown_headquarters_alone_read() {
+    fn where_the_booking_is_unknown_its_branch_is_the_one_that_the_charge_names() {
         let mut service = service();
         finalize(&mut service, &charge()).committed();
         assert!(read(service.acting(headquarters())).is_ok());
+        let named = || manager("manager-9", "branch-of-the-request");
+        assert!(read(service.acting(named())).is_ok());
         for reader in [
             manager("manager-1", "branch-1"),
             member(ActorKind::Mother, "mother-1", "member-1"),
         ] {
             assert_eq!(read(service.acting(reader)).unwrap_err().code, "not_found");
         }
+        service.fact("reservation-booking", "booking-1", 1, booking());
+        assert_eq!(read(service.acting(named())).unwrap_err().code, "not_found");
+        assert!(read(service.acting(manager("manager-1", "branch-1"))).is_ok());
     }
 }

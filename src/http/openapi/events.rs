@@ -54,7 +54,7 @@ fn schema_of(of: &EventType, schemas: &mut Schemas) -> Value {
             ("operation", operation),
             (
                 "revision",
-                json!({"type": ["integer", "null"], "format": "int64", "minimum": 0}),
+                json!({"type": ["integer", "null"], "format": "int64", "minimum": 1}),
             ),
             ("actorKind", nullable(actor_kind)),
             ("actorProfileId", json!({"type": ["string", "null"]})),
