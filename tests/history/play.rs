@@ -242,6 +242,9 @@ impl Play {
             // Behind the latest one, and past it.
             ("adjustment-8", 2, "2026-11-19T12:00:00Z"),
             ("adjustment-8", 3, "2026-11-21T00:00:00Z"),
+            // And back behind it, which is shown once more, and changes.
+            ("adjustment-8", 4, "2026-11-18T00:00:00Z"),
+            ("adjustment-9", 2, "2026-11-20T12:00:00Z"),
         ] {
             let members = json!({"requestedAt": requested, "reservationBookingId": booking});
             self.fact(adjustment, id, revision, &members);

@@ -74,11 +74,16 @@ impl Look {
         Ok(found.ok())
     }
 
-    /// The body that had this position for its tag.
+    /// The body that had this position for its tag. Where one of several resources is shown, that may
+    /// lie above the present one's.
     pub(super) fn at_position(&self, past: &Past<'_>, number: i64) -> Result<Representation, Stop> {
         let position = u64::try_from(number).unwrap_or(0);
         let present = u64::try_from(number_in(&self.present)).unwrap_or(0);
-        if position == 0 || position > present {
+        let last = match self.keys.len() {
+            1 => present,
+            _ => self.upto,
+        };
+        if position == 0 || position > last {
             return Err(Stop::NotFound);
         }
         let mut at = self.now;

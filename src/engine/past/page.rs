@@ -107,50 +107,50 @@ impl Look {
             ..HistoryPage::default()
         };
         let mut bytes = 0;
-        let mut known: Option<(u64, Option<Representation>)> = None;
-        for (index, one) in shown.iter().enumerate() {
-            if page.revisions.len() == limit || bytes > PAGE_BYTES_MAX {
-                page.next = Some(one.position);
-                page.is_complete = true;
-                break;
-            }
-            let before = match shown.get(index + 1) {
-                Some(before) => Some((before.position, before.commit.at)),
-                None if floor > 0 => Some((floor, past.at(floor).unwrap_or(one.commit.at))),
-                None => None,
-            };
-            let body = match known
-                .take()
-                .filter(|(position, _)| *position == one.position)
-            {
-                Some((_, body)) => Ok(body),
-                None => self.body(past, one.position, one.commit.at),
-            };
-            let rendered = body.and_then(|body| {
-                let was = before.map(|(position, at)| self.body(past, position, at));
-                Ok((body, was.transpose()?.flatten()))
-            });
-            let (body, was) = match rendered {
-                Ok(rendered) => rendered,
+        // What was told before it is not known yet.
+        let mut newer: Option<(&Shown, Representation)> = None;
+        for one in &shown {
+            let body = match self.body(past, one.position, one.commit.at) {
+                Ok(body) => body.filter(|body| is_revision(one, numbered, body)),
                 // What is joined to it is not known as of then.
                 Err(Lost::Gone) => {
                     (page.next, page.is_complete) = (None, false);
-                    break;
+                    return Ok(page);
                 }
                 Err(lost) => return Err(lost.into()),
             };
-            if let Some(body) = &body
-                && (numbered == Numbered::ByRevision
-                    || i64::try_from(one.position) == Ok(number_in(&body.tag)))
-            {
-                let told = told(one, numbered, was.as_ref(), body);
+            let Some(body) = body else { continue };
+            if let Some((newer, its)) = newer.take() {
+                let told = told(newer, numbered, Some(&body), &its);
                 bytes += told.len();
                 page.revisions.push(told);
             }
-            known = before.map(|(position, _)| (position, was));
+            if page.revisions.len() == limit || bytes > PAGE_BYTES_MAX {
+                page.next = Some(one.position);
+                page.is_complete = true;
+                return Ok(page);
+            }
+            newer = Some((one, body));
+        }
+        if let Some((last, its)) = newer {
+            let below = (floor > 0).then(|| past.at(floor).unwrap_or(last.commit.at));
+            match below.map(|at| self.body(past, floor, at)).transpose() {
+                Ok(body) => {
+                    let told = told(last, numbered, body.flatten().as_ref(), &its);
+                    page.revisions.push(told);
+                }
+                Err(Lost::Gone) => (page.next, page.is_complete) = (None, false),
+                Err(lost) => return Err(lost.into()),
+            }
         }
         Ok(page)
     }
+}
+
+/// Whether this body, as of this commit, has the commit's number for its tag. Of several resources of
+/// which one is shown, the commits of the others do not make it another one.
+fn is_revision(one: &Shown, numbered: Numbered, body: &Representation) -> bool {
+    numbered == Numbered::ByRevision || i64::try_from(one.position) == Ok(number_in(&body.tag))
 }
 
 fn told(
