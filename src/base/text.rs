@@ -368,9 +368,9 @@ fn is_label(text: &str, leads: fn(&u8) -> bool) -> bool {
             .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b':' | b'-'))
 }
 
-/// Whether it is an e-mail address as HTML's e-mail input accepts (the `addr-spec` of RFC 5322
-/// without comments, quotes and literals), with a dot in the domain, and at most 64 characters
-/// before the `@` (RFC 5321 4.5.3.1.1).
+/// Whether it is an e-mail address: the `addr-spec` of RFC 5322 without comments, quotes and
+/// literals, with a dot in the domain, and at most 64 characters before the `@`
+/// (RFC 5321 4.5.3.1.1).
 fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else {
         return false;
