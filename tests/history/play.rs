@@ -249,6 +249,12 @@ impl Play {
             let members = json!({"requestedAt": requested, "reservationBookingId": booking});
             self.fact(adjustment, id, revision, &members);
         }
+        // Shown for a while, in the place of one that is shown again in the end.
+        for (revision, requested) in [(1, "2100-01-01T00:00:00Z"), (2, "2000-01-01T00:00:00Z")] {
+            let booking = "reservation-booking-2";
+            let members = json!({"requestedAt": requested, "reservationBookingId": booking});
+            self.fact(adjustment, "adjustment-7", revision, &members);
+        }
         let profile = json!({"displayName": "another"});
         self.fact("branch-office-profile", "branch-seoul-1", 9, &profile);
         let branch = json!({"branchProfileId": "branch-elsewhere"});

@@ -243,6 +243,7 @@ mod tests {
 
     use super::super::fixture::with;
     use super::*;
+    use crate::domain::event::{Changed, PublicEvents as _};
     use crate::domain::reference::gateway_payment::sample;
     use crate::domain::scenario::Scenario;
 
@@ -293,6 +294,25 @@ mod tests {
         assert_eq!(closed.fact().unwrap().0.number(), 4);
         assert_eq!(closed.operations.number(), 2);
         assert_eq!(closed.secondary_keys(), before.secondary_keys());
+    }
+
+    #[test]
+    fn an_operation_on_a_payment_that_has_no_fact_is_told_without_a_revision() {
+        let event = PaymentSubjectEvent::Operated(Box::new(PaymentOperated {
+            payment_id: "payment-1".into(),
+            change: None,
+        }));
+        for (revision, told) in [(0, None), (3, Some(Revision::new(3)))] {
+            let changed = Changed {
+                is_fact: false,
+                advances: true,
+                path: &["payment-1"],
+                revision: Revision::new(revision),
+            };
+            let events = PaymentSubject::tell(&event, &changed);
+            let revisions: Vec<_> = events.iter().map(|event| event.revision).collect();
+            assert_eq!(revisions, [told]);
+        }
     }
 
     #[test]

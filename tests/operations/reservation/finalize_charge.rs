@@ -107,6 +107,41 @@ fn a_charge_is_finalized_whole_without_a_token_and_those_concerned_read_it() {
 }
 
 #[test]
+fn while_its_booking_is_unknown_a_charge_is_read_and_listed_where_it_says() {
+    let stage = Stage::new();
+    let mut client = stage.client();
+    let put = |kind: &str, facts: Value| {
+        let fact = json!({"kind": kind, "id": "unknown", "revision": 1, "facts": facts});
+        let answer = stage.client().put_facts(&stage.workflow(), &[fact]);
+        assert_eq!(answer.json()["applied"], 1, "{answer:?}");
+    };
+    let shares = json!({"caregiverShareBasisPoints": 7_000, "headquartersShareBasisPoints": 1_000});
+    put("reservation-financial-facts", shares);
+    let body = changed(&good(&stage), &[("branchProfileId", json!("charged"))]);
+    assert_eq!(send(&mut client, &path_of("unknown"), &body).status, 200);
+    let [charged, own] = ["charged", "own"].map(|branch| {
+        stage.token(&Actor {
+            branch_profile_ids: vec![branch.into()],
+            ..stage.actor(ActorKind::BranchManager)
+        })
+    });
+    let mut is_shown_to = |manager: &str| {
+        let read = client.get("/reservation-financial-lifecycles/unknown", manager);
+        let listed = client
+            .get("/reservation-financial-lifecycles", manager)
+            .json();
+        let listed = listed["items"].as_array().unwrap().len();
+        assert_eq!((read.status == 200, listed), (listed == 1, listed));
+        listed == 1
+    };
+    assert!(is_shown_to(&charged) && !is_shown_to(&own));
+    let booking = json!({"motherUserId": "mother-1", "motherMemberId": "member-1",
+        "branchProfileId": "own", "state": "active"});
+    put("reservation-booking", booking);
+    assert!(!is_shown_to(&charged) && is_shown_to(&own));
+}
+
+#[test]
 fn every_amount_counts_and_a_new_snapshot_finalizes_anew() {
     let stage = Stage::new();
     let good = good(&stage);
