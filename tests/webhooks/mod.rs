@@ -378,6 +378,10 @@ fn what_happens_during_a_pause_waits_and_is_sent_afterwards() {
     let listed = listed["items"].as_array().unwrap();
     let listed: Vec<_> = listed.iter().map(|item| &item["subject"]).collect();
     assert_eq!(listed, [&subject("b"), &subject("a")]);
+    // That is no fault of the receiver.
+    house.wait_for_figures(&subscription, |of| {
+        of("waiting") == 2.0 && of("oldest_seconds") == 0.0
+    });
     assert_eq!(receiver.came().len(), 1);
     house.switch(&subscription, 2, "enabled");
     let came = receiver.wait_for(3);

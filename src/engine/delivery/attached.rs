@@ -127,8 +127,8 @@ impl Attached {
     }
 
     /// Whether more may wait, where `waiting` do over all subscriptions. However many those are,
-    /// each may have some: a receiver that is down must not keep events from the others. What waits
-    /// for the end of a pause takes half of the room at most.
+    /// each may have some: a receiver that is down must not keep events from the others. One that is
+    /// paused may have more than that only while less than half of the room is taken.
     pub(super) fn has_room(&self, waiting: usize, waiting_max: usize) -> bool {
         let most = match self.subscription.is_paused {
             true => waiting_max / 2,
@@ -165,7 +165,8 @@ impl Attached {
         if self.is_own(event) {
             return;
         }
-        let is_kept = self.kept_bytes < KEPT_BYTES_MAX;
+        // A pause may be long.
+        let is_kept = !self.subscription.is_paused && self.kept_bytes < KEPT_BYTES_MAX;
         let carried = Carried {
             event_type: event.event_type().into(),
             subject: event.subject.clone(),

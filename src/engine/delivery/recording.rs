@@ -28,7 +28,11 @@ impl Dispatcher {
         }
         let figures = self.attached.values().map(|attached| SubscriptionFigures {
             waiting: attached.channel.waiting_count(),
-            oldest: attached.channel.waits_since(),
+            oldest: match attached.subscription.is_paused {
+                true => None,
+                false => attached.channel.waits_since(),
+            },
+            is_paused: attached.subscription.is_paused,
             is_failing: attached.channel.is_failing(),
             needed_from: attached.needed_from(),
             ..attached.figures.clone()

@@ -66,8 +66,10 @@ pub struct SubscriptionFigures {
     pub waiting: usize,
     /// Deliveries that are dead.
     pub dead: usize,
-    /// Since when the oldest waits.
+    /// Since when the oldest waits; `None` also while it is paused.
     pub oldest: Option<Instant>,
+    /// Whether it is paused, so that what waits is no fault.
+    pub is_paused: bool,
     /// Whether the newest attempt has failed.
     pub is_failing: bool,
     /// Attempts that were made.

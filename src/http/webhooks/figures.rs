@@ -33,7 +33,8 @@ pub fn page(all: &[SubscriptionFigures], now: Instant) -> String {
         total(|of| of.dead),
     );
     let mut shown: Vec<_> = all.iter().collect();
-    shown.sort_by_key(|of| std::cmp::Reverse((of.waiting, of.dead, of.attempts)));
+    let need = |of: &&SubscriptionFigures| (!of.is_paused, of.waiting, of.dead, of.attempts);
+    shown.sort_by_key(|of| std::cmp::Reverse(need(of)));
     shown.truncate(SUBSCRIPTIONS_SHOWN);
     let age = |of: &SubscriptionFigures| {
         let since = of.oldest.map_or(0, |oldest| now.millis() - oldest.millis());
@@ -52,7 +53,7 @@ pub fn page(all: &[SubscriptionFigures], now: Instant) -> String {
     each(
         "carebook_webhook_waiting",
         "gauge",
-        "Deliveries that wait, of the subscriptions with the most.",
+        "Deliveries that wait, of the subscriptions with the most, those that are paused last.",
         &|of| of_usize(of.waiting),
     );
     each(
@@ -64,7 +65,7 @@ pub fn page(all: &[SubscriptionFigures], now: Instant) -> String {
     each(
         "carebook_webhook_oldest_seconds",
         "gauge",
-        "How long the oldest delivery that waits has waited.",
+        "How long the oldest delivery that waits has waited; 0 while the subscription is paused.",
         &age,
     );
     each(
