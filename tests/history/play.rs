@@ -244,6 +244,9 @@ impl Play {
             ("adjustment-8", 3, "2026-11-21T00:00:00Z"),
             // And back behind it, which is shown once more, and changes.
             ("adjustment-8", 4, "2026-11-18T00:00:00Z"),
+            ("adjustment-8", 5, "2026-11-18T01:00:00Z"),
+            ("adjustment-8", 6, "2026-11-18T02:00:00Z"),
+            ("adjustment-8", 7, "2026-11-18T03:00:00Z"),
             ("adjustment-9", 2, "2026-11-20T12:00:00Z"),
         ] {
             let members = json!({"requestedAt": requested, "reservationBookingId": booking});

@@ -15,6 +15,8 @@ use crate::domain::operation::to_json;
 use crate::domain::read::{Numbered, Representation};
 use crate::journal::past::{Below, CommitSaid, Lost, Past};
 
+/// How often it is looked further below a page for the revision before its last one.
+const SEARCHED_MAX: usize = 100;
 /// Bytes of a page, beyond which it ends early.
 const PAGE_BYTES_MAX: usize = 4 << 20;
 
@@ -111,7 +113,9 @@ impl Look {
         let mut newer: Option<(&Shown, Representation)> = None;
         for one in &shown {
             let body = match self.body(past, one.position, one.commit.at) {
-                Ok(body) => body.filter(|body| is_revision(one, numbered, body)),
+                Ok(body) => body.filter(|body| {
+                    numbered == Numbered::ByRevision || is_numbered(one.position, body)
+                }),
                 // What is joined to it is not known as of then.
                 Err(Lost::Gone) => {
                     (page.next, page.is_complete) = (None, false);
@@ -133,24 +137,62 @@ impl Look {
             newer = Some((one, body));
         }
         if let Some((last, its)) = newer {
-            let below = (floor > 0).then(|| past.at(floor).unwrap_or(last.commit.at));
-            match below.map(|at| self.body(past, floor, at)).transpose() {
+            match self.told_below(past, floor, limit, last.commit.at) {
                 Ok(body) => {
-                    let told = told(last, numbered, body.flatten().as_ref(), &its);
+                    let told = told(last, numbered, body.as_ref(), &its);
                     page.revisions.push(told);
                 }
-                Err(Lost::Gone) => (page.next, page.is_complete) = (None, false),
-                Err(lost) => return Err(lost.into()),
+                Err(Stop::Lost(Lost::Gone)) => (page.next, page.is_complete) = (None, false),
+                Err(stop) => return Err(stop),
             }
         }
         Ok(page)
     }
+
+    /// The body of the newest revision at `floor` or below it, `None` where there is none. Of several
+    /// resources of which one is shown, what is committed there may be another one.
+    fn told_below(
+        &self,
+        past: &Past<'_>,
+        mut floor: u64,
+        limit: usize,
+        unless_known: Instant,
+    ) -> Result<Option<Representation>, Stop> {
+        let numbered = self.trail.numbered;
+        let mut known = None;
+        for _ in 0..SEARCHED_MAX {
+            if floor == 0 {
+                return Ok(None);
+            }
+            let at = past.at(floor).unwrap_or(unless_known);
+            let body = self.body(past, floor, at)?;
+            let is_one = body
+                .as_ref()
+                .is_none_or(|body| numbered == Numbered::ByRevision || is_numbered(floor, body));
+            if is_one {
+                return Ok(body);
+            }
+            known = known.or(body);
+            let below = self.candidates(past, floor - 1, limit)?;
+            for one in &below.shown {
+                let body = self.body(past, one.position, one.commit.at)?;
+                if let Some(body) = body.filter(|body| is_numbered(one.position, body)) {
+                    return Ok(Some(body));
+                }
+            }
+            if !below.is_complete {
+                return Err(Lost::Gone.into());
+            }
+            floor = below.floor;
+        }
+        Ok(known)
+    }
 }
 
-/// Whether this body, as of this commit, has the commit's number for its tag. Of several resources of
-/// which one is shown, the commits of the others do not make it another one.
-fn is_revision(one: &Shown, numbered: Numbered, body: &Representation) -> bool {
-    numbered == Numbered::ByRevision || i64::try_from(one.position) == Ok(number_in(&body.tag))
+/// Whether this body has this position for its tag. Of several resources of which one is shown, the
+/// commits of the others do not make it another one.
+fn is_numbered(position: u64, body: &Representation) -> bool {
+    i64::try_from(position) == Ok(number_in(&body.tag))
 }
 
 fn told(
