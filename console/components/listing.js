@@ -95,8 +95,8 @@ export function Listing({ path, query = {}, columns, idOf, label, empty, concern
     const began = performance.now()
     get(path, { ...query, limit: PAGE, cursor }, abort.signal).then(
       (page) => {
+        if (asking.current === abort) asking.current = null
         if (abort.signal.aborted) return
-        asking.current = null
         setProblem(null)
         hold(join(kept.current, page))
         // One that stands: a browser keeps them all, for as long as the page is open.
@@ -104,8 +104,8 @@ export function Listing({ path, query = {}, columns, idOf, label, empty, concern
         requestAnimationFrame(() => setTimeout(() => performance.measure('carebook.page', { start: began, end: performance.now() })))
       },
       (error) => {
+        if (asking.current === abort) asking.current = null
         if (abort.signal.aborted) return
-        asking.current = null
         setProblem(problemOf(error))
       },
     )

@@ -47,12 +47,50 @@ pub(super) async fn json_body<B>(
 where
     B: Body<Data = Bytes>,
 {
-    if !is_media_type(headers, "application/json") {
-        return Err(Box::new(unsupported_media_type(
-            problems,
-            "The body must be application/json.",
-        )));
+    match is_media_type(headers, "application/json") {
+        true => arrived(headers, body, budget, feed, problems).await,
+        false => Err(no_json(problems)),
     }
+}
+
+/// In the place of a body that a request need not have: an empty object. 415 when it has one of a
+/// type that it does not say.
+pub(super) async fn no_body<B>(
+    headers: &HeaderMap,
+    body: B,
+    budget: &Arc<Admission>,
+    feed: &Feed,
+    problems: Problems,
+) -> Result<(Bytes, Permit), Box<Answer>>
+where
+    B: Body<Data = Bytes>,
+{
+    // One of chunks, or over HTTP/2, may turn out to have nothing.
+    if !body.is_end_stream() {
+        let (body, _) = arrived(headers, body, budget, feed, problems).await?;
+        if !body.is_empty() {
+            return Err(no_json(problems));
+        }
+    }
+    Ok((Bytes::from_static(b"{}"), Permit::none(budget)))
+}
+
+fn no_json(problems: Problems) -> Box<Answer> {
+    let message = "The body must be application/json.";
+    Box::new(unsupported_media_type(problems, message))
+}
+
+/// The body once it is whole; or 413, 408, 503, 429.
+async fn arrived<B>(
+    headers: &HeaderMap,
+    body: B,
+    budget: &Arc<Admission>,
+    feed: &Feed,
+    problems: Problems,
+) -> Result<(Bytes, Permit), Box<Answer>>
+where
+    B: Body<Data = Bytes>,
+{
     let stop = || feed.ended_for(ARRIVING_AT_STOP);
     let whole = whole_body(headers, body, budget, Pace::OF_COMMANDS, stop).await;
     whole.map_err(|error| {

@@ -236,8 +236,7 @@ impl Follower {
         loop {
             self.told = page.next;
             if !page.events.is_empty() {
-                // What was committed after a withdrawal is not told to whom it concerns.
-                if self.engine.may_act(&self.actor).await.is_err() || !self.tell(&page).await {
+                if !self.tell(&page).await {
                     return;
                 }
                 said = Instant::now();
@@ -295,13 +294,17 @@ impl Follower {
             // The object is on one line: line feeds in JSON are escaped.
             piece.push_str(&String::from_utf8_lossy(&event.json));
             piece.push_str("\n\n");
-            if piece.len() >= PIECE_BYTES
-                && !self.send(std::mem::take(&mut piece).into_bytes()).await
-            {
+            if piece.len() >= PIECE_BYTES && !self.hand_over(std::mem::take(&mut piece)).await {
                 return false;
             }
         }
-        piece.is_empty() || self.send(piece.into_bytes()).await
+        piece.is_empty() || self.hand_over(piece).await
+    }
+
+    /// Whether the actor may have this piece of events, and its reader has made room for it in time.
+    /// Once the actor's withdrawal is acknowledged, nothing more is given to it.
+    async fn hand_over(&mut self, piece: String) -> bool {
+        self.engine.may_act(&self.actor).await.is_ok() && self.send(piece.into_bytes()).await
     }
 
     /// Whether the reader has made room for it in time.

@@ -16,7 +16,7 @@ use hyper::{Method, Request, StatusCode, Uri, Version};
 use tracing::Instrument as _;
 
 use super::authority::names_one_host;
-use super::body::{drain, json_body, shed};
+use super::body::{drain, json_body, no_body, shed};
 use super::caller::Caller;
 use super::connections::ConnectionCounts;
 use super::console::Console;
@@ -439,14 +439,14 @@ impl Service {
         if self.engine.is_full() {
             return Box::pin(shed(problems)).await;
         }
-        let has_body = headers.contains_key(CONTENT_TYPE) || !body.is_end_stream();
-        let body = match (row.body, has_body) {
+        let body = match (row.body, headers.contains_key(CONTENT_TYPE)) {
             (BodySource::Json, _) | (BodySource::Nothing, true) => {
                 json_body(headers, body, &self.bodies, self.engine.feed(), problems).await
             }
             (BodySource::Query, _) => Ok((as_body(query).into(), Permit::none(&self.bodies))),
             (BodySource::Nothing, false) => {
-                Ok((Bytes::from_static(b"{}"), Permit::none(&self.bodies)))
+                let feed = self.engine.feed();
+                Box::pin(no_body(headers, body, &self.bodies, feed, problems)).await
             }
         };
         let (body, mut share) = match body {

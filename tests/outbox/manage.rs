@@ -449,3 +449,35 @@ fn a_list_goes_out_when_everything_that_was_committed_by_its_end_is_durable() {
     })
     .unwrap();
 }
+
+/// A body of chunks, or over HTTP/2, may turn out to be none.
+#[test]
+fn a_retry_needs_no_body_and_one_that_it_has_needs_a_type() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let token = operator(&world);
+    for (rest, status) in [
+        ("\r\n", 404),
+        ("Content-Length: 0\r\n\r\n", 404),
+        ("Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 404),
+        ("Content-Length: 2\r\n\r\n{}", 415),
+        (
+            "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+            415,
+        ),
+    ] {
+        client.send_raw(
+            format!(
+                "POST /outbox/1/retries HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {token}\r\n\
+                 Idempotency-Key: key\r\n{rest}"
+            )
+            .as_bytes(),
+        );
+        assert_eq!(
+            client.read_answer("POST").unwrap().status,
+            status,
+            "{rest:?}"
+        );
+    }
+}
