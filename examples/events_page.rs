@@ -82,7 +82,8 @@ With `Accept: text/event-stream` the same events are sent as
 the event's `id`, `event:` its type, `data:` the object on one line. `Last-Event-ID` is the same as `after`, and takes
 precedence. A comment with the `id:` of the last examined event is sent at least every 15 seconds. The connection of a
 client that reads nothing for 30 seconds is closed; it can continue from its last `id`. The token is checked again at
-least every minute; the stream ends when the token is no longer valid, and when the server stops.
+least every minute; the stream ends when the token is no longer valid, and when the server stops. To an actor that was
+withdrawn nothing more is sent.
 
 At a terminal:
 

@@ -369,8 +369,8 @@ fn is_label(text: &str, leads: fn(&u8) -> bool) -> bool {
 }
 
 /// Whether it is an e-mail address: the `addr-spec` of RFC 5322 without comments, quotes and
-/// literals, with a dot in the domain, and at most 64 characters before the `@`
-/// (RFC 5321 4.5.3.1.1).
+/// literals, with a host name that has a dot for its domain, and at most 64 characters before the
+/// `@` (RFC 5321 4.5.3.1.1).
 fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else {
         return false;

@@ -208,9 +208,12 @@ impl Resource for MotherProfile {
 public_events! {
     MotherProfile by MotherProfileEvent, read at "mother-profiles/{}", revision own;
 
-    /// The profile came into being with its fact, or its fact names other owners.
+    /// The profile came into being with its fact, or what its fact owns has changed: the account's
+    /// lifecycle, its contacts, its owners.
     FactCameIn(came) => fact(&came.id, came.revision) and "ownership-changed" {
         "motherAccountId": ReceiptId = came.fact.mother_account_id,
+        "accountLifecycle": AccountLifecycle = came.fact.account_lifecycle,
+        "ownershipState": OwnershipState = came.fact.ownership_state,
     },
     /// The mother has changed her profile.
     ProfileUpdated(update) => "updated" {

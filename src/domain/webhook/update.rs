@@ -32,7 +32,7 @@ json_object! {
         pub url: Option<ReceiverUrl> = "url",
         /// Which types of events.
         pub types: Option<EventTypePatterns> = "types",
-        /// What it is for; empty: that is not said any more.
+        /// What it is for.
         pub description: Option<Description> = "description",
         /// Whether deliveries go out.
         pub status: Option<Switch> = "status",
