@@ -113,9 +113,7 @@ impl Look {
         let mut newer: Option<(&Shown, Representation)> = None;
         for one in &shown {
             let body = match self.body(past, one.position, one.commit.at) {
-                Ok(body) => body.filter(|body| {
-                    numbered == Numbered::ByRevision || is_numbered(one.position, body)
-                }),
+                Ok(body) => body.filter(|body| self.is_revision(one.position, body)),
                 // What is joined to it is not known as of then.
                 Err(Lost::Gone) => {
                     (page.next, page.is_complete) = (None, false);
@@ -158,7 +156,6 @@ impl Look {
         limit: usize,
         unless_known: Instant,
     ) -> Result<Option<Representation>, Stop> {
-        let numbered = self.trail.numbered;
         let mut known = None;
         for _ in 0..SEARCHED_MAX {
             if floor == 0 {
@@ -166,18 +163,21 @@ impl Look {
             }
             let at = past.at(floor).unwrap_or(unless_known);
             let body = self.body(past, floor, at)?;
-            let is_one = body
+            if body
                 .as_ref()
-                .is_none_or(|body| numbered == Numbered::ByRevision || is_numbered(floor, body));
-            if is_one {
+                .is_none_or(|body| self.is_revision(floor, body))
+            {
                 return Ok(body);
             }
             known = known.or(body);
             let below = self.candidates(past, floor - 1, limit)?;
             for one in &below.shown {
                 let body = self.body(past, one.position, one.commit.at)?;
-                if let Some(body) = body.filter(|body| is_numbered(one.position, body)) {
-                    return Ok(Some(body));
+                if body
+                    .as_ref()
+                    .is_some_and(|body| self.is_revision(one.position, body))
+                {
+                    return Ok(body);
                 }
             }
             if !below.is_complete {
@@ -187,12 +187,13 @@ impl Look {
         }
         Ok(known)
     }
-}
 
-/// Whether this body has this position for its tag. Of several resources of which one is shown, the
-/// commits of the others do not make it another one.
-fn is_numbered(position: u64, body: &Representation) -> bool {
-    i64::try_from(position) == Ok(number_in(&body.tag))
+    /// Whether the commit at this position, as of which this is the body, has made a revision of it.
+    /// Of several resources of which one is shown, the commits of the others have not.
+    fn is_revision(&self, position: u64, body: &Representation) -> bool {
+        self.trail.numbered == Numbered::ByRevision
+            || i64::try_from(position) == Ok(number_in(&body.tag))
+    }
 }
 
 fn told(
