@@ -47,10 +47,12 @@ pub(super) async fn json_body<B>(
 where
     B: Body<Data = Bytes>,
 {
-    match is_media_type(headers, "application/json") {
-        true => arrived(headers, body, budget, feed, problems).await,
-        false => Err(no_json(problems)),
+    if !is_media_type(headers, "application/json") {
+        return Err(no_json(problems));
     }
+    let stop = || feed.ended_for(ARRIVING_AT_STOP);
+    let whole = whole_body(headers, body, budget, Pace::OF_COMMANDS, stop).await;
+    whole.map_err(|error| not_arrived(&error, problems))
 }
 
 /// In the place of a body that a request need not have: an empty object. 415 when it has one of a
@@ -67,7 +69,9 @@ where
 {
     // One of chunks, or over HTTP/2, may turn out to have nothing.
     if !body.is_end_stream() {
-        let (body, _) = arrived(headers, body, budget, feed, problems).await?;
+        let stop = || feed.ended_for(ARRIVING_AT_STOP);
+        let whole = whole_body(headers, body, budget, Pace::OF_COMMANDS, stop).await;
+        let (body, _) = whole.map_err(|error| not_arrived(&error, problems))?;
         if !body.is_empty() {
             return Err(no_json(problems));
         }
@@ -80,38 +84,25 @@ fn no_json(problems: Problems) -> Box<Answer> {
     Box::new(unsupported_media_type(problems, message))
 }
 
-/// The body once it is whole; or 413, 408, 503, 429.
-async fn arrived<B>(
-    headers: &HeaderMap,
-    body: B,
-    budget: &Arc<Admission>,
-    feed: &Feed,
-    problems: Problems,
-) -> Result<(Bytes, Permit), Box<Answer>>
-where
-    B: Body<Data = Bytes>,
-{
-    let stop = || feed.ended_for(ARRIVING_AT_STOP);
-    let whole = whole_body(headers, body, budget, Pace::OF_COMMANDS, stop).await;
-    whole.map_err(|error| {
-        Box::new(match error {
-            BodyError::Overloaded => problems.overloaded(),
-            BodyError::TooLarge => problems.problem(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "body_too_large",
-                "The body is larger than 1 MiB.",
-            ),
-            BodyError::Broken => problems.problem(
-                StatusCode::REQUEST_TIMEOUT,
-                "request_invalid",
-                "The body did not arrive whole and in time; nothing was done.",
-            ),
-            BodyError::Stopping => problems.problem(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "service_unavailable",
-                "The service stops, and the body was not whole yet; nothing was done.",
-            ),
-        })
+/// 429, 413, 408 or 503: why a body is not there.
+fn not_arrived(error: &BodyError, problems: Problems) -> Box<Answer> {
+    Box::new(match error {
+        BodyError::Overloaded => problems.overloaded(),
+        BodyError::TooLarge => problems.problem(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "body_too_large",
+            "The body is larger than 1 MiB.",
+        ),
+        BodyError::Broken => problems.problem(
+            StatusCode::REQUEST_TIMEOUT,
+            "request_invalid",
+            "The body did not arrive whole and in time; nothing was done.",
+        ),
+        BodyError::Stopping => problems.problem(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "service_unavailable",
+            "The service stops, and the body was not whole yet; nothing was done.",
+        ),
     })
 }
 
