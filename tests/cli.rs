@@ -776,11 +776,9 @@ fn a_stream_of_facts_that_goes_on_or_is_silent_is_answered_when_the_server_stops
     }
 }
 
-#[test]
-fn a_body_that_is_not_whole_when_the_server_stops_is_refused_and_nothing_is_done() {
-    let world = World::new();
-    let server = Server::start(&world);
-    let body = world.deposit_request("S", "key").to_string();
+/// A client that has sent the first `sent` bytes of a request for a deposit, with which the server has
+/// begun: it has asked for the body.
+fn begin(world: &World, server: &Server, body: &str, sent: usize) -> Client {
     let mut client = server.client();
     client.send_raw(
         format!(
@@ -793,7 +791,16 @@ fn a_body_that_is_not_whole_when_the_server_stops_is_refused_and_nothing_is_done
         .as_bytes(),
     );
     assert_eq!(client.read_answer("POST").unwrap().status, 100);
-    client.send_raw(&body.as_bytes()[..body.len() / 2]);
+    client.send_raw(&body.as_bytes()[..sent]);
+    client
+}
+
+#[test]
+fn a_body_that_is_not_whole_when_the_server_stops_is_refused_and_nothing_is_done() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let body = world.deposit_request("S", "key").to_string();
+    let mut client = begin(&world, &server, &body, body.len() / 2);
     assert_eq!(server.stop(), Some(0));
     let answer = client.read_answer("POST").unwrap();
     assert_eq!(answer.json()["code"], "service_unavailable", "{answer:?}");
@@ -809,20 +816,7 @@ fn a_server_that_is_told_to_stop_answers_what_is_in_flight() {
     assert_eq!(idle.request("GET", "/healthz", &[], b"").status, 200);
     let body = world.deposit_request("S", "key").to_string();
     let (begun, rest) = body.split_at(body.len() / 2);
-    let mut client = server.client();
-    client.send_raw(
-        format!(
-            "POST /settlement-deposit-requests HTTP/1.1\r\nHost: test\r\n\
-             Authorization: Bearer {}\r\nContent-Type: application/json\r\n\
-             Expect: 100-continue\r\nContent-Length: {}\r\n\r\n",
-            world.headquarters(),
-            body.len()
-        )
-        .as_bytes(),
-    );
-    // The server has begun with the request when it asks for its body.
-    assert_eq!(client.read_answer("POST").unwrap().status, 100);
-    client.send_raw(begun.as_bytes());
+    let mut client = begin(&world, &server, &body, begun.len());
     let id = server.id().to_string();
     assert!(
         Command::new("kill")
