@@ -511,6 +511,7 @@ mod tests {
 
     use super::samples::{fact, given_profile, mother};
     use super::*;
+    use crate::domain::event::{Changed, PublicEvents as _};
     use crate::domain::scenario::{Scenario, revision_of};
 
     /// The facts with the field at `pointer` replaced.
@@ -642,6 +643,36 @@ mod tests {
                 "request_withdrawal"
             ])
         );
+    }
+
+    #[test]
+    fn a_fact_that_changes_the_profile_is_told_with_the_states_of_account_and_owners() {
+        let mut scenario = Scenario::new();
+        given_profile(&mut scenario);
+        let fact = MotherProfileFact {
+            account_lifecycle: AccountLifecycle::Withdrawn,
+            ownership_state: OwnershipState::RepairRequired,
+            ..profile(&scenario).fact
+        };
+        let event = MotherProfileEvent::FactCameIn(Box::new(FactCameIn {
+            id: "profile-1".into(),
+            revision: Revision::new(2),
+            fact,
+        }));
+        let changed = Changed {
+            is_fact: true,
+            advances: true,
+            path: &["profile-1"],
+            revision: Revision::new(2),
+        };
+        let told = MotherProfile::tell(&event, &changed);
+        let told = &told.last().unwrap().fields;
+        for field in [
+            r#""accountLifecycle":"withdrawn""#,
+            r#""ownershipState":"repair_required""#,
+        ] {
+            assert!(told.contains(field), "{told}");
+        }
     }
 
     #[test]
