@@ -14,7 +14,6 @@ use super::shape::Shape;
 use super::value::Json;
 use super::writer::write_json;
 use crate::base::output::{Output, in_scratch};
-use crate::base::time::Instant;
 
 /// 2^53 − 1: the largest integer up to which every integer is a double (RFC 8785 section 3.2.2.3
 /// has JSON's numbers be doubles).
@@ -43,10 +42,7 @@ impl FromJson for AnyObject {
         if !matches!(value, Json::Object(_)) {
             return at.fault(FaultCode::WrongType);
         }
-        let canonical = Canonical {
-            integers: Integers::Safe,
-        };
-        canonical.text(value, at).map(|text| Self(text.into()))
+        text_of(value, at).map(|text| Self(text.into()))
     }
 
     fn shape() -> Shape {
@@ -75,118 +71,83 @@ impl<'de> Deserialize<'de> for AnyObject {
     }
 }
 
-/// The canonical form (RFC 8785) of a value made by this program, whose integers have 64 bits and
-/// are written with all their digits; `None` if it has a duplicate field or a larger number.
-#[must_use]
-pub fn canonical_text(value: &Json<'_>) -> Option<String> {
-    let canonical = Canonical {
-        integers: Integers::Of64Bits,
-    };
-    canonical.text(value, &mut Reader::new(Instant::default()))
-}
-
-/// Which integers are accepted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Integers {
-    /// Those that a double represents exactly.
-    Safe,
-    /// All of 64 bits, exactly.
-    Of64Bits,
-}
-
-/// Writes values as RFC 8785 does: fields sorted by their UTF-16 code units, no white space,
-/// numbers as ECMAScript writes them.
-#[derive(Clone, Copy)]
-struct Canonical {
-    integers: Integers,
-}
-
-impl Canonical {
-    /// The text of `value`; `None` after at least one fault was noted.
-    fn text(self, value: &Json<'_>, at: &mut Reader) -> Option<String> {
-        in_scratch(|text| {
-            let is_whole = self.write(value, at, text);
-            is_whole.then(|| {
-                let text = String::from_utf8(text.as_slice().to_vec());
-                text.expect("JSON is UTF-8")
-            })
+/// The text of `value` as RFC 8785 writes it: fields sorted by their UTF-16 code units, no white
+/// space, numbers as ECMAScript writes them. `None` after at least one fault was noted.
+fn text_of(value: &Json<'_>, at: &mut Reader) -> Option<String> {
+    in_scratch(|text| {
+        let is_whole = write_value(value, at, text);
+        is_whole.then(|| {
+            let text = String::from_utf8(text.as_slice().to_vec());
+            text.expect("JSON is UTF-8")
         })
-    }
+    })
+}
 
-    /// Writes `value` to `text`. Notes a fault for each duplicate field and each number that is not
-    /// accepted; then the text is of no use, and `false` is returned.
-    fn write(self, value: &Json<'_>, at: &mut Reader, text: &mut Output) -> bool {
-        match value {
-            Json::Null => text.put(b"null"),
-            Json::Bool(value) => write(value, text),
-            Json::Text(value) => write(value, text),
-            Json::Int(number) => {
-                let safe = number.unsigned_abs() <= SAFE_INTEGER_MAX;
-                if !safe && self.integers == Integers::Safe {
-                    at.fault::<()>(FaultCode::OutOfRange);
-                    return false;
-                }
-                write(number, text);
-            }
-            Json::Fraction(number) if is_unsafe_integer(*number) => {
-                at.fault::<()>(FaultCode::OutOfRange);
-                return false;
-            }
-            Json::Fraction(number) => {
-                text.put(ryu_js::Buffer::new().format_finite(*number).as_bytes());
-            }
-            Json::TooLarge => {
-                at.fault::<()>(FaultCode::OutOfRange);
-                return false;
-            }
-            Json::Array(items) => return self.write_array(items, at, text),
-            Json::Object(members) => return self.write_object(members, at, text),
+/// Writes `value` to `text`. Notes a fault for each duplicate field and each number that is not
+/// accepted; then the text is of no use, and `false` is returned.
+fn write_value(value: &Json<'_>, at: &mut Reader, text: &mut Output) -> bool {
+    match value {
+        Json::Null => text.put(b"null"),
+        Json::Bool(value) => write(value, text),
+        Json::Text(value) => write(value, text),
+        Json::Int(number) if number.unsigned_abs() > SAFE_INTEGER_MAX => {
+            at.fault::<()>(FaultCode::OutOfRange);
+            return false;
         }
-        true
+        Json::Int(number) => write(number, text),
+        Json::Fraction(number) if is_unsafe_integer(*number) => {
+            at.fault::<()>(FaultCode::OutOfRange);
+            return false;
+        }
+        Json::Fraction(number) => {
+            text.put(ryu_js::Buffer::new().format_finite(*number).as_bytes());
+        }
+        Json::TooLarge => {
+            at.fault::<()>(FaultCode::OutOfRange);
+            return false;
+        }
+        Json::Array(items) => return write_array(items, at, text),
+        Json::Object(members) => return write_object(members, at, text),
     }
+    true
+}
 
-    fn write_array(self, items: &[Json<'_>], at: &mut Reader, text: &mut Output) -> bool {
-        let mut whole = true;
-        text.byte(b'[');
-        for (index, item) in items.iter().enumerate() {
-            if index > 0 {
-                text.byte(b',');
-            }
-            whole &= at.item(index, |at| self.write(item, at, text));
+fn write_array(items: &[Json<'_>], at: &mut Reader, text: &mut Output) -> bool {
+    let mut whole = true;
+    text.byte(b'[');
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            text.byte(b',');
         }
-        text.byte(b']');
-        whole
+        whole &= at.item(index, |at| write_value(item, at, text));
     }
+    text.byte(b']');
+    whole
+}
 
-    fn write_object(
-        self,
-        members: &[(Cow<'_, str>, Json<'_>)],
-        at: &mut Reader,
-        text: &mut Output,
-    ) -> bool {
-        let mut sorted: Vec<_> = members.iter().collect();
-        sorted.sort_by(|(a, _), (b, _)| in_utf16(a, b));
-        let mut whole = true;
-        let mut before = None;
-        text.byte(b'{');
-        for (name, value) in sorted {
-            if before.is_some() {
-                text.byte(b',');
-            }
-            write(name, text);
-            text.byte(b':');
-            whole &= at.entry(name, |at| {
-                let repeated = before == Some(name);
-                if repeated {
-                    at.fault::<()>(FaultCode::DuplicateField);
-                }
-                self.write(value, at, text) && !repeated
-            });
-            before = Some(name);
+fn write_object(members: &[(Cow<'_, str>, Json<'_>)], at: &mut Reader, text: &mut Output) -> bool {
+    let mut sorted: Vec<_> = members.iter().collect();
+    sorted.sort_by(|(a, _), (b, _)| in_utf16(a, b));
+    let mut whole = true;
+    let mut before = None;
+    text.byte(b'{');
+    for (name, value) in sorted {
+        if before.is_some() {
+            text.byte(b',');
         }
-        text.byte(b'}');
-        whole
+        write(name, text);
+        text.byte(b':');
+        whole &= at.entry(name, |at| {
+            let repeated = before == Some(name);
+            if repeated {
+                at.fault::<()>(FaultCode::DuplicateField);
+            }
+            write_value(value, at, text) && !repeated
+        });
+        before = Some(name);
     }
+    text.byte(b'}');
+    whole
 }
 
 /// Whether ECMAScript writes the number as digits alone, and it is larger than a double represents
@@ -221,6 +182,7 @@ fn in_utf16(one: &str, other: &str) -> Ordering {
 mod tests {
     use super::super::from_json::tests::faults;
     use super::*;
+    use crate::base::time::Instant;
 
     #[test]
     fn a_free_object_is_kept_in_canonical_form() {

@@ -21,7 +21,7 @@ mod shape;
 mod value;
 mod writer;
 
-pub use canonical::{AnyObject, canonical_text};
+pub use canonical::AnyObject;
 pub use differences::{Difference, differences};
 pub use fault::{Fault, FaultCode};
 pub use fields::{AtLeast, AtMost, NonEmpty, Nullable, refuse_repeats};

@@ -218,7 +218,7 @@ impl<'t> Scanner<'t> {
             return token.parse().ok().map(Json::Int);
         }
         let mut parser = serde_json::Deserializer::from_str(token);
-        let level = Level::new(self.depth, &self.values, VALUES_MAX);
+        let level = Level::new(self.depth, &self.values);
         let number = level.deserialize(&mut parser).ok()?;
         parser.end().ok()?;
         Some(number)

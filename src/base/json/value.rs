@@ -68,36 +68,24 @@ impl<'a> Json<'a> {
     /// # Errors
     /// As [`Json::parse`].
     pub fn parse_counted(bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
-        Self::parse_up_to(VALUES_MAX, bytes)
-    }
-
-    /// As [`Json::parse`], for a text that this program wrote: however many values it has.
-    ///
-    /// # Errors
-    /// When the bytes are not a JSON text, or nest deeper than [`NESTING_MAX`].
-    pub fn parse_own(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        Self::parse_up_to(usize::MAX, bytes).map(|(value, _)| value)
-    }
-
-    fn parse_up_to(values_max: usize, bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
-        match Self::parse_in_range(values_max, bytes) {
+        match Self::parse_in_range(bytes) {
             // JSON numbers have no bounds, the parser's have those of a double: a number beyond
             // them is read as too large, at its own path.
             Err(Malformed(fault)) if fault.starts_with("number out of range") => {
                 let capped = with_numbers_capped(bytes);
-                let (value, values) = Json::parse_in_range(values_max, &capped)?;
+                let (value, values) = Json::parse_in_range(&capped)?;
                 Ok((value.into_owned(), values))
             }
             parsed => parsed,
         }
     }
 
-    fn parse_in_range(values_max: usize, bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
+    fn parse_in_range(bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
         // Validated once for all of its strings, which costs less than one by one.
         let text = std::str::from_utf8(bytes).map_err(|error| Malformed(error.to_string()))?;
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let values = Cell::new(0);
-        let level = Level::new(0, &values, values_max);
+        let level = Level::new(0, &values);
         let value = level
             .deserialize(&mut deserializer)
             .map_err(|error| Malformed(error.to_string()))?;
@@ -193,18 +181,12 @@ pub(super) struct Level<'c> {
     depth: usize,
     /// How many values there were before it.
     values: &'c Cell<usize>,
-    /// How many there may be in all.
-    values_max: usize,
 }
 
 impl<'c> Level<'c> {
     /// The place of a value inside so many arrays and objects.
-    pub(super) fn new(depth: usize, values: &'c Cell<usize>, values_max: usize) -> Self {
-        Self {
-            depth,
-            values,
-            values_max,
-        }
+    pub(super) fn new(depth: usize, values: &'c Cell<usize>) -> Self {
+        Self { depth, values }
     }
 }
 
@@ -240,7 +222,7 @@ impl<'de> DeserializeSeed<'de> for Level<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
         let values = self.values.get() + 1;
-        if values > self.values_max {
+        if values > VALUES_MAX {
             return Err(de::Error::custom("more values than are read"));
         }
         self.values.set(values);

@@ -8,12 +8,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::base::digest::Fingerprint;
-use crate::base::json::{AtLeast, Json, canonical_text};
-use crate::base::text::Text;
+use crate::base::json::{AtLeast, AtMost};
+use crate::base::text::{Ident, Text};
 use crate::base::won::Won;
 use crate::domain::operation::to_json;
 use crate::domain::payment_words::{OperationStatus, PaymentMethod};
-use crate::domain::reference::gateway_payment::{GatewayPayment, VirtualAccountState};
+use crate::domain::reference::gateway_payment::{
+    GatewayPayment, SEARCH_KEYS_MAX, VirtualAccountState,
+};
 
 /// The state of a payment's chargeback once one was recorded.
 const CHARGEBACK_RECORDED: &str = "recorded";
@@ -172,21 +174,63 @@ fn amount_left(payment: &GatewayPayment) -> Won {
 }
 
 /// The whole of what the gateway answered, as its evidence is taken.
+///
+/// Its members, and those of what is in it, stand in the order of their names, and it has no fractions:
+/// written as JSON it is in canonical form (RFC 8785).
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Evidence<'a> {
-    status_code: i64,
-    result_code: &'static str,
     message: Option<&'static str>,
-    search_key: Option<&'a str>,
     payments: Vec<PaymentEvidence<'a>>,
+    result_code: &'static str,
+    search_key: Option<&'a str>,
+    status_code: i64,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PaymentEvidence<'a> {
+    payment: ContentEvidence<'a>,
     payment_id: &'a str,
-    payment: &'a GatewayPayment,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ContentEvidence<'a> {
+    amount_krw: AtLeast<1>,
+    chargeback_state: &'a Text,
+    charged_back_krw: AtLeast<0>,
+    method: PaymentMethod,
+    refund_state: &'a Text,
+    search_keys: &'a AtMost<Ident, SEARCH_KEYS_MAX>,
+    virtual_account_state: Option<VirtualAccountState>,
+}
+
+impl<'a> From<&HeldPayment<'a>> for PaymentEvidence<'a> {
+    fn from(held: &HeldPayment<'a>) -> Self {
+        // Each member is named: one that is added to a payment has its place here, too.
+        let GatewayPayment {
+            method,
+            amount_krw,
+            virtual_account_state,
+            refund_state,
+            chargeback_state,
+            charged_back_krw,
+            search_keys,
+        } = held.payment;
+        Self {
+            payment: ContentEvidence {
+                amount_krw: *amount_krw,
+                chargeback_state,
+                charged_back_krw: *charged_back_krw,
+                method: *method,
+                refund_state,
+                search_keys,
+                virtual_account_state: *virtual_account_state,
+            },
+            payment_id: held.payment_id,
+        }
+    }
 }
 
 fn done(
@@ -221,33 +265,20 @@ fn answer(
     search_key: Option<&str>,
     held: &[HeldPayment<'_>],
 ) -> GatewayAnswer {
-    let payments = held.iter().map(|held| PaymentEvidence {
-        payment_id: held.payment_id,
-        payment: held.payment,
-    });
     let evidence = Evidence {
-        status_code,
-        result_code,
         message,
+        payments: held.iter().map(PaymentEvidence::from).collect(),
+        result_code,
         search_key,
-        payments: payments.collect(),
+        status_code,
     };
     GatewayAnswer {
         status_code,
         result_code,
         message,
         change,
-        evidence: canonical_fingerprint(&evidence),
+        evidence: Fingerprint::of(&to_json(&evidence)),
     }
-}
-
-/// SHA-256 over the canonical form (RFC 8785) of an object of ours.
-fn canonical_fingerprint(object: &impl Serialize) -> Fingerprint {
-    let text = to_json(object);
-    let json = Json::parse_own(&text).expect("what was written as JSON is JSON");
-    let canonical = canonical_text(&json)
-        .expect("an object of ours has no member twice, and numbers of 64 bits");
-    Fingerprint::of(canonical.as_bytes())
 }
 
 #[cfg(test)]
@@ -257,7 +288,7 @@ mod tests {
 
     use super::super::fixture::with;
     use super::*;
-    use crate::base::json::{FromJson, Reader, VALUES_MAX};
+    use crate::base::json::{FromJson, Json, Reader, VALUES_MAX};
     use crate::base::time::Instant;
     use crate::domain::reference::gateway_payment::sample;
 
@@ -393,6 +424,45 @@ mod tests {
             r#""paymentId":"payment-1"}],"resultCode":"ok","searchKey":null,"statusCode":200}"#,
         );
         assert_eq!(answer.evidence, Fingerprint::of(canonical.as_bytes()));
+    }
+
+    #[test]
+    fn the_members_of_the_evidence_stand_in_the_order_of_their_names() {
+        let state = "a\"b\\c/\u{1}\u{7f}\u{2028}\u{1f600}é\n";
+        let payment = payment(&[
+            ("/refundState", json!(state)),
+            ("/amountKrw", json!(i64::MAX)),
+            ("/virtualAccountState", Value::Null),
+            ("/searchKeys", json!([])),
+        ]);
+        let held = HeldPayment {
+            payment_id: "payment-2",
+            payment: &payment,
+        };
+        let answers = [
+            EmbeddedGateway.search("everybody", &[held, held]),
+            EmbeddedGateway.operate(Some(held), PaymentOrder::CloseVirtualAccount),
+        ];
+        for (answer, search_key, times) in
+            [(&answers[0], Some("everybody"), 2), (&answers[1], None, 1)]
+        {
+            let one = json!({"paymentId": "payment-2", "payment": payment});
+            // The map of a tree is in the order of its names, which are all of ASCII.
+            let whole = json!({
+                "statusCode": answer.status_code,
+                "resultCode": answer.result_code,
+                "message": answer.message,
+                "searchKey": search_key,
+                "payments": vec![one; times],
+            });
+            let canonical = whole.to_string();
+            assert!(canonical.starts_with("{\"message\""), "{canonical}");
+            assert_eq!(
+                answer.evidence,
+                Fingerprint::of(canonical.as_bytes()),
+                "{canonical}"
+            );
+        }
     }
 
     #[test]
