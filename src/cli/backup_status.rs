@@ -1,7 +1,7 @@
 //! The file that records the results of backups, for monitoring: `backup --status` writes it,
 //! `serve --backup-status` reads it.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -86,19 +86,35 @@ impl BackupStatus {
 /// # Errors
 /// When it cannot be written.
 pub(super) fn note(file: &Path, backup: Option<&wal::Backup>, now: Instant) -> std::io::Result<()> {
+    // Of a link, the file that it leads to is replaced.
+    let file = &std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    // One at a time: each counts on from what the one before it has noted.
+    let beside = file
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let directory = File::open(beside.unwrap_or(Path::new(".")))?;
+    directory.lock()?;
     let status = BackupStatus::read(file).unwrap_or_default();
     let text = serde_json::to_vec_pretty(&status.after(backup, now))?;
     let mut fresh = file.as_os_str().to_owned();
     fresh.push(".new");
+    let written = write_synced(Path::new(&fresh), &text);
+    let replaced = written.and_then(|()| std::fs::rename(&fresh, file));
+    if replaced.is_err() {
+        let _ = std::fs::remove_file(&fresh);
+    }
+    replaced
+}
+
+fn write_synced(file: &Path, text: &[u8]) -> std::io::Result<()> {
     let mut opened = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o644)
-        .open(&fresh)?;
-    opened.write_all(&text)?;
-    opened.sync_all()?;
-    std::fs::rename(&fresh, file)
+        .open(file)?;
+    opened.write_all(text)?;
+    opened.sync_all()
 }
 
 /// What the file says, read now and from here on every 10 seconds, and at SIGHUP, by a thread.
@@ -164,6 +180,25 @@ mod tests {
         }
         note(&file, Some(&backup), at(4_000)).unwrap();
         assert_eq!((figures().at, figures().failures), (Some(at(4_000)), 0));
+    }
+
+    #[test]
+    fn backups_that_end_at_once_are_all_counted_and_a_link_stays_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (
+            directory.path().join("status.json"),
+            directory.path().join("link"),
+        );
+        note(&file, None, Instant::from_millis(1_000)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| note(&link, None, Instant::from_millis(2_000)).unwrap());
+            }
+        });
+        assert!(link.is_symlink());
+        assert_eq!(BackupStatus::read(&file).unwrap().figures().failures, 17);
+        assert!(!directory.path().join("status.json.new").exists());
     }
 
     #[test]

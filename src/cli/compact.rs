@@ -169,6 +169,8 @@ impl CompactArgs {
         let archive = self.archive.as_deref().map(new_directory).transpose()?;
         engine.checkpoint_by(CheckpointPolicy {
             archive,
+            // What --keep protects stays, and what is removed is counted.
+            gives_up_for_room: false,
             log: LogRetention {
                 age: self.keep,
                 bytes: u64::MAX,

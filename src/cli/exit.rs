@@ -90,6 +90,13 @@ impl Failure {
                     None => Self::Other(error.to_string()),
                 }
             }
+            // What a copy cannot write is no fault of what it reads.
+            wal::Error::Visitor { source, .. } if source.is::<wal::Error>() => {
+                match source.downcast_ref() {
+                    Some(error) => Self::of_log(error),
+                    None => Self::Other(error.to_string()),
+                }
+            }
             wal::Error::Visitor { source, .. } if source.is::<wal::OtherForm>() => {
                 Self::OtherVersion(format!("the log was rejected: {source}"))
             }

@@ -148,7 +148,7 @@ fn load_into(data: &Path, input: impl Read) -> Result<Value, Failure> {
         lanes: 1,
         limits: Limits::default(),
         reserve_bytes: RESERVE_BYTES,
-        create: true,
+        create: false,
     };
     let on_fatal = Box::new(|error: &str| {
         tell(format_args!("carebook: the log has failed: {error}"));
@@ -168,10 +168,9 @@ fn load_into(data: &Path, input: impl Read) -> Result<Value, Failure> {
 fn why_it_ended(ended: &Ended) -> String {
     let why = match ended.reply {
         CommandResult::Unavailable | CommandResult::Overloaded => {
-            format!(
-                "the directory accepts no more: its disk has less than {RESERVE_BYTES} bytes free, or \
-                 its log has failed"
-            )
+            "the directory accepts no more: its disk has less free than is kept in reserve, or its \
+             log has failed"
+                .to_owned()
         }
         CommandResult::OutcomeUnknown => "the log has failed".to_owned(),
         _ => "a fact could not be applied, because of an internal error".to_owned(),

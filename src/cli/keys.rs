@@ -22,10 +22,10 @@ use crate::http::token::TokenVerifier;
 pub struct KeyArgs {
     /// The issuer that tokens must have: their `iss`. Without --jwks it is the https URL of an
     /// identity provider, whose keys are where /.well-known/openid-configuration below it says.
-    #[arg(long, value_name = "ISS", default_value = DEFAULT_ISSUER)]
+    #[arg(long, value_name = "ISS", default_value = DEFAULT_ISSUER, value_parser = not_blank)]
     issuer: String,
     /// The audience that tokens must have: their `aud`.
-    #[arg(long, value_name = "AUD", default_value = DEFAULT_AUDIENCE)]
+    #[arg(long, value_name = "AUD", default_value = DEFAULT_AUDIENCE, value_parser = not_blank)]
     audience: String,
     /// The identity provider's keys: a JWKS file, or its https URL. Required unless --issuer names
     /// the provider.
@@ -36,6 +36,14 @@ pub struct KeyArgs {
     /// token is rejected. At least 20m where it comes from a URL.
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = a_second_or_more)]
     jwks_max_age: Duration,
+}
+
+/// What tokens must name: a blank one would be no check.
+fn not_blank(text: &str) -> Result<String, &'static str> {
+    match text.trim() {
+        "" => Err("it is blank; name it as the tokens do"),
+        _ => Ok(text.to_owned()),
+    }
 }
 
 /// Where the keys come from.

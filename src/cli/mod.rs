@@ -162,6 +162,7 @@ fn told() -> Result<Command, ExitCode> {
 /// Parses the arguments and runs the command.
 pub fn main() -> ExitCode {
     keep_huge_pages_to_where_they_are_asked_for();
+    signals::outlive_limits_of_files();
     let told = match told() {
         Ok(told) => told,
         Err(code) => return code,

@@ -95,6 +95,16 @@ impl RecoverArgs {
             Some(position) => {
                 if !self.is_wanted(&salvage, position)? {
                     let mut out = Output::new();
+                    if self.json {
+                        let nothing = json!({
+                            "logId": hex(&salvage.log_id()),
+                            "lastPosition": position,
+                            "givenUp": 0,
+                            "kept": [],
+                        });
+                        out.line(format_args!("{nothing:#}"))?;
+                        return out.flush();
+                    }
                     out.line(format_args!(
                         "nothing is damaged: every record up to position {position} can be read; \
                          nothing was changed"

@@ -11,6 +11,7 @@ use wal::{BoxError, Past, Record as Bytes, Visitor};
 use super::exit::Failure;
 use super::open::{log_name, progress_bar};
 use super::output::{Output, existing, new_directory, snapshot_rows, told_snapshots, unfinished};
+use super::tell::tell;
 use crate::base::time::Instant;
 use crate::journal::record::Record;
 
@@ -111,6 +112,17 @@ impl RestoreArgs {
     }
 
     fn print(&self, report: &wal::Report, done: &str) -> Result<(), Failure> {
+        let left_out = report
+            .bad_snapshots
+            .iter()
+            .map(|bad| json!({"file": bad.file, "offset": bad.offset, "what": bad.what}));
+        for bad in &report.bad_snapshots {
+            tell(format_args!(
+                "carebook: a snapshot of the source is damaged and was left out, no record is lost by \
+                 it: {} at offset {}: {}",
+                bad.file, bad.offset, bad.what
+            ));
+        }
         let mut out = Output::new();
         if self.json {
             let made = json!({
@@ -120,6 +132,7 @@ impl RestoreArgs {
                 "segments": report.segments,
                 "bytes": report.bytes,
                 "snapshots": told_snapshots(&report.snapshots),
+                "leftOut": left_out.collect::<Vec<_>>(),
                 "directory": self.data,
             });
             out.line(format_args!("{made:#}"))?;

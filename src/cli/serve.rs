@@ -55,7 +55,7 @@ Examples:
   carebook serve --data /srv/carebook --jwks https://id.example.com/keys \\
       --issuer https://id.example.com --audience carebook
   carebook serve --data /srv/carebook --jwks jwks.json --tls-cert cert.pem --tls-key key.pem
-  carebook serve --data /srv/carebook --journal nats://a:4222,b:4222,c:4222 --journal-name main \
+  carebook serve --data /srv/carebook --journal nats://a:4222,b:4222,c:4222 --journal-name main \\
       --jwks jwks.json --issuer https://id.example.com --audience carebook
   carebook serve --config /etc/carebook/carebook.toml
   carebook serve --config /etc/carebook/carebook.toml --check

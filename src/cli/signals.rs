@@ -60,6 +60,20 @@ impl Drop for Starting {
     }
 }
 
+/// From here on a write beyond the largest file that the process may make (`ulimit -f`) fails, as one
+/// on a full disk does, where by default it ends the process. Where that cannot be set up, the default
+/// stays.
+pub(super) fn outlive_limits_of_files() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build();
+    if let Ok(runtime) = runtime {
+        let _inside = runtime.enter();
+        // A handler that was set up once stays, also when nobody listens.
+        let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
+    }
+}
+
 /// Sends true on SIGTERM or SIGINT; requests a snapshot on SIGUSR1. SIGHUP is handled elsewhere,
 /// but must not end the process when nothing else handles it. Regularly checks the age of the key
 /// set.

@@ -43,6 +43,9 @@ pub struct CheckpointPolicy {
     pub log: LogRetention,
     /// Where segments that the log no longer keeps are moved; without it they are deleted.
     pub archive: Option<Arc<dyn Storage>>,
+    /// Whether the oldest segments that snapshots cover may go before their time where the disk lacks
+    /// room for the next one. Never what is to go to an archive.
+    pub gives_up_for_room: bool,
     /// How often the thread checks whether there is something to do.
     pub look: Duration,
     /// How long after a failure the next attempt is made.
@@ -50,7 +53,7 @@ pub struct CheckpointPolicy {
 }
 
 impl Default for CheckpointPolicy {
-    /// 256 MiB, an hour, for ever, nothing kept and all deleted; a check each second, a minute after
+    /// 256 MiB, an hour, for ever, nothing kept and all deleted, before its time for want of room; a check each second, a minute after
     /// a failure.
     fn default() -> Self {
         Self {
@@ -59,6 +62,7 @@ impl Default for CheckpointPolicy {
             retention: None,
             log: LogRetention::NOTHING,
             archive: None,
+            gives_up_for_room: true,
             look: Duration::from_secs(1),
             pause: Duration::from_secs(60),
         }

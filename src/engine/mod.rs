@@ -298,7 +298,7 @@ impl Engine {
     /// Sets how snapshots are taken from here on.
     pub fn checkpoint_by(&self, policy: CheckpointPolicy) {
         // What goes to an archive is not removed before it is there.
-        let may_remove = policy.archive.is_none();
+        let may_remove = policy.gives_up_for_room && policy.archive.is_none();
         self.shared.journal.give_up_for_room(may_remove);
         self.shared.checkpointer.set_policy(policy);
     }

@@ -58,6 +58,11 @@ impl Storage for Watched {
         Ok(self.watched(self.storage.create(name)?, name))
     }
 
+    fn create_new(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        (self.watch)("create", name);
+        Ok(self.watched(self.storage.create_new(name)?, name))
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         (self.watch)("rename", to);
         self.storage.rename(from, to)

@@ -175,13 +175,14 @@ impl ArchiveFolder {
     ) -> Result<Option<Error>, Error> {
         let mut damage = None;
         let mut found = Vec::new();
-        for number in self.numbers()?.into_iter().rev() {
+        let own_first = manifest.segments.first().map(|segment| segment.number);
+        let own_first = own_first.unwrap_or(manifest.next_number);
+        let mut numbers = self.numbers()?;
+        // The archive goes on when the log has ended, as a backup's has.
+        numbers.retain(|number| *number < own_first);
+        for number in numbers.into_iter().rev() {
             if manifest.first_position <= from.max(1) {
                 break;
-            }
-            let listed = |segment: &Segment| segment.number == number;
-            if manifest.segments.iter().any(listed) {
-                continue;
             }
             let archived = match self.described(number) {
                 Ok(archived) => archived,
@@ -206,24 +207,31 @@ impl ArchiveFolder {
 
     /// Puts the segments of the archive behind those of a manifest whose log has
     /// ended, a backup's, as many as go on from it without a gap; returns the numbers
-    /// of those that take the place of a shorter copy.
+    /// of those that take the place of a shorter copy, and the damage by which it came no
+    /// farther.
     ///
     /// # Errors
-    /// [`Error::Damaged`] for a segment that is not as it was written, and as
-    /// [`ArchiveFolder::put_before`].
-    pub(crate) fn put_behind(&self, manifest: &mut Manifest) -> Result<Vec<u64>, Error> {
+    /// As [`ArchiveFolder::put_before`].
+    pub(crate) fn put_behind(
+        &self,
+        manifest: &mut Manifest,
+    ) -> Result<(Vec<u64>, Option<Error>), Error> {
         let last = manifest.segments.last().copied();
         let (mut position, mut chain) = (manifest.first_position, manifest.first_chain);
         let mut number = 0;
         let mut longer = Vec::new();
         if let Some(last) = last {
             let Some(seal) = last.seal else {
-                return Ok(longer);
+                return Ok((longer, None));
             };
             (position, chain, number) = (seal.last + 1, seal.chain, last.number);
         }
         for found in self.numbers()?.into_iter().filter(|found| *found >= number) {
-            let archived = self.described(found)?;
+            let archived = match self.described(found) {
+                Ok(archived) => archived,
+                Err(error @ Error::Damaged { .. }) => return Ok((longer, Some(error))),
+                Err(error) => return Err(error),
+            };
             let (seal, is_last) = (archived.seal, last.is_some_and(|last| last.number == found));
             if is_last {
                 // That both say the same as far as both go is seen when it is read.
@@ -241,7 +249,7 @@ impl ArchiveFolder {
             manifest.next_number = manifest.next_number.max(found + 1);
             (position, chain) = (seal.last + 1, seal.chain);
         }
-        Ok(longer)
+        Ok((longer, None))
     }
 
     /// What a segment is; files in an archive do not change.

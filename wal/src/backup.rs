@@ -37,7 +37,7 @@ use crate::lock::{self, Holder};
 use crate::manifest::{Manifest, Segment, Snapshot};
 use crate::opening::no_manifest;
 use crate::recovery;
-use crate::restore::expect_empty;
+use crate::restore::in_empty;
 use crate::snapshot;
 use crate::storage::{COPY, File, ReadOnly, Storage, copy_range};
 use crate::survey::{self, Survey};
@@ -96,7 +96,15 @@ fn with_pause(
     pause: Duration,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Backup, Error> {
-    expect_empty(target.as_ref())?;
+    in_empty(target.as_ref(), || copy_of(source, target, pause, progress))
+}
+
+fn copy_of(
+    source: &dyn Storage,
+    target: &Arc<dyn Storage>,
+    pause: Duration,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Backup, Error> {
     let mut looking = Looking::new(source, pause);
     let copy = looking.settled()?;
     let made = write(&looking.pinned(), target.as_ref(), &copy, progress)

@@ -46,6 +46,8 @@ pub const RECORD_BYTES_MAX: usize = 256 << 20;
 
 pub(crate) const MANIFEST: &str = "manifest";
 pub(crate) const MANIFEST_TEMP: &str = "manifest.new";
+/// What a backup and a restore make first in a directory, and remove last.
+pub(crate) const COPY_TEMP: &str = "copy.new";
 pub(crate) const LOCK: &str = "lock";
 /// A snapshot on its way here.
 pub(crate) const CARRIED: &str = "carried";
@@ -156,6 +158,7 @@ pub(crate) fn parse_snapshot_name(name: &str) -> Option<u64> {
 /// Whether a file is what a crash leaves of something unfinished.
 pub(crate) fn is_temp_name(name: &str) -> bool {
     name == MANIFEST_TEMP
+        || name == COPY_TEMP
         || name.strip_suffix(TEMP_SUFFIX).is_some_and(|rest| {
             let is_of_ancestors = rest.starts_with(ANCESTORS_PREFIX);
             is_of_ancestors

@@ -58,6 +58,10 @@ impl Log {
         options: Options,
         visitor: &mut dyn Visitor,
     ) -> Result<(Self, Report), Error> {
+        if !options.create && Manifest::load(storage.as_ref())?.is_none() {
+            // Not even a lock file is left in what is no log.
+            return Err(no_manifest(storage.as_ref())?);
+        }
         let lock = lock::take(storage.as_ref())?;
         let loaded = Manifest::load(storage.as_ref())?;
         let created = loaded.is_none();

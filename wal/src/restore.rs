@@ -12,31 +12,74 @@ use crate::manifest::{Manifest, Segment};
 use crate::opening::no_manifest;
 use crate::rebuild::{Builder, Numbers};
 use crate::recovery;
-use crate::report::Report;
+use crate::report::{BadSnapshot, Report};
 use crate::snapshot::{self, Shown};
 use crate::storage::{Lock, Storage};
 use crate::survey;
 use crate::verify::verify;
 use crate::visitor::{Discard, Record, Visitor};
 
-/// Refuses a directory that holds anything.
-pub(crate) fn expect_empty(target: &dyn Storage) -> Result<(), Error> {
-    let names = target
-        .list("")
-        .map_err(Error::io("list", target.describe("")))?;
-    match names.first() {
-        None => Ok(()),
-        Some(name) => Err(Error::Io {
-            what: "use",
-            file: target.describe(""),
-            source: io::Error::new(
-                io::ErrorKind::AlreadyExists,
-                format!(
-                    "the directory is not empty, it holds {name}; name one that is empty or not \
-                     there yet"
-                ),
+/// Makes a log in an empty directory, which is this process's alone until it is whole.
+///
+/// From the first moment on there is a file in it by which an interrupted attempt is told from an
+/// empty directory; it goes when the log is there, and when nothing else is. A lock file that
+/// nobody holds is no content.
+///
+/// # Errors
+/// [`Error::Io`] of the kind `AlreadyExists` for a directory that holds anything, also another
+/// attempt; else what comes of `make`.
+pub(crate) fn in_empty<T>(
+    target: &dyn Storage,
+    make: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
+    let io = |what| Error::io(what, target.describe(format::COPY_TEMP));
+    let content = || -> Result<Option<String>, Error> {
+        let names = target
+            .list("")
+            .map_err(Error::io("list", target.describe("")))?;
+        let mut names = names.into_iter();
+        Ok(names.find(|name| name != format::LOCK && name != format::COPY_TEMP))
+    };
+    let _lock = lock::share(target)?;
+    if let Some(name) = content()? {
+        return Err(not_empty(target, &name));
+    }
+    match target.create_new(format::COPY_TEMP) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(not_empty(target, format::COPY_TEMP));
+        }
+        Err(error) => return Err(io("create")(error)),
+    }
+    // Another attempt may have ended between the look and the claim.
+    if let Some(name) = content()? {
+        let _ = target.remove(format::COPY_TEMP);
+        return Err(not_empty(target, &name));
+    }
+    let made = make();
+    if made.is_ok() {
+        target.remove(format::COPY_TEMP).map_err(io("remove"))?;
+    } else if content().is_ok_and(|content| content.is_none()) {
+        let _ = target.remove(format::COPY_TEMP);
+    }
+    made
+}
+
+fn not_empty(target: &dyn Storage, name: &str) -> Error {
+    let which = match name {
+        format::COPY_TEMP => " of a backup or a restore that goes on, or was interrupted",
+        _ => "",
+    };
+    Error::Io {
+        what: "use",
+        file: target.describe(""),
+        source: io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            format!(
+                "the directory is not empty, it holds {name}{which}; name one that is empty or not \
+                 there yet"
             ),
-        }),
+        ),
     }
 }
 
@@ -63,8 +106,10 @@ pub struct Past {
     manifest: Manifest,
     /// The first position in the directory itself.
     own_first: u64,
-    /// Why no more of the archive can be had.
+    /// Why no more of the archive can be had before the log's own records.
     damage: Option<Error>,
+    /// The same behind them.
+    damage_behind: Option<Error>,
 }
 
 impl Past {
@@ -84,11 +129,12 @@ impl Past {
             return Err(no_manifest(source.as_ref())?);
         };
         let own_first = manifest.first_position;
-        let (mut storage, mut damage) = (source, None);
+        let (mut storage, mut damage, mut damage_behind) = (source, None, None);
         if let Some(archive) = archive {
             let folder = ArchiveFolder::new(archive, manifest.log);
             damage = folder.put_before(&mut manifest, 1)?;
-            let longer = folder.put_behind(&mut manifest)?;
+            let longer;
+            (longer, damage_behind) = folder.put_behind(&mut manifest)?;
             storage = Arc::new(WithShelf::new(storage, folder, &longer));
         }
         Ok(Self {
@@ -97,6 +143,7 @@ impl Past {
             manifest,
             own_first,
             damage,
+            damage_behind,
         })
     }
 
@@ -122,6 +169,9 @@ impl Past {
         let storage = self.storage.as_ref();
         let survey = survey::survey(storage, &self.manifest, 0, visitor, &mut Index::new())?;
         recovery::judge(&survey)?;
+        self.damage_behind
+            .as_ref()
+            .map_or(Ok(()), |damage| Err(again(damage)))?;
         Ok(survey.next - 1)
     }
 
@@ -129,7 +179,8 @@ impl Past {
     /// `upto` (without one, at its end), in a `target` that is empty, and verifies
     /// it. Positions stay as they are, and so do the records that are in the directory
     /// itself and its snapshots, as far as they are of that time or before; of the
-    /// archive is taken what is needed. Interrupted, it leaves no log.
+    /// archive is taken what is needed. A snapshot that cannot be read and is not needed either is
+    /// left out, and reported ([`Report::bad_snapshots`]). Interrupted, it leaves no log.
     ///
     /// # Errors
     /// [`Error::Damaged`] and [`Error::Unsupported`] when what is needed cannot be
@@ -141,12 +192,22 @@ impl Past {
         upto: Option<u64>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Report, Error> {
-        expect_empty(target.as_ref())?;
+        in_empty(target.as_ref(), || {
+            self.restore_into(target, upto, progress)
+        })
+    }
+
+    fn restore_into(
+        &self,
+        target: &Arc<dyn Storage>,
+        upto: Option<u64>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Report, Error> {
         let (source, manifest) = (self.storage.as_ref(), &self.manifest);
         let limit = upto.unwrap_or(u64::MAX);
         let identity = manifest.identity();
         let mut builder = Builder::new(Arc::clone(target), Numbers::FIRST, identity, limit)?;
-        let (mut newest, mut bad) = (None, None);
+        let (mut newest, mut bad) = (None, Vec::new());
         for listed in manifest
             .snapshots
             .iter()
@@ -160,10 +221,10 @@ impl Past {
                 }
                 Shown::Bad { offset, what } => {
                     builder.reset();
-                    bad = Some(Error::Damaged {
+                    bad.push(BadSnapshot {
+                        number: listed.number,
                         file: source.describe(&name),
                         offset,
-                        position: None,
                         what,
                     });
                 }
@@ -171,8 +232,13 @@ impl Past {
         }
         let needed = newest.map_or(1, |covers| covers + 1);
         if needed < manifest.first_position {
-            return Err(match (bad, &self.damage) {
-                (Some(bad), _) => bad,
+            return Err(match (bad.pop(), &self.damage) {
+                (Some(bad), _) => Error::Damaged {
+                    file: bad.file,
+                    offset: bad.offset,
+                    position: None,
+                    what: bad.what,
+                },
                 (None, Some(damage)) => again(damage),
                 (None, None) => self.unreachable(limit, None),
             });
@@ -186,11 +252,17 @@ impl Past {
         let part = from(manifest, first);
         let survey = survey::survey(source, &part, first - 1, &mut both, &mut Index::new())?;
         recovery::judge(&survey)?;
-        if upto.is_some_and(|upto| upto >= survey.next) {
-            return Err(self.unreachable(limit, Some(survey.next - 1)));
+        match (&self.damage_behind, upto) {
+            (Some(damage), _) if limit >= survey.next => return Err(again(damage)),
+            (_, Some(upto)) if upto >= survey.next => {
+                return Err(self.unreachable(limit, Some(survey.next - 1)));
+            }
+            _ => {}
         }
         builder.finish()?;
-        verify(Arc::clone(target), &mut Discard)
+        let mut report = verify(Arc::clone(target), &mut Discard)?;
+        report.bad_snapshots.append(&mut bad);
+        Ok(report)
     }
 
     fn unreachable(&self, position: u64, last: Option<u64>) -> Error {

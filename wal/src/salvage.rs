@@ -135,8 +135,15 @@ impl Salvage {
             salvage.highest = salvage.highest.max(proved).max(manifest.first_position - 1);
         }
         salvage.find_ways()?;
-        salvage.end_is_known = salvage.ends_in_zeros(&segments)?;
+        salvage.end_is_known =
+            salvage.ends_in_zeros(&segments)? && salvage.has_what_is_open(listed)?;
         Ok(salvage)
+    }
+
+    /// The log's random name.
+    #[must_use]
+    pub fn log_id(&self) -> [u8; 16] {
+        self.log
     }
 
     /// What is not as it was written; nothing in a good log.
@@ -415,6 +422,19 @@ impl Salvage {
             }
             if end.is_some() {
                 break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the segments that the manifest lists without a seal are there, each as long as it was
+    /// made: what was in one of them nothing else says.
+    fn has_what_is_open(&self, manifest: Option<&Manifest>) -> Result<bool, Error> {
+        let listed = manifest.into_iter().flat_map(|manifest| &manifest.segments);
+        for segment in listed.filter(|segment| segment.seal.is_none()) {
+            let name = format::segment_name(segment.number);
+            if !runs::is_as_long_as_made(self.storage.as_ref(), &name)? {
+                return Ok(false);
             }
         }
         Ok(true)

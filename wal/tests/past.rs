@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use wal::live::LiveReader;
 use wal::storage::Storage;
+use wal::storage::meanwhile::Meanwhile;
 use wal::storage::sim::SimDisk;
 use wal::{BoxError, Error, Log, Past, Record, Report, Salvage, Visitor};
 
@@ -183,6 +184,120 @@ fn a_backup_goes_on_with_what_was_archived_after_it() {
         error.contains(&format!("the last position that can be restored is {last}")),
         "{error}"
     );
+}
+
+#[test]
+fn a_backup_that_is_older_than_the_last_compaction_goes_back_as_far_as_the_archive() {
+    let (source, archive) = (SimDisk::new(), disk(5));
+    archived(&source, &archive);
+    let copy = backup(&source);
+    let (own, before) = (segments(&copy), segments(&archive));
+    let mut log = open(&source).unwrap().log;
+    append(&mut log, 201..=400);
+    snapshot(&mut log, 390).unwrap();
+    snapshot(&mut log, 395).unwrap();
+    log.compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
+        .unwrap();
+    let newest = segments(&archive).pop().unwrap();
+    assert!(newest > before[before.len() - 1] && !own.contains(&newest));
+
+    let whole = past(&copy, Some(&archive)).unwrap();
+    assert_eq!(whole.earliest(), 1);
+    for upto in [1, 20, 200, 250] {
+        let target = restore(&whole, 1, Some(upto)).unwrap().0;
+        assert!(verify(&target).unwrap().1 == payloads(1..=upto), "{upto}");
+    }
+    let last = restore(&whole, 1, None).unwrap().1.last_position;
+    assert!(last > 300);
+
+    // Damage in a segment that is not needed harms nothing; in one that is, it is told.
+    archive.flip(&newest, 4_100, 1);
+    let damaged = past(&copy, Some(&archive)).unwrap();
+    let target = restore(&damaged, 1, Some(20)).unwrap().0;
+    assert!(verify(&target).unwrap().1 == payloads(1..=20));
+    for upto in [None, Some(last)] {
+        match restore(&damaged, 1, upto) {
+            Err(Error::Damaged { file, .. }) => assert!(file.ends_with(&newest), "{file}"),
+            other => panic!("{upto:?}: {:?}", other.map(|(_, report)| report)),
+        }
+    }
+    assert!(damaged.records(&mut Shown::default()).is_err());
+}
+
+#[test]
+fn a_snapshot_that_is_damaged_and_not_needed_is_left_out_and_told() {
+    let source = SimDisk::new();
+    let first = archived(&source, &disk(5));
+    let whole = restore(&past(&source, None).unwrap(), 1, None).unwrap().1;
+    assert_eq!((whole.snapshots.len(), whole.bad_snapshots.len()), (2, 0));
+    let names = source.names();
+    let mut snapshots: Vec<_> = names
+        .iter()
+        .filter(|name| name.ends_with(".snap"))
+        .collect();
+    snapshots.sort();
+    source.flip(snapshots[1], 300, 1);
+    let (target, report) = restore(&past(&source, None).unwrap(), 1, None).unwrap();
+    assert_eq!(report.snapshots.len(), 1);
+    assert_eq!(report.bad_snapshots.len(), 1);
+    assert!(
+        report.bad_snapshots[0]
+            .file
+            .ends_with(snapshots[1].as_str())
+    );
+    assert!(shown(&target).records == payloads(first..=200));
+}
+
+#[test]
+fn of_two_that_make_a_log_in_one_directory_the_second_is_refused_and_harms_nothing() {
+    let source = SimDisk::new();
+    archived(&source, &disk(5));
+    let from = past(&source, None).unwrap();
+    let target = disk(3);
+    let mut refused = Vec::new();
+    let report = from.restore(&target.storage(), None, &mut |_, _| {
+        let storage: Arc<dyn Storage> = target.storage();
+        let restored = from.restore(&storage, None, &mut |_, _| {});
+        let copied = wal::backup(source.storage().as_ref(), &storage, &mut |_, _| {});
+        refused.push(restored.unwrap_err().to_string());
+        refused.push(copied.unwrap_err().to_string());
+    });
+    assert_eq!(report.unwrap().last_position, 200);
+    assert!(refused.len() >= 2);
+    for error in refused {
+        assert!(error.contains("the directory is not empty"), "{error}");
+    }
+    assert!(verify(&target).unwrap().1 == payloads(1..=200));
+    assert!(!target.names().iter().any(|name| name.ends_with(".new")));
+    // Where nothing was made nothing is left, and a lock that nobody holds is no content.
+    let storage: Arc<dyn Storage> = disk(4).storage();
+    let missing = SimDisk::new();
+    assert!(wal::backup(missing.storage().as_ref(), &storage, &mut |_, _| {}).is_err());
+    assert_eq!(storage.list("").unwrap(), [] as [String; 0]);
+    drop(storage.lock("lock", "process 1").unwrap());
+    wal::backup(source.storage().as_ref(), &storage, &mut |_, _| {}).unwrap();
+}
+
+#[test]
+fn from_the_first_look_at_its_source_on_a_backup_has_its_directory_for_itself() {
+    let source = SimDisk::new();
+    archived(&source, &disk(5));
+    let target = disk(3);
+    let storage: Arc<dyn Storage> = target.storage();
+    let (other, beside) = (source.clone(), target.clone());
+    let meanwhile = Meanwhile::new(&source, 0, move |_| {
+        let storage: Arc<dyn Storage> = beside.storage();
+        let refused = wal::backup(other.storage().as_ref(), &storage, &mut |_, _| {});
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("goes on, or was interrupted"), "{refused}");
+        // Killed here, what it leaves is no empty directory.
+        match open(&beside) {
+            Err(Error::Damaged { .. }) => {}
+            other => panic!("{:?}", other.map(|opened| opened.report)),
+        }
+    });
+    wal::backup(&meanwhile, &storage, &mut |_, _| {}).unwrap();
+    assert!(meanwhile.calls() > 1);
 }
 
 #[test]

@@ -276,6 +276,30 @@ fn damage_in_the_middle_costs_what_follows_unless_a_snapshot_covers_it() {
 }
 
 #[test]
+fn where_the_segment_that_was_open_is_missing_or_cut_there_may_have_been_more() {
+    let (disk, appended) = logged(31, false);
+    let mut log = open(&disk).unwrap().log;
+    log.append(&appended[..3]).unwrap();
+    let disk = disk.after_kill();
+    drop(log);
+    let last = segments(&disk).pop().unwrap();
+    let bytes = disk.bytes(&last).unwrap();
+    let whole = Salvage::survey(disk.storage()).unwrap();
+    assert!(whole.end_is_known());
+    assert_eq!(whole.highest(), 83);
+    // None of it, less than its header, and its header with a part of what it was made for.
+    for left in [None, Some(0), Some(40), Some(4_096)] {
+        match left {
+            None => disk.take_away(&last),
+            Some(left) => disk.put(&last, &bytes[..left]),
+        }
+        let salvage = Salvage::survey(disk.storage()).unwrap();
+        assert!(!salvage.end_is_known(), "{left:?}");
+        assert_eq!(salvage.ways()[0].keep_to, 80, "{left:?}");
+    }
+}
+
+#[test]
 fn a_lost_manifest_is_made_anew() {
     for with_snapshots in [false, true] {
         let (disk, appended) = logged(29, with_snapshots);

@@ -35,6 +35,13 @@ pub trait Storage: Send + Sync {
     /// What the system says.
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
+    /// Makes an empty file, mode 0600, of a name that nothing has: of several that try it at once,
+    /// one succeeds.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when something has the name; else what the system says.
+    fn create_new(&self, name: &str) -> io::Result<Arc<dyn File>>;
+
     /// Gives a file a name, in the same directory, in place of what has it.
     ///
     /// # Errors

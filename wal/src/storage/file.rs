@@ -146,23 +146,25 @@ impl Storage for FileStorage {
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let path = self.path(name);
-        let mut options = OpenOptions::new();
         // Made here and now or not at all: never what a link of that name leads to, nor a file that
         // another process has open.
+        match self.create_new(name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(self.path(name))?;
+                self.create_new(name)
+            }
+            made => made,
+        }
+    }
+
+    fn create_new(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let mut options = OpenOptions::new();
         options
             .read(true)
             .write(true)
             .create_new(true)
             .mode(MODE_FILE);
-        let made = match options.open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                fs::remove_file(&path)?;
-                options.open(&path)
-            }
-            made => made,
-        };
-        Ok(Arc::new(made?))
+        Ok(Arc::new(options.open(self.path(name))?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

@@ -79,6 +79,10 @@ impl<R: ReadOnly> Storage for R {
         Err(only_reads())
     }
 
+    fn create_new(&self, _: &str) -> io::Result<Arc<dyn File>> {
+        Err(only_reads())
+    }
+
     fn rename(&self, _: &str, _: &str) -> io::Result<()> {
         Err(only_reads())
     }

@@ -76,6 +76,13 @@ impl Storage for SimDisk {
         after(fault, made)
     }
 
+    fn create_new(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        if self.state.lock().names.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.create(name)
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = self.state.lock();
         state.call()?;
