@@ -81,8 +81,9 @@ Exit codes:
   1  failed, or the data directory is held by another process
   2  the arguments are wrong
   3  the log is damaged: file, offset and position are named
-  4  verify: the data directory is held by a running server
-  5  the log was written by another version of carebook, which is named"
+  4  verify, journal create, journal verify: a running server holds the data directory
+  5  the log was written by another version of carebook, which is named; or, with --journal, another
+     process has taken the journal over"
 )]
 struct Arguments {
     #[command(subcommand)]
