@@ -59,7 +59,7 @@ By the permission alone, of any kind of actor unless a kind is named:
 ";
 
 /// Requests that are no operations, and the permissions of which each needs one.
-const SPECIALS: [(&str, &str, &[&str]); 6] = [
+const SPECIALS: [(&str, &str, &[&str]); 7] = [
     ("POST", "/reference-facts", &["facts:write"]),
     (
         "GET",
@@ -70,10 +70,11 @@ const SPECIALS: [(&str, &str, &[&str]); 6] = [
     ("GET", "/events?limit=1", &["events:read"]),
     ("GET", "/webhook-subscriptions", &["webhooks:manage"]),
     ("GET", "/outbox", &["outbox:manage"]),
+    ("GET", "/console/figures", &["figures:read"]),
 ];
 
 /// Every permission that there is.
-const PERMISSIONS: [&str; 8] = [
+const PERMISSIONS: [&str; 9] = [
     "branch:create",
     "payment:authorize",
     "payment:administer",
@@ -82,6 +83,7 @@ const PERMISSIONS: [&str; 8] = [
     "events:read",
     "webhooks:manage",
     "outbox:manage",
+    "figures:read",
 ];
 
 /// The operation by which a mother gives authority to pay for her.
@@ -179,7 +181,7 @@ fn sees(path: &str, stage: &Stage, client: &mut Client, actor: &Actor) -> bool {
 
 fn page() -> String {
     let world = World::new();
-    let server = Server::start(&world);
+    let server = Server::start_with(&world, &["--console"]);
     let theatre = Arc::new(Theatre { world, server });
     let mut page = INTRODUCTION.to_owned();
     let mut seen: BTreeMap<(&str, usize), Vec<String>> = BTreeMap::new();
@@ -305,6 +307,8 @@ fn specials(theatre: &Arc<Theatre>) -> String {
         };
         let more = if path.starts_with("/webhook") || path == "/outbox" {
             ", and all below it"
+        } else if path.starts_with("/console") {
+            ", where the [console](console.md) is served"
         } else {
             ""
         };
