@@ -251,7 +251,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     (
         "line_already_acknowledged",
         "",
-        "Read the statement, and acknowledge the lines that are left.",
+        "Only a statement in arrears gets this far, and nothing puts one there by now ([states.md](states.md)). Of such a one: read it, and acknowledge the lines that are left.",
     ),
     (
         "member_identity_missing",
