@@ -33,8 +33,9 @@ younger than --keep stay in the log, for histories and events; a start does not 
 read, and every command sent again, is answered as before. Idempotency keys are kept: only `serve
 --idempotency-retention` forgets them. A second run finds nothing to do.
 
-The snapshots are written first, on the same disk. If there is no space for them, nothing is removed:
-copy the directory to another disk (carebook backup), compact the copy, and serve from that.
+The snapshots are written first, on the same disk. If there is no space for them, nothing is
+removed: copy the directory to another disk (carebook backup), compact the copy, and serve from
+that.
 
 Exit codes:
   0  the log is compacted: two snapshots hold everything

@@ -38,8 +38,8 @@ Examples:
 Without --give-up-after it only reports, and writes nothing: what is damaged, which positions can
 still be recovered, and what each way out loses: positions, resources, idempotency keys. That may
 include acknowledged commits, so people have to decide: a newer backup may lose less (carebook
-restore). With --export, the readable records after the damage are written to a file, one JSON object
-a line, so that they can be done again.
+restore). With --export, the readable records after the damage are written to a file, one JSON
+object a line, so that they can be done again.
 
 With --give-up-after, the log is cut after that position, and gets a new log id. Every original file
 is kept beside, under its name and `.given-up.N`. If it is interrupted, it can be run again. A

@@ -30,8 +30,8 @@ that position; --at TIME everything that was committed at that time or before.
 
 If the source begins with the first record, every position can be restored; if a compaction has
 removed some, the earliest is that of the older snapshot. With --archive, the directory that was
-given to serve or compact, the segments that compactions have moved there are used as well: those that
-join the source without a gap, before it, and after it when it is a backup.
+given to serve or compact, the segments that compactions have moved there are used as well: those
+that join the source without a gap, before it, and after it when it is a backup.
 
 Exit codes:
   0  the new directory is complete and verified

@@ -31,8 +31,8 @@ Examples:
   carebook inspect records --data /srv/carebook --archive /archive --to 100
 
 It works on the directory of a running or a stopped server and on copies, takes no lock and writes
-nothing. With --archive, segments that compactions have moved there are shown as well. Personal data is
-masked unless --reveal is given.
+nothing. With --archive, segments that compactions have moved there are shown as well. Personal
+data is masked unless --reveal is given.
 
 Exit codes:
   0  done
