@@ -101,6 +101,8 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
         &["serve", "--demo", "--jwks", "x"],
         &["serve", "--demo", "--tls-cert", "x"],
         &["serve", "--demo", "--unknown"],
+        &["serve", "--data", "x", "--jwks", "x", "--issuer", " "],
+        &["serve", "--data", "x", "--jwks", "x", "--audience", ""],
         &["serve", "--demo", "--idempotency-retention", "soon"],
         &["serve", "--demo", "--idempotency-retention", "10ms"],
         &["serve", "--demo", "--snapshot-interval", "-1"],

@@ -148,13 +148,19 @@ fn load_into(data: &Path, input: impl Read) -> Result<Value, Failure> {
         lanes: 1,
         limits: Limits::default(),
         reserve_bytes: RESERVE_BYTES,
-        create: false,
+        create: true,
     };
     let on_fatal = Box::new(|error: &str| {
         tell(format_args!("carebook: the log has failed: {error}"));
         std::process::exit(1);
     });
-    let (engine, _) = open(data, opening, on_fatal)?;
+    let (engine, report) = open(data, opening, on_fatal)?;
+    if report.created {
+        tell(format_args!(
+            "carebook: there was no log in {}: a new one was made",
+            data.display()
+        ));
+    }
     let engine = Arc::new(engine);
     let loaded = on_lane(&engine, load_lines(&engine, input)).map_err(Failure::from_error)?;
     let summary = loaded.map_err(Failure::other)?;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+use super::lookups::Lookups;
+
 /// Bytes of an answer's head, at most.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// What the kernel keeps of what the other side sends before it is read.
@@ -28,6 +30,10 @@ const RECEIVED_BYTES_MAX: u32 = 64 << 10;
 const ADDRESSES_MAX: usize = 4;
 /// How long an address is tried before the next one.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Names that are looked up at once. A look-up holds a thread until the system gives up, however early
+/// its caller does, and others need threads, too.
+const LOOKUPS_MAX: usize = 128;
 
 /// A future on the heap.
 type Later<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
@@ -45,10 +51,13 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// The system's way of finding addresses.
 #[must_use]
 pub fn system_resolve() -> Resolve {
-    Arc::new(|host, port| {
+    let lookups = Arc::new(Lookups::new(LOOKUPS_MAX));
+    Arc::new(move |host, port| {
+        let lookups = Arc::clone(&lookups);
         Box::pin(async move {
-            let found = tokio::net::lookup_host((host.as_str(), port)).await?;
-            Ok(found.collect())
+            let at = host.clone();
+            let look = move || (at.as_str(), port).to_socket_addrs();
+            Ok(lookups.run(host, look).await??.collect())
         })
     })
 }

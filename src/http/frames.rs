@@ -29,6 +29,13 @@ const CONTINUATION: u8 = 0x9;
 const END_STREAM: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
 
+/// Control frames that a client may send at once,
+const CONTROL_BURST: u32 = 1_000;
+/// how long it is until it may send one more,
+const CONTROL_PAUSE: Duration = Duration::from_millis(10);
+/// and how many for each frame of a request or a response: updates of two windows, and as many again.
+const CONTROL_FOR_A_FRAME: u32 = 4;
+
 /// Streams that are tracked, beyond which a client must be malicious: the library allows fewer.
 const STREAMS_MAX: usize = 1_024;
 
@@ -40,6 +47,11 @@ pub struct Frames {
     /// Since when a head is unfinished, and its stream.
     head: Option<(Instant, u32)>,
     open: HashMap<u32, Stream>,
+    /// Control frames that the client may still send.
+    credit: u32,
+    /// When it was last given some for the time that has passed.
+    credited: Instant,
+    is_flooded: bool,
     /// Since when no stream is open.
     idle: Instant,
     /// At or before the next deadline.
@@ -130,9 +142,39 @@ impl Frames {
             outward: Cut::after(0),
             head: None,
             open: HashMap::new(),
+            credit: CONTROL_BURST,
+            credited: now,
+            is_flooded: false,
             idle: now,
             earliest: now + patience.idle,
         }
+    }
+
+    /// Whether more control frames came than a client has reason to send: a ping or a window's update
+    /// costs it nothing, and has to be read and answered here.
+    #[must_use]
+    pub fn is_flooded(&self) -> bool {
+        self.is_flooded
+    }
+
+    /// A frame that is no part of a request.
+    fn control(&mut self, now: Instant) {
+        if self.credit == 0 {
+            let earned = now.duration_since(self.credited).as_millis() / CONTROL_PAUSE.as_millis();
+            self.credit = u32::try_from(earned)
+                .unwrap_or(CONTROL_BURST)
+                .min(CONTROL_BURST);
+            self.credited = now;
+        }
+        match self.credit.checked_sub(1) {
+            Some(left) => self.credit = left,
+            None => self.is_flooded = true,
+        }
+    }
+
+    /// A frame of a request or its response has passed, with which a client may send some of its own.
+    fn earn(&mut self) {
+        self.credit = (self.credit + CONTROL_FOR_A_FRAME).min(CONTROL_BURST);
     }
 
     /// Tracks bytes that the client has sent.
@@ -141,11 +183,13 @@ impl Frames {
             match step {
                 Step::Begins(frame) => match frame.kind {
                     HEADERS => {
+                        self.earn();
                         self.head = Some((now, frame.stream));
                         self.note(now + self.patience.head);
                     }
                     RST_STREAM => self.close(frame.stream, now),
-                    _ => {}
+                    DATA | CONTINUATION => {}
+                    _ => self.control(now),
                 },
                 Step::Ends(frame) => {
                     let may_end = matches!(frame.kind, HEADERS | CONTINUATION);
@@ -164,6 +208,9 @@ impl Frames {
             let Step::Begins(frame) = step else {
                 continue;
             };
+            if matches!(frame.kind, HEADERS | DATA) {
+                self.earn();
+            }
             let ends = frame.flags & END_STREAM != 0;
             match frame.kind {
                 RST_STREAM => self.close(frame.stream, now),
@@ -237,6 +284,52 @@ mod tests {
         let mut bytes = vec![0, 0, payload, kind, flags, 0, 0, 0, stream];
         bytes.resize(bytes.len() + usize::from(payload), 0xff);
         bytes
+    }
+
+    #[test]
+    fn a_client_that_sends_more_control_frames_than_it_has_reason_to_is_told_from_others() {
+        let preface = vec![0; PREFACE_BYTES];
+        let ping = frame(PING, 0, 0, 8);
+        // At once, and one each time that one may be sent again.
+        let mut steady = Timed::new();
+        steady.received(&preface);
+        for _ in 0..CONTROL_BURST {
+            steady.received(&ping);
+        }
+        assert!(!steady.frames.is_flooded());
+        for _ in 0..3 * CONTROL_BURST {
+            steady.now += CONTROL_PAUSE;
+            steady.received(&ping);
+        }
+        assert!(!steady.frames.is_flooded());
+        steady.received(&ping);
+        assert!(steady.frames.is_flooded());
+        // For what it is given a client opens windows.
+        for kind in [DATA, HEADERS] {
+            let mut reader = Timed::new();
+            reader.received(&preface);
+            for _ in 0..3 * CONTROL_BURST {
+                reader.written(&frame(kind, 0, 1, 4));
+                for _ in 0..CONTROL_FOR_A_FRAME {
+                    reader.received(&frame(0x8, 0, 1, 4));
+                }
+            }
+            assert!(!reader.frames.is_flooded());
+        }
+        // Whatever kind it is of, and however it comes.
+        for kind in [PING, 0x4, 0x8, 0x2, 0x77] {
+            let mut flood = Timed::new();
+            flood.received(&preface);
+            let frames = frame(kind, 0, 0, 6).repeat(to_usize(CONTROL_BURST) + 1);
+            for piece in frames.chunks(7) {
+                flood.received(piece);
+            }
+            assert!(flood.frames.is_flooded(), "{kind}");
+        }
+    }
+
+    fn to_usize(number: u32) -> usize {
+        usize::try_from(number).unwrap_or(usize::MAX)
     }
 
     /// A connection whose clock the test sets.

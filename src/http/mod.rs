@@ -28,6 +28,7 @@ mod history;
 pub mod journal_metrics;
 pub mod list_query;
 pub mod lists;
+mod lookups;
 pub mod metrics;
 pub mod metrics_page;
 mod min_position;

@@ -412,6 +412,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedIo<S> {
                 Protocol::Http1(http1) => http1.read(buffer, before),
                 Protocol::Http2(frames) => {
                     frames.received(&buffer.filled()[before..], Instant::now());
+                    if frames.is_flooded() {
+                        let why = "more control frames than there is reason for";
+                        return Poll::Ready(Err(io::Error::other(why)));
+                    }
                 }
             }
         }

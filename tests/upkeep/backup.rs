@@ -263,6 +263,40 @@ fn deposits(data: &Path) -> u64 {
 }
 
 #[test]
+fn a_damaged_snapshot_that_a_restore_leaves_out_is_told() {
+    let world = World::new();
+    let server = Server::start(&world);
+    deposit(&mut server.client(), &world, 0);
+    assert_eq!(server.stop(), Some(0));
+    let data = world.data();
+    assert_eq!(run(&["compact", "--data", text(&data)]).0, Some(0));
+    let snapshots: Vec<_> = crate::support::files(&data)
+        .into_iter()
+        .filter(|file| text(file).ends_with(".snap"))
+        .collect();
+    let mut bytes = std::fs::read(&snapshots[1]).unwrap();
+    bytes[200] ^= 1;
+    std::fs::write(&snapshots[1], bytes).unwrap();
+    let target = world.path("restored");
+    let (code, out, err) = run(&[
+        "restore",
+        "--from",
+        text(&data),
+        "--data",
+        text(&target),
+        "--json",
+    ]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(
+        err.contains("was left out") && err.contains(text(&snapshots[1])),
+        "{err}"
+    );
+    let restored: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(restored["snapshots"].as_array().unwrap().len(), 1);
+    assert_eq!(restored["leftOut"][0]["file"], text(&snapshots[1]));
+}
+
+#[test]
 fn a_damaged_directory_is_neither_backed_up_nor_restored() {
     let world = World::new();
     let server = Server::start(&world);

@@ -7,6 +7,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 use crate::support::{Server, World, carebook, files, run, serve_arguments};
 
 fn text(path: &Path) -> &str {
@@ -178,6 +180,68 @@ impl Drop for SmallDisk {
 }
 
 #[test]
+fn a_limit_of_file_sizes_is_a_failure_of_what_is_written_and_not_the_end_of_the_process() {
+    let world = World::new();
+    lived(&world);
+    let program = carebook().get_program().to_owned();
+    for (command, from, to) in [
+        ("backup", "--data", "--to"),
+        ("restore", "--from", "--data"),
+    ] {
+        let target = world.path(command);
+        let output = Command::new("sh")
+            .args(["-c", "ulimit -f 2; exec \"$@\"", "sh"])
+            .arg(&program)
+            .args([command, from, text(&world.data()), to, text(&target)])
+            .output()
+            .unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{command}: {err}");
+        assert!(err.contains("File too large"), "{command}: {err}");
+        assert!(
+            err.contains("remove it, and begin again"),
+            "{command}: {err}"
+        );
+        assert!(!err.contains("carebook recover"), "{command}: {err}");
+    }
+}
+
+#[test]
+fn a_tool_leaves_nothing_in_a_directory_that_is_none_of_a_log() {
+    let world = World::new();
+    let (empty, facts) = (world.path("empty"), lived(&world));
+    std::fs::create_dir(&empty).unwrap();
+    let nothing = || std::fs::read_dir(&empty).unwrap().count() == 0;
+    for command in [
+        &["compact", "--data"][..],
+        &["outbox", "list", "--data"],
+        &["verify", "--data"],
+        &["inspect", "stats", "--data"],
+        &["recover", "--data"],
+        &["backup", "--to", "elsewhere", "--data"],
+        &["restore", "--data", "elsewhere", "--from"],
+    ] {
+        let elsewhere = world.path("elsewhere");
+        let mut arguments: Vec<_> = command.to_vec();
+        for argument in &mut arguments {
+            if *argument == "elsewhere" {
+                *argument = text(&elsewhere);
+            }
+        }
+        arguments.push(text(&empty));
+        let (code, _, err) = run(&arguments);
+        assert_eq!(code, Some(1), "{arguments:?}: {err}");
+        assert!(nothing(), "{arguments:?}");
+        assert!(!err.contains("incomplete"), "{arguments:?}: {err}");
+    }
+    // What makes a log where there was none says so.
+    let load = ["facts", "load", text(&facts), "--data", text(&empty)];
+    let told = format!("there was no log in {}: a new one was made", text(&empty));
+    assert!(run(&load).2.contains(&told));
+    assert!(!run(&load).2.contains("a new one"));
+}
+
+#[test]
 fn on_a_full_disk_every_tool_says_what_to_do_and_can_be_run_again() {
     let world = World::new();
     let facts = lived(&world);
@@ -231,7 +295,11 @@ fn on_a_full_disk_every_tool_says_what_to_do_and_can_be_run_again() {
     disk.fill_but(200 << 10);
     failed(
         &["facts", "load", facts, "--data", &at("new")],
-        &["bytes free", "0 facts were applied before", "again is safe"],
+        &[
+            "less free than",
+            "0 facts were applied before",
+            "again is safe",
+        ],
     );
     std::fs::remove_dir_all(at("new")).unwrap();
 
@@ -239,6 +307,13 @@ fn on_a_full_disk_every_tool_says_what_to_do_and_can_be_run_again() {
     std::fs::remove_file(disk.ballast()).unwrap();
     let own = at("own");
     done(&["backup", "--data", text(&data), "--to", &own]);
+    // Room for snapshots, and not for the next segment: what is to be kept stays.
+    disk.fill_but(3 << 20);
+    let (code, out, err) = run(&["compact", "--data", &own, "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    let compacted: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(compacted["firstPosition"], 1);
+    assert_eq!(compacted["segmentsRemoved"], 0);
     disk.fill_but(0);
     failed(
         &["compact", "--keep", "0s", "--data", &own],

@@ -53,6 +53,22 @@ fn in_a_sound_directory_there_is_nothing_to_recover() {
     let (code, out, _) = run(&["recover", "--data", text(&world.data())]);
     assert_eq!(code, Some(0));
     assert!(out.contains("nothing is damaged"), "{out}");
+    let give_up = [
+        "recover",
+        "--data",
+        text(&world.data()),
+        "--give-up-after",
+        "6",
+    ]
+    .map(str::to_owned);
+    let (code, out, err) =
+        run(&[&give_up.each_ref().map(String::as_str)[..], &["--json"]].concat());
+    assert_eq!(code, Some(0), "{err}");
+    let done: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&done["givenUp"], &done["lastPosition"]),
+        (&0.into(), &6.into())
+    );
 }
 
 #[test]
