@@ -34,7 +34,7 @@ pub(super) async fn come_to(
     }
 }
 
-/// The position: once, in decimal digits, at most 64 bits.
+/// The position: once, in decimal digits, at most 2^63 - 1.
 fn asked(headers: &HeaderMap) -> Result<u64, FaultCode> {
     let mut values = headers.get_all(MIN_POSITION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
@@ -44,7 +44,9 @@ fn asked(headers: &HeaderMap) -> Result<u64, FaultCode> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(FaultCode::Pattern);
     }
-    text.parse().map_err(|_| FaultCode::OutOfRange)
+    // No log comes to a position beyond: who asked for one would only wait in vain.
+    let position: i64 = text.parse().map_err(|_| FaultCode::OutOfRange)?;
+    Ok(position.unsigned_abs())
 }
 
 #[cfg(test)]
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_is_told_once_in_digits_of_64_bits() {
+    fn a_position_is_told_once_in_digits_of_64_bits_with_a_sign() {
         let asked = |values: &[&str]| {
             let mut headers = HeaderMap::new();
             for value in values {
@@ -62,8 +64,15 @@ mod tests {
             asked(&headers)
         };
         assert_eq!(asked(&["0"]), Ok(0));
-        assert_eq!(asked(&["18446744073709551615"]), Ok(u64::MAX));
-        assert_eq!(asked(&["18446744073709551616"]), Err(FaultCode::OutOfRange));
+        assert_eq!(asked(&["01"]), Ok(1));
+        assert_eq!(asked(&["9223372036854775807"]), Ok(i64::MAX.unsigned_abs()));
+        for beyond in [
+            "9223372036854775808",
+            "18446744073709551615",
+            "18446744073709551616",
+        ] {
+            assert_eq!(asked(&[beyond]), Err(FaultCode::OutOfRange), "{beyond}");
+        }
         assert_eq!(asked(&["1", "1"]), Err(FaultCode::NotUnique));
         for bad in ["", "+1", "-1", "1.0", "1 2", "one", "0x1", "1,1"] {
             assert_eq!(asked(&[bad]), Err(FaultCode::Pattern), "{bad}");
