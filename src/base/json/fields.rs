@@ -34,8 +34,8 @@ impl FromJson for i64 {
         match value {
             Json::Int(value) => Some(*value),
             Json::TooLarge => at.fault(FaultCode::OutOfRange),
-            // An integer of many digits and a number with an exponent are not distinguished here;
-            // both are outside.
+            // An integer of many digits and a number with a fraction or an exponent are not
+            // distinguished here: the double says which of them are outside.
             Json::Fraction(value) if value.abs() >= TWO_TO_63 => at.fault(FaultCode::OutOfRange),
             _ => at.fault(FaultCode::WrongType),
         }
@@ -323,6 +323,9 @@ mod tests {
         for (text, code) in [
             ("1.0", "wrong_type"),
             ("1e3", "wrong_type"),
+            // The nearest double of the first is below 2^63, that of the second is 2^63.
+            ("9223372036854774784.0", "wrong_type"),
+            ("9223372036854775807.0", "out_of_range"),
             ("9223372036854775808", "out_of_range"),
             ("-9223372036854775809", "out_of_range"),
             ("123456789012345678901234567890", "out_of_range"),
