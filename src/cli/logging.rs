@@ -33,6 +33,10 @@ pub enum LogFormat {
     Json,
 }
 
+/// What is logged unless `RUST_LOG` says so. A peer that resets its streams quickly is ended by h2 with
+/// a warning for each connection: so anybody could fill the log.
+const LOGGED: &str = "info,h2=error";
+
 /// How long [`settle`] waits at most.
 const SETTLED_WITHIN: Duration = Duration::from_millis(250);
 
@@ -86,7 +90,7 @@ impl LogArgs {
     pub fn start(&self) -> Logs {
         // ractor's spans at INFO would halve the throughput.
         let filter = EnvFilter::try_from_default_env()
-            .unwrap_or_else(|_| EnvFilter::new("info"))
+            .unwrap_or_else(|_| EnvFilter::new(LOGGED))
             .add_directive("ractor=warn".parse().expect("a constant directive parses"))
             // What it has to say the publisher says, less often.
             .add_directive(
@@ -129,5 +133,26 @@ impl LogArgs {
             logs.guards.push(guard);
         }
         logs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_peers_can_have_logged_by_h2_is_not_logged_unless_it_is_asked_for() {
+        let log = tracing_subscriber::fmt()
+            .with_env_filter(EnvFilter::new(LOGGED))
+            .with_writer(io::sink)
+            .finish();
+        tracing::subscriber::with_default(log, || {
+            use tracing::{Level, enabled};
+            assert!(!enabled!(target: "h2::proto::streams::recv", Level::WARN));
+            assert!(enabled!(target: "h2::proto::streams::recv", Level::ERROR));
+            assert!(enabled!(target: "hyper::proto", Level::WARN));
+            assert!(enabled!(Level::INFO));
+            assert!(!enabled!(Level::DEBUG));
+        });
     }
 }
