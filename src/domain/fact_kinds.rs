@@ -115,13 +115,13 @@ fn capital(word: &str) -> String {
 
 /// The schema of a fact of this kind, with facts of this schema.
 fn fact_schema(kind: &dyn AnyFactKind, facts: Value) -> Value {
+    let mut id = kind.id_shape().schema(Side::Asked);
+    id["description"] = json!(kind.id());
     json!({
         "type": "object",
         "properties": {
             "kind": {"type": "string", "const": kind.kind().name},
-            "id": {
-                "type": "string", "description": kind.id(), "minLength": 1, "maxLength": 512,
-            },
+            "id": id,
             "revision": {"type": "integer", "format": "int64", "minimum": 1},
             "facts": facts,
         },
@@ -141,11 +141,74 @@ pub fn revision_of(view: &ReadView<'_>, kind: &str, id: &str) -> Option<Revision
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
     use serde_json::Value;
 
     use super::*;
+    use crate::base::json::{Json, Reader};
+    use crate::base::time::Instant;
+    use crate::domain::reference::put::read_fact;
     use crate::domain::reference::samples;
     use crate::domain::scenario::{Scenario, Then};
+
+    /// Pieces of identifiers: what one may be made of, what spoils it, and what looks like white space
+    /// and is none.
+    const PIECES: [&str; 27] = [
+        "a", "z", "privacy", "0", "9", "_", ".", ":", "-", "@", "@", "@", "A", "é", "가", "😀",
+        " ", "\t", "\n", "\r", "\u{85}", "\u{a0}", "\u{1680}", "\u{3000}", "\u{200b}", "\u{feff}",
+        "\u{1c}",
+    ];
+
+    /// How many of the pieces are for labels.
+    const OF_LABELS: usize = 9;
+
+    fn random_text(pieces: &[&str], random: &mut SmallRng) -> String {
+        let piece = |random: &mut SmallRng| pieces[random.random_range(0..pieces.len())];
+        let few = random.random_range(0..6);
+        let mut all: Vec<_> = (0..few).map(|_| piece(random).to_owned()).collect();
+        // About as long as an identifier, or a part of one, may be.
+        if random.random_ratio(1, 3) {
+            let bounds = [120, 241, 255, 512];
+            let most = bounds[random.random_range(0..bounds.len())] + 1_usize;
+            let long = piece(random).repeat(most - random.random_range(0..4));
+            all.insert(random.random_range(0..=all.len()), long);
+        }
+        all.concat()
+    }
+
+    /// Any text, or two labels: of any texts nearly none would be those.
+    fn random_id(random: &mut SmallRng) -> String {
+        if random.random() {
+            return random_text(&PIECES, random);
+        }
+        let labels = &PIECES[..OF_LABELS];
+        [random_text(labels, random), random_text(labels, random)].join("@")
+    }
+
+    #[test]
+    fn an_identifier_fits_the_schema_of_its_kind_exactly_when_it_is_taken() {
+        let seed: u64 =
+            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
+        println!("SEED={seed}");
+        let mut random = SmallRng::seed_from_u64(seed);
+        for kind in FACTS {
+            let name = kind.kind().name;
+            let schema = fact_schema(*kind, json!({}))["properties"]["id"].clone();
+            let validator = jsonschema::validator_for(&schema).unwrap();
+            let (mut taken, mut refused) = (0, 0);
+            for _ in 0..1_000 {
+                let id = random_id(&mut random);
+                let fact = json!({"kind": name, "id": id, "revision": 1, "facts": {}}).to_string();
+                let mut at = Reader::new(Instant::default());
+                read_fact(&Json::parse(fact.as_bytes()).unwrap(), FACTS, &mut at);
+                let is_taken = at.into_faults().iter().all(|fault| fault.path != "id");
+                assert_eq!(validator.is_valid(&json!(id)), is_taken, "{name} {id:?}");
+                *if is_taken { &mut taken } else { &mut refused } += 1;
+            }
+            assert!(taken > 3 && refused > 3, "{name}: {taken} {refused}");
+        }
+    }
 
     #[test]
     fn a_fact_of_any_kind_is_found_as_it_came_in() {

@@ -2,7 +2,7 @@
 //! to.
 
 use super::{Fact, FactKind, HeldAlone, has_form};
-use crate::base::json::FaultCode;
+use crate::base::json::{FaultCode, Shape};
 use crate::base::text::{PolicyKey, VersionLabel};
 use crate::base::time::Instant;
 use crate::domain::resource::{Index, IndexKey, Kind, ReadView};
@@ -43,6 +43,17 @@ impl FactKind for ConsentVersionFact {
         name: "consent-version",
     };
     const ID: &'static str = "`{policyKey}@{versionLabel}`";
+
+    fn id_shape() -> Shape {
+        Shape::Text {
+            shortest: 3,
+            longest: 241,
+            blank: false,
+            form: "",
+            pattern: r"^[a-z][a-z0-9_.:-]{0,119}@[a-z0-9][a-z0-9_.:-]{0,119}$",
+            known: &[],
+        }
+    }
 
     fn id_fault(id: &str) -> Option<FaultCode> {
         let has_form = id.split_once('@').is_some_and(|(policy, version)| {

@@ -12,8 +12,9 @@ use super::listing::Filter;
 use super::operation::Commit;
 use super::resource::{IndexKey, Kind, ReadView, Resource};
 use super::stored::Older;
-use crate::base::json::{FaultCode, FromJson, Json, Reader};
+use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
+use crate::base::text::Ident;
 use crate::base::time::Instant;
 
 pub mod actor;
@@ -60,6 +61,11 @@ pub trait FactKind:
     const KIND: Kind;
     /// What its identifiers are, in a few words.
     const ID: &'static str;
+
+    /// What its identifiers may be; the same that [`FactKind::id_fault`] finds no fault with.
+    fn id_shape() -> Shape {
+        Ident::shape()
+    }
 
     /// What is wrong with this identifier for a fact of this kind, where the kind's identifiers have
     /// a form or bounds of their own.

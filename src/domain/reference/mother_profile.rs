@@ -6,7 +6,7 @@
 
 use super::{FactKind, fault_of};
 use crate::base::address::Address;
-use crate::base::json::FaultCode;
+use crate::base::json::{FaultCode, FromJson as _, Shape};
 use crate::base::text::{Email, FullName, Ident, PhoneNumber, ReceiptId, Text};
 use crate::base::time::{Date, Instant};
 use crate::domain::resource::{Index, IndexKey, Kind};
@@ -125,6 +125,10 @@ impl FactKind for MotherProfileFact {
         name: "mother-profile",
     };
     const ID: &'static str = "the profile, `motherProfileId`";
+
+    fn id_shape() -> Shape {
+        ReceiptId::shape()
+    }
 
     fn id_fault(id: &str) -> Option<FaultCode> {
         fault_of::<ReceiptId>(id)

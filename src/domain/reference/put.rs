@@ -52,6 +52,8 @@ pub trait AnyFactKind: Send + Sync {
     fn kind(&self) -> Kind;
     /// See [`FactKind::ID`].
     fn id(&self) -> &'static str;
+    /// See [`FactKind::id_shape`].
+    fn id_shape(&self) -> Shape;
     /// See [`FactKind::id_fault`].
     fn id_fault(&self, id: &str) -> Option<FaultCode>;
     /// What the field `facts` may be.
@@ -89,6 +91,10 @@ impl<H: FactHolder> AnyFactKind for FactsOf<H> {
 
     fn shape(&self) -> Shape {
         H::Facts::shape()
+    }
+
+    fn id_shape(&self) -> Shape {
+        H::Facts::id_shape()
     }
 
     fn id_fault(&self, id: &str) -> Option<FaultCode> {
