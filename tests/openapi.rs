@@ -317,7 +317,29 @@ fn an_answer_that_the_document_does_not_have_fails_the_test_that_receives_it() {
     let mut tagged = good.clone();
     tagged.headers.push(("etag".to_owned(), "\"1\"".to_owned()));
     assert!(!is_content(path, &tagged, &body));
+    // One that no answer has, and one of another operation's.
+    for (name, value) in [("x-more", "1"), ("referrer-policy", "no-referrer")] {
+        let mut more = good.clone();
+        more.headers.push((name.to_owned(), value.to_owned()));
+        assert!(!is_content(path, &more, &body), "{name}");
+    }
+    // What the service adds by its settings is in the document, with what it may say.
+    for (name, value, fits) in [
+        ("vary", "Origin", true),
+        ("vary", "Accept", false),
+        ("strict-transport-security", "max-age=31536000", true),
+        ("strict-transport-security", "always", false),
+    ] {
+        let mut more = good.clone();
+        more.headers.push((name.to_owned(), value.to_owned()));
+        assert_eq!(is_content(path, &more, &body), fits, "{name}: {value}");
+    }
     assert!(!is_content("/nowhere", &good, &body));
+    let missing = server.client().request("GET", "/nowhere", &[], b"");
+    assert!(is_content("/nowhere", &missing, &json!(null)));
+    let mut tagged = missing;
+    tagged.headers.push(("etag".to_owned(), "\"1\"".to_owned()));
+    assert!(!is_content("/nowhere", &tagged, &json!(null)));
     // A request that does not fit must not have been carried out.
     let mut unfit = body.clone();
     unfit["statementCode"] = json!(" ");

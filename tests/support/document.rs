@@ -13,14 +13,22 @@ use serde_json::{Value, json};
 /// Codes of problems that every path has.
 const EVERYWHERE: [&str; 2] = ["route_not_found", "method_not_allowed"];
 
-/// Headers that the document has to speak of where an answer has them.
-const TOLD: [&str; 6] = [
-    "carebook-position",
-    "carebook-dry-run",
-    "etag",
-    "idempotent-replayed",
-    "retry-after",
-    "www-authenticate",
+/// Headers of HTTP itself, which the document does not list; the media type it lists with the body.
+const OF_HTTP: [&str; 5] = [
+    "connection",
+    "content-length",
+    "content-type",
+    "date",
+    "transfer-encoding",
+];
+
+/// Headers that only answers beside the document have: to `OPTIONS`, and to a method that a path does not
+/// have.
+const BESIDE: [&str; 4] = [
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-max-age",
+    "allow",
 ];
 
 static JUDGE: LazyLock<Judge> = LazyLock::new(Judge::new);
@@ -54,12 +62,27 @@ fn codes_of(document: &Value, answer: &Value) -> Vec<String> {
         .collect()
 }
 
+/// The headers that each answer of the document lists.
+fn headers_of_each(document: &Value, operations: &[Operation]) -> Value {
+    let mut all = operations.iter().flat_map(|of| {
+        let answers = of.says["responses"].as_object().unwrap().values();
+        answers.map(|answer| &openapi::resolved(document, answer)["headers"])
+    });
+    let mut headers = all.next().unwrap().as_object().unwrap().clone();
+    for other in all {
+        headers.retain(|name, _| other.get(name).is_some());
+    }
+    headers.into()
+}
+
 /// Compiled once, and kept.
 type Compiled = Arc<Validator>;
 
 struct Judge {
     document: Value,
     operations: Vec<Operation>,
+    /// What answers beside the document may have: the headers that each answer of the document lists.
+    beside: Value,
     /// By where in the document the schema is.
     compiled: Mutex<HashMap<String, Compiled>>,
     seen: Mutex<BTreeSet<String>>,
@@ -125,9 +148,11 @@ impl Judge {
                 });
             }
         }
+        let beside = json!({"headers": headers_of_each(&document, &operations)});
         Self {
             document,
             operations,
+            beside,
             compiled: Mutex::default(),
             seen: Mutex::default(),
         }
@@ -211,7 +236,7 @@ impl Judge {
         if sent.method == "OPTIONS" && !everywhere {
             let fits = answer.status == 204 && answer.header("allow").is_some();
             return if fits {
-                Vec::new()
+                self.beside_at_fault(answer)
             } else {
                 vec!["OPTIONS".to_owned()]
             };
@@ -223,7 +248,7 @@ impl Judge {
             let is_missing =
                 matches!(answer.status, 404 | 405) && (everywhere || sent.method == "HEAD");
             return if is_missing {
-                Vec::new()
+                self.beside_at_fault(answer)
             } else {
                 vec!["no such path and method".to_owned()]
             };
@@ -249,6 +274,17 @@ impl Judge {
         faults
     }
 
+    /// What is wrong with the headers of an answer beside the document.
+    fn beside_at_fault(&self, answer: Received<'_>) -> Vec<String> {
+        let listed = |(name, _): &&(String, String)| !BESIDE.contains(&name.as_str());
+        let headers: Vec<_> = answer.headers.iter().filter(listed).cloned().collect();
+        let answer = Received {
+            headers: &headers,
+            ..answer
+        };
+        self.headers_at_fault("beside the document", &self.beside, answer)
+    }
+
     fn headers_at_fault(&self, place: &str, says: &Value, answer: Received<'_>) -> Vec<String> {
         let mut faults = Vec::new();
         let told: BTreeMap<_, _> = says["headers"]
@@ -263,10 +299,8 @@ impl Judge {
                     let header = self.document.pointer(to.trim_start_matches('#')).unwrap();
                     faults.extend(self.misfits(to, &header["schema"], &json!(value)));
                 }
-                None if TOLD.contains(&name.as_str()) => {
-                    faults.push(format!("{place}: a header {name}"));
-                }
-                None => {}
+                None if OF_HTTP.contains(&name.as_str()) => {}
+                None => faults.push(format!("{place}: a header {name}")),
             }
         }
         if matches!(answer.status, 429 | 503) && answer.header("retry-after").is_none() {

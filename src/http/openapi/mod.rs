@@ -6,6 +6,7 @@
 //! in a `match` over all of them.
 
 mod events;
+mod headers;
 mod operations;
 mod parts;
 mod schemas;
@@ -84,7 +85,7 @@ pub fn document() -> Value {
             "schemas": schemas,
             "responses": responses,
             "parameters": parts::parameters(),
-            "headers": parts::headers(),
+            "headers": headers::components(),
             "securitySchemes": {
                 "bearer": {
                     "type": "http",
@@ -111,11 +112,14 @@ Request bodies are parsed strictly. Also rejected is what a schema cannot expres
 field, `1.0` where an integer is required, more than 1 MiB, 32 levels of nesting or 200,000 values, \
 and a violated rule between fields. All faults of a body are reported at once.
 
-Each response has `X-Request-Id`. Not listed with the operations: an unknown path is 404 \
-`route_not_found`; a method that the path does not have is 405 `method_not_allowed` with `Allow`; \
-`HEAD` is answered as `GET`, without a body; `OPTIONS` is 204 with `Allow`. A request head that \
-cannot be parsed is answered 400 or 431, and the connection is closed; over HTTP/2 one that does not \
-name exactly one host is 400 `request_invalid`.
+Each response has `X-Request-Id`. The other headers that any response may have depend on the settings \
+of the service and on whether the request has a token: each response lists them, and they say when they \
+are present.
+
+Not listed with the operations: an unknown path is 404 `route_not_found`; a method that the path does \
+not have is 405 `method_not_allowed` with `Allow`; `HEAD` is answered as `GET`, without a body; \
+`OPTIONS` is 204 with `Allow`. A request head that cannot be parsed is answered 400 or 431, and the \
+connection is closed; over HTTP/2 one that does not name exactly one host is 400 `request_invalid`.
 
 An idempotency key belongs to one operation and one subject: the same request again gets the \
 stored response, with `Idempotent-Replayed: true`; another request under the same key is rejected.

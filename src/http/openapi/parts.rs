@@ -1,9 +1,10 @@
-//! What the document's operations have in common: headers, parameters, problems.
+//! What the document's operations have in common: parameters, answers, problems.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::headers;
 use super::schemas::{Schemas, pascal};
 use crate::base::json::{Fault, FromJson as _, Shape, Side};
 use crate::catalogue::ProblemShape;
@@ -23,88 +24,6 @@ pub(super) const TAGS: [(&str, &str); 8] = [
     ("Messages", "Messages to other systems."),
     ("Service", "The service itself."),
 ];
-
-/// The headers of responses: name, description, schema.
-fn answer_headers() -> [(&'static str, &'static str, Value); 10] {
-    let yes = json!({"type": "string", "const": "true"});
-    [
-        (
-            "X-Request-Id",
-            "The request's identifier: the caller's own, or a new one.",
-            json!({"type": "string", "pattern": "^[!-~]{1,128}$"}),
-        ),
-        (
-            "Carebook-Position",
-            "The log position that the response depends on.",
-            json!({"type": "string", "pattern": "^(0|[1-9][0-9]*)$"}),
-        ),
-        (
-            "ETag",
-            "The entity tag: it changes whenever the body does.",
-            json!({"type": "string", "pattern": "^\"[^\"]+\"$"}),
-        ),
-        (
-            "Idempotent-Replayed",
-            "Present when the request was carried out before: this is its stored response.",
-            yes.clone(),
-        ),
-        (
-            "Carebook-Dry-Run",
-            "Present when the request was a dry run: nothing was committed.",
-            yes,
-        ),
-        (
-            "Retry-After",
-            "Seconds after which to try again.",
-            json!({"type": "string", "pattern": "^[0-9]+$"}),
-        ),
-        (
-            "Carebook-Writer",
-            "The address of the writer, when this service is a standby and knows it.",
-            json!({"type": "string"}),
-        ),
-        (
-            "WWW-Authenticate",
-            "The challenge, as in RFC 6750.",
-            json!({"type": "string", "pattern": "^Bearer"}),
-        ),
-        (
-            "Cache-Control",
-            "How the response may be cached.",
-            json!({"type": "string"}),
-        ),
-        (
-            "Content-Security-Policy",
-            "What the page may load.",
-            json!({"type": "string"}),
-        ),
-    ]
-}
-
-/// The headers, for the document's components.
-pub(super) fn headers() -> Map<String, Value> {
-    let all = answer_headers().into_iter();
-    all.map(|(name, says, schema)| {
-        (
-            name.to_owned(),
-            json!({"description": says, "required": name == "X-Request-Id", "schema": schema}),
-        )
-    })
-    .collect()
-}
-
-/// A reference to the header of this name.
-fn answer_header(name: &str) -> Value {
-    json!({"$ref": format!("#/components/headers/{name}")})
-}
-
-/// The headers of an answer, by their names.
-fn header_references(names: &[&str]) -> Map<String, Value> {
-    names
-        .iter()
-        .map(|name| ((*name).to_owned(), answer_header(name)))
-        .collect()
-}
 
 /// A reference to the parameter of this name.
 pub(super) fn parameter(name: &str) -> Value {
@@ -365,9 +284,7 @@ impl Answers {
         body: Option<(&str, Value)>,
         of: &[&str],
     ) {
-        let mut all = vec!["X-Request-Id"];
-        all.extend(of);
-        let mut answer = json!({"description": says, "headers": header_references(&all)});
+        let mut answer = json!({"description": says, "headers": headers::with_those_of_each(of)});
         if let Some((media, schema)) = body {
             answer["content"] = json!({media: {"schema": schema}});
         }
@@ -433,7 +350,7 @@ impl Answers {
     pub(super) fn headers(&mut self, status: u16, of: &[&str]) {
         if let Some(made) = self.answers.get_mut(&status) {
             for name in of {
-                made.answer["headers"][*name] = answer_header(name);
+                made.answer["headers"][*name] = headers::reference(name);
             }
         }
     }
@@ -459,7 +376,7 @@ impl Answers {
     pub(super) fn can_be_tried(&mut self) {
         self.kind = "Command";
         for made in self.answers.values_mut() {
-            made.answer["headers"]["Carebook-Dry-Run"] = answer_header("Carebook-Dry-Run");
+            made.answer["headers"]["Carebook-Dry-Run"] = headers::reference("Carebook-Dry-Run");
         }
     }
 

@@ -63,16 +63,20 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
         Special::ApiDocument => {
             parameters.push(parts::parameter("If-None-Match"));
             let document = Some(json!({"type": "object", "additionalProperties": true}));
-            let headers = ["ETag", "Cache-Control"];
-            answers.success(200, "This document.", document, &headers);
-            answers.success(304, "The client's copy is current.", None, &headers);
+            answers.success(200, "This document.", document, &["ETag"]);
+            answers.success(304, "The client's copy is current.", None, &["ETag"]);
             false
         }
         Special::Docs(file) => {
             let media = file.media_type().split(';').next().unwrap_or_default();
             let text = Some((media, json!({"type": "string"})));
             parameters.push(parts::parameter("If-None-Match"));
-            let headers = ["Content-Security-Policy", "ETag", "Cache-Control"];
+            let headers = [
+                "Content-Security-Policy",
+                "ETag",
+                "Referrer-Policy",
+                "X-Content-Type-Options",
+            ];
             answers.other(
                 200,
                 "A file of the page that shows this document.",

@@ -444,8 +444,30 @@ fn a_dry_run_can_be_asked_of_the_operations_of_the_service_alone() {
 }
 
 #[test]
-fn every_answer_has_its_request_s_identifier_and_no_other_header_is_in_all() {
+fn every_answer_has_its_request_s_identifier_and_lists_what_the_service_gives_to_any() {
     let document = document();
+    for (path, method, operation) in operations(&document) {
+        for (status, answer) in operation["responses"].as_object().unwrap() {
+            let listed = &resolved(&document, answer)["headers"];
+            for name in [
+                "X-Request-Id",
+                "Cache-Control",
+                "Access-Control-Allow-Origin",
+                "Access-Control-Expose-Headers",
+                "Vary",
+                "Strict-Transport-Security",
+            ] {
+                let to = json!({"$ref": format!("#/components/headers/{name}")});
+                assert_eq!(listed[name], to, "{method} {path} {status}");
+            }
+            let is_page = path.starts_with("/docs");
+            for name in ["X-Content-Type-Options", "Referrer-Policy"] {
+                let is_listed = listed.get(name).is_some();
+                assert_eq!(is_listed, is_page, "{path} {status} {name}");
+            }
+        }
+    }
+    // What depends on settings, on the request or on the answer is not in all.
     for (name, header) in document["components"]["headers"].as_object().unwrap() {
         assert_eq!(header["required"], json!(name == "X-Request-Id"), "{name}");
     }
