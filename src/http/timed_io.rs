@@ -775,8 +775,32 @@ mod tests {
             if matches!(silence.await, Ok(Ok(0) | Err(_))) {
                 break;
             }
+            // As one that wants to stay, and not as a flood.
+            tokio::time::sleep(LIMIT / 8).await;
         }
         assert!(begun.elapsed() >= LIMIT * 3);
+    }
+
+    #[tokio::test]
+    async fn over_http_2_a_flood_of_pings_ends_its_connection_at_once() {
+        let mut flooding = served_http2(Stop::default(), Duration::ZERO);
+        flooding.write_all(PREFACE).await.unwrap();
+        flooding.write_all(&frame(4, 0, 0, &[])).await.unwrap();
+        let begun = Instant::now();
+        let (mut reader, mut writer) = tokio::io::split(flooding);
+        let reading = tokio::spawn(async move {
+            let mut said = Vec::new();
+            let _ = reader.read_to_end(&mut said).await;
+            said.len()
+        });
+        let pings = frame(6, 0, 0, &[0; 8]).repeat(100);
+        let mut sent = 0;
+        while sent < 1_000 && writer.write_all(&pings).await.is_ok() {
+            sent += 1;
+        }
+        let answered = tokio::time::timeout(Duration::from_secs(30), reading);
+        assert!(answered.await.expect("it is closed").unwrap() < 100_000 * 17);
+        assert!(sent < 1_000 || begun.elapsed() < LIMIT * 3, "{sent}");
     }
 
     /// A connection of HTTP/1 that is not late while a test lasts.
