@@ -63,6 +63,8 @@ impl Shared {
         if matches!(query, PastQuery::At(time) if time >= now) {
             return Ok((PastFound::Body(present), position));
         }
+        // It may be large, and thousands may wait for their look.
+        drop(present.body);
         let keys = {
             let view = ReadView::new(&self.tables);
             (trail.keys)(&ReadRequest {
