@@ -658,11 +658,26 @@ fn pages_on_their_way_are_bounded_and_the_next_one_is_refused_until_one_is_sent(
         let (administrator, _) = wide(&world, 1);
         let one = send("GET", "/organization", &administrator, String::new());
         assert_eq!(one.await.status(), 200);
+        // Events are, as pages of lists are.
+        let reader = world.token(&crate::events::reader());
+        let events = async |path: &str| send("GET", path, &reader, String::new()).await;
+        let refused = events("/events?limit=1000").await;
+        assert_eq!(refused.status(), 429);
+        assert_eq!(refused.headers()["retry-after"], "1");
+        assert_eq!(events("/events?limit=1").await.status(), 200);
+        // What was done is told all the same.
+        let (token, body) = wide(&world, 1);
+        let replay = send("POST", "/admin/branches", &token, body.to_string()).await;
+        assert_eq!(replay.status(), 200);
         let sent = held.remove(0);
         let length = bytes(&sent);
         sent.into_body().collect().await.unwrap();
         let answer = list().await;
         assert_eq!((answer.status().as_u16(), bytes(&answer)), (200, length));
         assert_eq!(list().await.status(), 429);
+        drop(held);
+        let answer = events("/events?limit=1000").await;
+        assert_eq!(answer.status(), 200);
+        assert!(bytes(&answer) > 16 << 10, "one that is charged");
     });
 }

@@ -4,23 +4,37 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderValue, IF_NONE_MATCH};
 
+use super::outgoing::Outgoing;
 use super::response::{self, Answer, json, tagged};
 use crate::domain::read::Representation;
 
 /// Characters of an entity tag that is a digest.
 const TAG: usize = 32;
 
-/// 200 with the entity tag, or 304 when the caller has it already.
-pub(super) fn found_answer(found: Representation, headers: &HeaderMap) -> Answer {
-    found_body(&found.tag, found.body, headers)
+/// 200 with the entity tag, or 304 when the caller has it already; `None` when too much is on its
+/// way out.
+pub(super) fn found_answer(
+    found: Representation,
+    headers: &HeaderMap,
+    outgoing: &Outgoing,
+) -> Option<Answer> {
+    if has_tag(headers, &found.tag) {
+        return Some(unchanged(&found.tag));
+    }
+    let body = outgoing.body(found.body.len(), || found.body)?;
+    Some(tagged(json(StatusCode::OK, body), &found.tag))
 }
 
-/// As [`found_answer`], for a body that others hold a share of.
+/// As [`found_answer`], for a body that has its share already, or is the same for all.
 pub(super) fn found_body(tag: &str, body: impl Into<Bytes>, headers: &HeaderMap) -> Answer {
     if has_tag(headers, tag) {
-        return tagged(response::empty(StatusCode::NOT_MODIFIED), tag);
+        return unchanged(tag);
     }
     tagged(json(StatusCode::OK, body), tag)
+}
+
+fn unchanged(tag: &str) -> Answer {
+    tagged(response::empty(StatusCode::NOT_MODIFIED), tag)
 }
 
 /// The tag of a body by its content alone.
@@ -73,6 +87,22 @@ pub(super) fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_a_large_body_already_needs_no_room_for_it() {
+        let found = |bytes| Representation {
+            tag: "7".into(),
+            body: vec![b'7'; bytes],
+        };
+        let (outgoing, _all) = super::super::outgoing::taken();
+        let mut headers = HeaderMap::new();
+        assert!(found_answer(found(17 << 10), &headers, &outgoing).is_none());
+        let small = found_answer(found(16 << 10), &headers, &outgoing);
+        assert_eq!(small.unwrap().status(), StatusCode::OK);
+        headers.insert(IF_NONE_MATCH, HeaderValue::from_static("\"7\""));
+        let same = found_answer(found(17 << 10), &headers, &outgoing);
+        assert_eq!(same.unwrap().status(), StatusCode::NOT_MODIFIED);
+    }
 
     #[test]
     fn a_tag_is_matched_weakly_in_a_list_or_by_a_star() {

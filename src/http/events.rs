@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 use super::answer_body::AnswerBody;
 use super::caller::Caller;
 use super::min_position::come_to;
+use super::outgoing::Outgoing;
 use super::pieces::pieces;
 use super::query::Query;
 use super::response::{Answer, Problems, at_position, json};
@@ -60,6 +61,8 @@ pub struct Reader<'s> {
     pub verifier: &'s Arc<TokenVerifier>,
     /// The requesting actor.
     pub actor: Arc<Actor>,
+    /// What a page has its share of.
+    pub outgoing: &'s Outgoing,
 }
 
 /// Answers a request.
@@ -74,6 +77,7 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
         engine,
         verifier,
         actor,
+        outgoing,
     } = reader;
     if let Err(answer) = come_to(engine, headers, problems).await {
         return *answer;
@@ -98,7 +102,10 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
         Err(why) => return no_page(why, engine),
     };
     if !is_stream {
-        return at_position(json(StatusCode::OK, written(&page)), page.durable);
+        return match outgoing.body(length(&page), || written(&page)) {
+            Some(body) => at_position(json(StatusCode::OK, body), page.durable),
+            None => problems.overloaded(),
+        };
     }
     let (sender, body) = pieces(PIECES_MAX);
     let follower = Follower {
@@ -193,10 +200,15 @@ fn wanted(query: Option<&str>, headers: &HeaderMap, is_stream: bool) -> Result<W
     })
 }
 
+/// About how many bytes the body of a page has.
+fn length(page: &Page) -> usize {
+    let events: usize = page.events.iter().map(|event| event.json.len() + 1).sum();
+    events + 128
+}
+
 /// The body of a page.
 fn written(page: &Page) -> Vec<u8> {
-    let bytes: usize = page.events.iter().map(|event| event.json.len() + 1).sum();
-    let mut body = Vec::with_capacity(bytes + 64);
+    let mut body = Vec::with_capacity(length(page));
     body.extend_from_slice(b"{\"events\":[");
     for (index, event) in page.events.iter().enumerate() {
         if index > 0 {
@@ -328,6 +340,7 @@ impl Service {
                     engine: &self.engine,
                     verifier: &self.verifier,
                     actor,
+                    outgoing: &self.outgoing,
                 };
                 events(reader, query, headers).await
             }
@@ -340,6 +353,21 @@ impl Service {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_is_charged_no_less_than_it_has() {
+        let last = EventId {
+            position: u64::MAX,
+            number: u32::MAX,
+        };
+        let page = Page {
+            events: Vec::new(),
+            next: last,
+            end: false,
+            durable: u64::MAX,
+        };
+        assert!(written(&page).len() <= length(&page));
+    }
 
     #[test]
     fn a_stream_is_sent_to_who_accepts_one() {

@@ -1,9 +1,11 @@
 //! Histories and earlier bodies: their queries and their responses.
 
+use bytes::Bytes;
 use hyper::{StatusCode, Uri};
 
 use super::conditional::found_answer;
 use super::cursor::{self, Cursors};
+use super::outgoing::Outgoing;
 use super::query::Query;
 use super::response::{Answer, Problems, at_position, json};
 use crate::base::json::FaultCode;
@@ -12,6 +14,9 @@ use crate::catalogue::Success;
 use crate::domain::rejection::Rejection;
 use crate::engine::past::{HistoryPage, NoPast, PastFound, PastQuery};
 use hyper::header::HeaderMap;
+
+/// A page's bytes beside its revisions, at most.
+const AROUND_BYTES: usize = 256;
 
 /// Whether a read's query asks for an earlier body, and for which. As with every read, other
 /// parameters are ignored.
@@ -70,8 +75,14 @@ impl HistoryQuery {
         })
     }
 
-    /// The page's body.
-    pub(super) fn body(&self, page: &HistoryPage) -> String {
+    /// The page's body, unless too much is on its way out.
+    fn body(&self, page: &HistoryPage, outgoing: &Outgoing) -> Option<Bytes> {
+        let revisions = page.revisions.iter();
+        let bytes: usize = revisions.map(|revision| revision.len() + 1).sum();
+        outgoing.body(bytes + AROUND_BYTES, || self.written(page).into_bytes())
+    }
+
+    fn written(&self, page: &HistoryPage) -> String {
         let cursor = |from: u64| format!("\"{}\"", self.cursors.at(from));
         format!(
             "{{\"revisions\":[{}],\"next\":{},\"complete\":{}}}",
@@ -82,19 +93,25 @@ impl HistoryQuery {
     }
 }
 
-/// The answer to a request for a history or an earlier body.
+/// The answer to a request for a history or an earlier body; 429 when too much is on its way out.
 pub(super) fn answer(
     problems: Problems,
     found: Result<(PastFound, u64), NoPast>,
     asked: Option<&HistoryQuery>,
     headers: &HeaderMap,
+    outgoing: &Outgoing,
 ) -> Answer {
     match (found, asked) {
-        (Ok((PastFound::Body(body), position)), _) => {
-            at_position(found_answer(body, headers), position)
-        }
+        (Ok((PastFound::Body(body), position)), _) => found_answer(body, headers, outgoing)
+            .map_or_else(
+                || problems.overloaded(),
+                |answer| at_position(answer, position),
+            ),
         (Ok((PastFound::Page(page), position)), Some(asked)) => {
-            at_position(json(StatusCode::OK, asked.body(&page)), position)
+            asked.body(&page, outgoing).map_or_else(
+                || problems.overloaded(),
+                |body| at_position(json(StatusCode::OK, body), position),
+            )
         }
         (Err(NoPast::Gone { position }), _) => {
             let gone = "The log no longer has the resource's state of that time.";
@@ -163,7 +180,7 @@ mod tests {
             next: Some(7),
             is_complete: true,
         };
-        let body: serde_json::Value = serde_json::from_str(&first.body(&page)).unwrap();
+        let body: serde_json::Value = serde_json::from_str(&first.written(&page)).unwrap();
         let cursor = body["next"].as_str().unwrap();
         let next = read(&format!("/things/1/history?limit=3&cursor={cursor}"), "me");
         let expected = PastQuery::History {
@@ -180,6 +197,36 @@ mod tests {
             ("/things/1/history?order=oldest".to_owned(), "me"),
         ] {
             assert!(read(&uri, subject).is_err(), "{uri}");
+        }
+    }
+
+    #[test]
+    fn what_was_is_told_again_once_something_on_its_way_out_is_sent() {
+        let large = "7".repeat(17 << 10);
+        let asked = HistoryQuery::read(&"/things/1/history".parse().unwrap(), "me").unwrap();
+        let page = || HistoryPage {
+            revisions: vec![large.clone()],
+            ..HistoryPage::default()
+        };
+        let body = || crate::domain::read::Representation {
+            tag: "7".into(),
+            body: large.clone().into_bytes(),
+        };
+        let (outgoing, all) = super::super::outgoing::taken();
+        let answers = || {
+            [PastFound::Page(page()), PastFound::Body(body())].map(|found| {
+                let (found, headers) = (Ok((found, 1)), HeaderMap::new());
+                answer(Problems::PLAIN, found, Some(&asked), &headers, &outgoing)
+            })
+        };
+        for refused in answers() {
+            assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+            assert_eq!(refused.body().code(), Some("overloaded"));
+            assert_eq!(refused.headers()["retry-after"], "1");
+        }
+        drop(all);
+        for told in answers() {
+            assert_eq!(told.status(), StatusCode::OK);
         }
     }
 }

@@ -1,42 +1,18 @@
 //! Lists of what can be read by id.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
 use hyper::Uri;
 use hyper::header::HeaderMap;
 
 use super::conditional::{found_body, tag_of};
 use super::list_query::ListQuery;
+use super::outgoing::{Outgoing, charged};
 use super::response::{Answer, Problems, at_position};
 use crate::base::actor::Actor;
 use crate::catalogue::{ListRow, Success};
 use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
-use crate::engine::admission::{Admission, Permit};
 use crate::engine::lists::ListRequest;
 use crate::journal::tables::Born;
-
-/// Bytes of pages that may be in flight to clients at once.
-const PAGES_BYTES_MAX: usize = 128 << 20;
-
-/// The budget of the bytes of pages.
-#[must_use]
-pub fn pages_budget() -> Arc<Admission> {
-    Arc::new(Admission::new(PAGES_BYTES_MAX))
-}
-
-/// A page, and its share of the budget until it is sent.
-struct Charged {
-    body: Vec<u8>,
-    _share: Permit,
-}
-
-impl AsRef<[u8]> for Charged {
-    fn as_ref(&self) -> &[u8] {
-        &self.body
-    }
-}
 
 /// Parses the query of a list.
 ///
@@ -53,7 +29,7 @@ pub async fn page(
     engine: &Engine,
     row: &'static ListRow,
     actor: &Actor,
-    pages: &Arc<Admission>,
+    outgoing: &Outgoing,
     query: &ListQuery,
     headers: &HeaderMap,
 ) -> Answer {
@@ -70,7 +46,7 @@ pub async fn page(
         after: query.after.parse().ok(),
         limit: query.limit,
     };
-    let mut share = Permit::none(pages);
+    let mut share = outgoing.share();
     let page = match engine.list(&request, &mut share).await {
         Ok(page) => page,
         Err(reply) => return problems.reply(reply, Success::Ok),
@@ -88,9 +64,6 @@ pub async fn page(
     ];
     let body = body.concat();
     let tag = tag_of(&body);
-    let body = Bytes::from_owner(Charged {
-        body,
-        _share: share,
-    });
+    let body = charged(body, share);
     at_position(found_body(&tag, body, headers), page.position)
 }

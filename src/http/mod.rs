@@ -35,6 +35,7 @@ mod min_position;
 mod observed;
 pub mod openapi;
 pub mod outbox;
+pub mod outgoing;
 pub mod pace;
 pub mod pieces;
 pub mod portions;

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::metrics_page::Page;
 use super::min_position::come_to;
+use super::outgoing::Outgoing;
 use super::query::Query;
 use super::response::{Answer, Problems, at_position, json};
 use crate::base::actor::Actor;
@@ -42,6 +43,7 @@ pub async fn list(
     actor: &Actor,
     query: Option<&str>,
     headers: &HeaderMap,
+    outgoing: &Outgoing,
 ) -> Answer {
     let problems = Problems::PLAIN;
     let (asked, after) = match wanted(query, &actor.subject) {
@@ -69,7 +71,10 @@ pub async fn list(
         items: page.messages.iter().map(MessageBody::new).collect(),
         next: page.next.map(|next| cursor(next, &asked, &actor.subject)),
     });
-    at_position(json(StatusCode::OK, body), position)
+    match outgoing.body(body.len(), || body) {
+        Some(body) => at_position(json(StatusCode::OK, body), position),
+        None => problems.overloaded(),
+    }
 }
 
 /// The parsed query, and the number after which the page begins.

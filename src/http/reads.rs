@@ -54,7 +54,7 @@ impl Service {
         if let Err(answer) = come_to(&self.engine, headers, problems).await {
             return *answer;
         }
-        lists::page(&self.engine, row, &actor, &self.pages, &query, headers).await
+        lists::page(&self.engine, row, &actor, &self.outgoing, &query, headers).await
     }
 
     /// The answer to a read, of the current state or an earlier one.
@@ -87,10 +87,13 @@ impl Service {
                 .engine
                 .past(row, trail, &actor, parameters, asked)
                 .await;
-            return history::answer(problems, found, None, headers);
+            return history::answer(problems, found, None, headers, &self.outgoing);
         }
         match self.engine.read(row.read, &actor, parameters).await {
-            Ok((found, position)) => at_position(found_answer(found, headers), position),
+            Ok((found, position)) => found_answer(found, headers, &self.outgoing).map_or_else(
+                || problems.overloaded(),
+                |answer| at_position(answer, position),
+            ),
             Err(reply) => problems.reply(reply, Success::Ok),
         }
     }
@@ -123,6 +126,6 @@ impl Service {
             .engine
             .past(row, trail, &actor, parameters, asked.query)
             .await;
-        history::answer(problems, found, Some(&asked), headers)
+        history::answer(problems, found, Some(&asked), headers, &self.outgoing)
     }
 }

@@ -23,9 +23,9 @@ use super::console::Console;
 use super::cors::Cors;
 use super::forgeries::Forgeries;
 use super::list_query::as_body;
-use super::lists;
 use super::metrics::Metrics;
 use super::observed::{Ended, Times, Told, observe, tell};
+use super::outgoing::Outgoing;
 use super::request::{DryRun, Unread, bodies_budget, no_dry_run, read_command};
 use super::response::{self, Answer, Problems};
 use super::route::{Asked, Offer, RouteMatch, Routes, Special};
@@ -51,8 +51,8 @@ pub struct Service {
     nobody: Arc<Actor>,
     /// Bytes of bodies that may be in flight.
     pub(super) bodies: Arc<Admission>,
-    /// Bytes of pages that may be on their way out.
-    pub(super) pages: Arc<Admission>,
+    /// What the bodies of reads that are on their way out share.
+    pub(super) outgoing: Outgoing,
     pub(super) forgeries: Arc<Forgeries>,
     pub(super) webhooks: Option<WebhookFront>,
     pub(super) connections: Arc<ConnectionCounts>,
@@ -111,7 +111,7 @@ impl Service {
         let Shared {
             metrics,
             bodies,
-            pages,
+            outgoing,
             forgeries,
             connections,
         } = shared;
@@ -122,7 +122,7 @@ impl Service {
             metrics,
             nobody: Arc::new(Actor::nobody()),
             bodies,
-            pages,
+            outgoing,
             forgeries,
             webhooks: None,
             connections,
@@ -476,7 +476,7 @@ impl Service {
 struct Shared {
     metrics: Arc<Metrics>,
     bodies: Arc<Admission>,
-    pages: Arc<Admission>,
+    outgoing: Outgoing,
     forgeries: Arc<Forgeries>,
     connections: Arc<ConnectionCounts>,
 }
@@ -486,7 +486,7 @@ impl Shared {
         Self {
             metrics: Arc::new(Metrics::new(engine.lanes().count())),
             bodies: bodies_budget(),
-            pages: lists::pages_budget(),
+            outgoing: Outgoing::default(),
             forgeries: Forgeries::new(),
             connections: Arc::default(),
         }

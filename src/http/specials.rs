@@ -19,7 +19,7 @@ use super::process::ProcessFigures;
 use super::response::{self, Answer, Problems, json};
 use super::route::Special;
 use super::service::Service;
-use super::webhooks::managing::{list, ready};
+use super::webhooks::managing::{ManagedList, ready};
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::Success;
 use crate::engine::CommandResult;
@@ -113,9 +113,18 @@ impl Service {
     ) -> Answer {
         match self.actor(caller, headers, Problems::PLAIN).await {
             Ok(actor) if special == Special::Outbox => {
-                outbox::list(&self.engine, &actor, uri.query(), headers).await
+                outbox::list(&self.engine, &actor, uri.query(), headers, &self.outgoing).await
             }
-            Ok(actor) => list(&self.engine, &actor, special, parameters, uri, headers).await,
+            Ok(actor) => {
+                let list = ManagedList {
+                    engine: &self.engine,
+                    actor: &actor,
+                    asked: special,
+                    parameters,
+                    outgoing: &self.outgoing,
+                };
+                list.page(uri, headers).await
+            }
             Err(answer) => *answer,
         }
     }

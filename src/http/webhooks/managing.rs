@@ -16,6 +16,7 @@ use crate::engine::delivery::webhooks::{SubscriptionFigures, Webhooks};
 use crate::engine::{CommandRequest, CommandResult, Engine};
 use crate::http::list_query::{ListQuery, OwnParameter};
 use crate::http::min_position::come_to;
+use crate::http::outgoing::Outgoing;
 use crate::http::request::ReadCommand;
 use crate::http::response::{Answer, Problems, at_position, json};
 use crate::http::route::Special;
@@ -100,41 +101,53 @@ pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> 
     problems.reply(result, row.success)
 }
 
-/// A page of the requested list.
-pub async fn list(
-    engine: &Engine,
-    actor: &Actor,
-    asked: Special,
-    parameters: &[(&str, &str)],
-    uri: &Uri,
-    headers: &HeaderMap,
-) -> Answer {
-    let problems = Problems::PLAIN;
-    let (read, own): (Read, _) = match asked {
-        Special::ListWebhookDeliveries => (lists::list_deliveries, DELIVERY_STATES),
-        _ => (lists::list_subscriptions, &[][..]),
-    };
-    let query = match ListQuery::read(uri.query(), uri.path(), &actor.subject, own, &[], |_| true) {
-        Ok(query) => query,
-        Err(rejection) => return problems.rejected(&rejection),
-    };
-    if let Err(answer) = come_to(engine, headers, problems).await {
-        return *answer;
-    }
-    let limit = query.limit.to_string();
-    let mut parameters = parameters.to_vec();
-    parameters.extend([
-        ("limit", limit.as_str()),
-        ("order", query.order),
-        ("after", query.after.as_str()),
-    ]);
-    parameters.extend(&query.own);
-    match engine.read(read, actor, &parameters).await {
-        Ok((found, position)) => {
-            let body = lists::with_cursor(found.body, |after| query.cursor(after));
-            at_position(json(StatusCode::OK, body), position)
+/// A list of subscriptions or of deliveries, and who asks for it.
+pub struct ManagedList<'a> {
+    /// What is asked.
+    pub engine: &'a Engine,
+    /// The requesting actor.
+    pub actor: &'a Actor,
+    /// Which list.
+    pub asked: Special,
+    /// The parameters of its path.
+    pub parameters: &'a [(&'a str, &'a str)],
+    /// What its page has its share of.
+    pub outgoing: &'a Outgoing,
+}
+
+impl ManagedList<'_> {
+    /// The requested page.
+    pub async fn page(&self, uri: &Uri, headers: &HeaderMap) -> Answer {
+        let problems = Problems::PLAIN;
+        let (read, own): (Read, _) = match self.asked {
+            Special::ListWebhookDeliveries => (lists::list_deliveries, DELIVERY_STATES),
+            _ => (lists::list_subscriptions, &[][..]),
+        };
+        let subject = &self.actor.subject;
+        let query = match ListQuery::read(uri.query(), uri.path(), subject, own, &[], |_| true) {
+            Ok(query) => query,
+            Err(rejection) => return problems.rejected(&rejection),
+        };
+        if let Err(answer) = come_to(self.engine, headers, problems).await {
+            return *answer;
         }
-        Err(reply) => problems.reply(reply, Success::Ok),
+        let limit = query.limit.to_string();
+        let mut parameters = self.parameters.to_vec();
+        parameters.extend([
+            ("limit", limit.as_str()),
+            ("order", query.order),
+            ("after", query.after.as_str()),
+        ]);
+        parameters.extend(&query.own);
+        let (found, position) = match self.engine.read(read, self.actor, &parameters).await {
+            Ok(found) => found,
+            Err(reply) => return problems.reply(reply, Success::Ok),
+        };
+        let body = lists::with_cursor(found.body, |after| query.cursor(after));
+        match self.outgoing.body(body.len(), || body) {
+            Some(body) => at_position(json(StatusCode::OK, body), position),
+            None => problems.overloaded(),
+        }
     }
 }
 
