@@ -1,6 +1,7 @@
 //! The client of a connection.
 
 use super::forgeries::Peer;
+use super::portions::ResponseBudget;
 use super::token::LastToken;
 
 /// The client of a connection.
@@ -11,9 +12,18 @@ pub struct Caller {
     pub(super) is_secure: bool,
     /// Whether it comes from this machine.
     pub(super) is_near: bool,
+    /// What its responses share, over HTTP/2.
+    pub(super) held: Option<ResponseBudget>,
 }
 
 impl Caller {
+    /// The same over HTTP/2, where the responses that it has not taken share this.
+    #[must_use]
+    pub fn sharing(mut self, held: ResponseBudget) -> Self {
+        self.held = Some(held);
+        self
+    }
+
     /// Whether the connection is to be closed when its requests in flight are answered.
     #[must_use]
     pub fn is_to_go(&self) -> bool {

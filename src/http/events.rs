@@ -15,6 +15,7 @@ use super::caller::Caller;
 use super::min_position::come_to;
 use super::outgoing::Outgoing;
 use super::pieces::pieces;
+use super::portions::ResponseBudget;
 use super::query::Query;
 use super::response::{Answer, Problems, at_position, json};
 use super::service::Service;
@@ -63,6 +64,8 @@ pub struct Reader<'s> {
     pub actor: Arc<Actor>,
     /// What a page has its share of.
     pub outgoing: &'s Outgoing,
+    /// What the pieces of a stream have theirs of, over HTTP/2.
+    pub held: Option<ResponseBudget>,
 }
 
 /// Answers a request.
@@ -78,6 +81,7 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
         verifier,
         actor,
         outgoing,
+        held,
     } = reader;
     if let Err(answer) = come_to(engine, headers, problems).await {
         return *answer;
@@ -114,7 +118,7 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
         authorization: headers.get(AUTHORIZATION).cloned(),
         actor,
         filter: wanted.filter,
-        sender,
+        outlet: Outlet { sender, held },
         judged: Instant::now(),
         told: page.next,
     };
@@ -221,6 +225,26 @@ fn written(page: &Page) -> Vec<u8> {
     body
 }
 
+/// The near end of a stream.
+struct Outlet {
+    sender: mpsc::Sender<Bytes>,
+    held: Option<ResponseBudget>,
+}
+
+impl Outlet {
+    /// Whether the reader has made room for it in time.
+    async fn send(&self, piece: Vec<u8>) -> bool {
+        let sent = timeout(PATIENCE, async {
+            let piece = match &self.held {
+                Some(held) => held.piece(piece).await,
+                None => piece.into(),
+            };
+            self.sender.send(piece).await
+        });
+        matches!(sent.await, Ok(Ok(())))
+    }
+}
+
 /// Follows the events for one reader of a stream.
 struct Follower {
     engine: Arc<Engine>,
@@ -228,7 +252,7 @@ struct Follower {
     authorization: Option<HeaderValue>,
     actor: Arc<Actor>,
     filter: Arc<EventFilter>,
-    sender: mpsc::Sender<Bytes>,
+    outlet: Outlet,
     /// When the actor was last judged.
     judged: Instant,
     /// The last event that was sent or skipped.
@@ -242,7 +266,7 @@ impl Follower {
         let mut page = first;
         let mut said = Instant::now();
         // So that the reader knows at once that the stream is open.
-        if !self.send(b": events\n\n".to_vec()).await {
+        if !self.outlet.send(b": events\n\n".to_vec()).await {
             return;
         }
         loop {
@@ -261,7 +285,7 @@ impl Follower {
                     Ok(false) => return,
                     Err(_) => {
                         let heartbeat = format!(": \nid: {}\n\n", self.told);
-                        if !self.send(heartbeat.into_bytes()).await {
+                        if !self.outlet.send(heartbeat.into_bytes()).await {
                             return;
                         }
                         said = Instant::now();
@@ -316,13 +340,7 @@ impl Follower {
     /// Whether the actor may have this piece of events, and its reader has made room for it in time.
     /// Once the actor's withdrawal is acknowledged, nothing more is given to it.
     async fn hand_over(&mut self, piece: String) -> bool {
-        self.engine.may_act(&self.actor).await.is_ok() && self.send(piece.into_bytes()).await
-    }
-
-    /// Whether the reader has made room for it in time.
-    async fn send(&mut self, piece: Vec<u8>) -> bool {
-        let sent = timeout(PATIENCE, self.sender.send(piece.into())).await;
-        matches!(sent, Ok(Ok(())))
+        self.engine.may_act(&self.actor).await.is_ok() && self.outlet.send(piece.into_bytes()).await
     }
 }
 
@@ -341,6 +359,7 @@ impl Service {
                     verifier: &self.verifier,
                     actor,
                     outgoing: &self.outgoing,
+                    held: caller.held.clone(),
                 };
                 events(reader, query, headers).await
             }
@@ -352,7 +371,47 @@ impl Service {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use http_body_util::BodyExt as _;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn streams_that_nobody_reads_hold_no_more_of_a_connection_than_its_answers() {
+        let held = ResponseBudget::default();
+        let (mut streams, mut bytes) = (Vec::new(), 0);
+        let begun = Instant::now();
+        'all: loop {
+            let (sender, body) = pieces(PIECES_MAX);
+            let outlet = Outlet {
+                sender,
+                held: Some(held.clone()),
+            };
+            streams.push((outlet, body));
+            for _ in 0..PIECES_MAX {
+                let (outlet, _) = streams.last().unwrap();
+                if !outlet.send(vec![7; PIECE_BYTES]).await {
+                    break 'all;
+                }
+                bytes += PIECE_BYTES;
+            }
+        }
+        assert_eq!(bytes, 512 << 10);
+        assert_eq!(begun.elapsed(), PATIENCE);
+        let room = async |held: &ResponseBudget| timeout(Duration::ZERO, held.room()).await.is_ok();
+        assert!(!room(&held).await, "further requests wait");
+        let (outlet, mut body) = streams.pop().unwrap();
+        assert!(outlet.send(b": a heartbeat".to_vec()).await);
+        // Once a piece is taken there is room for another one.
+        let (_, first) = streams.first_mut().unwrap();
+        let piece = first.frame().await.unwrap().unwrap();
+        drop(piece);
+        assert!(room(&held).await);
+        assert!(outlet.send(vec![7; PIECE_BYTES]).await);
+        for length in ["heartbeat".len() + 4, PIECE_BYTES] {
+            let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert_eq!(piece.len(), length);
+        }
+    }
 
     #[test]
     fn a_page_is_charged_no_less_than_it_has() {

@@ -11,8 +11,10 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A connection may hold so many KiB of responses that its client has not taken; its further
-/// requests wait.
+/// requests wait, and so do the further pieces of its streams.
 const HELD_KIB_MAX: usize = 512;
+/// The most that a piece of a stream is charged, so that there is room for it once others are taken.
+const PIECE_KIB_MAX: usize = HELD_KIB_MAX / 2;
 /// The most bytes of an answer that are given to the library at once.
 const PORTION_BYTES_MAX: usize = 16 * 1024;
 
@@ -33,8 +35,24 @@ impl ResponseBudget {
         Arc::clone(&self.0).acquire_owned().await.ok()
     }
 
+    /// A piece of a stream, which holds its share until the client has taken it. It waits until
+    /// there is room.
+    pub async fn piece(&self, piece: Vec<u8>) -> Bytes {
+        let kib = (piece.len() / 1024).min(PIECE_KIB_MAX);
+        let share = match u32::try_from(kib) {
+            // Heartbeats wait for nothing.
+            Ok(0) | Err(_) => return piece.into(),
+            Ok(kib) => Arc::clone(&self.0).acquire_many_owned(kib).await.ok(),
+        };
+        Bytes::from_owner(Piece {
+            bytes: piece,
+            _share: share,
+        })
+    }
+
     /// A response body, which holds its share until the client has taken it. It is sent even if it
-    /// exceeds the rest of the budget, since it exists already.
+    /// exceeds the rest of the budget, since it exists already. The pieces of a stream have their
+    /// own shares.
     pub fn portioned<B: Body>(&self, body: B, room: Option<OwnedSemaphorePermit>) -> Portioned<B> {
         let bytes = body.size_hint().exact().unwrap_or(0);
         let kib = usize::try_from(bytes / 1024).unwrap_or(usize::MAX);
@@ -45,6 +63,17 @@ impl ResponseBudget {
             _room: room,
             _share: Arc::clone(&self.0).try_acquire_many_owned(kib).ok(),
         }
+    }
+}
+
+struct Piece {
+    bytes: Vec<u8>,
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

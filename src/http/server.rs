@@ -333,9 +333,10 @@ impl Front {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = Arc::clone(&self.service);
-        let caller = Arc::new(self.service.caller(counted.place(), self.tls.is_some()));
-        let seen = Arc::clone(&caller);
         let held = ResponseBudget::default();
+        let caller = self.service.caller(counted.place(), self.tls.is_some());
+        let caller = Arc::new(caller.sharing(held.clone()));
+        let seen = Arc::clone(&caller);
         let respond = service_fn(move |request: Request<Incoming>| {
             let (service, held) = (Arc::clone(&service), held.clone());
             let caller = Arc::clone(&caller);

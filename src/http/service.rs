@@ -174,6 +174,7 @@ impl Service {
             last_token: LastToken::default(),
             is_secure,
             is_near: address.to_canonical().is_loopback(),
+            held: None,
         }
     }
 
