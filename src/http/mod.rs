@@ -24,6 +24,7 @@ mod following;
 pub mod forgeries;
 pub mod frames;
 pub mod framing;
+pub mod head_limit;
 mod history;
 pub mod journal_metrics;
 pub mod list_query;

@@ -25,10 +25,11 @@ use tokio::time::Instant;
 
 use super::connections::{ConnectionRefusal, Connections, Counted};
 use super::frames::{Frames, Patience};
+use super::head_limit::HeadLimit;
 use super::portions::ResponseBudget;
 use super::response;
 use super::service::Service;
-use super::timed_io::{HeadLimit, Stop, TimedIo};
+use super::timed_io::{Stop, TimedIo};
 use super::tls::Tls;
 use crate::engine::lane::Lanes;
 use crate::engine::processors::Processors;

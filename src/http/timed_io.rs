@@ -10,7 +10,6 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -20,74 +19,8 @@ use tokio::time::{Instant, Sleep};
 
 use super::frames::Frames;
 use super::framing::{Fault, Framing, REFUSED};
+use super::head_limit::HeadLimit;
 use crate::base::output;
-
-/// How long the heads of a connection's requests are waited for.
-pub struct HeadLimit {
-    /// For the first byte, after the previous response: so long may the connection be idle.
-    idle: Duration,
-    /// For the rest, from the first byte.
-    head: Duration,
-    began: Instant,
-    /// Since when a head is waited for, in milliseconds after `began`.
-    waiting: AtomicU64,
-    /// Heads that have arrived.
-    arrived: AtomicU64,
-}
-
-/// No head is waited for: a request is in progress.
-const NOT_WAITING: u64 = u64::MAX;
-/// Nor is one yet: the response is made and not written.
-const ANSWERING: u64 = u64::MAX - 1;
-
-impl HeadLimit {
-    /// The first head is waited for from now on.
-    #[must_use]
-    pub fn new(idle: Duration, head: Duration) -> Arc<Self> {
-        Arc::new(Self {
-            idle,
-            head,
-            began: Instant::now(),
-            waiting: AtomicU64::new(0),
-            arrived: AtomicU64::new(0),
-        })
-    }
-
-    /// A head has arrived: from here on the request has limits of its own.
-    pub fn arrived(&self) {
-        self.waiting.store(NOT_WAITING, Ordering::Relaxed);
-        self.arrived.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Its response is made: the next head is waited for once that is written.
-    pub fn answered(&self) {
-        self.waiting.store(ANSWERING, Ordering::Relaxed);
-    }
-
-    /// Something was written; whether that was a response.
-    fn written(&self) -> bool {
-        if self.waiting.load(Ordering::Relaxed) == NOT_WAITING {
-            return false;
-        }
-        let since = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(0);
-        self.waiting.store(since, Ordering::Relaxed);
-        true
-    }
-
-    /// The deadline of the head that is waited for; its first byte has come at `begun`.
-    fn deadline(&self, begun: Option<Instant>) -> Option<Instant> {
-        match self.waiting.load(Ordering::Relaxed) {
-            NOT_WAITING | ANSWERING => None,
-            since => {
-                let since = self.began + Duration::from_millis(since);
-                // It may have come while the request before it was answered.
-                let whole = begun.map(|begun| begun.max(since) + self.head);
-                let idle = since + self.idle;
-                Some(whole.map_or(idle, |whole| whole.min(idle)))
-            }
-        }
-    }
-}
 
 /// What is tracked of a connection besides its bytes.
 enum Protocol {
@@ -151,7 +84,7 @@ impl Http1 {
     /// Whether a response may wait for the next one: the head of that request is complete, and
     /// hyper has it.
     fn may_gather(&self) -> bool {
-        self.framing.heads() > self.limit.arrived.load(Ordering::Relaxed)
+        self.framing.heads() > self.limit.all_arrived()
             // hyper does not flush a connection that it hands over.
             && !self.framing.asks_for_upgrade()
     }
