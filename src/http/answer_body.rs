@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 
 use super::pieces::Pieces;
@@ -14,23 +13,23 @@ use super::pieces::Pieces;
 #[derive(Debug)]
 pub enum AnswerBody {
     /// The complete body.
-    Whole(Full<Bytes>),
+    Whole(Bytes),
     /// The complete body of a problem, and its code.
-    Problem(Full<Bytes>, &'static str),
+    Problem(Bytes, &'static str),
     /// A body that is produced while it is read.
     Stream(Pieces),
 }
 
 impl Default for AnswerBody {
     fn default() -> Self {
-        Self::Whole(Full::default())
+        Self::Whole(Bytes::new())
     }
 }
 
 impl AnswerBody {
     /// A problem of this code.
     pub fn problem(body: impl Into<Bytes>, code: &'static str) -> Self {
-        Self::Problem(Full::new(body.into()), code)
+        Self::Problem(body.into(), code)
     }
 
     /// The code, where it is a problem.
@@ -41,11 +40,34 @@ impl AnswerBody {
             Self::Whole(_) | Self::Stream(_) => None,
         }
     }
+
+    /// The same, which keeps something until the last of its bytes is dropped, if it is complete.
+    #[must_use]
+    pub fn with(self, kept: impl Send + 'static) -> Self {
+        let keeping = |bytes| Bytes::from_owner(Keeping { bytes, _kept: kept });
+        match self {
+            Self::Whole(bytes) => Self::Whole(keeping(bytes)),
+            Self::Problem(bytes, code) => Self::Problem(keeping(bytes), code),
+            Self::Stream(_) => self,
+        }
+    }
+}
+
+/// Bytes, and what is kept as long as they are.
+struct Keeping<T> {
+    bytes: Bytes,
+    _kept: T,
+}
+
+impl<T> AsRef<[u8]> for Keeping<T> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl<T: Into<Bytes>> From<T> for AnswerBody {
     fn from(bytes: T) -> Self {
-        Self::Whole(Full::new(bytes.into()))
+        Self::Whole(bytes.into())
     }
 }
 
@@ -58,21 +80,24 @@ impl Body for AnswerBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
-            Self::Whole(body) | Self::Problem(body, _) => Pin::new(body).poll_frame(context),
+            Self::Whole(body) | Self::Problem(body, _) => {
+                let body = std::mem::take(body);
+                Poll::Ready((!body.is_empty()).then(|| Ok(Frame::data(body))))
+            }
             Self::Stream(body) => Pin::new(body).poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole(body) | Self::Problem(body, _) => body.is_end_stream(),
+            Self::Whole(body) | Self::Problem(body, _) => body.is_empty(),
             Self::Stream(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(body) | Self::Problem(body, _) => body.size_hint(),
+            Self::Whole(body) | Self::Problem(body, _) => SizeHint::with_exact(body.len() as u64),
             Self::Stream(body) => body.size_hint(),
         }
     }

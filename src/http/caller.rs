@@ -1,7 +1,11 @@
 //! The client of a connection.
 
+use std::sync::Arc;
+
+use super::deadlines::Deadlines;
 use super::forgeries::Peer;
 use super::portions::ResponseBudget;
+use super::response::Answer;
 use super::token::LastToken;
 
 /// The client of a connection.
@@ -14,6 +18,8 @@ pub struct Caller {
     pub(super) is_near: bool,
     /// What its responses share, over HTTP/2.
     pub(super) held: Option<ResponseBudget>,
+    /// By when it has to have taken its large responses, if it has to.
+    pub(super) deadlines: Option<Arc<Deadlines>>,
 }
 
 impl Caller {
@@ -22,6 +28,22 @@ impl Caller {
     pub fn sharing(mut self, held: ResponseBudget) -> Self {
         self.held = Some(held);
         self
+    }
+
+    /// The same, which has to have taken its large responses by these deadlines.
+    #[must_use]
+    pub fn within(mut self, deadlines: &Arc<Deadlines>) -> Self {
+        self.deadlines = Some(Arc::clone(deadlines));
+        self
+    }
+
+    /// The answer, with a deadline if it is large.
+    #[must_use]
+    pub fn timed(&self, answer: Answer) -> Answer {
+        match &self.deadlines {
+            Some(deadlines) => deadlines.timed(answer),
+            None => answer,
+        }
     }
 
     /// Whether the connection is to be closed when its requests in flight are answered.

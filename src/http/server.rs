@@ -24,6 +24,7 @@ use tokio::sync::{Barrier, mpsc, watch};
 use tokio::time::Instant;
 
 use super::connections::{ConnectionRefusal, Connections, Counted};
+use super::deadlines::Deadlines;
 use super::frames::{Frames, Patience};
 use super::head_limit::HeadLimit;
 use super::portions::ResponseBudget;
@@ -46,7 +47,8 @@ pub struct FrontLimits {
     pub idle_timeout: Duration,
     /// How long the head of a request may take to arrive, from its first byte.
     pub head_timeout: Duration,
-    /// How long a client may take none of a response.
+    /// How long a client may take none of a response, and how long it has for all of it besides the
+    /// time that its size gives it.
     pub write_timeout: Duration,
     /// How long requests in flight may take once the server stops.
     pub drain_timeout: Duration,
@@ -293,11 +295,14 @@ impl Front {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = Arc::clone(&self.service);
-        let caller = Arc::new(self.service.caller(counted.place(), self.tls.is_some()));
         let limits = &self.limits;
+        let deadlines = Deadlines::new(limits.write_timeout);
+        let caller = self.service.caller(counted.place(), self.tls.is_some());
+        let caller = Arc::new(caller.within(&deadlines));
         let head = HeadLimit::new(limits.idle_timeout, limits.head_timeout);
-        let stream =
-            TimedIo::new(stream, limits.write_timeout, Arc::clone(stop)).http1(Arc::clone(&head));
+        let stream = TimedIo::new(stream, limits.write_timeout, Arc::clone(stop))
+            .http1(Arc::clone(&head))
+            .within(deadlines);
         let respond = service_fn(move |request| {
             let (service, head) = (Arc::clone(&service), Arc::clone(&head));
             let caller = Arc::clone(&caller);
@@ -305,7 +310,7 @@ impl Front {
                 head.arrived();
                 let answer = service.handle(&caller, request).await;
                 head.answered();
-                Ok::<_, Infallible>(answer)
+                Ok::<_, Infallible>(caller.timed(answer))
             }
         });
         let connection = http1::Builder::new()
@@ -334,9 +339,11 @@ impl Front {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = Arc::clone(&self.service);
+        let limits = &self.limits;
         let held = ResponseBudget::default();
+        let deadlines = Deadlines::new(limits.write_timeout);
         let caller = self.service.caller(counted.place(), self.tls.is_some());
-        let caller = Arc::new(caller.sharing(held.clone()));
+        let caller = Arc::new(caller.sharing(held.clone()).within(&deadlines));
         let seen = Arc::clone(&caller);
         let respond = service_fn(move |request: Request<Incoming>| {
             let (service, held) = (Arc::clone(&service), held.clone());
@@ -349,17 +356,19 @@ impl Front {
                 if is_without_body {
                     answer = response::without_body(answer);
                 }
+                let answer = caller.timed(answer);
                 Ok::<_, Infallible>(answer.map(|body| held.portioned(body, room)))
             }
         });
-        let limits = &self.limits;
         let patience = Patience {
             idle: limits.idle_timeout,
             head: limits.head_timeout,
             answer: limits.write_timeout,
         };
         let frames = Frames::new(patience, Instant::now());
-        let stream = TimedIo::new(stream, limits.write_timeout, Arc::clone(stop)).http2(frames);
+        let stream = TimedIo::new(stream, limits.write_timeout, Arc::clone(stop))
+            .http2(frames)
+            .within(deadlines);
         let connection = http2::Builder::new(TokioExecutor::new())
             .max_concurrent_streams(STREAMS_MAX)
             .max_header_list_size(HEAD_BYTES_MAX.try_into().unwrap_or(u32::MAX))

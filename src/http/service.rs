@@ -175,6 +175,7 @@ impl Service {
             is_secure,
             is_near: address.to_canonical().is_loopback(),
             held: None,
+            deadlines: None,
         }
     }
 

@@ -1,5 +1,5 @@
 //! The bytes of a connection, between the socket and hyper. It closes a connection whose client
-//! takes too long: to take bytes of a response, to send the head of a request, to send any. It has
+//! takes too long: to take bytes of a response, or all of it, to send the head of a request, to send any. It has
 //! the framing of HTTP/1 checked before hyper sees it, and gathers small responses to pipelined
 //! requests, without holding one back for another. A head and a short body are written as one piece.
 //!
@@ -17,6 +17,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use super::deadlines::Deadlines;
 use super::frames::Frames;
 use super::framing::{Fault, Framing, REFUSED};
 use super::head_limit::HeadLimit;
@@ -66,6 +67,7 @@ pub struct TimedIo<S> {
     stream: S,
     limit: Duration,
     protocol: Protocol,
+    deadlines: Option<Arc<Deadlines>>,
     stop: Stop,
     /// Runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
@@ -128,6 +130,7 @@ impl<S> TimedIo<S> {
             stream,
             limit,
             protocol: Protocol::None,
+            deadlines: None,
             stop,
             stalled: None,
             late: None,
@@ -156,6 +159,19 @@ impl<S> TimedIo<S> {
         self
     }
 
+    /// The same, whose large responses have to be taken by these deadlines.
+    #[must_use]
+    pub fn within(mut self, deadlines: Arc<Deadlines>) -> Self {
+        self.deadlines = Some(deadlines);
+        self
+    }
+
+    /// When the first response has to be taken that has a time of its own.
+    fn due(&self) -> Option<Instant> {
+        let deadlines = self.deadlines.as_ref()?;
+        deadlines.earliest()
+    }
+
     fn watch<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -165,10 +181,12 @@ impl<S> TimedIo<S> {
             self.stalled = None;
             return polled;
         }
-        let limit = self.limit;
-        let stalled = self
-            .stalled
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + limit)));
+        let (limit, due) = (self.limit, self.due());
+        let stalled = self.stalled.get_or_insert_with(|| {
+            let until = Instant::now() + limit;
+            let until = due.map_or(until, |due| due.min(until));
+            Box::pin(tokio::time::sleep_until(until))
+        });
         match stalled.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
@@ -193,6 +211,12 @@ impl<S> TimedIo<S> {
 
     /// Whether the wait has exceeded its limit; if not, the task is woken when it may have.
     fn is_late(&mut self, context: &mut Context<'_>) -> bool {
+        // Over HTTP/1 a response that is not taken is a write that waits.
+        let due = match &self.protocol {
+            Protocol::Http2(_) => self.due(),
+            Protocol::None | Protocol::Http1(_) => None,
+        };
+        let sooner = |deadline: Instant| due.map_or(deadline, |due| due.min(deadline));
         let stop = self.stop.get();
         let earliest = match &self.protocol {
             Protocol::None => return false,
@@ -202,7 +226,7 @@ impl<S> TimedIo<S> {
             }
             Protocol::Http2(frames) => match stop {
                 Some(stop) if frames.is_idle() => Some(*stop + FAREWELL),
-                _ => Some(frames.earliest()),
+                _ => Some(sooner(frames.earliest())),
             },
         };
         let Some(earliest) = earliest else {
@@ -214,7 +238,9 @@ impl<S> TimedIo<S> {
         }
         let now = Instant::now();
         let deadline = match &mut self.protocol {
-            Protocol::Http2(frames) if earliest == frames.earliest() => frames.deadline(now),
+            Protocol::Http2(frames) if earliest == frames.earliest() => {
+                sooner(frames.deadline(now))
+            }
             _ => earliest,
         };
         if deadline <= now {
