@@ -1,6 +1,7 @@
 //! A directory that was kept without a journal is brought into a new stream: all of it, once, or no
 //! server starts on it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::proxy::{Fate, From, Proxy};
@@ -52,6 +53,15 @@ fn import(cluster: &Cluster, world: &World) -> (Option<i32>, serde_json::Value, 
     (code, serde_json::from_str(&out).unwrap_or_default(), errors)
 }
 
+/// Copies the files of a stopped server's directory.
+fn copy(from: &Path, to: &Path) {
+    for (file, bytes) in content(from) {
+        let to = to.join(file.strip_prefix(from).unwrap());
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::write(to, bytes).unwrap();
+    }
+}
+
 #[test]
 fn a_directory_is_imported_whole_and_served_from_any_node_as_before() {
     let Some(cluster) = Cluster::started(1) else {
@@ -68,6 +78,16 @@ fn a_directory_is_imported_whole_and_served_from_any_node_as_before() {
     let (code, told, said) = import(&cluster, &world);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(told["importedRecords"], 12, "{told}");
+    assert_eq!(told["recordsBefore"], 0, "{told}");
+    // Once more, as by somebody who did not see it end.
+    let messages = cluster.messages().len();
+    let (code, told, said) = import(&cluster, &world);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(told["importedRecords"], 0, "{told}");
+    assert_eq!(told["recordsBefore"], 12, "{told}");
+    assert_eq!(cluster.messages().len(), messages, "nothing was appended");
+    let older = World::new();
+    copy(&world.data(), &older.data());
     assert_eq!(cluster.verify(&world.data())["comparedRecords"], 12);
     let is_data = |(path, _): &&(std::path::PathBuf, Vec<u8>)| {
         !path.to_str().unwrap().to_lowercase().ends_with("lock")
@@ -86,10 +106,14 @@ fn a_directory_is_imported_whole_and_served_from_any_node_as_before() {
         assert_eq!(server.stop(), Some(0));
     }
     assert_eq!(cluster.verify(&world.data())["records"], 14);
-    // Once more, and another directory: the stream is not empty.
+    // Once more; the directory as it was before, which ends sooner; and another one: the stream is not
+    // empty.
+    let (code, told, said) = import(&cluster, &world);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(told["recordsBefore"], 14, "{told}");
     let other = World::new();
     kept_alone(&other, 3);
-    for world in [&world, &other] {
+    for world in [&older, &other] {
         let (code, _, said) = import(&cluster, world);
         assert_eq!(code, Some(1), "{said}");
         assert!(said.contains("is not empty"), "{said}");

@@ -29,7 +29,8 @@ exists with these settings is not changed.
 
 With --from, all records of that directory, of a stopped server, are imported into the stream,
 which has to be empty, and compared with it at the end. Until then no server starts on the stream.
-After an interruption, the same command continues where it was.
+After an interruption, the same command continues where it was; where the stream has all of them
+already, and nothing more, it compares them again.
 
 Exit codes:
   0  the stream exists with the required settings, and has all records of --from
@@ -78,7 +79,8 @@ impl CreateArgs {
                 "replicas": replicas,
                 "bytesMax": info.bytes_max,
                 "messages": info.messages,
-                "importedRecords": imported,
+                "importedRecords": imported.as_ref().map(|imported| imported.records),
+                "recordsBefore": imported.as_ref().map(|imported| imported.before),
             });
             out.line(format_args!("{told:#}"))?;
         } else {
@@ -89,8 +91,18 @@ impl CreateArgs {
                 ("bytes at most".to_owned(), info.bytes_max.to_string()),
                 ("messages".to_owned(), info.messages.to_string()),
             ];
-            rows.extend(imported.map(|count| ("records imported".to_owned(), count.to_string())));
+            rows.extend(imported.as_ref().map(|imported| {
+                let name = "records imported".to_owned();
+                (name, imported.records.to_string())
+            }));
             out.pairs(rows)?;
+            if let Some(before) = imported.map(|imported| imported.before)
+                && before > 0
+            {
+                out.line(format_args!(
+                    "the stream had all {before} records of the directory already: they were compared"
+                ))?;
+            }
         }
         out.flush()
     }

@@ -22,7 +22,7 @@ use crate::stream::error::StreamError;
 use crate::stream::extent::Found;
 use crate::stream::link::Link;
 use crate::stream::message::{Content, RECORD_FORM_BYTES, Records};
-use crate::stream::settings::{going_on_from, imported, importing, is_importing};
+use crate::stream::settings::{ancestors, going_on_from, imported, importing, is_importing};
 use crate::stream::{purge, shelf};
 
 /// The node name of the epoch that an import begins.
@@ -43,7 +43,15 @@ fn of_log(error: &wal::Error) -> Failure {
     }
 }
 
-/// Brings all records of a directory into the stream, which has these settings; how many there are.
+/// What a stream has of a directory: all of its records.
+pub(super) struct Imported {
+    /// How many were brought into it.
+    pub(super) records: u64,
+    /// How many it had already.
+    pub(super) before: u64,
+}
+
+/// Brings all records of a directory into the stream, which has these settings.
 ///
 /// # Errors
 /// When the directory is held, damaged, or has what a stream cannot have; when the stream has
@@ -52,7 +60,7 @@ pub(super) fn import(
     connection: &Arc<Connection>,
     config: &Value,
     data: &Path,
-) -> Result<u64, Failure> {
+) -> Result<Imported, Failure> {
     let report = judged(connection, data)?;
     let config = &going_on_from(config, &report.ancestors);
     let marked = importing(config);
@@ -62,7 +70,8 @@ pub(super) fn import(
     if !is_importing(&info.config) {
         // It was there before.
         if info.last > 0 {
-            return Err(not_empty(connection));
+            let before = had_already(connection, data, &report)?;
+            return Ok(Imported { records: 0, before });
         }
         let marked = importing(&going_on_from(&info.config, &report.ancestors));
         let marked = connection.block(connection.update(&marked));
@@ -115,7 +124,44 @@ pub(super) fn import(
     let config = imported(&found.info.config);
     let unmarked = connection.block(connection.update(&config));
     unmarked.map_err(of_journal)?;
-    Ok(count)
+    Ok(Imported {
+        records: count,
+        before: 0,
+    })
+}
+
+/// Compares the directory with a stream that is not being imported into, as at the end of an import:
+/// whoever did not see that end begins it again. How many records there are.
+///
+/// # Errors
+/// When the stream does not have all of them, or has more; when it has another record at a position.
+fn had_already(
+    connection: &Arc<Connection>,
+    data: &Path,
+    report: &Report,
+) -> Result<u64, Failure> {
+    let read = Found::with(connection, |found| {
+        Ok((found.clone(), found.extent.end(connection)?))
+    });
+    let (found, end) = match read {
+        // It may never have been a journal.
+        Err(error) if error.is_damage() => return Err(not_empty(connection)),
+        read => read.map_err(of_journal)?,
+    };
+    let snapshots = found.shelf.snapshots.iter();
+    let covers = snapshots
+        .filter(|one| one.log_id == report.log_id)
+        .map(|one| one.carried.covers);
+    let is_same = end.log_id == Some(report.log_id)
+        && end.next == report.last_position + 1
+        && covers.max().unwrap_or(0) + 1 >= found.extent.base.next
+        && ancestors(&found.info.config).as_ref() == Some(&report.ancestors);
+    let expected = report.last_position + 1 - report.first_position;
+    // What was purged is not there to be compared.
+    if !is_same || compare(connection, data)?.records != expected {
+        return Err(not_empty(connection));
+    }
+    Ok(expected)
 }
 
 fn not_empty(connection: &Connection) -> Failure {
