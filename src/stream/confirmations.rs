@@ -7,15 +7,34 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
+use super::append::KNOWN_WITHIN;
+
 /// How far appends are acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Confirmed {
     /// When the last append that is acknowledged, with all before it, began.
     began: Option<Instant>,
-    /// How many are.
+    /// Who came until then is not confirmed by any append that is not acknowledged yet.
+    refused: Option<Instant>,
+    /// How many are acknowledged, or are none any more.
     count: u64,
     /// Nothing more will be.
     ended: bool,
+}
+
+impl Confirmed {
+    /// Whether this process had the right to write when a request came; `None` while that is not known.
+    fn says(&self, came: Instant) -> Option<bool> {
+        let is_after = |at: Option<Instant>| at.is_some_and(|at| at >= came);
+        if self.ended {
+            return Some(false);
+        }
+        match (is_after(self.began), is_after(self.refused)) {
+            (true, _) => Some(true),
+            (false, true) => Some(false),
+            (false, false) => None,
+        }
+    }
 }
 
 /// The appends that are acknowledged, and those that are waited for.
@@ -42,6 +61,18 @@ impl Confirmations {
         });
     }
 
+    /// The append that began last is none any more, and nobody waited for what is in it.
+    pub(super) fn passes(&self) {
+        self.confirmed.send_modify(|confirmed| confirmed.count += 1);
+    }
+
+    /// Whoever waits now waits in vain.
+    pub(super) fn refuse(&self) {
+        let now = Instant::now();
+        self.confirmed
+            .send_modify(|confirmed| confirmed.refused = Some(now));
+    }
+
     /// Nothing more is.
     pub(super) fn end(&self) {
         self.confirmed
@@ -66,14 +97,11 @@ impl Confirmations {
     }
 
     /// Whether an append that began no sooner than `came` is acknowledged, once one is; `false` when
-    /// nothing more will be.
+    /// nothing more will be, there is no room for one, or it takes as long as an append may.
     pub(super) async fn confirm_since(&self, came: Instant) -> bool {
-        let is_after = |confirmed: &Confirmed| {
-            confirmed.ended || confirmed.began.is_some_and(|began| began >= came)
-        };
-        let known = *self.confirmed.borrow();
-        if is_after(&known) {
-            return !known.ended;
+        let known = self.confirmed.borrow().says(came);
+        if let Some(known) = known {
+            return known;
         }
         let mut confirmed = self.confirmed.subscribe();
         {
@@ -81,21 +109,53 @@ impl Confirmations {
             *wanted = Some(wanted.map_or(came, |wanted| wanted.max(came)));
         }
         self.asked.notify_one();
-        match confirmed.wait_for(is_after).await {
-            Ok(confirmed) => !confirmed.ended,
-            Err(_) => false,
+        let is_known = |confirmed: &Confirmed| confirmed.says(came).is_some();
+        match timeout(KNOWN_WITHIN, confirmed.wait_for(is_known)).await {
+            Ok(Ok(confirmed)) => confirmed.says(came) == Some(true),
+            Ok(Err(_)) | Err(_) => false,
         }
     }
 
     /// Whether a request waits for an append that has not come yet.
     pub(super) fn is_wanted(&self) -> bool {
-        let began = self.confirmed.borrow().began;
         let wanted = *self.wanted.lock();
-        wanted.is_some_and(|wanted| began.is_none_or(|began| began < wanted))
+        wanted.is_some_and(|wanted| self.confirmed.borrow().says(wanted).is_none())
     }
 
     /// Waits until one is asked for, or so long.
     pub(super) async fn until_asked(&self, within: Duration) {
         let _ = timeout(within, self.asked.notified()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_is_told_when_there_is_no_room_and_after_half_a_minute_in_any_case() {
+        let confirmations = Confirmations::default();
+        let came = Instant::now();
+        let (answer, ()) = tokio::join!(confirmations.confirm_since(came), async {
+            assert!(confirmations.is_wanted());
+            // What is none any more confirms nobody.
+            confirmations.passes();
+            assert!(confirmations.is_wanted());
+            confirmations.refuse();
+        });
+        assert!(!answer && !confirmations.is_wanted());
+        assert_eq!(confirmations.count(), 1);
+        // Who comes later waits again.
+        let came = Instant::now();
+        let waited = tokio::time::Instant::now();
+        assert!(!confirmations.confirm_since(came).await);
+        assert_eq!(waited.elapsed().as_secs(), KNOWN_WITHIN.as_secs());
+        confirmations.acknowledged(came);
+        assert!(confirmations.confirm_since(came).await);
+        // Even where it was refused meanwhile: it is known.
+        confirmations.refuse();
+        assert!(confirmations.confirm_since(came).await);
+        confirmations.end();
+        assert!(!confirmations.confirm_since(came).await);
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Flying {
     /// The epoch and the log of its writer.
     pub(super) epoch: u64,
     pub(super) log_id: [u8; 16],
+    /// Whether it is a barrier: nobody waits for what is in it.
+    pub(super) is_barrier: bool,
     /// When it was made.
     pub(super) began: Instant,
     /// Counts it.
@@ -48,6 +50,9 @@ pub(super) trait Told: Watched + Send + 'static {
     fn acknowledged(&self, flying: Flying);
     /// The oldest message in flight, and the only one, comes one place later.
     fn is_put_off(&self);
+    /// The oldest message in flight is a barrier for which there is no room. Whether it is none from here
+    /// on, since no other was made after it.
+    fn takes_back(&self, why: &str) -> bool;
     /// Nothing more is.
     fn has_failed(&self, error: StreamError);
 }
@@ -192,6 +197,9 @@ impl<T: Told> Flight<T> {
                 {
                     return self.is_settled(appended);
                 }
+                if self.lets_go(&why) {
+                    return Ok(());
+                }
                 if !self.told.tries_again(&why, true) {
                     return Err(given_up_when_full(&why, self.is_unknown));
                 }
@@ -226,6 +234,19 @@ impl<T: Told> Flight<T> {
             }
             Appended::Other(other) => self.comes_after(other),
         }
+    }
+
+    /// Gives the oldest up for which there is no room, where nobody's data is in it: those who wait for
+    /// it need not wait for room. Not when an attempt may still be on its way, which would take the
+    /// place of what comes next.
+    fn lets_go(&mut self, why: &str) -> bool {
+        let is_sure = self.flying[0].1.is_barrier && !self.is_unknown;
+        let is_gone = is_sure && self.told.takes_back(why);
+        if is_gone {
+            self.flying.pop_front();
+            self.begins_to_wait();
+        }
+        is_gone
     }
 
     fn is_acknowledged(&mut self) {

@@ -1,13 +1,14 @@
 //! The process's hold on the journal: whether it writes, what it has appended, and what trouble was
 //! reported.
 
+mod tending;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::time::{sleep, timeout};
 use wal::WakeUp;
 
 use super::append::{Appended, Watched};
@@ -21,11 +22,8 @@ use super::holding::Holding;
 use super::message::{Content, IN_FLIGHT_MAX, NODE_BYTES_MAX, Node};
 use super::pen::{Made, Pen};
 use super::room::Room;
-use super::sparing::Sparing;
 use crate::engine::right::{Confirming, Right};
 
-/// How often the stream's room is asked for, and who wrote last.
-const LOOK: Duration = Duration::from_secs(1);
 /// How long a fence waits for room.
 const FENCED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -51,6 +49,8 @@ pub struct Link {
     wake_up: OnceLock<WakeUp>,
     /// Why nothing is taken just now.
     trouble: Mutex<Option<Arc<str>>>,
+    /// There was no room for the last append, and nothing was appended since.
+    is_full: AtomicBool,
     /// No more is taken: what is queued is not waited for where there is no room.
     draining: AtomicBool,
     /// Free bytes of the stream, as of the last look less what was appended since.
@@ -79,14 +79,15 @@ impl Link {
             ended: OnceLock::new(),
             wake_up: OnceLock::new(),
             trouble: Mutex::new(None),
+            is_full: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             room: Room::default(),
             figures: Figures::default(),
         });
         let handle = link.connection.handle();
         handle.spawn(fly(Arc::downgrade(&link), coming));
-        handle.spawn(barriers(Arc::downgrade(&link)));
-        handle.spawn(looks(Arc::downgrade(&link)));
+        handle.spawn(tending::barriers(Arc::downgrade(&link)));
+        handle.spawn(tending::looks(Arc::downgrade(&link)));
         link
     }
 
@@ -162,6 +163,7 @@ impl Link {
         };
         let mut pen = Pen {
             tail: tail.clone(),
+            before: None,
             log_id,
             epoch,
             made: 0,
@@ -222,6 +224,7 @@ impl Link {
         let Some(ahead) = self.ahead(pen) else {
             return Ok(None);
         };
+        let is_barrier = matches!(content, Content::Barrier);
         let appending = pen.make(content, ahead)?;
         let made = Made {
             number: pen.made,
@@ -231,6 +234,7 @@ impl Link {
             appending,
             epoch: pen.epoch,
             log_id: pen.log_id,
+            is_barrier,
             began: Instant::now(),
             _counted: self.figures.begins_append(),
         });
@@ -292,7 +296,26 @@ impl Link {
     /// The stream has so many bytes more.
     fn took(&self, bytes: usize) {
         self.room.took(bytes);
+        self.is_full.store(false, Ordering::Release);
         self.trouble.lock().take();
+    }
+
+    /// There is no room for a barrier: it is none from here on, and those who wait for one do so in vain.
+    /// `false` where something was made after it, which goes on from it.
+    fn takes_back(&self, why: &str) -> bool {
+        let mut pen = self.pen.lock();
+        let acknowledged = self.acknowledged();
+        if !pen.as_mut().is_some_and(|pen| pen.takes_back(acknowledged)) {
+            return false;
+        }
+        *self.trouble.lock() = Some(why.into());
+        self.is_full.store(true, Ordering::Release);
+        // Before another message is made.
+        self.confirmations.passes();
+        drop(pen);
+        self.confirmations.refuse();
+        self.wake();
+        true
     }
 
     /// This process does not write any more.
@@ -339,24 +362,6 @@ impl Link {
         self.room.lack().map(Into::into)
     }
 
-    async fn look(&self) -> Result<(), StreamError> {
-        let before = self.room.free();
-        let info = self.connection.info_now().await?;
-        self.room.told(before, info.bytes, info.bytes_max);
-        self.figures.stream_has(info.bytes, info.bytes_max);
-        let last = self.pen.lock().as_ref().map(|pen| pen.tail.sequence);
-        if self.is_flying() {
-            return Ok(());
-        }
-        self.trouble.lock().take();
-        if last.is_none_or(|last| info.last <= last) {
-            return Ok(());
-        }
-        // Another process has written: the next append finds that out, and none may come by itself.
-        let _ = self.append(Content::Barrier).await;
-        Ok(())
-    }
-
     /// Whether this process still is the one that writes, so that what it answers rests on the
     /// newest state: once an append that began no sooner than `came` is acknowledged, or while its
     /// lease holds.
@@ -384,6 +389,9 @@ impl Watched for Link {
     fn tries_again(&self, why: &str, is_full: bool) -> bool {
         self.figures.tries_again();
         *self.trouble.lock() = Some(why.into());
+        if is_full {
+            self.is_full.store(true, Ordering::Release);
+        }
         !(is_full && self.draining.load(Ordering::Acquire))
     }
 }
@@ -415,6 +423,9 @@ impl Told for Weak<Link> {
         };
         link.took(flying.appending.bytes.len());
         link.confirmations.acknowledged(flying.began);
+        if flying.is_barrier {
+            link.figures.barrier();
+        }
         drop(flying);
         link.wake();
     }
@@ -423,8 +434,12 @@ impl Told for Weak<Link> {
         if let Some(link) = self.upgrade()
             && let Some(pen) = link.pen.lock().as_mut()
         {
-            pen.tail.sequence += 1;
+            pen.is_put_off();
         }
+    }
+
+    fn takes_back(&self, why: &str) -> bool {
+        self.upgrade().is_some_and(|link| link.takes_back(why))
     }
 
     fn has_failed(&self, error: StreamError) {
@@ -434,62 +449,6 @@ impl Told for Weak<Link> {
     }
 }
 
-async fn looks(link: Weak<Link>) {
-    loop {
-        {
-            let Some(link) = link.upgrade() else {
-                return;
-            };
-            if link.ended.get().is_some() {
-                return;
-            }
-            if let Err(error) = link.look().await {
-                // It is unknown whether an append would succeed.
-                *link.trouble.lock() = Some(error.to_string().into());
-            }
-        }
-        sleep(LOOK).await;
-    }
-}
-
-/// Appends a barrier whenever a request waits for an append, nothing is in flight, and none has
-/// come in time.
-async fn barriers(link: Weak<Link>) {
-    let mut sparing = Sparing::new(Instant::now());
-    let mut last = Instant::now();
-    loop {
-        let Some(link) = link.upgrade() else {
-            return;
-        };
-        if link.ended.get().is_some() {
-            return;
-        }
-        if !link.confirmations.is_wanted() {
-            // The link may be dropped while none is asked for.
-            link.confirmations.until_asked(LOOK).await;
-            continue;
-        }
-        let mut changes = link.confirmations.changes();
-        if link.is_flying() {
-            // It may be what is waited for.
-            let _ = timeout(LOOK, changes.changed()).await;
-            continue;
-        }
-        if link.room.is_short() && last.elapsed() < LOOK {
-            // What is left is for fences.
-            let _ = timeout(LOOK - last.elapsed(), changes.changed()).await;
-            continue;
-        }
-        last = Instant::now();
-        if let Some(wait) = sparing.take(Instant::now()) {
-            // A batch may come sooner.
-            let _ = timeout(wait, changes.changed()).await;
-            continue;
-        }
-        match link.append(Content::Barrier).await {
-            Ok(()) => link.figures.barrier(),
-            // This process does not write yet.
-            Err(_) => sleep(Duration::from_millis(10)).await,
-        }
-    }
-}
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

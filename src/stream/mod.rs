@@ -21,6 +21,9 @@ mod confirmations;
 pub mod connection;
 pub mod error;
 pub mod extent;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+mod fake;
 pub mod figures;
 mod flight;
 pub mod holding;

@@ -21,6 +21,8 @@ pub(crate) struct Made {
 pub(super) struct Pen {
     /// The end of what was made.
     pub(super) tail: Tail,
+    /// The end of what was made before the last message.
+    pub(super) before: Option<Tail>,
     pub(super) log_id: [u8; 16],
     pub(super) epoch: u64,
     /// How many messages of the epoch were made after the fence.
@@ -34,7 +36,26 @@ impl Pen {
     /// Its fence is there, where what was made ends.
     pub(super) fn begins(&mut self) {
         self.tail.fence = self.tail.sequence;
+        self.before = None;
         self.made = 0;
+    }
+
+    /// The only message in flight comes one place later.
+    pub(super) fn is_put_off(&mut self) {
+        self.tail.sequence += 1;
+        if let Some(before) = &mut self.before {
+            before.sequence += 1;
+        }
+    }
+
+    /// The last message is taken back, which was not appended: `false` unless it is the only one in flight,
+    /// so that no other was made after it.
+    pub(super) fn takes_back(&mut self, acknowledged: u64) -> bool {
+        if self.made != acknowledged + 1 {
+            return false;
+        }
+        let before = self.before.take();
+        before.map(|before| self.tail = before).is_some()
     }
 
     /// How many messages are in flight before the next one, when so many are acknowledged; `None`
@@ -81,7 +102,7 @@ impl Pen {
             id: self.id(&digest),
             bytes: bytes.clone(),
         };
-        self.tail = tail;
+        self.before = Some(std::mem::replace(&mut self.tail, tail));
         self.made += 1;
         Ok(appending)
     }

@@ -4,12 +4,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Free room of the stream below which commands are refused: what is decided still finds room.
 const RESERVE_BYTES: u64 = 96 << 20;
+/// Of that, what barriers leave: whoever takes over has to find room for a fence.
+const FENCES_BYTES: u64 = 64 << 10;
 
 /// The room of the stream, as last reported, without what was appended since.
 pub(super) struct Room {
     /// `u64::MAX` before the first report.
     free: AtomicU64,
     reserve: AtomicU64,
+    fences: AtomicU64,
 }
 
 impl Default for Room {
@@ -17,6 +20,7 @@ impl Default for Room {
         Self {
             free: AtomicU64::new(u64::MAX),
             reserve: AtomicU64::new(0),
+            fences: AtomicU64::new(0),
         }
     }
 }
@@ -47,6 +51,13 @@ impl Room {
         );
         let reserve = RESERVE_BYTES.min(bytes_max / 4);
         self.reserve.store(reserve, Ordering::Relaxed);
+        let fences = FENCES_BYTES.min(bytes_max / 16);
+        self.fences.store(fences, Ordering::Relaxed);
+    }
+
+    /// Whether what is left is for fences alone.
+    pub(super) fn is_for_fences(&self) -> bool {
+        self.free() < self.fences.load(Ordering::Relaxed)
     }
 
     /// Whether only the reserve is left.
@@ -54,7 +65,7 @@ impl Room {
         self.free() < self.reserve.load(Ordering::Relaxed)
     }
 
-    /// The same, in words.
+    /// Why nothing new may be decided, when that is so.
     pub(super) fn lack(&self) -> Option<String> {
         let (free, reserve) = (self.free(), self.reserve.load(Ordering::Relaxed));
         self.is_short().then(|| {
@@ -63,5 +74,37 @@ impl Room {
                  max_bytes"
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_leave_room_to_barriers_and_barriers_to_fences() {
+        for (bytes_max, reserve, fences) in [
+            (64 << 30, 96 << 20, 64 << 10),
+            (64 << 20, 16 << 20, 64 << 10),
+            (1 << 20, 256 << 10, 64 << 10),
+            (1 << 10, 256, 64),
+        ] {
+            for (free, is_short, is_for_fences) in [
+                (reserve, false, false),
+                (reserve - 1, true, false),
+                (fences, true, false),
+                (fences - 1, true, true),
+                (0, true, true),
+            ] {
+                let room = Room::default();
+                room.told(room.free(), bytes_max - free, bytes_max);
+                assert_eq!(room.is_short(), is_short, "{free} of {bytes_max}");
+                assert_eq!(room.is_for_fences(), is_for_fences, "{free} of {bytes_max}");
+                assert_eq!(room.lack().is_some(), is_short, "{free} of {bytes_max}");
+            }
+        }
+        // Before the servers have said anything nothing is refused.
+        let room = Room::default();
+        assert!(!room.is_short() && !room.is_for_fences());
     }
 }

@@ -3,7 +3,7 @@
 //! `FULL_SECONDS=40 cargo test --test main -- cluster::full` lets it be full for longer than an
 //! append with unknown outcome is waited for.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -49,6 +49,49 @@ fn a_full_journal_refuses_commands_answers_reads_and_goes_on_when_it_has_room() 
     assert_eq!(server.stop(), Some(0));
     let told = cluster.verify(&world.data());
     assert_eq!(told["records"], granted + 1, "{told}");
+}
+
+#[test]
+fn where_only_room_for_a_fence_is_left_reads_are_refused_at_once_and_another_node_takes_over() {
+    let Some(cluster) = Cluster::with_journal(1, LITTLE) else {
+        return;
+    };
+    let world = World::new();
+    let first = cluster.serve(&world);
+    let memo = "x".repeat(1_900);
+    let mut client = first.client();
+    let mut granted = 0;
+    while ask_saying(&world, &mut client, granted, &memo) == Some(201) {
+        granted += 1;
+    }
+    let read = |server: &Server| {
+        let path = "/settlement-statements?limit=1";
+        let began = Instant::now();
+        let answer = server.client().get(path, &world.headquarters());
+        assert!(began.elapsed() < Duration::from_secs(5), "{answer:?}");
+        answer
+    };
+    assert_eq!(read(&first).status, 200, "barriers find room");
+    // Barriers would need an hour to leave so little.
+    let held = cluster.status()["bytes"].as_u64().unwrap();
+    cluster.change(&json!({"max_bytes": held + 2_000}));
+    until("only room for a fence is left", || {
+        read(&first).status == 503
+    });
+    let messages = cluster.messages().len();
+    for _ in 0..3 {
+        let refused = read(&first);
+        assert_eq!(refused.json()["code"], "service_unavailable", "{refused:?}");
+    }
+    assert_eq!(cluster.messages().len(), messages, "none is a barrier");
+    first.kill();
+    let second = Server::spawn(cluster.command(&world, &world.path("second")));
+    assert_eq!(read(&second).status, 503);
+    cluster.change(&json!({"max_bytes": ROOMY}));
+    until("there is room again", || read(&second).status == 200);
+    ask_for(&world, &second, 5_000..5_002);
+    assert_eq!(second.stop(), Some(0));
+    cluster.verify(&world.path("second"));
 }
 
 #[test]

@@ -135,11 +135,7 @@ pub(super) fn import(
 ///
 /// # Errors
 /// When the stream does not have all of them, or has more; when it has another record at a position.
-fn had_already(
-    connection: &Arc<Connection>,
-    data: &Path,
-    report: &Report,
-) -> Result<u64, Failure> {
+fn had_already(connection: &Arc<Connection>, data: &Path, report: &Report) -> Result<u64, Failure> {
     let read = Found::with(connection, |found| {
         Ok((found.clone(), found.extent.end(connection)?))
     });

@@ -1,0 +1,231 @@
+//! A server for tests: the stream of a journal, and one key of a bucket, in memory. A test says how much
+//! room there is, and which answers are lost.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_nats::ConnectOptions;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::chain::Tail;
+use super::connection::Connection;
+use super::holding::TTL;
+use super::link::Link;
+use super::message::Message;
+use super::settings::Names;
+
+/// The log of all tests.
+pub(super) const LOG: [u8; 16] = [7; 16];
+
+/// What it has, and how it behaves.
+pub(super) struct Kept {
+    pub(super) messages: Vec<Vec<u8>>,
+    pub(super) bytes_max: usize,
+    /// So many bytes more than those of the messages.
+    pub(super) others: usize,
+    /// Nothing is appended for lack of room elsewhere.
+    pub(super) is_full: bool,
+    /// Appends that came.
+    pub(super) appends: usize,
+    /// Revision and value of the key.
+    pub(super) key: Option<(u64, Vec<u8>)>,
+    /// So many answers to changes of the key are lost.
+    pub(super) lost: usize,
+}
+
+pub(super) struct Fake {
+    pub(super) kept: Arc<Mutex<Kept>>,
+    port: u16,
+}
+
+/// Waits for something.
+#[track_caller]
+pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+impl Fake {
+    pub(super) fn with_room(bytes_max: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let kept = Arc::new(Mutex::new(Kept {
+            messages: Vec::new(),
+            bytes_max,
+            others: 0,
+            is_full: false,
+            appends: 0,
+            key: None,
+            lost: 0,
+        }));
+        let of_thread = Arc::clone(&kept);
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let kept = Arc::clone(&of_thread);
+                std::thread::spawn(move || serve(&client, &kept));
+            }
+        });
+        Self { kept, port }
+    }
+
+    pub(super) fn connection(&self) -> Arc<Connection> {
+        let address = format!("nats://127.0.0.1:{}", self.port);
+        let servers = vec![address.parse().unwrap()];
+        let names = Names::of("tests").unwrap();
+        Connection::open(servers, ConnectOptions::new(), names).unwrap()
+    }
+
+    /// A process that writes.
+    pub(super) fn writer(&self, number: u8) -> Arc<Link> {
+        let link = Link::new(self.connection(), "node", [number; 16]);
+        let tail = self.tail();
+        let begun = link.connection().block(link.fence(&tail, LOG));
+        assert_eq!(begun, Ok(true));
+        link
+    }
+
+    /// The end of what it has, all of which is in order.
+    pub(super) fn tail(&self) -> Tail {
+        let mut tail = Tail::beginning();
+        for (sequence, message) in (1..).zip(&self.kept.lock().messages) {
+            let message = Message::read(message).unwrap();
+            tail.follow(sequence, &message).unwrap();
+        }
+        tail
+    }
+}
+
+/// Speaks with one client.
+fn serve(client: &TcpStream, kept: &Mutex<Kept>) -> Option<()> {
+    let (mut reader, mut writer) = (BufReader::new(client), client);
+    let hello = json!({
+        "server_id": "fake", "version": "2.14.0", "headers": true, "jetstream": true, "proto": 1,
+        "max_payload": 1 << 20,
+    });
+    write!(writer, "INFO {hello}\r\n").ok()?;
+    let mut inbox = None;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let words: Vec<_> = line.split_whitespace().collect();
+        match *words.as_slice() {
+            ["PING"] => write!(writer, "PONG\r\n").ok()?,
+            ["SUB", _, number] => inbox = Some(number.to_owned()),
+            ["HPUB" | "PUB", subject, reply, .., bytes] => {
+                let head = match words[0] {
+                    "HPUB" => words[3].parse().ok()?,
+                    _ => 0,
+                };
+                let mut all = vec![0; bytes.parse::<usize>().ok()? + 2];
+                reader.read_exact(&mut all).ok()?;
+                let payload = &all[head..all.len() - 2];
+                let headers = String::from_utf8_lossy(&all[..head]);
+                let Some(answer) = kept.lock().answer(subject, &headers, payload) else {
+                    continue;
+                };
+                let (answer, inbox) = (answer.to_string(), inbox.as_ref()?);
+                let length = answer.len();
+                write!(writer, "MSG {reply} {inbox} {length}\r\n{answer}\r\n").ok()?;
+            }
+            _ => {}
+        }
+    }
+}
+
+fn refused(status: u16, code: u64, description: &str) -> Value {
+    json!({"error": {"code": status, "err_code": code, "description": description}})
+}
+
+/// The number that is expected in a header of this name.
+fn expected(headers: &str, name: &str) -> Option<u64> {
+    let lines = headers.lines().filter_map(|line| line.split_once(": "));
+    let mut found = lines.filter(|(its, _)| *its == name);
+    found.next()?.1.trim().parse().ok()
+}
+
+impl Kept {
+    fn bytes(&self) -> usize {
+        self.others + self.messages.iter().map(Vec::len).sum::<usize>()
+    }
+
+    fn answer(&mut self, subject: &str, headers: &str, payload: &[u8]) -> Option<Value> {
+        let asked: Value = serde_json::from_slice(payload).unwrap_or_default();
+        if let Some(api) = subject.strip_prefix("$JS.API.STREAM.") {
+            return Some(self.told(api, &asked));
+        }
+        if subject.starts_with("$KV.") {
+            let revision = self.key.as_ref().map_or(0, |(revision, _)| *revision);
+            let is_next =
+                expected(headers, "Nats-Expected-Last-Subject-Sequence") == Some(revision);
+            if is_next {
+                self.key = Some((revision + 1, payload.to_vec()));
+            }
+            if self.lost > 0 {
+                self.lost -= 1;
+                return None;
+            }
+            return Some(match is_next {
+                true => json!({"stream": "KV_CAREBOOK_LEASE_tests", "seq": revision + 1}),
+                false => refused(400, 10_071, "wrong last sequence"),
+            });
+        }
+        self.appends += 1;
+        let last = self.messages.len() as u64;
+        if expected(headers, "Nats-Expected-Last-Sequence") != Some(last) {
+            return Some(refused(400, 10_071, "wrong last sequence"));
+        }
+        if self.is_full {
+            return Some(refused(
+                500,
+                10_047,
+                "insufficient storage resources available",
+            ));
+        }
+        if self.bytes() + payload.len() > self.bytes_max {
+            return Some(refused(503, 10_077, "maximum bytes exceeded"));
+        }
+        self.messages.push(payload.to_vec());
+        Some(json!({"stream": "CAREBOOK_tests", "seq": last + 1}))
+    }
+
+    fn told(&self, api: &str, asked: &Value) -> Value {
+        let time = "2026-01-01T00:00:00Z";
+        let shown = |sequence: u64, subject: &Value, bytes: &[u8]| {
+            let data = BASE64_STANDARD.encode(bytes);
+            json!({"message": {"subject": subject, "seq": sequence, "data": data, "time": time}})
+        };
+        let none = || refused(404, 10_037, "no message found");
+        match (api.starts_with("INFO."), asked["seq"].as_u64()) {
+            (true, _) => json!({
+                "config": {
+                    "name": &api[5..], "subjects": [], "storage": "file", "retention": "limits",
+                    "discard": "new", "num_replicas": 1, "max_bytes": self.bytes_max,
+                    "max_msgs_per_subject": 1, "max_age": TTL.as_nanos() as u64,
+                },
+                "created": time,
+                "state": {
+                    "messages": self.messages.len(), "bytes": self.bytes(), "consumer_count": 0,
+                    "first_seq": 1, "first_ts": time, "last_seq": self.messages.len(), "last_ts": time,
+                },
+            }),
+            (false, Some(sequence)) => match self.messages.get(sequence as usize - 1) {
+                Some(message) => shown(sequence, &Value::Null, message),
+                None => none(),
+            },
+            (false, None) => match &self.key {
+                Some((revision, value)) => shown(*revision, &asked["last_by_subj"], value),
+                None => none(),
+            },
+        }
+    }
+}
