@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::kv::{self, Store, UpdateErrorKind};
+use async_nats::jetstream::kv::{self, CreateErrorKind, Store, UpdateErrorKind};
 use async_nats::jetstream::stream::StorageType;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -71,15 +71,27 @@ pub struct Terms {
 }
 
 impl Terms {
+    /// What stands in the bucket: another one each time, so that who finds it again knows that nobody else
+    /// has put it there.
     fn value(&self, link: &Link) -> Bytes {
         let value = json!({
             "node": link.node(),
             "process": link.process(),
+            "attempt": uuid::Uuid::new_v4().to_string(),
             "address": self.address,
             "relies": self.relies,
         });
         value.to_string().into()
     }
+}
+
+/// A lease that was just taken.
+struct Taken {
+    store: Store,
+    value: Bytes,
+    revision: u64,
+    /// When that was asked for.
+    sent: Instant,
 }
 
 /// What a renewal has come to.
@@ -143,7 +155,7 @@ impl Lease {
         within: Duration,
     ) -> Result<Option<Self>, StreamError> {
         let taken = link.connection().block(take(link, terms, within))?;
-        Ok(taken.map(|(store, revision, sent)| Self::kept(link, terms, store, revision, sent)))
+        Ok(taken.map(|taken| Self::kept(link, terms, taken)))
     }
 
     /// Who holds it; `None` when no process does.
@@ -164,17 +176,17 @@ impl Lease {
         let connection = link.connection();
         connection.block(async {
             let store = bucket(connection, terms.replicas).await?;
+            let value = terms.value(link);
             for _ in 0..SEIZED_WITHIN {
                 let sent = Instant::now();
-                let value = terms.value(link);
                 let found = entry(connection).await?;
                 let taken = match &found {
                     Some((revision, _)) => {
-                        let changed = store.update(KEY, value, *revision);
+                        let changed = store.update(KEY, value.clone(), *revision);
                         timeout(ANSWER_WITHIN, changed).await.map(Result::ok)
                     }
                     None => {
-                        let made = store.create(KEY, value);
+                        let made = store.create(KEY, value.clone());
                         timeout(ANSWER_WITHIN, made).await.map(Result::ok)
                     }
                 };
@@ -182,7 +194,13 @@ impl Lease {
                     let before = found.and_then(|(_, value)| Holder::read(&value));
                     let relied = before.is_some_and(|before| before.relies);
                     let until = relied.then(|| Instant::now() + TTL.saturating_sub(MARGIN));
-                    return Ok((Self::kept(link, terms, store, revision, sent), until));
+                    let taken = Taken {
+                        store,
+                        value,
+                        revision,
+                        sent,
+                    };
+                    return Ok((Self::kept(link, terms, taken), until));
                 }
                 sleep(TRIED_EACH).await;
             }
@@ -192,7 +210,13 @@ impl Lease {
         })
     }
 
-    fn kept(link: &Arc<Link>, terms: &Terms, store: Store, revision: u64, sent: Instant) -> Self {
+    fn kept(link: &Arc<Link>, terms: &Terms, taken: Taken) -> Self {
+        let Taken {
+            store,
+            value,
+            revision,
+            sent,
+        } = taken;
         let holding = Arc::new(Holding::default());
         holding.renewed(sent);
         link.has_lease(Arc::clone(&holding), terms.relies);
@@ -201,11 +225,10 @@ impl Lease {
         let keeping = Keeping {
             holding: Arc::clone(&holding),
             store: store.clone(),
-            value: terms.value(link),
+            value: value.clone(),
             link: Arc::clone(link),
             revisions,
         };
-        let value = keeping.value.clone();
         let keeping = link.connection().handle().spawn(keeping.run(stopped));
         Self {
             holding,
@@ -262,25 +285,49 @@ async fn entry(connection: &Connection) -> Result<Option<(u64, Bytes)>, StreamEr
     connection.stored(&subject, &body).await
 }
 
-async fn take(
-    link: &Link,
-    terms: &Terms,
-    within: Duration,
-) -> Result<Option<(Store, u64, Instant)>, StreamError> {
-    let store = bucket(link.connection(), terms.replicas).await?;
+async fn take(link: &Link, terms: &Terms, within: Duration) -> Result<Option<Taken>, StreamError> {
+    let connection = link.connection();
+    let store = bucket(connection, terms.replicas).await?;
+    let value = terms.value(link);
     let until = Instant::now() + within;
+    // Whether an attempt may have made it without an answer.
+    let mut is_unknown = false;
     loop {
         let sent = Instant::now();
-        // One that was made without an answer expires.
-        if let Ok(Ok(revision)) = timeout(ANSWER_WITHIN, store.create(KEY, terms.value(link))).await
-        {
-            return Ok(Some((store, revision, sent)));
+        let made = timeout(ANSWER_WITHIN, store.create(KEY, value.clone())).await;
+        let revision = match made {
+            Ok(Ok(revision)) => Some(revision),
+            Ok(Err(error)) if !is_unknown && error.kind() == CreateErrorKind::AlreadyExists => None,
+            Ok(Err(_)) | Err(_) => {
+                is_unknown = true;
+                adopted(connection, &store, &value).await
+            }
+        };
+        if let Some(revision) = revision {
+            return Ok(Some(Taken {
+                store,
+                value,
+                revision,
+                sent,
+            }));
         }
         if Instant::now() + TRIED_EACH >= until {
             return Ok(None);
         }
         sleep(TRIED_EACH).await;
     }
+}
+
+/// The revision of this value, where an attempt before has made it and the answer was lost. It is
+/// changed, so that nobody else can have it and the servers count its time from here on.
+async fn adopted(connection: &Connection, store: &Store, value: &Bytes) -> Option<u64> {
+    let found = timeout(ANSWER_WITHIN, entry(connection)).await;
+    let (revision, found) = found.ok()?.ok()??;
+    if found != *value {
+        return None;
+    }
+    let changed = store.update(KEY, value.clone(), revision);
+    timeout(ANSWER_WITHIN, changed).await.ok()?.ok()
 }
 
 /// Renews a lease.
@@ -342,6 +389,38 @@ impl Keeping {
             self.holding.breaks();
             self.revisions.send_replace(revision);
             self.holding.renewed(sent);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::fake::Fake;
+    use super::*;
+
+    #[test]
+    fn a_lease_that_was_made_although_the_answers_were_lost_is_known_again_and_no_other_one_is() {
+        let fake = Fake::with_room(1 << 20);
+        let [one, two] = [1, 2].map(|number| Link::new(fake.connection(), "node", [number; 16]));
+        let terms = Terms {
+            address: "127.0.0.1:1".to_owned(),
+            relies: false,
+            replicas: 1,
+        };
+        // The answers to making it, and to the change that makes it certain.
+        for lost in [1, 2] {
+            fake.kept.lock().lost = lost;
+            let taken = Lease::take_within(&one, &terms, Duration::from_secs(6)).unwrap();
+            let lease = taken.unwrap();
+            assert!(lease.holding().holds());
+            // Another process does not take it for its own, nor does this one at another time.
+            for link in [&two, &one] {
+                let taken = Lease::take_within(link, &terms, Duration::from_millis(300));
+                assert!(taken.unwrap().is_none());
+            }
+            lease.give_up(one.connection());
+            fake.kept.lock().key = None;
         }
     }
 }
