@@ -73,6 +73,8 @@ struct Flight<T> {
     next: u64,
     /// Until when it has to be known what became of the oldest.
     until: Instant,
+    /// Since when there is no room for the oldest.
+    full: Option<Instant>,
     /// Whether an earlier attempt may still be on its way.
     is_unknown: bool,
 }
@@ -98,6 +100,7 @@ async fn fly_on<T: Told>(told: T, mut coming: UnboundedReceiver<Flying>) {
         early: Vec::new(),
         next: 0,
         until: Instant::now(),
+        full: None,
         is_unknown: false,
     };
     loop {
@@ -135,6 +138,7 @@ impl<T: Told> Flight<T> {
     /// Nothing is known of the oldest from here on.
     fn begins_to_wait(&mut self) {
         self.until = Instant::now() + KNOWN_WITHIN;
+        self.full = None;
         self.is_unknown = false;
     }
 
@@ -200,7 +204,10 @@ impl<T: Told> Flight<T> {
                 if self.lets_go(&why) {
                     return Ok(());
                 }
-                if !self.told.tries_again(&why, true) {
+                let full = *self.full.get_or_insert_with(Instant::now);
+                let goes_on = self.told.tries_again(&why, true);
+                // Who waits for it has to be told at some time that it is not known what becomes of it.
+                if !goes_on || full.elapsed() >= KNOWN_WITHIN {
                     return Err(given_up_when_full(&why, self.is_unknown));
                 }
                 self.until = Instant::now() + KNOWN_WITHIN;
@@ -266,5 +273,120 @@ impl<T: Told> Flight<T> {
         self.begins_to_wait();
         self.send_all();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::stream::connection::Connection;
+    use crate::stream::fake::Fake;
+    use crate::stream::figures::Figures;
+
+    /// What it was told, in words.
+    #[derive(Clone, Default)]
+    struct Heard(Arc<Mutex<Vec<&'static str>>>);
+
+    impl Watched for Heard {
+        fn tries_again(&self, _: &str, _: bool) -> bool {
+            self.0.lock().push("again");
+            true
+        }
+    }
+
+    impl Told for Heard {
+        fn acknowledged(&self, _: Flying) {
+            self.0.lock().push("there");
+        }
+
+        fn is_put_off(&self) {
+            self.0.lock().push("later");
+        }
+
+        fn takes_back(&self, _: &str) -> bool {
+            self.0.lock().push("none");
+            true
+        }
+
+        fn has_failed(&self, _: StreamError) {
+            self.0.lock().push("failed");
+        }
+    }
+
+    /// One message, for which there is no room.
+    fn full(connection: &Arc<Connection>, is_barrier: bool) -> Flight<Heard> {
+        let appending = Appending {
+            connection: Arc::clone(connection),
+            after: 0,
+            id: "1".to_owned(),
+            bytes: vec![1; 100].into(),
+        };
+        let flying = Flying {
+            appending,
+            epoch: 1,
+            log_id: [7; 16],
+            is_barrier,
+            began: Instant::now(),
+            _counted: Figures::default().begins_append(),
+        };
+        Flight {
+            told: Heard::default(),
+            flying: [(0, flying)].into(),
+            attempts: JoinSet::new(),
+            early: Vec::new(),
+            next: 1,
+            until: Instant::now() + KNOWN_WITHIN,
+            full: None,
+            is_unknown: false,
+        }
+    }
+
+    async fn is_full(flight: &mut Flight<Heard>) -> Result<(), StreamError> {
+        flight.judge(Attempt::Full("no room".to_owned())).await
+    }
+
+    #[test]
+    fn a_barrier_is_given_up_where_there_is_no_room_unless_an_attempt_may_still_be_on_its_way() {
+        let connection = Fake::with_room(0).connection();
+        let told = |flight: &Flight<Heard>| flight.told.0.lock().clone();
+        connection.block(async {
+            let mut flight = full(&connection, true);
+            assert_eq!(is_full(&mut flight).await, Ok(()));
+            assert!(flight.flying.is_empty());
+            assert_eq!(told(&flight), ["none"]);
+            for (is_barrier, is_unknown) in [(true, true), (false, false)] {
+                let mut flight = full(&connection, is_barrier);
+                flight.is_unknown = is_unknown;
+                assert_eq!(is_full(&mut flight).await, Ok(()));
+                assert_eq!(flight.flying.len(), 1);
+                assert_eq!(told(&flight), ["again"]);
+            }
+        });
+    }
+
+    #[test]
+    fn what_waits_for_room_does_so_for_half_a_minute() {
+        let connection = Fake::with_room(0).connection();
+        connection.block(async {
+            let mut flight = full(&connection, false);
+            assert_eq!(is_full(&mut flight).await, Ok(()));
+            let nearly = KNOWN_WITHIN.checked_sub(Duration::from_secs(5)).unwrap();
+            flight.full = Some(Instant::now().checked_sub(nearly).unwrap());
+            assert_eq!(is_full(&mut flight).await, Ok(()));
+            flight.full = Some(Instant::now().checked_sub(KNOWN_WITHIN).unwrap());
+            let ended = is_full(&mut flight).await.unwrap_err();
+            assert!(ended.to_string().contains("the journal is full"), "{ended}");
+            // The time is that of the oldest one.
+            let mut flight = full(&connection, false);
+            flight.full = Some(Instant::now().checked_sub(KNOWN_WITHIN).unwrap());
+            flight.judge(Attempt::Acknowledged).await.unwrap();
+            assert_eq!(flight.full, None);
+        });
     }
 }

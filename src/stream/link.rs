@@ -343,9 +343,10 @@ impl Link {
         self.draining.store(true, Ordering::Release);
     }
 
-    /// Why nothing new is to be appended; `None` when something may.
+    /// Why nothing new is to be appended beside so many bytes that were, and are not acknowledged yet;
+    /// `None` when something may.
     #[must_use]
-    pub fn lack(&self) -> Option<Arc<str>> {
+    pub fn lack(&self, queued: usize) -> Option<Arc<str>> {
         if self.ended.get().is_some() {
             return Some("this process does not write it any more".into());
         }
@@ -359,7 +360,7 @@ impl Link {
         if !self.connection.is_up() {
             return Some(self.connection.fault().into());
         }
-        self.room.lack().map(Into::into)
+        self.room.lack(queued).map(Into::into)
     }
 
     /// Whether this process still is the one that writes, so that what it answers rests on the

@@ -184,13 +184,13 @@ impl Medium for Beside {
         self.directory.close();
     }
 
-    fn has_room(&self) -> bool {
-        self.directory.has_room() && self.link.lack().is_none()
+    fn has_room(&self, queued: usize) -> bool {
+        self.directory.has_room(queued) && self.link.lack(queued).is_none()
     }
 
-    fn lack(&self) -> Option<Lack> {
-        let of_stream = || self.link.lack().map(|why| Lack::Journal { why });
-        self.directory.lack().or_else(of_stream)
+    fn lack(&self, queued: usize) -> Option<Lack> {
+        let of_stream = || self.link.lack(queued).map(|why| Lack::Journal { why });
+        self.directory.lack(queued).or_else(of_stream)
     }
 
     fn space(&self) -> Result<Space, Error> {

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::message::HEADERS_BYTES;
+
 /// Free room of the stream below which commands are refused: what is decided still finds room.
 const RESERVE_BYTES: u64 = 96 << 20;
 /// Of that, what barriers leave: whoever takes over has to find room for a fence.
@@ -32,7 +34,8 @@ impl Room {
 
     /// The stream has so many bytes more.
     pub(super) fn took(&self, bytes: usize) {
-        let bytes = bytes as u64;
+        // The servers keep headers with it; what that is in fact the next look tells.
+        let bytes = (bytes + HEADERS_BYTES) as u64;
         let _ = self
             .free
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
@@ -65,12 +68,17 @@ impl Room {
         self.free() < self.reserve.load(Ordering::Relaxed)
     }
 
-    /// Why nothing new may be decided, when that is so.
-    pub(super) fn lack(&self) -> Option<String> {
+    /// Why nothing new may be decided, when so many bytes are on their way: they need the room that they
+    /// do not take yet.
+    pub(super) fn lack(&self, queued: usize) -> Option<String> {
         let (free, reserve) = (self.free(), self.reserve.load(Ordering::Relaxed));
-        self.is_short().then(|| {
+        (free.saturating_sub(queued as u64) < reserve).then(|| {
+            let beside = match queued {
+                0 => String::new(),
+                queued => format!(" for what is on its way, which has {queued},"),
+            };
             format!(
-                "{free} bytes are free in the stream, and {reserve} are the reserve: raise its \
+                "{free} bytes are free in the stream,{beside} and {reserve} are the reserve: raise its \
                  max_bytes"
             )
         })
@@ -100,11 +108,16 @@ mod tests {
                 room.told(room.free(), bytes_max - free, bytes_max);
                 assert_eq!(room.is_short(), is_short, "{free} of {bytes_max}");
                 assert_eq!(room.is_for_fences(), is_for_fences, "{free} of {bytes_max}");
-                assert_eq!(room.lack().is_some(), is_short, "{free} of {bytes_max}");
+                assert_eq!(room.lack(0).is_some(), is_short, "{free} of {bytes_max}");
             }
+            // What is on its way counts as if it were there.
+            let room = Room::default();
+            room.told(room.free(), bytes_max - reserve - 100, bytes_max);
+            assert!(room.lack(100).is_none() && room.lack(101).is_some());
+            assert!(!room.is_short());
         }
         // Before the servers have said anything nothing is refused.
         let room = Room::default();
-        assert!(!room.is_short() && !room.is_for_fences());
+        assert!(!room.is_short() && !room.is_for_fences() && room.lack(1 << 30).is_none());
     }
 }

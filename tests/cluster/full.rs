@@ -1,7 +1,7 @@
 //! A full journal refuses commands, as a full disk does, and goes on when there is room again.
 //!
-//! `FULL_SECONDS=40 cargo test --test main -- cluster::full` lets it be full for longer than an
-//! append with unknown outcome is waited for.
+//! `FULL_SECONDS=20 cargo test --test main -- cluster::full` lets it be full for nearly as long as room
+//! is waited for.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::flight::through;
 use super::proxy::{Fate, From, Proxy};
 use super::{Cluster, ROOMY, ask, ask_for, ask_saying, until};
-use crate::support::{Server, World};
+use crate::support::{PATIENCE, Server, World};
 
 /// What the stream may have at first.
 const LITTLE: u64 = 1 << 20;
@@ -134,6 +134,38 @@ fn an_answer_that_is_lost_while_the_journal_is_full_ends_nothing() {
     assert_eq!(server.stop(), Some(0));
     let told = cluster.verify(&world.data());
     assert_eq!(told["records"], 6, "{told}");
+}
+
+#[test]
+fn a_command_for_which_there_is_no_room_after_all_is_answered_in_the_end() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let server = cluster.serve(&world);
+    ask_for(&world, &server, 0..3);
+    let answered = loop {
+        cluster.change(&json!({"max_bytes": ROOMY}));
+        until("it is ready", || {
+            server.client().request("GET", "/readyz", &[], b"").status == 200
+        });
+        // The writer has not heard of it yet, most likely.
+        cluster.change(&json!({"max_bytes": 1_024}));
+        let began = Instant::now();
+        let answered = ask(&world, &mut server.client(), 3);
+        // One that was refused at once was not accepted.
+        if began.elapsed() > Duration::from_secs(20) {
+            break answered;
+        }
+    };
+    // The connection may have ended with the process.
+    assert!(matches!(answered, None | Some(503)), "{answered:?}");
+    assert_eq!(server.ended_within(PATIENCE), Some(1));
+    cluster.change(&json!({"max_bytes": ROOMY}));
+    let server = cluster.serve(&world);
+    ask_for(&world, &server, 0..5);
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(cluster.verify(&world.data())["records"], 5);
 }
 
 #[test]

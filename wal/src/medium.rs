@@ -101,11 +101,11 @@ pub trait Medium: Send + Sync {
     /// over then.
     fn close(&self);
 
-    /// Whether there is room for more than what was appended.
-    fn has_room(&self) -> bool;
+    /// Whether there is room for more than what was appended, of which so many bytes are not durable yet.
+    fn has_room(&self, queued: usize) -> bool;
 
     /// Why [`Medium::has_room`] says no; `None` when it says yes.
-    fn lack(&self) -> Option<Lack>;
+    fn lack(&self, queued: usize) -> Option<Lack>;
 
     /// How much space there is.
     ///

@@ -296,19 +296,19 @@ impl Medium for MemoryLog {
 
     fn close(&self) {}
 
-    fn has_room(&self) -> bool {
+    fn has_room(&self, _: usize) -> bool {
         !self.state.lock().full
     }
 
-    fn lack(&self) -> Option<Lack> {
+    fn lack(&self, queued: usize) -> Option<Lack> {
         let reserve = 1;
         let free = Some(0);
-        (!self.has_room()).then_some(Lack::Space { free, reserve })
+        (!self.has_room(queued)).then_some(Lack::Space { free, reserve })
     }
 
     fn space(&self) -> Result<Space, Error> {
         Ok(Space {
-            free: if self.has_room() { u64::MAX } else { 0 },
+            free: if self.has_room(0) { u64::MAX } else { 0 },
             reserve: 0,
             next_segment: 0,
         })

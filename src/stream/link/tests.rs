@@ -31,7 +31,7 @@ fn what_barriers_leave_is_refused_to_reads_at_once_and_enough_for_a_fence() {
     for _ in 0..3 {
         assert!(!may_answer(&first));
     }
-    assert!(first.lack().is_some());
+    assert!(first.lack(0).is_some());
     assert_eq!(fake.kept.lock().messages.len(), 2);
     // Another process takes over, and answers once there is room again.
     let second = fake.writer(2);
@@ -58,10 +58,10 @@ fn a_barrier_for_which_there_is_no_room_is_none_and_what_comes_next_takes_its_pl
     until("it is tried again", || {
         fake.kept.lock().appends >= before + 2
     });
-    assert!(link.lack().unwrap().contains("insufficient storage"));
+    assert!(link.lack(0).unwrap().contains("insufficient storage"));
     assert!(!may_answer(&link));
     fake.kept.lock().is_full = false;
-    until("there is room", || link.lack().is_none());
+    until("there is room", || link.lack(0).is_none());
     assert!(may_answer(&link));
     let record = [1, 0, 0, 0, 9];
     let content = Content::Batch(Records::of(&record, 1).unwrap());
@@ -81,7 +81,7 @@ fn reads_are_refused_at_once_while_a_batch_waits_for_room() {
     let record = [1, 0, 0, 0, 9];
     let content = Content::Batch(Records::of(&record, 1).unwrap());
     assert!(link.begin(content).unwrap().is_some());
-    until("it is refused", || link.lack().is_some());
+    until("it is refused", || link.lack(0).is_some());
     assert!(!may_answer(&link));
     assert!(link.is_flying(), "somebody's data is in it");
     fake.kept.lock().is_full = false;

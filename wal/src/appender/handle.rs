@@ -158,12 +158,12 @@ impl Appender {
     /// nothing new; what they have begun still finds room. Becomes true again
     /// by itself.
     pub fn has_room(&self) -> bool {
-        self.medium.has_room()
+        self.medium.has_room(self.queued_bytes())
     }
 
     /// Why [`Appender::has_room`] says no; `None` when it says yes.
     pub fn lack(&self) -> Option<Lack> {
-        self.medium.lack()
+        self.medium.lack(self.queued_bytes())
     }
 
     /// What is free now, and what of it is the log's.

@@ -106,11 +106,11 @@ impl Medium for Files {
         self.lock.lock().take();
     }
 
-    fn has_room(&self) -> bool {
+    fn has_room(&self, _: usize) -> bool {
         self.shared.room.available()
     }
 
-    fn lack(&self) -> Option<Lack> {
+    fn lack(&self, _: usize) -> Option<Lack> {
         let room = &self.shared.room;
         if room.available() {
             return None;
