@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use wal::{GivenUp, Salvage, WayOut};
+use wal::{Salvage, WayOut};
 
 use super::exit::Failure;
 use super::export::export;
@@ -94,22 +94,12 @@ impl RecoverArgs {
         match self.give_up_after {
             Some(position) => {
                 if !self.is_wanted(&salvage, position)? {
-                    let mut out = Output::new();
-                    if self.json {
-                        let nothing = json!({
-                            "logId": hex(&salvage.log_id()),
-                            "lastPosition": position,
-                            "givenUp": 0,
-                            "kept": [],
-                        });
-                        out.line(format_args!("{nothing:#}"))?;
-                        return out.flush();
-                    }
-                    out.line(format_args!(
+                    let sentence = format!(
                         "nothing is damaged: every record up to position {position} can be read; \
                          nothing was changed"
-                    ))?;
-                    return out.flush();
+                    );
+                    let log = hex(&salvage.log_id());
+                    return self.print_done(&log, position, (0, &[]), &sentence);
                 }
                 self.export(&salvage, position)?;
                 self.give_up(salvage, position)
@@ -279,31 +269,32 @@ impl RecoverArgs {
         })?;
         let sentence = format!("{} is recovered and verified", self.data.display());
         let given_up = highest.saturating_sub(position);
-        self.print_done(&done, given_up, &sentence)
+        let (log, last) = (log_name(&done.report), done.report.last_position);
+        self.print_done(&log, last, (given_up, &done.kept), &sentence)
             .map_err(|failure| failure.after(sentence))
     }
 
-    fn print_done(&self, done: &GivenUp, given_up: u64, sentence: &str) -> Result<(), Failure> {
+    /// What was done; of the positions that were given up, how many, and which files keep them.
+    fn print_done(
+        &self,
+        log: &str,
+        last: u64,
+        (given_up, kept): (u64, &[String]),
+        sentence: &str,
+    ) -> Result<(), Failure> {
         let mut out = Output::new();
         if self.json {
-            let done = json!({
-                "logId": log_name(&done.report),
-                "lastPosition": done.report.last_position,
-                "givenUp": given_up,
-                "kept": done.kept,
-            });
+            let done =
+                json!({"logId": log, "lastPosition": last, "givenUp": given_up, "kept": kept});
             out.line(format_args!("{done:#}"))?;
             return out.flush();
         }
         out.pairs([
-            ("log".to_owned(), log_name(&done.report)),
-            (
-                "last position".to_owned(),
-                done.report.last_position.to_string(),
-            ),
+            ("log".to_owned(), log.to_owned()),
+            ("last position".to_owned(), last.to_string()),
             ("positions given up".to_owned(), given_up.to_string()),
         ])?;
-        for kept in &done.kept {
+        for kept in kept {
             out.line(format_args!("kept: {kept}"))?;
         }
         out.line(sentence)?;

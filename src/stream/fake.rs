@@ -18,6 +18,7 @@ use super::holding::TTL;
 use super::link::Link;
 use super::message::Message;
 use super::settings::Names;
+use super::tending::hold;
 
 /// The log of all tests.
 pub(super) const LOG: [u8; 16] = [7; 16];
@@ -85,7 +86,7 @@ impl Fake {
 
     /// A process that writes.
     pub(super) fn writer(&self, number: u8) -> Arc<Link> {
-        let link = Link::new(self.connection(), "node", [number; 16]);
+        let link = hold(self.connection(), "node", [number; 16]);
         let tail = self.tail();
         let begun = link.connection().block(link.fence(&tail, LOG));
         assert_eq!(begun, Ok(true));

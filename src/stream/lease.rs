@@ -397,12 +397,13 @@ impl Keeping {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::fake::Fake;
+    use super::super::tending::hold;
     use super::*;
 
     #[test]
     fn a_lease_that_was_made_although_the_answers_were_lost_is_known_again_and_no_other_one_is() {
         let fake = Fake::with_room(1 << 20);
-        let [one, two] = [1, 2].map(|number| Link::new(fake.connection(), "node", [number; 16]));
+        let [one, two] = [1, 2].map(|number| hold(fake.connection(), "node", [number; 16]));
         let terms = Terms {
             address: "127.0.0.1:1".to_owned(),
             relies: false,

@@ -1,8 +1,6 @@
 //! The process's hold on the journal: whether it writes, what it has appended, and what trouble was
 //! reported.
 
-mod tending;
-
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -29,39 +27,38 @@ const FENCED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The process's hold on the journal.
 pub struct Link {
-    connection: Arc<Connection>,
+    pub(super) connection: Arc<Connection>,
     /// Random bytes of this process.
     token: [u8; 16],
     node: String,
     /// `None` while this process does not write.
-    pen: Mutex<Option<Pen>>,
+    pub(super) pen: Mutex<Option<Pen>>,
     /// Takes what is made, in order.
     flight: UnboundedSender<Flying>,
     /// How many messages may be in flight at the most.
     in_flight_max: AtomicUsize,
     writes: AtomicBool,
-    confirmations: Confirmations,
+    pub(super) confirmations: Confirmations,
     lease: Mutex<Option<Arc<Holding>>>,
     /// Whether answers rest on the lease while it holds, and not on appends.
     relies: AtomicBool,
-    ended: OnceLock<StreamError>,
+    pub(super) ended: OnceLock<StreamError>,
     /// Wakes the journal's thread, so that it asks for what is acknowledged, and for the end.
     wake_up: OnceLock<WakeUp>,
     /// Why nothing is taken just now.
-    trouble: Mutex<Option<Arc<str>>>,
+    pub(super) trouble: Mutex<Option<Arc<str>>>,
     /// There was no room for the last append, and nothing was appended since.
-    is_full: AtomicBool,
+    pub(super) is_full: AtomicBool,
     /// No more is taken: what is queued is not waited for where there is no room.
     draining: AtomicBool,
     /// Free bytes of the stream, as of the last look less what was appended since.
-    room: Room,
-    figures: Figures,
+    pub(super) room: Room,
+    pub(super) figures: Figures,
 }
 
 impl Link {
-    /// A hold on the journal that does not write yet. `token` is random.
-    #[must_use]
-    pub fn new(connection: Arc<Connection>, node: &str, token: [u8; 16]) -> Arc<Self> {
+    /// A hold on the journal that does not write yet, and which nothing tends.
+    pub(super) fn new(connection: Arc<Connection>, node: &str, token: [u8; 16]) -> Arc<Self> {
         let mut node = node.to_owned();
         node.truncate(node.floor_char_boundary(NODE_BYTES_MAX));
         let (flight, coming) = unbounded_channel();
@@ -86,8 +83,6 @@ impl Link {
         });
         let handle = link.connection.handle();
         handle.spawn(fly(Arc::downgrade(&link), coming));
-        handle.spawn(tending::barriers(Arc::downgrade(&link)));
-        handle.spawn(tending::looks(Arc::downgrade(&link)));
         link
     }
 

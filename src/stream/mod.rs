@@ -40,3 +40,4 @@ pub mod settings;
 pub mod shelf;
 pub mod shown;
 mod sparing;
+pub mod tending;

@@ -8,8 +8,8 @@ use async_nats::jetstream::kv::Store;
 use bytes::Bytes;
 use carebook::stream::connection::Connection;
 use carebook::stream::lease::{Lease, Terms};
-use carebook::stream::link::Link;
 use carebook::stream::settings::Names;
+use carebook::stream::tending::hold;
 
 use super::{Cluster, ROOMY};
 
@@ -30,7 +30,7 @@ fn a_lease_that_is_given_up_is_free_at_once_also_where_the_answer_to_a_renewal_w
     let connection = Connection::open(cluster.addresses(), ConnectOptions::new(), names).unwrap();
     let [one, two] = [1, 2].map(|number| {
         let node = format!("node {number}");
-        Link::new(Arc::clone(&connection), &node, [number; 16])
+        hold(Arc::clone(&connection), &node, [number; 16])
     });
     let terms = Terms {
         address: "127.0.0.1:1".to_owned(),

@@ -119,7 +119,7 @@ fn flags_that_name_no_provider_that_could_be_asked_are_exit_code_2() {
 }
 
 #[test]
-fn what_waiting_for_a_provider_cannot_mend_ends_the_start_at_once_with_1_and_a_sentence() {
+fn a_blank_audience_ends_the_start_with_2_before_the_provider_is_asked() {
     let (world, key) = (World::new(), key());
     let certified = Certified::in_directory(&world.path(""));
     let provider = Provider::start(&certified, &[&key]);
@@ -131,9 +131,12 @@ fn what_waiting_for_a_provider_cannot_mend_ends_the_start_at_once_with_1_and_a_s
         .arg("--data")
         .arg(world.data());
     let (code, told) = ends(command);
-    assert_eq!(code, Some(1));
-    assert!(told.contains("audience is blank"), "{told}");
-    assert_eq!(provider.asked(), 1);
+    assert_eq!(code, Some(2));
+    assert!(
+        told.contains("--audience") && told.contains("is blank"),
+        "{told}"
+    );
+    assert_eq!(provider.asked(), 0);
 }
 
 #[test]

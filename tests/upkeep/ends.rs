@@ -216,7 +216,7 @@ fn a_tool_leaves_nothing_in_a_directory_that_is_none_of_a_log() {
         &["compact", "--data"][..],
         &["outbox", "list", "--data"],
         &["verify", "--data"],
-        &["inspect", "stats", "--data"],
+        &["inspect", "counts", "--data"],
         &["recover", "--data"],
         &["backup", "--to", "elsewhere", "--data"],
         &["restore", "--data", "elsewhere", "--from"],
@@ -306,14 +306,17 @@ fn on_a_full_disk_every_tool_says_what_to_do_and_can_be_run_again() {
     // A directory on the full disk.
     std::fs::remove_file(disk.ballast()).unwrap();
     let own = at("own");
-    done(&["backup", "--data", text(&data), "--to", &own]);
     // Room for snapshots, and not for the next segment: what is to be kept stays.
+    done(&["backup", "--data", text(&data), "--to", &own]);
     disk.fill_but(3 << 20);
     let (code, out, err) = run(&["compact", "--data", &own, "--json"]);
     assert_eq!(code, Some(0), "{err}");
     let compacted: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(compacted["firstPosition"], 1);
     assert_eq!(compacted["segmentsRemoved"], 0);
+    std::fs::remove_dir_all(&own).unwrap();
+    std::fs::remove_file(disk.ballast()).unwrap();
+    done(&["backup", "--data", text(&data), "--to", &own]);
     disk.fill_but(0);
     failed(
         &["compact", "--keep", "0s", "--data", &own],

@@ -6,6 +6,7 @@
 //! frames that follow each other are a *run*; a way out is a snapshot, or the
 //! log's beginning, with the runs that continue from it.
 
+mod end;
 mod found;
 mod progress;
 mod runs;
@@ -20,7 +21,7 @@ use self::progress::{Building, bytes_of, check, verify_built};
 use self::runs::{Run, Step};
 use crate::ancestry;
 use crate::error::{BoxError, Error};
-use crate::format::{self, FIRST_FRAME, LogId};
+use crate::format::{self, LogId};
 use crate::lock;
 use crate::manifest::{Ancestor, Identity, Manifest, Snapshot};
 use crate::rebuild::{Builder, Numbers};
@@ -28,7 +29,6 @@ use crate::recovery::{free_name, give_up};
 use crate::snapshot::{self, Shown};
 use crate::storage::{File, Storage};
 use crate::visitor::{Discard, Record, SnapshotInfo, Visitor};
-use crate::window::{Window, nonzero};
 
 /// What is still there of a log.
 pub struct Salvage {
@@ -136,7 +136,7 @@ impl Salvage {
         }
         salvage.find_ways()?;
         salvage.end_is_known =
-            salvage.ends_in_zeros(&segments)? && salvage.has_what_is_open(listed)?;
+            end::is_known(salvage.storage.as_ref(), &segments, &salvage.runs, listed)?;
         Ok(salvage)
     }
 
@@ -402,42 +402,6 @@ impl Salvage {
             }
         }
         Ok(())
-    }
-
-    /// Whether only zeros follow the last sound frame.
-    fn ends_in_zeros(&self, segments: &[(u64, String)]) -> Result<bool, Error> {
-        for (_, name) in segments.iter().rev() {
-            let failed = |source| Error::io("read", self.storage.describe(name))(source);
-            let file = self.storage.open_read(name).map_err(failed)?;
-            let length = file.length().map_err(failed)?;
-            let runs = self.runs.iter().filter(|run| run.name == *name);
-            let end = runs.map(|run| run.end).max();
-            let mut window = Window::new(file.as_ref(), length);
-            let from = end.unwrap_or(FIRST_FRAME);
-            if nonzero(&mut window, from, length)
-                .map_err(failed)?
-                .is_some()
-            {
-                return Ok(false);
-            }
-            if end.is_some() {
-                break;
-            }
-        }
-        Ok(true)
-    }
-
-    /// Whether the segments that the manifest lists without a seal are there, each as long as it was
-    /// made: what was in one of them nothing else says.
-    fn has_what_is_open(&self, manifest: Option<&Manifest>) -> Result<bool, Error> {
-        let listed = manifest.into_iter().flat_map(|manifest| &manifest.segments);
-        for segment in listed.filter(|segment| segment.seal.is_none()) {
-            let name = format::segment_name(segment.number);
-            if !runs::is_as_long_as_made(self.storage.as_ref(), &name)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     /// Each base with the runs that continue from it, the one that reaches

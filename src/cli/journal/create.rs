@@ -13,8 +13,8 @@ use super::import::import;
 use super::opening::checked;
 use crate::stream::chain::Tail;
 use crate::stream::connection::Connection;
-use crate::stream::link::Link;
 use crate::stream::settings::wanted;
+use crate::stream::tending::hold;
 
 /// Arguments of `carebook journal create`.
 #[derive(Args)]
@@ -112,7 +112,7 @@ impl CreateArgs {
 /// first cannot differ on it.
 fn begin(connection: &Arc<Connection>) -> Result<(), Failure> {
     let random = || uuid::Uuid::new_v4().into_bytes();
-    let link = Link::new(Arc::clone(connection), "carebook journal create", random());
+    let link = hold(Arc::clone(connection), "carebook journal create", random());
     let begun = connection.block(link.fence(&Tail::beginning(), random()));
     // Where another one was there sooner, it is begun all the same.
     begun.map(drop).map_err(|error| Failure::of_journal(&error))

@@ -9,7 +9,7 @@ use super::args::Common;
 use super::opening::checked;
 use super::reading::end_of;
 use crate::stream::extent::Found;
-use crate::stream::link::Link;
+use crate::stream::tending::hold;
 
 /// Arguments of `carebook journal fence`.
 #[derive(Args)]
@@ -38,7 +38,7 @@ impl FenceArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let Common { place, trust, json } = self.common;
         let connection = place.connect(&trust.config()?)?;
-        let link = Link::new(
+        let link = hold(
             connection.clone(),
             "carebook journal fence",
             uuid::Uuid::new_v4().into_bytes(),

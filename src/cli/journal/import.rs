@@ -23,6 +23,7 @@ use crate::stream::extent::Found;
 use crate::stream::link::Link;
 use crate::stream::message::{Content, RECORD_FORM_BYTES, Records};
 use crate::stream::settings::{ancestors, going_on_from, imported, importing, is_importing};
+use crate::stream::tending::hold;
 use crate::stream::{purge, shelf};
 
 /// The node name of the epoch that an import begins.
@@ -214,7 +215,7 @@ fn fenced(
         let expected = report.log_id;
         return Err(of_journal(StreamError::Foreign { expected, found }));
     }
-    let link = Link::new(
+    let link = hold(
         Arc::clone(connection),
         NODE,
         uuid::Uuid::new_v4().into_bytes(),

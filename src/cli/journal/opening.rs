@@ -24,6 +24,7 @@ use crate::stream::log::StreamLog;
 use crate::stream::message::{FORM_BYTES, IN_FLIGHT_MAX, MESSAGE_BYTES_MAX, RECORD_FORM_BYTES};
 use crate::stream::reader::Reader;
 use crate::stream::settings::{is_importing, weaker};
+use crate::stream::tending::hold;
 
 /// The directory is synced after so many bytes: what it loses is filled up from the stream.
 const SYNC_BYTES: u64 = 8 << 20;
@@ -141,7 +142,7 @@ impl JournalArgs {
         let opened = cache::open(storage, options, &connection, &mut filling)
             .map_err(|error| Failure::of_log(&error))?;
         let node = self.journal_node.clone().unwrap_or_else(machine);
-        let link = Link::new(connection, &node, uuid::Uuid::new_v4().into_bytes());
+        let link = hold(connection, &node, uuid::Uuid::new_v4().into_bytes());
         link.allow_in_flight(self.journal_in_flight.into());
         let limits = Limits {
             record_bytes_max: message - RECORD_FORM_BYTES,

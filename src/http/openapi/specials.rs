@@ -68,22 +68,9 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
             false
         }
         Special::Docs(file) => {
-            let media = file.media_type().split(';').next().unwrap_or_default();
-            let text = Some((media, json!({"type": "string"})));
             parameters.push(parts::parameter("If-None-Match"));
-            let headers = [
-                "Content-Security-Policy",
-                "ETag",
-                "Referrer-Policy",
-                "X-Content-Type-Options",
-            ];
-            answers.other(
-                200,
-                "A file of the page that shows this document.",
-                text,
-                &headers,
-            );
-            answers.success(304, "The client's copy is current.", None, &headers);
+            let media = file.media_type().split(';').next().unwrap_or_default();
+            read_page(media, &mut answers);
             false
         }
     };
@@ -99,6 +86,20 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
         operation["requestBody"] = body;
     }
     operation
+}
+
+/// A file of the page that shows the document.
+fn read_page(media: &str, answers: &mut Answers) {
+    let headers = [
+        "Content-Security-Policy",
+        "ETag",
+        "Referrer-Policy",
+        "X-Content-Type-Options",
+    ];
+    let says = "A file of the page that shows this document.";
+    let text = Some((media, json!({"type": "string"})));
+    answers.other(200, says, text, &headers);
+    answers.success(304, "The client's copy is current.", None, &headers);
 }
 
 /// The list of messages, subscriptions or deliveries; returns its parameters.

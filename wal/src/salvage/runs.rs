@@ -33,23 +33,6 @@ pub(super) struct SegmentRuns {
     pub(super) highest: u64,
 }
 
-/// Whether a segment is there, and has all the bytes that its header speaks of.
-pub(super) fn is_as_long_as_made(storage: &dyn Storage, name: &str) -> Result<bool, Error> {
-    let failed = |source| Error::io("read", storage.describe(name))(source);
-    let file = match storage.open_read(name) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(failed(error)),
-    };
-    let length = file.length().map_err(failed)?;
-    let mut window = Window::with_piece(file.as_ref(), length, to_usize(FIRST_FRAME));
-    let block = window.get(0, to_usize(FIRST_FRAME)).map_err(failed)?;
-    Ok(match SegmentHeader::parse(block) {
-        SegmentFound::Sound(header) => length >= header.size,
-        SegmentFound::Unsupported(_) | SegmentFound::Damaged { .. } => false,
-    })
-}
-
 /// Reads a segment from its beginning to its end, over whatever lies between.
 pub(super) fn find(
     storage: &dyn Storage,

@@ -1,18 +1,30 @@
 //! What a link does by itself: it looks at the stream, and appends barriers for those who wait for one.
 
-use std::sync::Weak;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 
-use super::Link;
-use crate::stream::error::StreamError;
-use crate::stream::message::Content;
-use crate::stream::sparing::Sparing;
+use super::connection::Connection;
+use super::error::StreamError;
+use super::link::Link;
+use super::message::Content;
+use super::sparing::Sparing;
 
 /// How often the stream's room is asked for, and who wrote last.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// A hold on the journal that does not write yet, and which is tended as long as it is there. `token` is
+/// random.
+#[must_use]
+pub fn hold(connection: Arc<Connection>, node: &str, token: [u8; 16]) -> Arc<Link> {
+    let link = Link::new(connection, node, token);
+    let handle = link.connection.handle();
+    handle.spawn(barriers(Arc::downgrade(&link)));
+    handle.spawn(looks(Arc::downgrade(&link)));
+    link
+}
 
 impl Link {
     async fn look(&self) -> Result<(), StreamError> {
@@ -44,7 +56,7 @@ impl Link {
     }
 }
 
-pub(super) async fn looks(link: Weak<Link>) {
+async fn looks(link: Weak<Link>) {
     loop {
         {
             let Some(link) = link.upgrade() else {
@@ -64,7 +76,7 @@ pub(super) async fn looks(link: Weak<Link>) {
 
 /// Appends a barrier whenever a request waits for an append, nothing is in flight, and none has
 /// come in time.
-pub(super) async fn barriers(link: Weak<Link>) {
+async fn barriers(link: Weak<Link>) {
     let mut sparing = Sparing::new(Instant::now());
     let mut last = Instant::now();
     loop {
