@@ -1,5 +1,6 @@
 //! The bytes of a connection, between the socket and hyper. It closes a connection whose client
-//! takes too long: to take bytes of a response, or all of it, to send the head of a request, to send any. It has
+//! takes too long: to take bytes of a response, or all of it, to send the head of a request, to send
+//! any. It has
 //! the framing of HTTP/1 checked before hyper sees it, and gathers small responses to pipelined
 //! requests, without holding one back for another. A head and a short body are written as one piece.
 //!

@@ -74,7 +74,12 @@ fn where_only_room_for_a_fence_is_left_reads_are_refused_at_once_and_another_nod
     assert_eq!(read(&first).status, 200, "barriers find room");
     // Barriers would need an hour to leave so little.
     let held = cluster.status()["bytes"].as_u64().unwrap();
-    cluster.change(&json!({"max_bytes": held + 20_000}));
+    let little = held + 20_000;
+    cluster.change(&json!({"max_bytes": little}));
+    // Until it has looked, the writer goes by the room that there was.
+    until("the writer knows of it", || {
+        first.metric("carebook_journal_stream_bytes_max") <= little as f64
+    });
     until("only room for a fence is left", || {
         read(&first).status == 503
     });
