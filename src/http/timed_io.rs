@@ -1,8 +1,8 @@
 //! The bytes of a connection, between the socket and hyper. It closes a connection whose client
 //! takes too long: to take bytes of a response, or all of it, to send the head of a request, to send
-//! any. It has
-//! the framing of HTTP/1 checked before hyper sees it, and gathers small responses to pipelined
-//! requests, without holding one back for another. A head and a short body are written as one piece.
+//! any. It has the framing of HTTP/1 checked before hyper sees it, and gathers small responses to
+//! pipelined requests, without holding one back for another. A head and a short body are written as
+//! one piece.
 //!
 //! hyper has no limit for readers. Its limit for heads sets up a timer for every request, which
 //! mostly wakes its own thread by a system call; here a timer is set up when a connection begins to
