@@ -159,11 +159,10 @@ impl Frames {
 
     /// A frame that is no part of a request.
     fn control(&mut self, now: Instant) {
-        if self.credit == 0 {
-            let earned = now.duration_since(self.credited).as_millis() / CONTROL_PAUSE.as_millis();
-            self.credit = u32::try_from(earned)
-                .unwrap_or(CONTROL_BURST)
-                .min(CONTROL_BURST);
+        let earned = now.duration_since(self.credited).as_millis() / CONTROL_PAUSE.as_millis();
+        if earned > 0 {
+            let earned = u32::try_from(earned).unwrap_or(CONTROL_BURST);
+            self.credit = self.credit.saturating_add(earned).min(CONTROL_BURST);
             self.credited = now;
         }
         match self.credit.checked_sub(1) {
@@ -304,6 +303,16 @@ mod tests {
         assert!(!steady.frames.is_flooded());
         steady.received(&ping);
         assert!(steady.frames.is_flooded());
+        // However long it was silent before, it may send no more at once.
+        let mut silent = Timed::new();
+        silent.received(&preface);
+        silent.now += Duration::from_secs(3_600);
+        for _ in 0..CONTROL_BURST {
+            silent.received(&ping);
+        }
+        assert!(!silent.frames.is_flooded());
+        silent.received(&ping);
+        assert!(silent.frames.is_flooded());
         // For what it is given a client opens windows.
         for kind in [DATA, HEADERS] {
             let mut reader = Timed::new();

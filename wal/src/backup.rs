@@ -96,29 +96,22 @@ fn with_pause(
     pause: Duration,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Backup, Error> {
-    in_empty(target.as_ref(), || copy_of(source, target, pause, progress))
-}
-
-fn copy_of(
-    source: &dyn Storage,
-    target: &Arc<dyn Storage>,
-    pause: Duration,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Backup, Error> {
-    let mut looking = Looking::new(source, pause);
-    let copy = looking.settled()?;
-    let made = write(&looking.pinned(), target.as_ref(), &copy, progress)
-        .and_then(|backup| compare(target, &copy).map(|()| backup));
-    let is_altered = match &made {
-        Err(Error::Damaged { .. }) => true,
-        Err(Error::Io { source, .. }) => source.kind() == io::ErrorKind::UnexpectedEof,
-        _ => false,
-    };
-    if is_altered {
-        // Where the source was altered after the look, that is the error to return.
-        Looking::new(source, pause).settled()?;
-    }
-    made
+    in_empty(target.as_ref(), || {
+        let mut looking = Looking::new(source, pause);
+        let copy = looking.settled()?;
+        let made = write(&looking.pinned(), target.as_ref(), &copy, progress)
+            .and_then(|backup| compare(target, &copy).map(|()| backup));
+        let is_altered = match &made {
+            Err(Error::Damaged { .. }) => true,
+            Err(Error::Io { source, .. }) => source.kind() == io::ErrorKind::UnexpectedEof,
+            _ => false,
+        };
+        if is_altered {
+            // Where the source was altered after the look, that is the error to return.
+            Looking::new(source, pause).settled()?;
+        }
+        made
+    })
 }
 
 /// A frame of which a part was there.
