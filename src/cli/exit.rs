@@ -151,3 +151,25 @@ impl Failure {
 fn is_of_other_version(source: &wal::BoxError) -> bool {
     matches!(source.downcast_ref(), Some(DecodeError::OtherVersion(_)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_copy_could_not_write_is_no_damage_of_what_it_reads() {
+        let full = || wal::Error::Io {
+            what: "write",
+            file: "copy/segment".to_owned(),
+            source: std::io::ErrorKind::StorageFull.into(),
+        };
+        let met_at = |source: wal::BoxError| wal::Error::Visitor {
+            position: 7,
+            source,
+        };
+        let failure = Failure::of_log(&met_at(Box::new(full())));
+        assert!(matches!(failure, Failure::Other(why) if why == full().to_string()));
+        let failure = Failure::of_log(&met_at("no such kind".into()));
+        assert!(matches!(failure, Failure::Damaged(_)));
+    }
+}
