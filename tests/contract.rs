@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::events::reader;
 use crate::support::good::{Good, assert_problem, code, method};
-use crate::support::stage::{Stage, assert_reads, stripped, theatre};
+use crate::support::stage::{Stage, assert_reads, stripped, theatre, with};
 use crate::support::{Answer, Client, Server, World, claims};
 use crate::walk::matches;
 
@@ -122,6 +122,7 @@ fn spelt_otherwise(body: &Value) -> String {
 
 #[test]
 fn a_good_request_is_carried_out_once_and_answered_again_and_again() {
+    let mut by_code = 0;
     for row in OPERATIONS {
         let stage = Stage::new();
         let good = Good::of(row, &stage);
@@ -163,11 +164,22 @@ fn a_good_request_is_carried_out_once_and_answered_again_and_again() {
         assert_replay(row, &first, &again);
         let reused = good.send(&mut client, &lesser, &good.other);
         assert_eq!(code(&reused), expected, "{}", row.name);
+        // Also where it is found by its code, under another key.
+        let declared = row.operation.rejections();
+        if declared
+            .iter()
+            .any(|one| one.code == "first_answer_forgotten")
+        {
+            let body = with(good.body.clone(), "/idempotencyKey", json!("another"));
+            assert_replay(row, &first, &good.send(&mut client, &lesser, &body));
+            by_code += 1;
+        }
         // But not a subject's that may not act at all.
         stage.lifecycle(&good.actor.subject, "withdrawn");
         let refused = good.send(&mut client, &token, &good.body);
         assert_problem(row.problem, &refused, 403, "actor_withdrawn");
     }
+    assert_eq!(by_code, 3);
 }
 
 #[test]

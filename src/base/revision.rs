@@ -28,7 +28,7 @@ impl Revision {
     /// The revision after this one.
     ///
     /// # Panics
-    /// After 2^63 - 1 commits, which no resource lives to see.
+    /// After 2^63 - 1 commits, which no resource lives to see: facts come in with at most 2^62.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.checked_add(1).expect("fewer than 2^63 commits"))

@@ -240,7 +240,10 @@ impl EventTypePattern {
         if text.chars().count() > TYPE_PATTERN_CHARS_MAX {
             return Err(FaultCode::TooLong);
         }
-        if !text.is_empty() && is_blank(text) {
+        if text.is_empty() {
+            return Err(FaultCode::TooShort);
+        }
+        if is_blank(text) {
             return Err(FaultCode::Blank);
         }
         Self::parse(text).ok_or(FaultCode::Pattern)

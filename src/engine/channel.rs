@@ -255,25 +255,42 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         }
     }
 
-    /// The next item to be sent, which is on its way from here on; `None` when none may be sent now.
-    pub fn next(&mut self, now: Now) -> Option<I> {
+    /// Whether there is one to be sent now.
+    pub fn has_next(&mut self, now: Now) -> bool {
         while let Some((due, id)) = self.pausing.first().copied()
             && due <= now.steady
         {
             self.pausing.remove(&(due, id));
             self.ready.insert(id);
         }
-        if !self.pace.may_begin(&self.bounds, now.steady) {
+        !self.ready.is_empty() && self.pace.may_begin(&self.bounds, now.steady)
+    }
+
+    /// The next item to be sent, which is on its way from here on; `None` when none may be sent now.
+    pub fn next(&mut self, now: Now) -> Option<I> {
+        let (id, ()) = self.next_in_turn(now, |_, _| Some(()))?;
+        Some(id)
+    }
+
+    /// The same, if there is a turn for it: `turn` is asked with how many attempts are on their way,
+    /// and with whether the newest one was not taken, or none has ended yet.
+    pub fn next_in_turn<T>(
+        &mut self,
+        now: Now,
+        turn: impl FnOnce(usize, bool) -> Option<T>,
+    ) -> Option<(I, T)> {
+        if !self.has_next(now) {
             return None;
         }
         let id = *self.ready.first()?;
         let hash = self.waiting.get(&id)?.subject;
         let subject = self.subjects.get_mut(&hash)?;
+        let turn = turn(self.pace.on_way(), self.pace.is_doubtful())?;
         subject.on_way = Some(id);
         self.pace.begins(&self.bounds, now.steady);
         self.schedule(hash);
         self.ready.remove(&id);
-        Some(id)
+        Some((id, turn))
     }
 
     /// When there may be something to be sent again, where all that may be sent now is on its way:
@@ -593,12 +610,15 @@ mod tests {
         for id in 0..100 {
             channel.offer(id, &id.to_string(), 1, (), at(0));
         }
-        assert_eq!(sent(&mut channel, 0).len(), 32);
-        for id in 0..32 {
+        // Nothing says yet that it takes what comes.
+        assert_eq!(sent(&mut channel, 0), [0, 1, 2, 3]);
+        channel.ended(0, Ok(()), at(0), 0);
+        assert_eq!(sent(&mut channel, 0).len(), 29);
+        for id in 1..33 {
             channel.ended(id, Err(&failed(None)), at(0), 0);
         }
         assert_eq!(sent(&mut channel, 0).len(), 4);
-        channel.ended(32, Ok(()), at(0), 0);
+        channel.ended(33, Ok(()), at(0), 0);
         assert_eq!(sent(&mut channel, 0).len(), 29);
     }
 
@@ -730,7 +750,7 @@ mod tests {
         let mut random = SmallRng::seed_from_u64(seed);
         let bounds = Bounds {
             on_way_max: 4,
-            on_way_failing_max: 2,
+            on_way_doubtful_max: 2,
             waiting_max: 40,
             waiting_bytes_max: 1_000,
             hurry: 1,

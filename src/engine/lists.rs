@@ -7,7 +7,6 @@
 use std::pin::pin;
 
 use super::Engine;
-use super::admission::Permit;
 use super::core::{CommandResult, MayAct, Shared};
 use super::repeats::Repeats;
 use crate::base::actor::Actor;
@@ -58,16 +57,17 @@ pub struct ListPage {
 }
 
 impl Engine {
-    /// A page of a list. `share` grows by what the page takes.
+    /// A page of a list. `grow` is asked for so many bytes more before each item; where it refuses,
+    /// the page ends, and is 429 if it has none.
     ///
     /// # Errors
     /// The answer, when there is no page.
     pub async fn list(
         &self,
         request: &ListRequest<'_>,
-        share: &mut Permit,
+        grow: &mut (dyn FnMut(usize) -> bool + Send),
     ) -> Result<ListPage, CommandResult> {
-        let found = unless_its_future_panics(pin!(self.shared.list(request, share))).await;
+        let found = unless_its_future_panics(pin!(self.shared.list(request, grow))).await;
         found.unwrap_or(Err(CommandResult::Fault))
     }
 
@@ -83,10 +83,10 @@ impl Shared {
     async fn list(
         &self,
         request: &ListRequest<'_>,
-        share: &mut Permit,
+        grow: &mut (dyn FnMut(usize) -> bool + Send),
     ) -> Result<ListPage, CommandResult> {
         let may_act = self.may_act(&request.actor.subject).await?;
-        let mut page = self.page(request, may_act, share).await?;
+        let mut page = self.page(request, may_act, grow).await?;
         page.position = self.journal.appended();
         if self.lanes.wait(page.position).await.is_err() {
             return Err(CommandResult::Unavailable);
@@ -99,7 +99,7 @@ impl Shared {
         &self,
         request: &ListRequest<'_>,
         may_act: MayAct,
-        share: &mut Permit,
+        grow: &mut (dyn FnMut(usize) -> bool + Send),
     ) -> Result<ListPage, CommandResult> {
         let kind = request.row.resource.kind().tag;
         let plan = self.plan(request);
@@ -121,7 +121,7 @@ impl Shared {
                 };
                 let is_full = page.count == request.limit
                     || page.count > 0 && page.items.len() + item.len() > PAGE_BYTES_MAX
-                    || !share.grow(item.len() + 1, 0);
+                    || !grow(item.len() + 1);
                 if is_full && page.count == 0 {
                     return Err(CommandResult::Overloaded);
                 }

@@ -13,9 +13,9 @@ const SPACE: Duration = Duration::from_millis(100);
 pub struct Bounds {
     /// Attempts that may be on their way at once.
     pub on_way_max: usize,
-    /// The same while the newest attempt has failed: a receiver that does not answer must not take
-    /// what others need.
-    pub on_way_failing_max: usize,
+    /// The same until one is taken, and while the newest attempt has failed: a receiver that does
+    /// not answer must not take what others need.
+    pub on_way_doubtful_max: usize,
     /// Items that may wait; beyond that no more are taken in.
     pub waiting_max: usize,
     /// What the items that wait may cost together, in bytes.
@@ -28,7 +28,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             on_way_max: 32,
-            on_way_failing_max: 4,
+            on_way_doubtful_max: 4,
             waiting_max: 10_000,
             waiting_bytes_max: 4 << 20,
             hurry: 1,
@@ -40,6 +40,8 @@ impl Default for Bounds {
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     on_way: usize,
+    /// Whether the newest attempt that has ended was taken.
+    takes: bool,
     /// Attempts that have failed since the newest one that was taken.
     failures: u32,
     /// When the next attempt may begin, where attempts are spaced.
@@ -52,16 +54,20 @@ impl Pace {
         self.failures > 0
     }
 
+    /// Whether nothing says yet that the next attempt will be taken.
+    pub(super) fn is_doubtful(&self) -> bool {
+        !self.takes
+    }
+
     /// How many attempts are on their way.
-    #[cfg(test)]
     pub(super) fn on_way(&self) -> usize {
         self.on_way
     }
 
     /// Whether one more may be on its way.
     fn has_place(&self, bounds: &Bounds) -> bool {
-        let most = match self.is_failing() {
-            true => bounds.on_way_failing_max,
+        let most = match self.is_doubtful() {
+            true => bounds.on_way_doubtful_max,
             false => bounds.on_way_max,
         };
         self.on_way < most
@@ -92,11 +98,13 @@ impl Pace {
 
     /// It was taken.
     pub(super) fn is_taken(&mut self) {
+        self.takes = true;
         self.failures = 0;
     }
 
     /// It has failed.
     pub(super) fn has_failed(&mut self) {
+        self.takes = false;
         self.failures = self.failures.saturating_add(1);
     }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderValue, IF_NONE_MATCH};
 
-use super::outgoing::Outgoing;
+use super::outgoing::OutgoingTo;
 use super::response::{self, Answer, json, tagged};
 use crate::domain::read::Representation;
 
@@ -16,7 +16,7 @@ const TAG: usize = 32;
 pub(super) fn found_answer(
     found: Representation,
     headers: &HeaderMap,
-    outgoing: &Outgoing,
+    outgoing: OutgoingTo<'_>,
 ) -> Option<Answer> {
     if has_tag(headers, &found.tag) {
         return Some(unchanged(&found.tag));
@@ -95,12 +95,13 @@ mod tests {
             body: vec![b'7'; bytes],
         };
         let (outgoing, _all) = super::super::outgoing::taken();
+        let outgoing = outgoing.to("me");
         let mut headers = HeaderMap::new();
-        assert!(found_answer(found(17 << 10), &headers, &outgoing).is_none());
-        let small = found_answer(found(16 << 10), &headers, &outgoing);
+        assert!(found_answer(found(17 << 10), &headers, outgoing).is_none());
+        let small = found_answer(found(16 << 10), &headers, outgoing);
         assert_eq!(small.unwrap().status(), StatusCode::OK);
         headers.insert(IF_NONE_MATCH, HeaderValue::from_static("\"7\""));
-        let same = found_answer(found(17 << 10), &headers, &outgoing);
+        let same = found_answer(found(17 << 10), &headers, outgoing);
         assert_eq!(same.unwrap().status(), StatusCode::NOT_MODIFIED);
     }
 

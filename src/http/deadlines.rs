@@ -10,12 +10,11 @@ use hyper::body::Body as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::outgoing::SMALL_BYTES_MAX;
 use super::response::Answer;
 
 /// How fast a response has to be taken, once the patience with a client that takes nothing is over.
 const BYTES_PER_SECOND: u64 = 64 << 10;
-/// A response of no more bytes has no deadline: it holds little, and most are such.
-const SMALL_BYTES_MAX: u64 = 16 << 10;
 /// There is none.
 const NONE: u64 = u64::MAX;
 
@@ -46,7 +45,7 @@ impl Deadlines {
     #[must_use]
     pub fn timed(self: &Arc<Self>, answer: Answer) -> Answer {
         match answer.body().size_hint().exact() {
-            Some(bytes) if bytes > SMALL_BYTES_MAX => {
+            Some(bytes) if bytes > SMALL_BYTES_MAX as u64 => {
                 let deadline = self.begin(bytes);
                 answer.map(|body| body.with(deadline))
             }

@@ -17,7 +17,7 @@ use super::outgoing::Outgoing;
 use super::pieces::pieces;
 use super::portions::ResponseBudget;
 use super::query::Query;
-use super::response::{Answer, Problems, at_position, json};
+use super::response::{Answer, Problems, at_position};
 use super::service::Service;
 use super::token::TokenVerifier;
 use crate::base::actor::Actor;
@@ -37,12 +37,12 @@ const LIMIT_MAX: usize = 1_000;
 const LIMIT: usize = 100;
 /// The events that a stream has in hand at once: what a reader costs that reads nothing.
 const STREAM_LIMIT: usize = 64;
-/// How long a stream is silent at most.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How often a stream has a comment: at least every 15 s are promised.
+const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How long a reader may take to make room for more.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long an actor's token is trusted before it is checked again.
-const JUDGED_EVERY: Duration = Duration::from_secs(60);
+/// How long an actor's token is trusted before it is checked again: at most 60 s are promised.
+const JUDGED_EVERY: Duration = Duration::from_secs(50);
 /// Events are handed over in pieces of about so many bytes, of which so many may wait.
 const PIECE_BYTES: usize = 16 << 10;
 const PIECES_MAX: usize = 4;
@@ -106,10 +106,9 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
         Err(why) => return no_page(why, engine),
     };
     if !is_stream {
-        return match outgoing.body(length(&page), || written(&page)) {
-            Some(body) => at_position(json(StatusCode::OK, body), page.durable),
-            None => problems.overloaded(),
-        };
+        let outgoing = outgoing.to(&actor.subject);
+        let body = outgoing.body(length(&page), || written(&page));
+        return problems.sent_body(body, page.durable);
     }
     let (sender, body) = pieces(PIECES_MAX);
     let follower = Follower {
@@ -264,32 +263,28 @@ impl Follower {
     /// service ends.
     async fn follow(mut self, first: Page) {
         let mut page = first;
-        let mut said = Instant::now();
+        let mut commented = Instant::now();
         // So that the reader knows at once that the stream is open.
         if !self.outlet.send(b": events\n\n".to_vec()).await {
             return;
         }
         loop {
             self.told = page.next;
-            if !page.events.is_empty() {
-                if !self.tell(&page).await {
+            if !page.events.is_empty() && !self.tell(&page).await {
+                return;
+            }
+            if commented.elapsed() >= HEARTBEAT {
+                let comment = format!(": \nid: {}\n\n", self.told);
+                if !self.outlet.send(comment.into_bytes()).await {
                     return;
                 }
-                said = Instant::now();
+                commented = Instant::now();
             }
             if page.end {
-                let until = (said + HEARTBEAT).min(self.judged + JUDGED_EVERY);
+                let until = (commented + HEARTBEAT).min(self.judged + JUDGED_EVERY);
                 let beyond = self.engine.feed().beyond(self.told.position);
-                match tokio::time::timeout_at(until, beyond).await {
-                    Ok(true) => {}
-                    Ok(false) => return,
-                    Err(_) => {
-                        let heartbeat = format!(": \nid: {}\n\n", self.told);
-                        if !self.outlet.send(heartbeat.into_bytes()).await {
-                            return;
-                        }
-                        said = Instant::now();
-                    }
+                if let Ok(false) = tokio::time::timeout_at(until, beyond).await {
+                    return;
                 }
             }
             if self.engine.feed().has_ended() || !self.is_still_allowed().await {

@@ -5,9 +5,9 @@ use hyper::{StatusCode, Uri};
 
 use super::conditional::found_answer;
 use super::cursor::{self, Cursors};
-use super::outgoing::Outgoing;
-use super::query::Query;
-use super::response::{Answer, Problems, at_position, json};
+use super::outgoing::OutgoingTo;
+use super::query::{Query, whole_number};
+use super::response::{Answer, Problems, at_position};
 use crate::base::json::FaultCode;
 use crate::base::time::Instant;
 use crate::catalogue::Success;
@@ -33,13 +33,7 @@ pub(super) fn asked_of_read(query: Option<&str>) -> Result<Option<PastQuery>, Re
         .extend_pairs(own)
         .finish();
     let mut query = Query::read(Some(&own), &["revision", "at"]);
-    let revision = query.one("revision", |text| {
-        let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        match is_plain {
-            false => Err(FaultCode::WrongType),
-            true => text.parse().map_err(|_| FaultCode::OutOfRange),
-        }
-    });
+    let revision = query.one("revision", whole_number);
     let at = query.one("at", |text| Instant::parse(text).ok_or(FaultCode::Pattern));
     let both = ["revision", "at"].map(|name| !query.all(name).is_empty());
     if both == [true, true] {
@@ -76,7 +70,7 @@ impl HistoryQuery {
     }
 
     /// The page's body, unless too much is on its way out.
-    fn body(&self, page: &HistoryPage, outgoing: &Outgoing) -> Option<Bytes> {
+    fn body(&self, page: &HistoryPage, outgoing: OutgoingTo<'_>) -> Option<Bytes> {
         let revisions = page.revisions.iter();
         let bytes: usize = revisions.map(|revision| revision.len() + 1).sum();
         outgoing.body(bytes + AROUND_BYTES, || self.written(page).into_bytes())
@@ -99,19 +93,14 @@ pub(super) fn answer(
     found: Result<(PastFound, u64), NoPast>,
     asked: Option<&HistoryQuery>,
     headers: &HeaderMap,
-    outgoing: &Outgoing,
+    outgoing: OutgoingTo<'_>,
 ) -> Answer {
     match (found, asked) {
-        (Ok((PastFound::Body(body), position)), _) => found_answer(body, headers, outgoing)
-            .map_or_else(
-                || problems.overloaded(),
-                |answer| at_position(answer, position),
-            ),
+        (Ok((PastFound::Body(body), position)), _) => {
+            problems.sent(found_answer(body, headers, outgoing), position)
+        }
         (Ok((PastFound::Page(page), position)), Some(asked)) => {
-            asked.body(&page, outgoing).map_or_else(
-                || problems.overloaded(),
-                |body| at_position(json(StatusCode::OK, body), position),
-            )
+            problems.sent_body(asked.body(&page, outgoing), position)
         }
         (Err(NoPast::Gone { position }), _) => {
             let gone = "The log no longer has the resource's state of that time.";
@@ -216,7 +205,13 @@ mod tests {
         let answers = || {
             [PastFound::Page(page()), PastFound::Body(body())].map(|found| {
                 let (found, headers) = (Ok((found, 1)), HeaderMap::new());
-                answer(Problems::PLAIN, found, Some(&asked), &headers, &outgoing)
+                answer(
+                    Problems::PLAIN,
+                    found,
+                    Some(&asked),
+                    &headers,
+                    outgoing.to("me"),
+                )
             })
         };
         for refused in answers() {

@@ -5,7 +5,7 @@ use hyper::header::HeaderMap;
 
 use super::conditional::{found_body, tag_of};
 use super::list_query::ListQuery;
-use super::outgoing::{Outgoing, charged};
+use super::outgoing::{OutgoingTo, charged};
 use super::response::{Answer, Problems, at_position};
 use crate::base::actor::Actor;
 use crate::catalogue::{ListRow, Success};
@@ -29,7 +29,7 @@ pub async fn page(
     engine: &Engine,
     row: &'static ListRow,
     actor: &Actor,
-    outgoing: &Outgoing,
+    outgoing: OutgoingTo<'_>,
     query: &ListQuery,
     headers: &HeaderMap,
 ) -> Answer {
@@ -47,7 +47,7 @@ pub async fn page(
         limit: query.limit,
     };
     let mut share = outgoing.share();
-    let page = match engine.list(&request, &mut share).await {
+    let page = match engine.list(&request, &mut |bytes| share.grow(bytes)).await {
         Ok(page) => page,
         Err(reply) => return problems.reply(reply, Success::Ok),
     };

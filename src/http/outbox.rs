@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use serde::Serialize;
 
@@ -12,7 +11,7 @@ use super::metrics_page::Page;
 use super::min_position::come_to;
 use super::outgoing::Outgoing;
 use super::query::Query;
-use super::response::{Answer, Problems, at_position, json};
+use super::response::{Answer, Problems, at_position};
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, hex};
 use crate::base::json::FaultCode;
@@ -71,10 +70,10 @@ pub async fn list(
         items: page.messages.iter().map(MessageBody::new).collect(),
         next: page.next.map(|next| cursor(next, &asked, &actor.subject)),
     });
-    match outgoing.body(body.len(), || body) {
-        Some(body) => at_position(json(StatusCode::OK, body), position),
-        None => problems.overloaded(),
-    }
+    problems.sent_body(
+        outgoing.to(&actor.subject).body(body.len(), || body),
+        position,
+    )
 }
 
 /// The parsed query, and the number after which the page begins.

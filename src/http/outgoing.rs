@@ -1,47 +1,129 @@
 //! The bodies of reads that are on their way out. A client may take its time to read one, and while
 //! a journal is silent an answer waits for it: without a bound they would take as much memory as
 //! clients ask for. Answers of commands are not among them: what was done has to be told.
+//!
+//! Half of it is for those who have little on their way, so that one who asks for much and reads
+//! nothing does not keep others from reading.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use crate::engine::admission::{Admission, Permit};
 
 /// Bytes of such bodies that there may be at once, over all clients.
 const OUTGOING_BYTES_MAX: usize = 128 << 20;
+/// Bytes that a subject may have besides its first body however much others have: beyond this, half
+/// of all stays free.
+const OWN_BYTES: usize = 8 << 20;
 /// A body of no more bytes is not charged: the number of connections bounds those.
-const SMALL_BYTES_MAX: usize = 16 << 10;
+pub(super) const SMALL_BYTES_MAX: usize = 16 << 10;
 
 /// What the bodies of reads share.
 #[derive(Clone)]
-pub struct Outgoing(Arc<Admission>);
+pub struct Outgoing(Arc<Budget>);
+
+struct Budget {
+    all: Arc<Admission>,
+    /// What each subject has on its way, while it has something.
+    own: Mutex<HashMap<Box<str>, Arc<AtomicUsize>>>,
+}
+
+/// The bodies of one subject's reads.
+#[derive(Clone, Copy)]
+pub struct OutgoingTo<'a> {
+    outgoing: &'a Outgoing,
+    subject: &'a str,
+}
+
+/// A share that can grow, for a body whose length is not known before.
+pub struct Share {
+    budget: Arc<Budget>,
+    all: Permit,
+    subject: Box<str>,
+    own: Arc<AtomicUsize>,
+}
 
 impl Default for Outgoing {
     fn default() -> Self {
-        Self(Arc::new(Admission::new(OUTGOING_BYTES_MAX)))
+        Self::of(OUTGOING_BYTES_MAX)
     }
 }
 
 impl Outgoing {
-    /// A share that can grow, for a body whose length is not known before.
-    pub fn share(&self) -> Permit {
-        Permit::none(&self.0)
+    fn of(bytes: usize) -> Self {
+        Self(Arc::new(Budget {
+            all: Arc::new(Admission::new(bytes)),
+            own: Mutex::default(),
+        }))
+    }
+
+    /// Those of this subject's reads.
+    pub fn to<'a>(&'a self, subject: &'a str) -> OutgoingTo<'a> {
+        OutgoingTo {
+            outgoing: self,
+            subject,
+        }
+    }
+}
+
+impl OutgoingTo<'_> {
+    /// A share of nothing yet.
+    pub fn share(self) -> Share {
+        let budget = &self.outgoing.0;
+        let own = Arc::clone(budget.own.lock().entry(self.subject.into()).or_default());
+        Share {
+            budget: Arc::clone(budget),
+            all: Permit::none(&budget.all),
+            subject: self.subject.into(),
+            own,
+        }
     }
 
     /// The body of about so many bytes that `write` makes; `None`, and it is not made, when too
     /// much is on its way.
-    pub fn body(&self, bytes: usize, write: impl FnOnce() -> Vec<u8>) -> Option<Bytes> {
+    pub fn body(self, bytes: usize, write: impl FnOnce() -> Vec<u8>) -> Option<Bytes> {
         if bytes <= SMALL_BYTES_MAX {
             return Some(write().into());
         }
-        let share = Admission::admit(&self.0, bytes)?;
-        Some(charged(write(), share))
+        let mut share = self.share();
+        share.grow(bytes).then(|| charged(write(), share))
+    }
+}
+
+impl Share {
+    /// Grows by so many bytes, unless too much is on its way. Whether it has grown.
+    #[must_use]
+    pub fn grow(&mut self, bytes: usize) -> bool {
+        let before = self.own.fetch_add(bytes, Ordering::AcqRel);
+        let left = match before == 0 || before + bytes <= OWN_BYTES {
+            true => 0,
+            false => self.all.admission().max() / 2,
+        };
+        let has_grown = self.all.grow(bytes, left);
+        if !has_grown {
+            self.own.fetch_sub(bytes, Ordering::AcqRel);
+        }
+        has_grown
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.own.fetch_sub(self.all.amount(), Ordering::AcqRel);
+        let mut all = self.budget.own.lock();
+        // Its own and the map's: nobody else has it, nor can while the map is locked.
+        if Arc::strong_count(&self.own) == 2 {
+            all.remove(&self.subject);
+        }
     }
 }
 
 /// A body that has its share until the last of it is sent.
-pub fn charged(body: Vec<u8>, share: Permit) -> Bytes {
+pub fn charged(body: Vec<u8>, share: Share) -> Bytes {
     Bytes::from_owner(Charged {
         body,
         _share: share,
@@ -50,7 +132,7 @@ pub fn charged(body: Vec<u8>, share: Permit) -> Bytes {
 
 struct Charged {
     body: Vec<u8>,
-    _share: Permit,
+    _share: Share,
 }
 
 impl AsRef<[u8]> for Charged {
@@ -59,12 +141,12 @@ impl AsRef<[u8]> for Charged {
     }
 }
 
-/// A budget that is taken, as long as this lives.
+/// A budget that another subject has taken, as long as its share lives.
 #[cfg(test)]
-pub(super) fn taken() -> (Outgoing, Permit) {
+pub(super) fn taken() -> (Outgoing, Share) {
     let outgoing = Outgoing::default();
-    let mut all = outgoing.share();
-    assert!(all.grow(OUTGOING_BYTES_MAX, 0));
+    let mut all = outgoing.to("another").share();
+    assert!(all.grow(OUTGOING_BYTES_MAX));
     (outgoing, all)
 }
 
@@ -73,22 +155,51 @@ pub(super) fn taken() -> (Outgoing, Permit) {
 mod tests {
     use super::*;
 
+    fn body(outgoing: &Outgoing, subject: &str, bytes: usize) -> Option<Bytes> {
+        outgoing.to(subject).body(bytes, || vec![7; bytes])
+    }
+
     #[test]
     fn bodies_on_their_way_have_a_bound_together_and_one_beyond_it_is_not_even_made() {
-        let outgoing = Outgoing(Arc::new(Admission::new(100 << 10)));
-        let body = |bytes: usize| outgoing.body(bytes, || vec![7; bytes]);
-        let mut first = body(60 << 10).unwrap();
-        let refused = outgoing.body(60 << 10, || panic!("it is made"));
+        let outgoing = Outgoing::of(100 << 10);
+        let mut first = body(&outgoing, "me", 60 << 10).unwrap();
+        let refused = outgoing.to("you").body(60 << 10, || panic!("it is made"));
         assert!(refused.is_none());
         // What is small is charged nothing.
-        let small: Vec<_> = (0..10).map(|_| body(SMALL_BYTES_MAX).unwrap()).collect();
-        assert_eq!(outgoing.0.in_flight(), 60 << 10);
+        let small: Vec<_> = (0..10)
+            .map(|_| body(&outgoing, "you", SMALL_BYTES_MAX).unwrap())
+            .collect();
+        assert_eq!(outgoing.0.all.in_flight(), 60 << 10);
         drop(small);
         // A part that is not sent yet keeps all of it.
         let rest = first.split_off((60 << 10) - 1);
         drop(first);
-        assert!(body(60 << 10).is_none());
+        assert!(body(&outgoing, "you", 60 << 10).is_none());
         drop(rest);
-        assert!(body(60 << 10).is_some());
+        assert!(body(&outgoing, "you", 60 << 10).is_some());
+        // Nothing stays of subjects that have nothing on their way, nor of what was refused.
+        assert_eq!(outgoing.0.all.in_flight(), 0);
+        assert!(outgoing.0.own.lock().is_empty());
+    }
+
+    #[test]
+    fn who_takes_none_of_what_it_asked_for_leaves_half_of_all_to_others() {
+        let outgoing = Outgoing::default();
+        let mut taken = Vec::new();
+        while let Some(body) = body(&outgoing, "hostile", 1 << 20) {
+            taken.push(body);
+        }
+        assert_eq!(taken.len(), 64);
+        // Another one has its first body, and some more; the largest counts as one.
+        let mut honest = vec![body(&outgoing, "honest", 16 << 20).unwrap()];
+        assert!(body(&outgoing, "honest", 1 << 20).is_none());
+        honest.clear();
+        while let Some(body) = body(&outgoing, "honest", 1 << 20) {
+            honest.push(body);
+        }
+        assert_eq!(honest.len(), 8);
+        // As soon as there is room again, it may have as much as anybody.
+        taken.clear();
+        assert!(body(&outgoing, "honest", 20 << 20).is_some());
     }
 }

@@ -2,6 +2,7 @@
 //! may be repeated. The `fieldPath` of a fault is `query.NAME`.
 
 use std::borrow::Cow;
+use std::str::FromStr;
 
 use crate::base::json::{Fault, FaultCode};
 use crate::domain::rejection::Rejection;
@@ -56,6 +57,7 @@ impl<'q> Query<'q> {
         let values = self.all(name);
         let value = match &*values {
             [] => return None,
+            [value] if value.is_empty() => Err(FaultCode::TooShort),
             [value] => read(value),
             _ => Err(FaultCode::DuplicateField),
         };
@@ -65,11 +67,7 @@ impl<'q> Query<'q> {
     /// A whole number within these bounds, both inclusive.
     pub fn number(&mut self, name: &str, least: usize, most: usize) -> Option<usize> {
         self.one(name, |text| {
-            let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            if !is_plain {
-                return Err(FaultCode::WrongType);
-            }
-            let number = text.parse().map_err(|_| FaultCode::OutOfRange)?;
+            let number = whole_number(text)?;
             match (least..=most).contains(&number) {
                 true => Ok(number),
                 false => Err(FaultCode::OutOfRange),
@@ -87,6 +85,20 @@ impl<'q> Query<'q> {
             false => Err(Rejection::invalid(self.faults)),
         }
     }
+}
+
+/// A number that is not negative, in digits.
+///
+/// # Errors
+/// `wrong_type` for what is no integer, `out_of_range` for one that is negative or too large.
+pub fn whole_number<T: FromStr>(text: &str) -> Result<T, FaultCode> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(FaultCode::WrongType);
+    }
+    let is_negative = digits.len() < text.len();
+    let number = text.parse().ok().filter(|_| !is_negative);
+    number.ok_or(FaultCode::OutOfRange)
 }
 
 #[cfg(test)]
@@ -117,7 +129,12 @@ mod tests {
             one("query.limit", FaultCode::OutOfRange)
         );
         assert_eq!(faults("limit=+1"), one("query.limit", FaultCode::WrongType));
-        assert_eq!(faults("limit="), one("query.limit", FaultCode::WrongType));
+        assert_eq!(faults("limit=-"), one("query.limit", FaultCode::WrongType));
+        assert_eq!(
+            faults("limit=-1"),
+            one("query.limit", FaultCode::OutOfRange)
+        );
+        assert_eq!(faults("limit="), one("query.limit", FaultCode::TooShort));
         assert_eq!(
             faults("limit=1&limit=1"),
             one("query.limit", FaultCode::DuplicateField)

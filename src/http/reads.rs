@@ -11,7 +11,7 @@ use super::history::{self, HistoryQuery};
 use super::lists;
 use super::min_position::come_to;
 use super::request::{DryRun, no_dry_run};
-use super::response::{Answer, Problems, at_position};
+use super::response::{Answer, Problems};
 use super::service::{Parameters, Service};
 use crate::base::actor::Actor;
 use crate::catalogue::{ListRow, ReadRow, Success};
@@ -54,7 +54,8 @@ impl Service {
         if let Err(answer) = come_to(&self.engine, headers, problems).await {
             return *answer;
         }
-        lists::page(&self.engine, row, &actor, &self.outgoing, &query, headers).await
+        let outgoing = self.outgoing.to(&actor.subject);
+        lists::page(&self.engine, row, &actor, outgoing, &query, headers).await
     }
 
     /// The answer to a read, of the current state or an earlier one.
@@ -82,18 +83,18 @@ impl Service {
         if let Err(answer) = come_to(&self.engine, headers, problems).await {
             return *answer;
         }
+        let outgoing = self.outgoing.to(&actor.subject);
         if let Some((trail, asked)) = asked {
             let found = self
                 .engine
                 .past(row, trail, &actor, parameters, asked)
                 .await;
-            return history::answer(problems, found, None, headers, &self.outgoing);
+            return history::answer(problems, found, None, headers, outgoing);
         }
         match self.engine.read(row.read, &actor, parameters).await {
-            Ok((found, position)) => found_answer(found, headers, &self.outgoing).map_or_else(
-                || problems.overloaded(),
-                |answer| at_position(answer, position),
-            ),
+            Ok((found, position)) => {
+                problems.sent(found_answer(found, headers, outgoing), position)
+            }
             Err(reply) => problems.reply(reply, Success::Ok),
         }
     }
@@ -126,6 +127,7 @@ impl Service {
             .engine
             .past(row, trail, &actor, parameters, asked.query)
             .await;
-        history::answer(problems, found, Some(&asked), headers, &self.outgoing)
+        let outgoing = self.outgoing.to(&actor.subject);
+        history::answer(problems, found, Some(&asked), headers, outgoing)
     }
 }

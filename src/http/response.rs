@@ -179,6 +179,18 @@ impl Problems {
         )
     }
 
+    /// The answer to a read at this position; 429 without one, when too much is on its way out.
+    #[must_use]
+    pub fn sent(self, answer: Option<Answer>, position: u64) -> Answer {
+        answer.map_or_else(|| self.overloaded(), |answer| at_position(answer, position))
+    }
+
+    /// The same, with 200 and this body.
+    #[must_use]
+    pub fn sent_body(self, body: Option<Bytes>, position: u64) -> Answer {
+        self.sent(body.map(|body| json(StatusCode::OK, body)), position)
+    }
+
     /// 503, nothing was done.
     #[must_use]
     pub fn unavailable(self) -> Answer {

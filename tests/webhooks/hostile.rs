@@ -1,5 +1,6 @@
 //! Hostile receivers, and addresses to which nothing may be sent.
 
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,7 +30,46 @@ pub fn beside(reply: impl Fn(usize) -> Reply + Send + Sync + 'static) -> (House,
 fn a_receiver_that_never_answers_delays_no_other_and_takes_few_connections() {
     let (house, hostile, bad) = beside(|_| Reply::Hangs);
     house.wait(&hostile, |read| read["waiting"] == 40);
-    assert!(bad.connections() <= 33, "{}", bad.connections());
+    assert!(bad.connections() <= 5, "{}", bad.connections());
+}
+
+#[test]
+fn two_hundred_receivers_that_never_answer_delay_no_other() {
+    let (house, good) = (House::new(), Receiver::start());
+    house.subscribe(&good.url(), &["carebook.reference-fact.*"]);
+    house.fact("first", 1);
+    good.wait_for(1);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", silent.local_addr().unwrap());
+    let held = Arc::new(Mutex::new(Vec::new()));
+    let holding = Arc::clone(&held);
+    std::thread::spawn(move || {
+        for stream in silent.incoming() {
+            holding.lock().unwrap().push(stream);
+        }
+    });
+    for _ in 0..200 {
+        house.subscribe(&url, &["carebook.reference-fact.*"]);
+    }
+    let facts: Vec<_> = (0..40)
+        .map(|number| fact(&format!("a{number}"), 1))
+        .collect();
+    house.client().put_facts(&house.token, &facts);
+    // Four each are more than such receivers may have together.
+    let begun = Instant::now();
+    while held.lock().unwrap().len() < 512 {
+        assert!(begun.elapsed() < SOON, "{}", held.lock().unwrap().len());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    house.fact("last", 1);
+    good.wait_for(42);
+    // None of them is given up yet: each is given 15 seconds.
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(held.lock().unwrap().len(), 512);
 }
 
 #[test]

@@ -139,14 +139,15 @@ impl Operation for SnapshotSettlementAccount {
         context: &Context<'_>,
     ) -> Result<Decision<AccountSnapshot>, Rejection> {
         let actor = context.actor;
-        if !may_settle(actor, &command.branch_office_profile_id) {
-            return Err(Reason::NotPermitted.into());
-        }
+        // A replay is its subject's, whatever the token has lost since.
         if let Some(AccountSnapshot { taken, .. }) = state
             && taken.subject == actor.subject
             && taken.fingerprint == context.fingerprint
         {
             return Ok(Decision::ReplayOf(taken.idempotency_key.clone()));
+        }
+        if !may_settle(actor, &command.branch_office_profile_id) {
+            return Err(Reason::NotPermitted.into());
         }
         let branch = &command.branch_office_profile_id;
         let profile = context.view.get::<BranchOfficeProfile>(&[branch]);

@@ -543,7 +543,7 @@ mod tests {
             &'a [(&'a str, &'a str)],
         );
         let deep = format!("{}{}", "[".repeat(33), "]".repeat(33));
-        let good = r#"{"kind":"actor","id":"a","revision":1,"facts":{"lifecycle":"active"}}"#;
+        let good = r#"{"kind":"actor","id":"a","revision":4611686018427387904,"facts":{"lifecycle":"active"}}"#;
         let cases: &[Case<'_>] = &[
             (good, Some("actor"), Some("a"), &[]),
             ("{", None, None, &[("", "malformed_json")]),
@@ -578,6 +578,12 @@ mod tests {
                     ("revision", "out_of_range"),
                     ("facts", "wrong_type"),
                 ],
+            ),
+            (
+                r#"{"kind":"actor","id":"a","revision":4611686018427387905,"facts":{"lifecycle":"active"}}"#,
+                Some("actor"),
+                Some("a"),
+                &[("revision", "out_of_range")],
             ),
             (
                 r#"{"kind":"actor","id":"a","revision":0,"facts":{"lifecycle":"asleep"},"x":1}"#,

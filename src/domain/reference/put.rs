@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::{FactHolder, FactKind};
 use crate::base::digest::Digest;
-use crate::base::json::{AtLeast, FaultCode, FromJson, Json, Reader, Shape};
+use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::domain::operation::{AnyCommand, Commit, Context, Decision, to_json};
@@ -187,6 +187,29 @@ pub struct Envelope {
     pub command: Option<Box<dyn AnyCommand>>,
 }
 
+/// The revision of a fact: from 1 to 2^62, so that as many commits can follow here.
+struct FactRevision(Revision);
+
+/// The highest revision that a fact can come in with.
+pub const FACT_REVISION_MAX: i64 = 1 << 62;
+
+impl FromJson for FactRevision {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        let number = i64::read(value, at)?;
+        match (1..=FACT_REVISION_MAX).contains(&number) {
+            true => Some(Self(Revision::new(number))),
+            false => at.fault(FaultCode::OutOfRange),
+        }
+    }
+
+    fn shape() -> Shape {
+        Shape::Integer {
+            least: 1,
+            most: FACT_REVISION_MAX,
+        }
+    }
+}
+
 /// Reads one fact, `{"kind", "id", "revision", "facts"}`, of one of `kinds`; what is wrong is
 /// noted with `at`.
 pub fn read_fact(
@@ -217,7 +240,7 @@ pub fn read_fact(
         }
     });
     envelope.id = field(id, "id", at);
-    let revision: Option<AtLeast<1>> = field(revision, "revision", at);
+    let revision: Option<FactRevision> = field(revision, "revision", at);
     let Some(kind) = envelope.kind else {
         // Whatever the kind, facts are an object.
         at.inside("facts", |at| match facts {
@@ -235,7 +258,7 @@ pub fn read_fact(
         .id
         .clone()
         .unwrap_or_else(|| Ident::from_trusted("?"));
-    let revision_read = revision.map_or(Revision::FIRST, |AtLeast(number)| Revision::new(number));
+    let revision_read = revision.map_or(Revision::FIRST, |FactRevision(revision)| revision);
     let command = kind.read(id, revision_read, facts, at);
     if at.is_clean() {
         envelope.command = command;

@@ -120,18 +120,22 @@ impl Operation for OpenDataRoom {
         context: &Context<'_>,
     ) -> Result<Decision<DataRoomRequest>, Rejection> {
         let actor = context.actor;
+        let code = DataRoomRequest::code(&command.request_code);
+        let standing = context.view.named::<DataRoomRequest>(code);
+        // A replay is its subject's, whatever the token has lost since.
+        if let Some(DataRoomRequest { opening, .. }) = &standing
+            && opening.subject == actor.subject
+            && opening.fingerprint == context.fingerprint
+        {
+            return Ok(Decision::ReplayOf(opening.idempotency_key.clone()));
+        }
         if !may_open(actor, &command.scope)
             || !command.actor_kind.is_of(actor, &command.actor_profile_id)
         {
             return Err(Reason::NotPermitted.into());
         }
-        let code = DataRoomRequest::code(&command.request_code);
-        if let Some(standing) = context.view.named::<DataRoomRequest>(code) {
-            let opening = standing.opening;
-            if opening.subject != actor.subject || opening.fingerprint != context.fingerprint {
-                return Err(Reason::RequestCodeConflict.into());
-            }
-            return Ok(Decision::ReplayOf(opening.idempotency_key));
+        if standing.is_some() {
+            return Err(Reason::RequestCodeConflict.into());
         }
         let event = DataRoomEvent::Opened(Box::new(DataRoomOpened {
             request_id: context.born,

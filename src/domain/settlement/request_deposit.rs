@@ -98,11 +98,9 @@ fn asked(command: &Command, context: &Context<'_>) -> DepositRequested {
         message_to_branch: command.message_to_branch.0.clone(),
         head_office_private_memo: command.head_office_private_memo.0.clone(),
         subject: actor.subject.clone(),
-        actor_kind: actor.kind,
-        other_profile_id: actor
-            .actor_profile_id
-            .clone()
-            .filter(|profile| *profile != actor.subject),
+        actor_kind: command.actor_kind.kind(),
+        other_profile_id: (*command.actor_profile_id != *actor.subject)
+            .then(|| command.actor_profile_id.as_str().into()),
         idempotency_key: context.key.into(),
         other_audit_id: None,
     }
@@ -179,15 +177,19 @@ impl Operation for RequestDeposit {
         context: &Context<'_>,
     ) -> Result<Decision<Statement>, Rejection> {
         let actor = context.actor;
+        let opening = asked(command, context);
+        let standing = context.view.named::<Statement>(code(command));
+        // A replay is its subject's, whatever the token has lost since.
+        if let Some(standing) = &standing
+            && standing.opening.says_the_same_as(&opening)
+        {
+            return Ok(Decision::ReplayOf(standing.opening.idempotency_key.clone()));
+        }
         if !may_request(actor) || !command.actor_kind.is_of(actor, &command.actor_profile_id) {
             return Err(Reason::NotPermitted.into());
         }
-        let opening = asked(command, context);
-        if let Some(standing) = context.view.named::<Statement>(code(command)) {
-            return match standing.opening.says_the_same_as(&opening) {
-                true => Ok(Decision::ReplayOf(standing.opening.idempotency_key.clone())),
-                false => Err(Reason::StatementCodeConflict.into()),
-            };
+        if standing.is_some() {
+            return Err(Reason::StatementCodeConflict.into());
         }
         let event = StatementEvent::DepositRequested(Arc::new(opening));
         let commit = Commit::new(None, event, context.at);

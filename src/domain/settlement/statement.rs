@@ -80,11 +80,21 @@ wire_enum! {
 }
 
 impl SettlementActorKind {
+    /// The actor's kind of this name.
+    #[must_use]
+    pub fn kind(self) -> ActorKind {
+        match self {
+            Self::HeadquartersAdministrator => ActorKind::HeadquartersAdministrator,
+            Self::BranchManager => ActorKind::BranchManager,
+            Self::SystemWorkflow => ActorKind::SystemWorkflow,
+        }
+    }
+
     /// Whether the actor is of this kind and acts under the profile named: what a body says of
     /// its actor must be what the token says.
     #[must_use]
     pub fn is_of(self, actor: &Actor, actor_profile_id: &str) -> bool {
-        self.as_str() == actor.kind.as_str() && actor.profile_id() == actor_profile_id
+        self.kind() == actor.kind && actor.profile_id() == actor_profile_id
     }
 }
 

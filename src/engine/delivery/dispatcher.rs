@@ -28,6 +28,7 @@ use uuid::Uuid;
 
 use super::attached::Attached;
 use super::tail::{Tail, next_page};
+use super::turns::Turns;
 use super::webhooks::{
     Attempted, Delivered, Loaded, Message, Outcome, Sender, Stored, SubscriptionFigures, Webhooks,
 };
@@ -55,6 +56,7 @@ pub(in crate::engine) struct Dispatcher {
     pub(super) messages: mpsc::UnboundedReceiver<Message>,
     pub(super) own: Webhooks,
     pub(super) attached: HashMap<Uuid, Attached>,
+    turns: Turns,
     pub(super) runs: u64,
     /// Whom events of this name go to; rebuilt when a subscription changes.
     pub(super) wanting: HashMap<Name, Arc<Vec<Uuid>>>,
@@ -91,6 +93,7 @@ impl Dispatcher {
             messages: receiver,
             own: own.clone(),
             attached: HashMap::new(),
+            turns: Turns::default(),
             runs: 0,
             wanting: HashMap::new(),
             tail: None,
@@ -302,7 +305,9 @@ impl Dispatcher {
         let is_paused = attached.subscription.is_paused;
         let may_read = !is_stopping && !attached.is_gone && attached.knows_itself();
         let may_send = may_read && !is_paused;
-        while may_send && let Some(event) = attached.channel.next(now) {
+        let turns = &mut self.turns;
+        let mut turn = |on_way, is_doubtful| turns.begin(id, on_way, is_doubtful);
+        while may_send && let Some((event, turn)) = attached.channel.next_in_turn(now, &mut turn) {
             let attempt = attached.attempt(event, now.wall, &self.log);
             let (shared, sender) = (Arc::clone(&self.shared), Arc::clone(&self.sender));
             let (own, run) = (self.own.clone(), attached.run);
@@ -320,12 +325,16 @@ impl Dispatcher {
                     subscription: id,
                     run,
                     id: event,
+                    turn,
                     outcome,
                     took: began.elapsed(),
                 })));
             });
         }
-        let wake = may_send.then(|| attached.channel.wake_at()).flatten();
+        // Where only a turn is missing, the end of an attempt wakes it.
+        let is_out_of_turn = attached.channel.has_next(now);
+        let may_wake = may_send && !is_out_of_turn;
+        let wake = may_wake.then(|| attached.channel.wake_at()).flatten();
         if wake != attached.wake {
             if let Some(before) = attached.wake {
                 self.wakes.remove(&(before, id));
@@ -363,9 +372,11 @@ impl Dispatcher {
             subscription,
             run,
             id,
+            turn,
             outcome,
             took,
         } = attempted;
+        self.touched.extend(self.turns.end(&turn));
         let attached = self.attached.get_mut(&subscription);
         let Some(attached) = attached.filter(|attached| attached.run == run) else {
             return;

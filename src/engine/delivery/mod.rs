@@ -12,6 +12,7 @@ mod feeding;
 mod recording;
 mod stored;
 mod tail;
+mod turns;
 pub mod webhooks;
 
 use std::sync::Arc;

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::turns::Turn;
 use crate::base::time::Instant;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
@@ -155,6 +156,7 @@ pub(super) struct Attempted {
     pub(super) subscription: Uuid,
     pub(super) run: u64,
     pub(super) id: EventId,
+    pub(super) turn: Turn,
     pub(super) outcome: Outcome,
     pub(super) took: Duration,
 }

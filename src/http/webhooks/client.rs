@@ -16,7 +16,6 @@ use hyper::header::{DATE, HOST, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
 use hyper::{Request, Response, Uri};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 
@@ -34,8 +33,6 @@ const REST_TIMEOUT: Duration = Duration::from_secs(1);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 const IDLE_OF_ONE_MAX: usize = 32;
 const IDLE_MAX: usize = 1_024;
-/// Requests on their way at once, over all receivers.
-const REQUESTS_MAX: usize = 1_024;
 
 /// Which addresses a request may go to.
 #[derive(Clone)]
@@ -83,7 +80,6 @@ pub struct Client {
 struct ClientShared {
     dialer: Dialer,
     idle: Mutex<Idle>,
-    turns: Semaphore,
 }
 
 #[derive(Default)]
@@ -100,7 +96,6 @@ impl Client {
             shared: Arc::new(ClientShared {
                 dialer: Dialer::new(tls, resolve),
                 idle: Mutex::default(),
-                turns: Semaphore::new(REQUESTS_MAX),
             }),
             tracer: None,
         }
@@ -125,8 +120,6 @@ impl Client {
         body: Bytes,
     ) -> Result<Answered, &'static str> {
         let (target, uri) = target(url)?;
-        let turn = self.shared.turns.acquire().await;
-        let _turn = turn.map_err(|_| "the service ends")?;
         let asked = self.ask(&target, &uri, judge, headers, &body);
         match timeout(ANSWER_TIMEOUT, asked).await {
             Ok(answered) => answered,

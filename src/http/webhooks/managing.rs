@@ -18,7 +18,7 @@ use crate::http::list_query::{ListQuery, OwnParameter};
 use crate::http::min_position::come_to;
 use crate::http::outgoing::Outgoing;
 use crate::http::request::ReadCommand;
-use crate::http::response::{Answer, Problems, at_position, json};
+use crate::http::response::{Answer, Problems, at_position};
 use crate::http::route::Special;
 use crate::journal::events::EventId;
 
@@ -144,10 +144,8 @@ impl ManagedList<'_> {
             Err(reply) => return problems.reply(reply, Success::Ok),
         };
         let body = lists::with_cursor(found.body, |after| query.cursor(after));
-        match self.outgoing.body(body.len(), || body) {
-            Some(body) => at_position(json(StatusCode::OK, body), position),
-            None => problems.overloaded(),
-        }
+        let outgoing = self.outgoing.to(subject);
+        problems.sent_body(outgoing.body(body.len(), || body), position)
     }
 }
 

@@ -1,0 +1,176 @@
+//! Turns: how many attempts may be on their way over all subscriptions, and who begins the next one.
+//!
+//! A receiver that is silent holds a turn for as long as an attempt may take. So the turns of those
+//! that take what comes and of those of which nothing says that they do are counted apart: neither
+//! kind can take all of them.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use uuid::Uuid;
+
+/// Attempts on their way at once, over all subscriptions.
+const ALL_MAX: usize = 1_024;
+/// Of these, at subscriptions that took the newest attempt.
+const TAKING_MAX: usize = 768;
+/// And at those that did not, or of which none has ended yet.
+const DOUBTFUL_MAX: usize = 512;
+/// From here on, a subscription begins no more than its share.
+const CROWDED: usize = 512;
+/// The share.
+const SHARE: usize = 4;
+
+/// The turns that are taken, and the subscriptions that wait for one.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    taking: Kind,
+    doubtful: Kind,
+}
+
+/// A turn; it ends with its attempt.
+#[derive(Debug)]
+pub(super) struct Turn {
+    is_doubtful: bool,
+}
+
+#[derive(Debug, Default)]
+struct Kind {
+    taken: usize,
+    /// In the order in which they came, each once.
+    waiting: VecDeque<Uuid>,
+    waits: BTreeSet<Uuid>,
+}
+
+impl Turns {
+    /// A turn for a subscription that has so many attempts on their way; `None` while there is none
+    /// for it. Then it is to try again when an attempt of its own ends, or when [`Turns::end`] names
+    /// it.
+    pub(super) fn begin(&mut self, id: Uuid, own: usize, is_doubtful: bool) -> Option<Turn> {
+        if own >= SHARE && self.taken() >= CROWDED {
+            return None;
+        }
+        let has_one = self.has_one(is_doubtful);
+        let kind = match is_doubtful {
+            true => &mut self.doubtful,
+            false => &mut self.taking,
+        };
+        if !has_one {
+            if kind.waits.insert(id) {
+                kind.waiting.push_back(id);
+            }
+            return None;
+        }
+        kind.taken += 1;
+        Some(Turn { is_doubtful })
+    }
+
+    /// An attempt has ended; the subscriptions that are to try again now.
+    pub(super) fn end(&mut self, turn: &Turn) -> impl Iterator<Item = Uuid> {
+        match turn.is_doubtful {
+            true => self.doubtful.taken -= 1,
+            false => self.taking.taken -= 1,
+        }
+        let taking = self.has_one(false).then(|| self.taking.next()).flatten();
+        let doubtful = self.has_one(true).then(|| self.doubtful.next()).flatten();
+        taking.into_iter().chain(doubtful)
+    }
+
+    fn taken(&self) -> usize {
+        self.taking.taken + self.doubtful.taken
+    }
+
+    fn has_one(&self, is_doubtful: bool) -> bool {
+        let has_one = match is_doubtful {
+            true => self.doubtful.taken < DOUBTFUL_MAX,
+            false => self.taking.taken < TAKING_MAX,
+        };
+        has_one && self.taken() < ALL_MAX
+    }
+}
+
+impl Kind {
+    fn next(&mut self) -> Option<Uuid> {
+        let next = self.waiting.pop_front()?;
+        self.waits.remove(&next);
+        Some(next)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn id(number: usize) -> Uuid {
+        Uuid::from_u128(number as u128)
+    }
+
+    /// What so many subscriptions get, each of which wants as many as it may have.
+    fn taken(
+        turns: &mut Turns,
+        ids: std::ops::Range<usize>,
+        most: usize,
+        doubt: bool,
+    ) -> Vec<Turn> {
+        let mut taken = Vec::new();
+        for one in ids {
+            let own = (0..most).map_while(|own| turns.begin(id(one), own, doubt));
+            taken.extend(own);
+        }
+        taken
+    }
+
+    #[test]
+    fn however_many_receivers_are_silent_one_that_takes_what_comes_begins_at_once() {
+        let mut turns = Turns::default();
+        let silent = taken(&mut turns, 0..5_000, 4, true);
+        assert_eq!(silent.len(), DOUBTFUL_MAX);
+        assert!(turns.begin(id(9_000), 0, false).is_some());
+    }
+
+    #[test]
+    fn however_much_others_take_a_receiver_of_which_nothing_is_known_begins_at_once() {
+        let mut turns = Turns::default();
+        // Sixteen have all that they want; each one more has its share.
+        let well = taken(&mut turns, 0..5_000, 32, false);
+        assert_eq!(well.len(), TAKING_MAX);
+        assert!(turns.begin(id(16), 3, false).is_none());
+        assert!(turns.begin(id(9_000), 0, true).is_some());
+    }
+
+    #[test]
+    fn in_a_crowd_each_has_its_share_and_no_more_until_the_crowd_is_gone() {
+        let mut turns = Turns::default();
+        let mut well = taken(&mut turns, 0..16, 32, false);
+        assert_eq!(well.len(), CROWDED);
+        assert!(turns.begin(id(0), SHARE, false).is_none());
+        // It is not named: it has attempts on their way, whose end has it try again.
+        assert_eq!(turns.end(&well.pop().unwrap()).count(), 0);
+        assert!(turns.begin(id(0), SHARE, false).is_some());
+    }
+
+    #[test]
+    fn those_that_wait_are_named_in_their_order_as_turns_end_and_each_once() {
+        let mut turns = Turns::default();
+        let mut silent = taken(&mut turns, 0..200, 4, true);
+        assert_eq!(silent.len(), DOUBTFUL_MAX);
+        // 128 of them have all; the others wait, however often they ask.
+        assert!(turns.begin(id(128), 0, true).is_none());
+        let mut named = Vec::new();
+        while let Some(turn) = silent.pop() {
+            named.extend(turns.end(&turn));
+        }
+        assert_eq!(named, (128..200).map(id).collect::<Vec<_>>());
+        assert_eq!(turns.taken(), 0);
+    }
+
+    #[test]
+    fn both_kinds_together_have_a_bound() {
+        let mut turns = Turns::default();
+        let mut well = taken(&mut turns, 0..1_000, 32, false);
+        let silent = taken(&mut turns, 1_000..2_000, 4, true);
+        assert_eq!(well.len() + silent.len(), ALL_MAX);
+        // The turn that ends is for either.
+        let named: Vec<_> = turns.end(&well.pop().unwrap()).collect();
+        assert_eq!(named.len(), 2);
+    }
+}
