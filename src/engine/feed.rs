@@ -22,6 +22,8 @@ const SHARED_BYTES_MAX: usize = 8 << 20;
 /// Readings of the log that are under way at once: each holds a thread and a window of a segment, and
 /// more of them are not done sooner.
 const READINGS_MAX: usize = 4;
+/// The same of single events, each of one record.
+const SINGLE_READINGS_MAX: usize = 2;
 /// The news once no more of them will come.
 const ENDED: u64 = u64::MAX;
 
@@ -88,6 +90,8 @@ pub struct Feed {
     pub(super) recent: Mutex<Recent>,
     /// Readings of the log.
     pub(super) readings: Readings,
+    /// Those of single events, which are delivered once more.
+    pub(super) single_readings: Readings,
 }
 
 /// The events of commits that follow each other.
@@ -152,6 +156,7 @@ impl Feed {
             news: watch::Sender::new(0),
             recent: Mutex::default(),
             readings: Readings::new(READINGS_MAX),
+            single_readings: Readings::new(SINGLE_READINGS_MAX),
         }
     }
 

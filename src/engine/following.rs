@@ -1,12 +1,13 @@
 //! Pages of the feed: out of what readers near the end share, or of the log itself.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 use wal::Appender;
 
 use super::core::Shared;
 use super::feed::{EventFilter, NoPage, Page, Recent};
+use super::readings::Readings;
 use crate::domain::event::Name;
 use crate::journal::events::{Event, EventId, Teller};
 
@@ -41,6 +42,32 @@ impl Shared {
         self.page_of_log(after, filter, limit, durable).await
     }
 
+    /// One event, by itself: nothing else of the log is read for it, and what a receiver that is
+    /// down costs does not keep those who follow from their readings. `None` where the log has none
+    /// of this identifier.
+    pub(super) async fn event(&self, id: EventId) -> Result<Option<Event>, NoPage> {
+        let first = self.journal.first();
+        if id.position < first {
+            return Err(gone(first));
+        }
+        let after = match id.number.checked_sub(1) {
+            Some(number) => EventId { number, ..id },
+            None => EventId::behind(id.position.saturating_sub(1)),
+        };
+        let wanted = Wanted {
+            after,
+            filter: Arc::default(),
+        };
+        let read = self.read_events(
+            &self.feed.single_readings,
+            id.position..=id.position,
+            1,
+            wanted,
+        );
+        let found = read.await?.events.into_iter().next();
+        Ok(found.filter(|event| event.id == id))
+    }
+
     /// The page out of what is shared, which is read on to the end; `None` for a reader who is
     /// behind it.
     async fn shared_page(
@@ -57,11 +84,10 @@ impl Shared {
             return None;
         }
         while recent.upto.position < durable {
-            let from = recent.upto.position + 1;
-            let read = self
-                .read_events(from, durable, usize::MAX, Arc::default())
-                .await;
-            match read {
+            let positions = recent.upto.position + 1..=durable;
+            let all = Wanted::default();
+            let read = self.read_events(&self.feed.readings, positions, usize::MAX, all);
+            match read.await {
                 Ok(read) => {
                     recent.upto = read.upto;
                     read.events.into_iter().for_each(|event| recent.push(event));
@@ -105,9 +131,8 @@ impl Shared {
             after,
             filter: Arc::clone(filter),
         };
-        let read = self
-            .read_events(from, durable, limit, Arc::new(wanted))
-            .await?;
+        let read = self.read_events(&self.feed.readings, from..=durable, limit, wanted);
+        let read = read.await?;
         let next = read.upto.max(after);
         Ok(Page {
             end: read.is_whole && next.position >= self.journal.durable(),
@@ -120,14 +145,14 @@ impl Shared {
     /// Reads events of the log on a blocking thread, within the bound of readings.
     async fn read_events(
         &self,
-        from: u64,
-        durable: u64,
+        readings: &Readings,
+        positions: RangeInclusive<u64>,
         limit: usize,
-        wanted: Arc<Wanted>,
+        wanted: Wanted,
     ) -> Result<Read, NoPage> {
         let (journal, teller) = (Arc::clone(&self.journal), Arc::clone(&self.feed.teller));
-        let reading = move || read(&journal, &teller, from, durable, limit, &wanted);
-        let read = self.feed.readings.read(reading).await;
+        let reading = move || read(&journal, &teller, positions, limit, &wanted);
+        let read = readings.read(reading).await;
         read.unwrap_or(Err(NoPage::Unavailable))
     }
 }
@@ -159,8 +184,7 @@ fn gone(first: u64) -> NoPage {
 fn read(
     journal: &Appender,
     teller: &Teller,
-    from: u64,
-    durable: u64,
+    positions: RangeInclusive<u64>,
     limit: usize,
     wanted: &Wanted,
 ) -> Result<Read, NoPage> {
@@ -171,7 +195,8 @@ fn read(
         is_whole: true,
     };
     let mut bytes = 0;
-    let upto = durable.min(from.saturating_add(PAGE_RECORDS_MAX));
+    let (from, last) = positions.into_inner();
+    let upto = last.min(from.saturating_add(PAGE_RECORDS_MAX));
     let shown = journal.records(from, upto, &mut |record| {
         let position = record.position;
         // One that is wanted and has no place any more: its commit is looked at again.

@@ -96,10 +96,12 @@ impl Attempt {
     pub(super) async fn send(mut self, shared: &Arc<Shared>, sender: Arc<dyn Sender>) -> Outcome {
         if !self.has_body {
             match shared.one_event(self.id).await {
-                Ok(event) => self.outgoing.body = event.json.clone(),
+                Ok(event) => self.outgoing.body = event.json,
                 Err(outcome) => return outcome,
             }
         }
+        // It may have waited for the log.
+        self.outgoing.now = shared.clock.now();
         Outcome::Sent(sender.send(self.outgoing).await)
     }
 }

@@ -125,16 +125,10 @@ impl Shared {
     }
 
     /// One event of the log.
-    pub(super) async fn one_event(&self, id: EventId) -> Result<Arc<Event>, Outcome> {
-        let after = match id.number.checked_sub(1) {
-            Some(number) => EventId { number, ..id },
-            None => EventId::behind(id.position.saturating_sub(1)),
-        };
-        match self.events(after, &Arc::default(), 1).await {
-            Ok(page) => match page.events.into_iter().next() {
-                Some(event) if event.id == id => Ok(event),
-                _ => Err(Outcome::Unread),
-            },
+    pub(super) async fn one_event(&self, id: EventId) -> Result<Event, Outcome> {
+        match self.event(id).await {
+            Ok(Some(event)) => Ok(event),
+            Ok(None) => Err(Outcome::Unread),
             Err(NoPage::Gone { earliest }) => Err(Outcome::Lost(earliest.position)),
             Err(NoPage::Future | NoPage::Unavailable) => Err(Outcome::Unread),
         }

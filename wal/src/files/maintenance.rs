@@ -47,6 +47,7 @@ impl Maintenance {
     fn work(&mut self) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         loop {
+            self.expect_in_place()?;
             let free = self.free_space()?;
             let mut hand_off = shared.hand_off.lock();
             if hand_off.stop {
@@ -84,6 +85,14 @@ impl Maintenance {
                     .wait_for(&mut hand_off, if low { WATCH_LOW } else { WATCH });
             }
         }
+    }
+
+    /// Checks that the log is still where its path leads to. One that is not ends: what it went on to
+    /// acknowledge would not be found by the next start.
+    fn expect_in_place(&self) -> Result<(), Error> {
+        let storage = self.shared.reader.storage();
+        let found = storage.expect_in_place();
+        found.map_err(Error::io("go on in", storage.describe("")))
     }
 
     /// The free space, once the log has given up what it may as far as the reserve and the next

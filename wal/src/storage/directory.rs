@@ -80,6 +80,16 @@ pub trait Storage: Send + Sync {
     /// What the system says.
     fn free_bytes(&self) -> io::Result<u64>;
 
+    /// Checks that the directory is still the one that its path leads to. All else here is done in
+    /// the directory that was opened, wherever that is by now; who looks for the log by its path
+    /// would not find what is written from then on.
+    ///
+    /// # Errors
+    /// Where it is another one, or none, with a sentence.
+    fn expect_in_place(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Locks a file, made when missing, for this holder alone, and writes into it who that is. A
     /// process that is going to write to the directory does so.
     ///

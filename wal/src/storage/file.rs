@@ -1,25 +1,30 @@
 //! A real directory.
 
-use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, TryLockError};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
 
 use super::directory::{File, Locked, Storage};
 
 const MODE_DIRECTORY: u32 = 0o700;
-const MODE_FILE: u32 = 0o600;
 /// The right to write of the group and of everybody else.
 const OTHERS_WRITE: u32 = 0o022;
 
+/// A way to lock a file that does not wait.
+type Try = fn(&fs::File) -> Result<(), TryLockError>;
+
 /// The files of one directory on a real disk.
 pub struct FileStorage {
+    /// Where it was when it was opened.
     directory: PathBuf,
-    /// The directory, open: what was renamed in it can be made durable without a descriptor more.
+    /// The directory, open. All is done in it, and not in what its path leads to by now: that may
+    /// have become another log's, by a mount or a rename.
     handle: fs::File,
 }
 
@@ -58,12 +63,41 @@ impl FileStorage {
         }
     }
 
+    /// Opens a file of the directory, or one below it; `""` is itself. What it makes has mode 0600.
+    fn open(&self, name: &str, flags: OFlags) -> io::Result<fs::File> {
+        let (name, flags) = (within(name), flags | OFlags::CLOEXEC);
+        let mode = Mode::RUSR | Mode::WUSR;
+        let opened = retry_on_intr(|| rustix::fs::openat(&self.handle, name, flags, mode))?;
+        Ok(opened.into())
+    }
+
+    /// The same for a directory.
+    fn open_directory(&self, name: &str) -> io::Result<fs::File> {
+        self.open(name, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
+    fn is_directory(&self, name: &str) -> io::Result<bool> {
+        let stat = rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    }
+
+    /// Locks the directory itself, beside its lock file: that may be removed while it is locked.
+    /// `None` when another process has done so. File systems that cannot lock a directory have the
+    /// lock file alone.
+    fn lock_itself(&self, lock: Try) -> io::Result<Option<fs::File>> {
+        let directory = self.open_directory("")?;
+        match lock(&directory) {
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(directory)),
+        }
+    }
+
     /// Refuses a directory in which files can be put, exchanged or removed by others
     /// than the user of this process: what is written there would not be this
     /// process's alone. One of another user is refused to root, too, whose files that
     /// user could not read afterwards.
     fn expect_private(&self) -> io::Result<()> {
-        let found = fs::metadata(&self.directory)?;
+        let found = self.handle.metadata()?;
         let me = rustix::process::geteuid().as_raw();
         match not_private(found.mode(), found.uid(), me) {
             Some(why) => Err(io::Error::new(io::ErrorKind::PermissionDenied, why)),
@@ -91,9 +125,12 @@ fn not_private(mode: u32, owner: u32, me: u32) -> Option<String> {
     })
 }
 
-/// Flags of an open that does not follow a link in the place of the file.
-fn no_follow() -> i32 {
-    OFlags::NOFOLLOW.bits().cast_signed()
+/// The name for the system.
+fn within(name: &str) -> &str {
+    match name {
+        "" => ".",
+        name => name,
+    }
 }
 
 fn make_directory(path: &Path) -> io::Result<()> {
@@ -112,37 +149,43 @@ fn make_directory(path: &Path) -> io::Result<()> {
 
 impl Storage for FileStorage {
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
-        let entries = match fs::read_dir(self.path(directory)) {
-            Ok(entries) => entries,
+        let opened = match self.open_directory(directory) {
+            Ok(opened) => opened,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
         let mut names = Vec::new();
-        for entry in entries {
+        for entry in Dir::new(opened)? {
             let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                continue;
-            }
             // No file of a log has a name that is not UTF-8.
-            if let Ok(name) = entry.file_name().into_string() {
-                names.push(name);
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
+            let is_directory = match entry.file_type() {
+                FileType::Directory => true,
+                // Some file systems do not say.
+                FileType::Unknown => {
+                    let beside = match directory {
+                        "" => name.to_owned(),
+                        directory => format!("{directory}/{name}"),
+                    };
+                    self.is_directory(&beside)?
+                }
+                _ => false,
+            };
+            if !is_directory {
+                names.push(name.to_owned());
             }
         }
         Ok(names)
     }
 
     fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(fs::File::open(self.path(name))?))
+        Ok(Arc::new(self.open(name, OFlags::RDONLY)?))
     }
 
     fn open_write(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(
-            OpenOptions::new()
-                .read(true)
-                .write(true)
-                .custom_flags(no_follow())
-                .open(self.path(name))?,
-        ))
+        Ok(Arc::new(self.open(name, OFlags::RDWR | OFlags::NOFOLLOW)?))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
@@ -150,7 +193,7 @@ impl Storage for FileStorage {
         // another process has open.
         match self.create_new(name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                fs::remove_file(self.path(name))?;
+                self.remove(name)?;
                 self.create_new(name)
             }
             made => made,
@@ -158,68 +201,71 @@ impl Storage for FileStorage {
     }
 
     fn create_new(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(MODE_FILE);
-        Ok(Arc::new(options.open(self.path(name))?))
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        Ok(Arc::new(self.open(name, flags)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.path(from), self.path(to))
+        Ok(rustix::fs::renameat(&self.handle, from, &self.handle, to)?)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.path(name))
+        Ok(rustix::fs::unlinkat(&self.handle, name, AtFlags::empty())?)
     }
 
     fn create_dir(&self, directory: &str) -> io::Result<()> {
-        match DirBuilder::new()
-            .mode(MODE_DIRECTORY)
-            .create(self.path(directory))
-        {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                match fs::symlink_metadata(self.path(directory))?.is_dir() {
-                    true => Ok(()),
-                    false => Err(io::ErrorKind::NotADirectory.into()),
-                }
-            }
-            other => other,
+        match rustix::fs::mkdirat(&self.handle, directory, Mode::RWXU) {
+            Err(Errno::EXIST) => match self.is_directory(directory)? {
+                true => Ok(()),
+                false => Err(io::ErrorKind::NotADirectory.into()),
+            },
+            made => Ok(made?),
         }
     }
 
     fn sync_dir(&self, directory: &str) -> io::Result<()> {
         match directory {
             "" => self.handle.sync_all(),
-            other => fs::File::open(self.path(other))?.sync_all(),
+            other => self.open_directory(other)?.sync_all(),
         }
     }
 
     fn modified(&self, name: &str) -> io::Result<SystemTime> {
-        fs::metadata(self.path(name))?.modified()
+        self.open(name, OFlags::RDONLY)?.metadata()?.modified()
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        let stat = rustix::fs::statvfs(&self.directory)?;
+        let stat = rustix::fs::fstatvfs(&self.handle)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn expect_in_place(&self) -> io::Result<()> {
+        let own = self.handle.metadata()?;
+        let why = match fs::metadata(&self.directory) {
+            Ok(found) if (found.dev(), found.ino()) == (own.dev(), own.ino()) => return Ok(()),
+            Ok(_) => {
+                "another directory is there now: this one was moved, or something is mounted over it"
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => "it was moved or removed",
+            // That says nothing of the directory.
+            Err(_) => return Ok(()),
+        };
+        Err(io::Error::other(why))
     }
 
     fn lock(&self, name: &str, holder: &str) -> io::Result<Locked> {
         self.expect_private()?;
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .custom_flags(no_follow())
-            .mode(MODE_FILE);
-        let file = options.open(self.path(name))?;
+        let Some(itself) = self.lock_itself(fs::File::try_lock)? else {
+            return self.busy(name);
+        };
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
+        let file = self.open(name, flags)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return self.busy(name, file),
+            Err(TryLockError::WouldBlock) => {
+                drop(file);
+                return self.busy(name);
+            }
             Err(TryLockError::Error(error)) => return Err(error),
         }
         // Only a help for people: that it could not be written must not keep a
@@ -227,26 +273,32 @@ impl Storage for FileStorage {
         let _ = file
             .write_all_at(holder.as_bytes(), 0)
             .and_then(|()| file.set_len(crate::format::to_u64(holder.len())));
-        Ok(Locked::Taken(Box::new(file)))
+        Ok(Locked::Taken(Box::new((file, itself))))
     }
 
     fn lock_shared(&self, name: &str) -> io::Result<Locked> {
-        let file = match fs::File::open(self.path(name)) {
+        let Some(itself) = self.lock_itself(fs::File::try_lock_shared)? else {
+            return self.busy(name);
+        };
+        let file = match self.open(name, OFlags::RDONLY) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Locked::Taken(Box::new(())));
+                return Ok(Locked::Taken(Box::new(itself)));
             }
             Err(error) => return Err(error),
         };
         match file.try_lock_shared() {
-            Ok(()) => Ok(Locked::Taken(Box::new(file))),
-            Err(TryLockError::WouldBlock) => self.busy(name, file),
+            Ok(()) => Ok(Locked::Taken(Box::new((file, itself)))),
+            Err(TryLockError::WouldBlock) => {
+                drop(file);
+                self.busy(name)
+            }
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
 
     fn tell(&self, name: &str, holder: &str) -> io::Result<()> {
-        let file = OpenOptions::new().write(true).open(self.path(name))?;
+        let file = self.open(name, OFlags::WRONLY)?;
         // Longer than the previous content, so that no reader finds an empty file.
         file.write_all_at(holder.as_bytes(), 0)?;
         file.set_len(crate::format::to_u64(holder.len()))
@@ -264,11 +316,16 @@ impl Storage for FileStorage {
 }
 
 impl FileStorage {
-    fn busy(&self, name: &str, mut file: fs::File) -> io::Result<Locked> {
+    /// Who has the lock. This process must not have its file open then: it would be taken for a holder
+    /// of its own number that died.
+    fn busy(&self, name: &str) -> io::Result<Locked> {
         let mut text = Vec::new();
-        (&mut file).take(200).read_to_end(&mut text)?;
-        // Else this process would have it open, and be taken for a holder of its own number that died.
-        drop(file);
+        match self.open(name, OFlags::RDONLY) {
+            Ok(file) => file.take(200).read_to_end(&mut text)?,
+            // Its holder has it all the same.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(error),
+        };
         let holder = String::from_utf8_lossy(&text).trim().to_owned();
         let lives = crate::holder::process_of(&holder)
             .is_some_and(|process| lives_with(process, &self.path(name)));
@@ -357,6 +414,7 @@ impl File for fs::File {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::write_all_at;
     use super::*;
 
     #[test]
@@ -384,6 +442,54 @@ mod tests {
         let refused = FileStorage::existing(&place.path().join("file"));
         let refused = refused.err().unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::NotADirectory);
+    }
+
+    #[test]
+    fn what_is_done_stays_in_the_directory_that_was_opened_and_who_asks_is_told_that_it_moved() {
+        let place = tempfile::tempdir().unwrap();
+        let (own, away) = (place.path().join("own"), place.path().join("away"));
+        let storage = FileStorage::create(&own).unwrap();
+        storage.expect_in_place().unwrap();
+        fs::rename(&own, &away).unwrap();
+        let why = storage.expect_in_place().unwrap_err().to_string();
+        assert!(why.contains("moved or removed"), "{why}");
+        // Another log takes its place.
+        fs::create_dir(&own).unwrap();
+        fs::write(own.join("a"), b"of another").unwrap();
+        let why = storage.expect_in_place().unwrap_err().to_string();
+        assert!(why.contains("another directory is there now"), "{why}");
+        assert_eq!(storage.list("").unwrap(), [""; 0]);
+        for name in ["a", "b"] {
+            let file = storage.create(name).unwrap();
+            write_all_at(file.as_ref(), b"own", 0).unwrap();
+        }
+        storage.create_dir("quarantine").unwrap();
+        storage.rename("a", "quarantine/a").unwrap();
+        storage.rename("b", "a").unwrap();
+        storage.sync_dir("quarantine").unwrap();
+        assert_eq!(storage.open_write("a").unwrap().length().unwrap(), 3);
+        assert!(storage.modified("quarantine/a").is_ok());
+        storage.remove("a").unwrap();
+        assert!(storage.open_read("a").is_err());
+        assert_eq!(storage.list("quarantine").unwrap(), ["a"]);
+        assert_eq!(fs::read(own.join("a")).unwrap(), b"of another");
+        assert_eq!(fs::read_dir(&own).unwrap().count(), 1);
+        assert_eq!(fs::read(away.join("quarantine/a")).unwrap(), b"own");
+    }
+
+    #[test]
+    fn a_log_stays_locked_when_its_lock_file_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let storage = || FileStorage::create(place.path()).unwrap();
+        let is_taken = |locked: Locked| matches!(locked, Locked::Taken(_));
+        let held = storage().lock("lock", "process 1").unwrap();
+        storage().remove("lock").unwrap();
+        assert!(!is_taken(storage().lock("lock", "process 2").unwrap()));
+        assert!(!is_taken(storage().lock_shared("lock").unwrap()));
+        assert!(!place.path().join("lock").exists());
+        drop(held);
+        assert!(is_taken(storage().lock_shared("lock").unwrap()));
+        assert!(is_taken(storage().lock("lock", "process 2").unwrap()));
     }
 
     #[test]
