@@ -146,8 +146,8 @@ impl Trail {
     }
 }
 
-/// Reads one resource for one actor.
-pub type Read = fn(&ReadRequest<'_>) -> Result<Representation, Rejection>;
+/// Reads one resource for one actor; by default, as it is answered.
+pub type Read<T = Representation> = fn(&ReadRequest<'_>) -> Result<T, Rejection>;
 
 /// Says what of a list the actor of this request, which has no path, may be shown.
 pub type ScopeOf = fn(&ReadRequest<'_>) -> Scope;

@@ -299,8 +299,10 @@ impl Scenario {
         for listed in memory.lists.values_mut() {
             listed.remove(&key);
         }
-        for ranked in memory.ranks.values_mut() {
-            ranked.retain(|(_, of)| *of != key);
+        let before = memory.states.get(&key);
+        let before = before.and_then(|(bytes, _)| crate::base::codec::decode::<R>(bytes).ok());
+        for (list, rank) in before.iter().flat_map(R::ranked) {
+            memory.ranks.entry(list).or_default().remove(&(rank, key));
         }
         let bytes = crate::base::codec::encode(state);
         memory.states.insert(key, (bytes, memory.position));

@@ -43,17 +43,58 @@ pub struct ListRequest<'a> {
     pub limit: usize,
 }
 
-/// A page.
-#[derive(Debug, Default)]
-pub struct ListPage {
+/// A page of a list whose places are of the type `P`.
+#[derive(Debug)]
+pub struct ListPage<P = Born> {
     /// The items as JSON, with commas between.
     pub items: Vec<u8>,
     /// How many there are.
     pub count: usize,
     /// Where the next page goes on; `None` when nothing lies beyond.
-    pub next: Option<Born>,
+    pub next: Option<P>,
     /// The position that it depends on.
     pub position: u64,
+}
+
+impl<P> Default for ListPage<P> {
+    fn default() -> Self {
+        Self {
+            items: Vec::new(),
+            count: 0,
+            next: None,
+            position: 0,
+        }
+    }
+}
+
+impl<P> ListPage<P> {
+    /// Adds an item to a page that may have `limit`; whether there was room for it. `grow` is asked
+    /// for so many bytes more before.
+    ///
+    /// # Errors
+    /// 429, when there is no room for any item at all.
+    pub(super) fn add(
+        &mut self,
+        item: &[u8],
+        limit: usize,
+        grow: &mut (dyn FnMut(usize) -> bool + Send),
+    ) -> Result<bool, CommandResult> {
+        let is_full = self.count == limit
+            || self.count > 0 && self.items.len() + item.len() > PAGE_BYTES_MAX
+            || !grow(item.len() + 1);
+        if is_full && self.count == 0 {
+            return Err(CommandResult::Overloaded);
+        }
+        if is_full {
+            return Ok(false);
+        }
+        if self.count > 0 {
+            self.items.push(b',');
+        }
+        self.items.extend_from_slice(item);
+        self.count += 1;
+        Ok(true)
+    }
 }
 
 impl Engine {
@@ -88,6 +129,15 @@ impl Shared {
         let may_act = self.may_act(&request.actor.subject).await?;
         let mut page = self.page(request, may_act, grow).await?;
         page.position = self.journal.appended();
+        self.once_durable(page, may_act).await
+    }
+
+    /// The page, once what it depends on is durable, if the actor may still act.
+    pub(super) async fn once_durable<P>(
+        &self,
+        page: ListPage<P>,
+        may_act: MayAct,
+    ) -> Result<ListPage<P>, CommandResult> {
         if self.lanes.wait(page.position).await.is_err() {
             return Err(CommandResult::Unavailable);
         }
@@ -119,21 +169,10 @@ impl Shared {
                 let Some(item) = self.item(request, candidate.entry, may_act).await? else {
                     continue;
                 };
-                let is_full = page.count == request.limit
-                    || page.count > 0 && page.items.len() + item.len() > PAGE_BYTES_MAX
-                    || !grow(item.len() + 1);
-                if is_full && page.count == 0 {
-                    return Err(CommandResult::Overloaded);
-                }
-                if is_full {
+                if !page.add(&item, request.limit, grow)? {
                     page.next = last;
                     return Ok(page);
                 }
-                if page.count > 0 {
-                    page.items.push(b',');
-                }
-                page.items.extend_from_slice(&item);
-                page.count += 1;
                 last = Some(candidate.born);
             }
             match found.on {
@@ -242,4 +281,41 @@ fn has(item: &ListItem, filter: Filter, value: &str, view: &ReadView<'_>) -> boo
         view.fact::<ReservationBooking>(&booking)
     });
     fact.is_some_and(|fact| fact.leads().contains(&(filter, value)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// How many of those items a page has; `left` are the bytes that may be on their way.
+    fn taken(items: &[usize], limit: usize, mut left: usize) -> Result<usize, CommandResult> {
+        let mut page = ListPage::<Born>::default();
+        for bytes in items {
+            let mut grow = |bytes| {
+                let rest = left.checked_sub(bytes);
+                left = rest.unwrap_or(left);
+                rest.is_some()
+            };
+            if !page.add(&vec![b'1'; *bytes], limit, &mut grow)? {
+                break;
+            }
+        }
+        let texts: Vec<_> = page.items.split(|byte| *byte == b',').collect();
+        assert_eq!(texts.len(), page.count);
+        Ok(page.count)
+    }
+
+    #[test]
+    fn a_page_ends_at_its_limit_at_4_mib_and_where_there_is_no_room_for_more() {
+        const MIB: usize = 1 << 20;
+        assert_eq!(taken(&[1; 9], 3, 99).unwrap(), 3);
+        assert_eq!(taken(&[MIB; 9], 9, 99 * MIB).unwrap(), 3);
+        assert_eq!(taken(&[MIB - 1; 9], 9, 99 * MIB).unwrap(), 4);
+        // One larger than that is a page of its own.
+        assert_eq!(taken(&[5 * MIB, 1], 9, 99 * MIB).unwrap(), 1);
+        assert_eq!(taken(&[9; 9], 9, 25).unwrap(), 2);
+        let refused = taken(&[9; 9], 9, 9);
+        assert!(matches!(refused, Err(CommandResult::Overloaded)));
+    }
 }

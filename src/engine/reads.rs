@@ -29,13 +29,13 @@ impl Shared {
     }
 
     /// Reads at one instant.
-    pub(super) async fn read_now(
+    pub(super) async fn read_now<T>(
         &self,
-        read: Read,
+        read: Read<T>,
         actor: &Actor,
         path: &[(&str, &str)],
         may_act: MayAct,
-    ) -> Result<(Result<Representation, Rejection>, u64), CommandResult> {
+    ) -> Result<(Result<T, Rejection>, u64), CommandResult> {
         let mut repeats = Repeats::default();
         loop {
             let read = {

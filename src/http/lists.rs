@@ -1,5 +1,7 @@
 //! Lists of what can be read by id.
 
+use std::fmt::Display;
+
 use hyper::Uri;
 use hyper::header::HeaderMap;
 
@@ -11,7 +13,7 @@ use crate::base::actor::Actor;
 use crate::catalogue::{ListRow, Success};
 use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
-use crate::engine::lists::ListRequest;
+use crate::engine::lists::{ListPage, ListRequest};
 use crate::journal::tables::Born;
 
 /// Parses the query of a list.
@@ -51,7 +53,15 @@ pub async fn page(
         Ok(page) => page,
         Err(reply) => return problems.reply(reply, Success::Ok),
     };
-    let next = page.next.map_or_else(
+    let body = body_of(&page, query);
+    let tag = tag_of(&body);
+    let body = charged(body, share);
+    at_position(found_body(&tag, body, headers), page.position)
+}
+
+/// The page as it is answered to this query.
+pub(super) fn body_of<P: Display>(page: &ListPage<P>, query: &ListQuery) -> Vec<u8> {
+    let next = page.next.as_ref().map_or_else(
         || "null".to_owned(),
         |next| format!("\"{}\"", query.cursor(&next.to_string())),
     );
@@ -62,8 +72,5 @@ pub async fn page(
         next.as_bytes(),
         b"}",
     ];
-    let body = body.concat();
-    let tag = tag_of(&body);
-    let body = charged(body, share);
-    at_position(found_body(&tag, body, headers), page.position)
+    body.concat()
 }

@@ -1,5 +1,7 @@
 //! Subscriptions as resources: who may, what is refused, replays, secrets, lists.
 
+use std::cell::RefCell;
+
 use carebook::base::actor::ActorKind;
 
 use super::*;
@@ -304,6 +306,94 @@ fn lists_go_page_by_page_in_the_order_asked_for() {
     assert_eq!(client.get(&path, &house.token).status, 400);
     let unknown = client.get(&format!("{SUBSCRIPTIONS}/unknown/deliveries"), &house.token);
     assert_eq!(unknown.status, 404);
+}
+
+/// A subscription with as much in it as there may be.
+fn widest(number: usize) -> Value {
+    let type_of = |number: usize| format!("carebook.{number:02}{}", "가".repeat(189));
+    let url = format!("https://a{number}.example/");
+    json!({
+        "url": format!("{url}{}", "a".repeat(2_000 - url.len())),
+        "types": (0..50).map(type_of).collect::<Vec<_>>(),
+        "description": "가".repeat(4_000),
+    })
+}
+
+/// The identifiers of a list of the widest subscriptions, from full page to full page; between two of
+/// them `happens` is called with what is seen so far.
+#[track_caller]
+fn walk(house: &House, order: &str, happens: impl Fn(&[Value])) -> Vec<Value> {
+    const PAGE: usize = 4 << 20;
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    let mut client = house.client();
+    loop {
+        let path = format!("{SUBSCRIPTIONS}?order={order}&limit=500{cursor}");
+        let answer = client.get(&path, &house.token);
+        assert_eq!(answer.status, 200);
+        let page = answer.json();
+        let items = page["items"].as_array().unwrap();
+        seen.extend(items.iter().map(|item| item["subscriptionId"].clone()));
+        let bytes = answer.body.len();
+        assert!(bytes < PAGE + 1_000, "{bytes}");
+        let Some(next) = page["next"].as_str() else {
+            return seen;
+        };
+        let one = items[0].to_string().len();
+        assert!(
+            bytes + one + 1_000 > PAGE,
+            "it had room for more: {bytes} {one}"
+        );
+        cursor = format!("&cursor={next}");
+        happens(&seen);
+    }
+}
+
+#[test]
+fn a_page_of_the_widest_subscriptions_ends_before_4_mib_and_the_next_ones_have_the_rest() {
+    let house = House::new();
+    let mut made: Vec<_> = (0..250)
+        .map(|number| {
+            let made = house.send("POST", SUBSCRIPTIONS, &widest(number));
+            assert_eq!(made.status, 201);
+            made.json()
+        })
+        .collect();
+    made.sort_by_key(|one| {
+        ["createdAt", "subscriptionId"].map(|name| one[name].as_str().unwrap().to_owned())
+    });
+    let id = |one: &Value| one["subscriptionId"].clone();
+    let mut ids: Vec<_> = made.iter().map(id).collect();
+    assert_eq!(walk(&house, "oldest", |_| ()), ids);
+    ids.reverse();
+    assert_eq!(walk(&house, "newest", |_| ()), ids);
+    ids.reverse();
+
+    let delete = |id: &Value| {
+        let path = format!("{SUBSCRIPTIONS}/{}", id.as_str().unwrap());
+        let (bearer, key) = (format!("Bearer {}", house.token), house.key());
+        let headers = [("Authorization", &*bearer), ("Idempotency-Key", &*key)];
+        let path = format!("{path}?expectedRevision=1");
+        let gone = house.client().request("DELETE", &path, &headers, b"");
+        assert_eq!(gone.status, 204, "{gone:?}");
+    };
+    // Between pages the one goes that the next page begins after, the one that it would begin with,
+    // and a new one comes.
+    let (gone, new) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+    let seen = walk(&house, "oldest", |seen| {
+        let (last, next) = (&ids[seen.len() - 1 + gone.borrow().len()], seen.len());
+        assert_eq!(seen.last(), Some(last));
+        let next = &ids[next + gone.borrow().len()];
+        [last, next].into_iter().for_each(delete);
+        gone.borrow_mut().push(next.clone());
+        let number = 1_000 + new.borrow().len();
+        let made = house.send("POST", SUBSCRIPTIONS, &widest(number)).json();
+        new.borrow_mut().push(id(&made));
+    });
+    let (gone, new) = (gone.into_inner(), new.into_inner());
+    assert_eq!(gone.len(), 2, "three pages");
+    let stayed = ids.iter().filter(|id| !gone.contains(id));
+    let expected: Vec<_> = stayed.chain(&new).cloned().collect();
+    assert_eq!(seen, expected);
 }
 
 #[test]

@@ -8,7 +8,10 @@ use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource;
 
 /// Rejects actors that may not manage webhooks.
-pub(super) fn check_authority(request: &ReadRequest<'_>) -> Result<(), Rejection> {
+///
+/// # Errors
+/// `permission_denied` without the permission.
+pub fn check_authority(request: &ReadRequest<'_>) -> Result<(), Rejection> {
     if may_manage(request.actor) {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::{EventTypePattern, ReceiverUrl};
 use crate::base::time::Instant;
-use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
+use crate::domain::resource::{Index, IndexKey, Kind, Rank, Resource, event_name};
 use crate::{public_events, wire_enum};
 
 /// The permission to have to do with webhooks at all.
@@ -216,6 +216,12 @@ impl Resource for WebhookSubscription {
         list.into_iter().collect()
     }
 
+    fn ranked(&self) -> Vec<(IndexKey, Rank)> {
+        let rank = || Rank::new(self.created_at, &self.subscription_id.to_string());
+        let list = (!self.is_deleted).then(|| (subscriptions_by_creation(), rank()));
+        list.into_iter().collect()
+    }
+
     fn validate(&self) -> Result<(), String> {
         if self.secret_number == 0 {
             return Err("the first secret has the number 1".to_owned());
@@ -287,4 +293,10 @@ impl WebhookSubscription {
 #[must_use]
 pub fn subscriptions() -> IndexKey {
     IndexKey::new(Index::WebhookSubscriptions, &[])
+}
+
+/// The same ones, in the order of their creation; those of one millisecond by their identifiers.
+#[must_use]
+pub fn subscriptions_by_creation() -> IndexKey {
+    IndexKey::new(Index::WebhookSubscriptionsByCreation, &[])
 }

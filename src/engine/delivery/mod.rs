@@ -9,6 +9,7 @@
 mod attached;
 mod dispatcher;
 mod feeding;
+pub mod lists;
 mod recording;
 mod stored;
 mod tail;

@@ -1,5 +1,6 @@
 //! The requests that manage webhooks, and their lists.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use hyper::header::HeaderMap;
@@ -8,15 +9,16 @@ use hyper::{StatusCode, Uri};
 use super::secret::{MasterKey, told};
 use crate::base::actor::Actor;
 use crate::catalogue::{Row, Success};
-use crate::domain::read::Read;
-use crate::domain::webhook::lists;
+use crate::domain::resource::Rank;
 use crate::domain::webhook::read_subscription::read_whether_dead;
 use crate::engine::admission::Permit;
+use crate::engine::delivery::lists::WebhookListRequest;
 use crate::engine::delivery::webhooks::{SubscriptionFigures, Webhooks};
 use crate::engine::{CommandRequest, CommandResult, Engine};
 use crate::http::list_query::{ListQuery, OwnParameter};
+use crate::http::lists::body_of;
 use crate::http::min_position::come_to;
-use crate::http::outgoing::Outgoing;
+use crate::http::outgoing::{Outgoing, charged};
 use crate::http::request::ReadCommand;
 use crate::http::response::{Answer, Problems, at_position};
 use crate::http::route::Special;
@@ -115,37 +117,63 @@ pub struct ManagedList<'a> {
     pub outgoing: &'a Outgoing,
 }
 
+/// Whether a cursor's place is one of this type.
+fn is_place<P: FromStr>(after: &str) -> bool {
+    after.parse::<P>().is_ok()
+}
+
 impl ManagedList<'_> {
     /// The requested page.
     pub async fn page(&self, uri: &Uri, headers: &HeaderMap) -> Answer {
         let problems = Problems::PLAIN;
-        let (read, own): (Read, _) = match self.asked {
-            Special::ListWebhookDeliveries => (lists::list_deliveries, DELIVERY_STATES),
-            _ => (lists::list_subscriptions, &[][..]),
+        let is_of_deliveries = self.asked == Special::ListWebhookDeliveries;
+        let (own, is_place): (&[OwnParameter], fn(&str) -> bool) = match is_of_deliveries {
+            true => (DELIVERY_STATES, is_place::<EventId>),
+            false => (&[][..], is_place::<Rank>),
         };
         let subject = &self.actor.subject;
-        let query = match ListQuery::read(uri.query(), uri.path(), subject, own, &[], |_| true) {
+        let query = ListQuery::read(uri.query(), uri.path(), subject, own, &[], is_place);
+        let query = match query {
             Ok(query) => query,
             Err(rejection) => return problems.rejected(&rejection),
         };
         if let Err(answer) = come_to(self.engine, headers, problems).await {
             return *answer;
         }
-        let limit = query.limit.to_string();
         let mut parameters = self.parameters.to_vec();
-        parameters.extend([
-            ("limit", limit.as_str()),
-            ("order", query.order),
-            ("after", query.after.as_str()),
-        ]);
         parameters.extend(&query.own);
-        let (found, position) = match self.engine.read(read, self.actor, &parameters).await {
-            Ok(found) => found,
-            Err(reply) => return problems.reply(reply, Success::Ok),
+        let mut share = self.outgoing.to(subject).share();
+        let grow = &mut |bytes| share.grow(bytes);
+        let found = match is_of_deliveries {
+            true => {
+                let request = self.request(&query, &parameters);
+                let page = self.engine.list_webhook_deliveries(&request, grow).await;
+                page.map(|page| (body_of(&page, &query), page.position))
+            }
+            false => {
+                let request = self.request(&query, &parameters);
+                let page = self.engine.list_webhook_subscriptions(&request, grow).await;
+                page.map(|page| (body_of(&page, &query), page.position))
+            }
         };
-        let body = lists::with_cursor(found.body, |after| query.cursor(after));
-        let outgoing = self.outgoing.to(subject);
-        problems.sent_body(outgoing.body(body.len(), || body), position)
+        match found {
+            Ok((body, position)) => problems.sent_body(Some(charged(body, share)), position),
+            Err(reply) => problems.reply(reply, Success::Ok),
+        }
+    }
+
+    fn request<'a, P: FromStr>(
+        &'a self,
+        query: &ListQuery,
+        parameters: &'a [(&'a str, &'a str)],
+    ) -> WebhookListRequest<'a, P> {
+        WebhookListRequest {
+            actor: self.actor,
+            parameters,
+            newest_first: query.order == "newest",
+            after: query.after.parse().ok(),
+            limit: query.limit,
+        }
     }
 }
 

@@ -260,6 +260,23 @@ impl List {
         }
         into.len() - before == most
     }
+
+    /// The lowest rank above this one, in a list with ranks; the lowest of all where there is none.
+    /// Downwards, the highest rank below it.
+    pub(super) fn next_rank(&self, after: Option<&Rank>, downwards: bool) -> Option<&Rank> {
+        let Members::Ranked(members) = &self.members else {
+            return None;
+        };
+        let beyond = |byte| match after {
+            Some(rank) => Bound::Excluded((rank.clone(), Digest([byte; 16]))),
+            None => Bound::Unbounded,
+        };
+        let next = match downwards {
+            true => members.range((Bound::Unbounded, beyond(0))).next_back(),
+            false => members.range((beyond(u8::MAX), Bound::Unbounded)).next(),
+        };
+        next.map(|(rank, _)| rank)
+    }
 }
 
 #[cfg(test)]
@@ -269,6 +286,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     use super::*;
+    use crate::base::time::Instant;
 
     #[test]
     fn random_changes_leave_what_a_set_would_have() {
@@ -299,6 +317,34 @@ mod tests {
                 assert!(list.iter().eq(model.iter().copied()), "SEED={seed}");
             }
         }
+    }
+
+    #[test]
+    fn from_each_rank_on_the_next_one_is_found_in_either_direction() {
+        let rank = |number: u8| {
+            Rank::new(Instant::from_millis(i64::from(number / 2)), {
+                if number.is_multiple_of(2) { "a" } else { "b" }
+            })
+        };
+        let mut list = List::default();
+        assert_eq!(list.next_rank(None, false), None);
+        for number in [4, 1, 3, 0, 2] {
+            list.rank(Digest([9 - number; 16]), None, Some(&rank(number)));
+        }
+        list.rank(Digest([9 - 2; 16]), Some(&rank(2)), None);
+        for (downwards, expected) in [(false, [0, 1, 3, 4]), (true, [4, 3, 1, 0])] {
+            let mut found = Vec::new();
+            while let Some(next) = list.next_rank(found.last(), downwards) {
+                found.push(next.clone());
+            }
+            assert_eq!(found, expected.map(rank));
+        }
+        // Also from one on that has left.
+        assert_eq!(list.next_rank(Some(&rank(2)), false), Some(&rank(3)));
+        assert_eq!(list.next_rank(Some(&rank(2)), true), Some(&rank(1)));
+        let mut plain = List::default();
+        plain.join(Digest([1; 16]));
+        assert_eq!(plain.next_rank(None, false), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::states::StateRef;
 use super::{LIST_CHUNK, Tables, slab};
 use crate::base::digest::Digest;
 use crate::catalogue;
-use crate::domain::resource::{IndexKey, Source};
+use crate::domain::resource::{IndexKey, Rank, Source};
 
 impl Tables {
     /// A resource's current state, with the position of its last commit and its kind.
@@ -23,6 +23,16 @@ impl Tables {
         drop(shard);
         let state = slab::state_of(&page);
         Some((state.position, state.bytes.to_vec(), state.kind))
+    }
+}
+
+impl Tables {
+    /// The lowest rank above `after` in `list`, which is one with ranks; the lowest of all where there
+    /// is none. Downwards, the highest rank below it. The cost does not depend on how many there are.
+    #[must_use]
+    pub fn next_rank(&self, list: IndexKey, after: Option<&Rank>, downwards: bool) -> Option<Rank> {
+        let shard = self.secondary.shard(list.0).read();
+        shard.get(list.0)?.next_rank(after, downwards).cloned()
     }
 }
 

@@ -1,0 +1,148 @@
+//! The lists of webhook subscriptions and of their deliveries, page by page.
+//!
+//! A page ends where those of all lists do, and gives others their turn. One of subscriptions costs by
+//! what is on it, however many there are: it goes on from rank to rank, and each is read at one
+//! instant by the very function that reads it by id.
+
+use std::pin::pin;
+
+use tokio::task::yield_now;
+
+use crate::base::actor::Actor;
+use crate::base::panics::unless_its_future_panics;
+use crate::domain::event_id::EventId;
+use crate::domain::resource::Rank;
+use crate::domain::webhook::lists;
+use crate::domain::webhook::read_subscription::{check_authority, read_subscription};
+use crate::domain::webhook::subscription::subscriptions_by_creation;
+use crate::engine::Engine;
+use crate::engine::core::{CommandResult, Shared};
+use crate::engine::lists::ListPage;
+
+/// After so many deliveries others have their turn.
+const TURN: usize = 16;
+
+/// What is asked for of a list whose places are of the type `P`.
+pub struct WebhookListRequest<'a, P> {
+    /// Who asks.
+    pub actor: &'a Actor,
+    /// The parameters of its path, and its own.
+    pub parameters: &'a [(&'a str, &'a str)],
+    /// Whether the newest come first.
+    pub newest_first: bool,
+    /// Where it goes on; `None` for the first page.
+    pub after: Option<P>,
+    /// The most items.
+    pub limit: usize,
+}
+
+impl Engine {
+    /// A page of the webhook subscriptions that there are, in the order of their creation. `grow` is
+    /// asked as for [`Engine::list`].
+    ///
+    /// # Errors
+    /// The answer, when there is no page.
+    pub async fn list_webhook_subscriptions(
+        &self,
+        request: &WebhookListRequest<'_, Rank>,
+        grow: &mut (dyn FnMut(usize) -> bool + Send),
+    ) -> Result<ListPage<Rank>, CommandResult> {
+        let page = self.shared.page_of_subscriptions(request, grow);
+        let page = unless_its_future_panics(pin!(page)).await;
+        page.unwrap_or(Err(CommandResult::Fault))
+    }
+
+    /// A page of the deliveries of a webhook subscription, in the order of their events. `grow` is
+    /// asked as for [`Engine::list`].
+    ///
+    /// # Errors
+    /// The answer, when there is no page.
+    pub async fn list_webhook_deliveries(
+        &self,
+        request: &WebhookListRequest<'_, EventId>,
+        grow: &mut (dyn FnMut(usize) -> bool + Send),
+    ) -> Result<ListPage<EventId>, CommandResult> {
+        let page = self.shared.page_of_deliveries(request, grow);
+        let page = unless_its_future_panics(pin!(page)).await;
+        page.unwrap_or(Err(CommandResult::Fault))
+    }
+}
+
+impl Shared {
+    async fn page_of_subscriptions(
+        &self,
+        request: &WebhookListRequest<'_, Rank>,
+        grow: &mut (dyn FnMut(usize) -> bool + Send),
+    ) -> Result<ListPage<Rank>, CommandResult> {
+        let actor = request.actor;
+        let may_act = self.may_act(&actor.subject).await?;
+        let (may_manage, position) = self.read_now(check_authority, actor, &[], may_act).await?;
+        if let Err(rejection) = may_manage {
+            let refused = self.refuse_unless_gone(rejection, position, Some(may_act));
+            return Err(refused.await);
+        }
+        let list = subscriptions_by_creation();
+        let (mut page, mut after) = (ListPage::default(), request.after.clone());
+        while let Some(rank) = self
+            .tables
+            .next_rank(list, after.as_ref(), request.newest_first)
+        {
+            // One of them may have megabytes of deliveries, which are looked at with it.
+            yield_now().await;
+            let path = [("subscriptionId", rank.id())];
+            let (found, _) = self
+                .read_now(read_subscription, actor, &path, may_act)
+                .await?;
+            // One that was deleted by now is passed over.
+            if let Ok(found) = found
+                && !page.add(&found.body, request.limit, grow)?
+            {
+                page.next = after;
+                break;
+            }
+            after = Some(rank);
+        }
+        page.position = self.journal.appended();
+        self.once_durable(page, may_act).await
+    }
+
+    async fn page_of_deliveries(
+        &self,
+        request: &WebhookListRequest<'_, EventId>,
+        grow: &mut (dyn FnMut(usize) -> bool + Send),
+    ) -> Result<ListPage<EventId>, CommandResult> {
+        let (actor, parameters) = (request.actor, request.parameters);
+        let may_act = self.may_act(&actor.subject).await?;
+        let (found, position) = self
+            .read_now(lists::deliveries, actor, parameters, may_act)
+            .await?;
+        let mut all = match found {
+            Ok(all) => all,
+            Err(rejection) => {
+                let refused = self.refuse_unless_gone(rejection, position, Some(may_act));
+                return Err(refused.await);
+            }
+        };
+        if request.newest_first {
+            all.reverse();
+        }
+        let is_beyond = |id: EventId| match request.after {
+            None => true,
+            Some(after) if request.newest_first => id < after,
+            Some(after) => id > after,
+        };
+        let (mut page, mut last) = (ListPage::default(), None);
+        for one in all.iter().skip_while(|one| !is_beyond(one.id)) {
+            if page.count > 0 && page.count.is_multiple_of(TURN) {
+                yield_now().await;
+            }
+            if !page.add(&lists::delivery_item(one), request.limit, grow)? {
+                page.next = last;
+                break;
+            }
+            last = Some(one.id);
+        }
+        page.position = position;
+        self.once_durable(page, may_act).await
+    }
+}
