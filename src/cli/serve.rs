@@ -260,8 +260,9 @@ impl ServeArgs {
         let running = node
             .map(|node| node.start(&engine, terms, &data))
             .transpose()?;
+        let server = server.start(stop).map_err(Failure::from_error)?;
         announce(&engine, told, &base, (inside, &consoles), demo.as_ref())?;
-        server.run(listener, stop).map_err(Failure::from_error)?;
+        server.run(listener).map_err(Failure::from_error)?;
         stopped(&engine, published, running)
     }
 

@@ -32,7 +32,8 @@ impl Shared {
             Ok(stored) => stored?,
             Err(error) => {
                 tracing::error!(position = first, %error, "a stored response cannot be read");
-                return Some(CommandResult::Unavailable);
+                // It was done, by whoever has used this key.
+                return Some(CommandResult::OutcomeUnknown);
             }
         };
         let body = match row {

@@ -10,6 +10,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::pin;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -20,6 +21,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
 use tokio::sync::{Barrier, mpsc, watch};
 use tokio::time::Instant;
 
@@ -121,12 +123,11 @@ struct Handed {
 }
 
 impl Server {
-    /// Serves until `stop` turns true, answers what is in flight, and returns. Blocks the calling
-    /// thread, which accepts connections; each lane has a thread of its own.
+    /// Starts a thread for each lane; all that the process needs to serve is there when this returns.
     ///
     /// # Errors
-    /// When a runtime or a thread cannot be started, or the listener cannot be used.
-    pub fn run(mut self, listener: TcpListener, stop: watch::Receiver<bool>) -> io::Result<()> {
+    /// When a runtime or a thread cannot be started.
+    pub fn start(mut self, stop: watch::Receiver<bool>) -> io::Result<Started> {
         let internal = self.internal.take();
         let server = Arc::new(self);
         let mut senders = Vec::new();
@@ -167,6 +168,42 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
+        Ok(Started {
+            server,
+            internal,
+            senders,
+            threads,
+            runtime,
+            stop,
+        })
+    }
+}
+
+/// A server whose lanes run, and which accepts no connections yet.
+pub struct Started {
+    server: Arc<Server>,
+    internal: Option<Internal>,
+    senders: Vec<mpsc::UnboundedSender<Handed>>,
+    threads: Vec<JoinHandle<()>>,
+    runtime: Runtime,
+    stop: watch::Receiver<bool>,
+}
+
+impl Started {
+    /// Serves until the stop that it was started with, answers what is in flight, and returns. Blocks
+    /// the calling thread, which accepts connections.
+    ///
+    /// # Errors
+    /// When the listener cannot be used.
+    pub fn run(self, listener: TcpListener) -> io::Result<()> {
+        let Self {
+            server,
+            internal,
+            senders,
+            threads,
+            runtime,
+            stop,
+        } = self;
         let public = Front {
             service: Arc::clone(&server.service),
             tls: server.tls.clone(),
@@ -201,7 +238,9 @@ impl Server {
         }
         accepted
     }
+}
 
+impl Server {
     /// Serves connections until a stop, and answers what is in flight; returns when all of
     /// that has to be over.
     async fn lane(
