@@ -1,6 +1,7 @@
 //! TLS: HTTP/1.1 and, by ALPN, HTTP/2 from one listener.
 
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,6 +162,69 @@ fn the_certificate_is_read_again_when_told_and_one_that_is_unfit_leaves_the_last
     for _ in 0..20 {
         server.hang_up();
         assert_eq!(shown(&server.address, &known), Some(1));
+    }
+}
+
+/// Puts a pipe there, which has no writer.
+fn make_pipe(file: &Path) {
+    let _ = std::fs::remove_file(file);
+    let made = Command::new("mkfifo").arg(file).status();
+    assert!(made.unwrap().success());
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_certificate_ends_no_reading_and_a_start_at_once() {
+    let world = World::new();
+    let server = Secure::start(&world);
+    let first = server.certificate.clone();
+    make_pipe(&world.path("cert.pem"));
+    for _ in 0..20 {
+        server.hang_up();
+        assert_eq!(
+            shown(&server.address, std::slice::from_ref(&first)),
+            Some(0)
+        );
+    }
+    std::fs::remove_file(world.path("cert.pem")).unwrap();
+    let known = [first, certify(&world)];
+    while shown(&server.address, &known) != Some(1) {
+        server.hang_up();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Nor is a start or a check kept waiting by one, or by what has no end.
+    let secret = format!("*={}", world.path("pipe").display());
+    make_pipe(&world.path("pipe"));
+    let pipe = world.path("pipe");
+    let pipe = pipe.to_str().unwrap();
+    let key = world.path("key.pem");
+    let key = key.to_str().unwrap();
+    for (code, arguments) in [
+        (1, &["--tls-cert", pipe, "--tls-key", key][..]),
+        (1, &["--tls-cert", key, "--tls-key", pipe]),
+        (2, &["--ca-file", pipe]),
+        (2, &["--ca-file", "/dev/zero"]),
+        (
+            2,
+            &[
+                "--receiver",
+                "*=https://a.example/",
+                "--receiver-secret",
+                secret.as_str(),
+            ],
+        ),
+        (
+            2,
+            &["--nats", "nats://a.example", "--nats-credentials", pipe],
+        ),
+    ] {
+        for more in [&["--check"][..], &[]] {
+            let mut command = carebook();
+            serve_arguments(&mut command, &world).args(arguments);
+            let output = command.args(more).output().unwrap();
+            let err = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{arguments:?}: {err}");
+            assert!(err.contains("not a regular file"), "{arguments:?}: {err}");
+        }
     }
 }
 

@@ -10,13 +10,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::key_set;
 use super::reread::reread;
 use crate::base::time::Instant;
+use crate::http::small_file;
 use crate::http::upkeep::{BackupFigures, Backups};
 
 /// How often a server reads the file again.
 const INTERVAL: Duration = Duration::from_secs(10);
+/// No more of the file is read.
+const FILE_BYTES_MAX: usize = 64 << 10;
 
 /// The content of the file. Unknown fields are ignored, so that a newer backup may add some.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +48,7 @@ impl BackupStatus {
     /// # Errors
     /// When it cannot be read, or says something else; why.
     fn read(file: &Path) -> Result<Self, String> {
-        let text = key_set::read(file)?;
+        let text = small_file::read(file, FILE_BYTES_MAX).map_err(|error| error.to_string())?;
         serde_json::from_slice(&text).map_err(|error| error.to_string())
     }
 

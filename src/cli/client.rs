@@ -32,6 +32,7 @@ use tokio_rustls::rustls::{
 };
 
 use super::exit::Failure;
+use crate::http::small_file::{self, SMALL_FILE_BYTES_MAX};
 use crate::http::token::TOKEN_BYTES_MAX;
 
 /// Where the token is taken from when no argument has it.
@@ -383,8 +384,9 @@ pub fn tls_config(ca_file: Option<&Path>) -> Result<ClientConfig, Failure> {
             let unfit = |why: &dyn fmt::Display| {
                 Failure::other(format!("{} cannot be used for TLS: {why}", file.display()))
             };
-            let found = CertificateDer::pem_file_iter(file).map_err(|error| unfit(&error))?;
-            for certificate in found {
+            let text = small_file::read(file, SMALL_FILE_BYTES_MAX);
+            let text = text.map_err(|error| unfit(&error))?;
+            for certificate in CertificateDer::pem_slice_iter(&text) {
                 let certificate = certificate.map_err(|error| unfit(&error))?;
                 roots.add(certificate).map_err(|error| unfit(&error))?;
             }

@@ -25,11 +25,14 @@ use crate::domain::reference::samples;
 use crate::domain::settlement::request_deposit::RequestDeposit;
 use crate::engine::{CommandRequest, CommandResult, Engine};
 use crate::http::examples::{Standing, standing};
+use crate::http::small_file;
 
 /// How long a token of the demonstration is valid.
 const TTL_SECONDS: u64 = 7 * 24 * 3_600;
 /// The signing key, beside the log in the data directory.
 const KEY_FILE: &str = "demo-key.pem";
+/// No more of it is read.
+const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// A demonstration.
 pub struct Demo {
@@ -218,15 +221,10 @@ fn temporary() -> io::Result<PathBuf> {
 /// The directory's signing key, made when there is none. A link in its place is not followed.
 fn key_in(data: &Path) -> Result<SigningKey, BoxError> {
     let file = data.join(KEY_FILE);
-    let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-    let found = OpenOptions::new()
-        .read(true)
-        .custom_flags(no_follow)
-        .open(&file);
-    match found {
-        Ok(mut found) => {
+    match small_file::open(&file, rustix::fs::OFlags::NOFOLLOW) {
+        Ok(found) => {
             let mut pem = String::new();
-            found.read_to_string(&mut pem)?;
+            found.take(KEY_FILE_BYTES_MAX).read_to_string(&mut pem)?;
             return Ok(SigningKey::from_pem(&pem)
                 .map_err(|error| format!("the key file {} {error}", file.display()))?);
         }

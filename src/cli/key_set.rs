@@ -3,16 +3,12 @@
 //! Reading may block for ever (a file system that hangs), so it has a thread of its own. The age of
 //! the set in use is checked elsewhere, with a [`KeySetAge`].
 
-use std::fs::OpenOptions;
-use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
-
 use super::reread::reread;
+use crate::http::small_file;
 use crate::http::token::{KEY_SET_BYTES_MAX, Reload, TokenVerifier};
 
 /// How often the file is read again, at least.
@@ -21,26 +17,9 @@ const INTERVAL_MAX: Duration = Duration::from_secs(30);
 /// The file's bytes; at most one more than [`KEY_SET_BYTES_MAX`] is read.
 ///
 /// # Errors
-/// When it cannot be read, or is not a regular file: a pipe or a device could block the reader.
-pub(super) fn read(file: &Path) -> Result<Vec<u8>, String> {
-    // Do not block on a pipe without a writer, and do not become the owner of a terminal.
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(i32::from_ne_bytes(flags.to_ne_bytes()))
-        .open(file)
-        .map_err(|error| error.to_string())?;
-    let about = opened.metadata().map_err(|error| error.to_string())?;
-    if !about.is_file() {
-        return Err("is not a regular file".to_owned());
-    }
-    let mut bytes = Vec::new();
-    let most = u64::try_from(KEY_SET_BYTES_MAX).unwrap_or(u64::MAX) + 1;
-    opened
-        .take(most)
-        .read_to_end(&mut bytes)
-        .map_err(|error| error.to_string())?;
-    Ok(bytes)
+/// When it cannot be read, has more, or is not a regular file.
+pub(super) fn read(file: &Path) -> std::io::Result<Vec<u8>> {
+    small_file::read(file, KEY_SET_BYTES_MAX)
 }
 
 /// How old a key set may become that cannot be read again.
@@ -101,7 +80,8 @@ fn interval(max_age: Duration) -> Duration {
 fn reload(verifier: &TokenVerifier, file: &Path) {
     // Taken before reading: the content may be as old as that.
     let now = Instant::now();
-    let reloaded = read(file).and_then(|jwks| {
+    let jwks = read(file).map_err(|error| error.to_string());
+    let reloaded = jwks.and_then(|jwks| {
         verifier
             .reload(&jwks, now)
             .map_err(|error| error.to_string())
@@ -133,19 +113,15 @@ mod tests {
     fn of_a_file_no_more_is_read_than_a_key_set_may_have_and_one_byte() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("jwks.json");
-        for (length, read_bytes) in [
-            (0, 0),
-            (KEY_SET_BYTES_MAX, KEY_SET_BYTES_MAX),
-            (KEY_SET_BYTES_MAX + 1, KEY_SET_BYTES_MAX + 1),
-            (KEY_SET_BYTES_MAX * 4, KEY_SET_BYTES_MAX + 1),
-        ] {
+        for length in [0, KEY_SET_BYTES_MAX] {
             std::fs::write(&file, vec![b' '; length]).unwrap();
-            assert_eq!(read(&file).unwrap().len(), read_bytes);
+            assert_eq!(read(&file).unwrap().len(), length);
         }
-        // A link is as good as what it leads to.
-        let link = directory.path().join("link");
-        std::os::unix::fs::symlink(&file, &link).unwrap();
-        assert!(read(&link).is_ok());
+        for length in [KEY_SET_BYTES_MAX + 1, KEY_SET_BYTES_MAX * 4] {
+            std::fs::write(&file, vec![b' '; length]).unwrap();
+            let error = read(&file).unwrap_err().to_string();
+            assert!(error.contains("it has more than 65536 bytes"), "{error}");
+        }
     }
 
     #[test]
@@ -171,18 +147,5 @@ mod tests {
         assert_eq!(age.next_look(), INTERVAL_MAX);
         age.look();
         assert_eq!(age.verifier.key_count(), 0);
-    }
-
-    #[test]
-    fn nobody_waits_at_what_is_no_file() {
-        let directory = tempfile::tempdir().unwrap();
-        let pipe = directory.path().join("pipe");
-        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-        let kind = rustix::fs::FileType::Fifo;
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
-        for what in [&pipe, Path::new("/dev/zero"), directory.path()] {
-            assert_eq!(read(what), Err("is not a regular file".to_owned()));
-        }
-        assert!(read(&directory.path().join("nothing")).is_err());
     }
 }

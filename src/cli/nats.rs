@@ -1,9 +1,7 @@
 //! NATS: every event is published to a `JetStream` stream that the operator has made.
 
 use std::fmt;
-use std::fs::File;
 use std::future::pending;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::str::FromStr;
@@ -30,6 +28,7 @@ use crate::base::panics::unless_its_future_panics;
 use crate::base::trace_context::TraceContext;
 use crate::engine::Engine;
 use crate::engine::publisher::{EventSink, Publisher, Publishing, pause};
+use crate::http::small_file;
 use crate::http::traces::{Done, Tracer, text};
 use crate::journal::events::{Event, TYPE_PREFIX};
 
@@ -48,7 +47,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the publisher may take to end.
 const ENDED_WITHIN: Duration = Duration::from_secs(1);
 /// A file of credentials is no longer than that.
-const CREDENTIALS_BYTES_MAX: u64 = 64 << 10;
+const CREDENTIALS_BYTES_MAX: usize = 64 << 10;
 
 /// The arguments of publishing.
 #[derive(Args)]
@@ -170,11 +169,7 @@ pub(super) fn login(
 }
 
 fn credentials(file: &Path, options: ConnectOptions) -> std::io::Result<ConnectOptions> {
-    let mut text = String::new();
-    File::open(file)?
-        .take(CREDENTIALS_BYTES_MAX)
-        .read_to_string(&mut text)?;
-    options.credentials(&text)
+    options.credentials(&small_file::read_text(file, CREDENTIALS_BYTES_MAX)?)
 }
 
 /// A server, and how to log in there.

@@ -12,6 +12,7 @@ use crate::engine::channel::Bounds;
 use crate::engine::outbox::{NamedReceiver, Pattern};
 use crate::http::dial::system_resolve;
 use crate::http::receiver::{HttpReceiver, ReceiverUrl, secret_of};
+use crate::http::small_file::{self, SMALL_FILE_BYTES_MAX};
 use crate::http::traces::Tracer;
 use crate::http::webhooks::client::Client;
 
@@ -88,7 +89,8 @@ impl ReceiverArgs {
             if !urls.contains_key(topics) {
                 return Err(unfit("no receiver is named for this topic".to_owned()));
             }
-            let text = std::fs::read_to_string(file).map_err(|error| unfit(error.to_string()))?;
+            let text = small_file::read_text(file, SMALL_FILE_BYTES_MAX);
+            let text = text.map_err(|error| unfit(error.to_string()))?;
             let secret = secret_of(&text).map_err(unfit)?;
             if secrets.insert(topics.clone(), secret).is_some() {
                 return Err(unfit("this topic has two secrets".to_owned()));

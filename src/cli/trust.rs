@@ -10,6 +10,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use super::exit::Failure;
 use crate::http::dial::trusting;
+use crate::http::small_file::{self, SMALL_FILE_BYTES_MAX};
 
 /// The flags of trust.
 #[derive(Args)]
@@ -34,7 +35,8 @@ impl TrustArgs {
                     file.display()
                 ))
             };
-            let text = std::fs::read(file).map_err(|error| unfit(&error))?;
+            let text = small_file::read(file, SMALL_FILE_BYTES_MAX);
+            let text = text.map_err(|error| unfit(&error))?;
             let before = all.len();
             for certificate in CertificateDer::pem_slice_iter(&text) {
                 let certificate = certificate.map_err(|error| unfit(&error))?;

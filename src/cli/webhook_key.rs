@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use rustix::fs::OFlags;
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use crate::http::small_file;
 use crate::http::webhooks::secret::{MasterKey, SECRET_BYTES};
 
 /// Its name in the data directory.
@@ -48,18 +50,9 @@ fn unfit(why: &str) -> std::io::Error {
     std::io::Error::new(ErrorKind::InvalidData, why)
 }
 
-fn no_links() -> i32 {
-    rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()
-}
-
 fn read(file: &Path) -> std::io::Result<[u8; SECRET_BYTES]> {
-    let mut options = OpenOptions::new();
-    let opened = options.read(true).custom_flags(no_links()).open(file)?;
-    let known = opened.metadata()?;
-    if !known.is_file() {
-        return Err(unfit("it is no file"));
-    }
-    if known.mode() & 0o077 != 0 {
+    let opened = small_file::open(file, OFlags::NOFOLLOW)?;
+    if opened.metadata()?.mode() & 0o077 != 0 {
         return Err(unfit("others than its owner may read it: chmod 600"));
     }
     let mut text = String::new();
@@ -91,7 +84,8 @@ fn make(file: &Path) -> std::io::Result<MasterKey> {
     }
     let mut options = OpenOptions::new();
     let options = options.write(true).create_new(true).mode(0o600);
-    let mut opened = options.custom_flags(no_links()).open(&fresh)?;
+    let no_links = OFlags::NOFOLLOW.bits().cast_signed();
+    let mut opened = options.custom_flags(no_links).open(&fresh)?;
     writeln!(opened, "{}", BASE64_STANDARD.encode(bytes))?;
     opened.sync_all()?;
     // A concurrent start may have created it first.
@@ -160,5 +154,10 @@ mod tests {
         std::fs::write(&short, "AAAA\n").unwrap();
         std::fs::set_permissions(&short, std::fs::Permissions::from_mode(0o600)).unwrap();
         assert!(open(&short, 0).err().unwrap().contains("not 32 bytes"));
+        let pipe = folder.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        assert!(open(&pipe, 0).err().unwrap().contains("not a regular file"));
     }
 }

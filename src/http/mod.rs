@@ -51,6 +51,7 @@ pub mod response;
 pub mod route;
 pub mod server;
 pub mod service;
+pub mod small_file;
 mod specials;
 pub mod timed_io;
 pub mod tls;

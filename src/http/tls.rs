@@ -12,6 +12,8 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use super::small_file::{self, SMALL_FILE_BYTES_MAX};
+
 /// The configuration for handshakes.
 pub struct Tls {
     certificate: PathBuf,
@@ -124,7 +126,9 @@ impl Tls {
 
 impl Files {
     fn read(certificate: &Path, key: &Path) -> Result<Self, Unfit> {
-        let read = |file: &Path| std::fs::read(file).map_err(|error| unfit(file, &error));
+        let read = |file: &Path| {
+            small_file::read(file, SMALL_FILE_BYTES_MAX).map_err(|error| unfit(file, &error))
+        };
         Ok(Self {
             certificate: read(certificate)?,
             key: read(key)?,
@@ -165,5 +169,47 @@ fn unfit(file: &Path, why: &dyn fmt::Display) -> Unfit {
     Unfit {
         file: file.to_owned(),
         why: why.to_string(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_in_the_place_of_one_is_an_error_each_time_and_the_last_good_one_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.path().join(name));
+        let write = || {
+            let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+            std::fs::write(&certificate, made.cert.pem()).unwrap();
+            std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        };
+        write();
+        let tls = Tls::read(certificate.clone(), key.clone()).unwrap();
+        let ends = tls.figures().ends;
+        for (file, failures) in [(&certificate, 1), (&key, 3)] {
+            std::fs::remove_file(file).unwrap();
+            let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+            let kind = rustix::fs::FileType::Fifo;
+            rustix::fs::mknodat(rustix::fs::CWD, file, kind, mode, 0).unwrap();
+            let why = format!(
+                "{} cannot be used for TLS: it is not a regular file",
+                file.display()
+            );
+            let error = Tls::read(certificate.clone(), key.clone()).err().unwrap();
+            assert_eq!(error.to_string(), why);
+            assert_eq!(tls.reload().unwrap_err().to_string(), why);
+            assert_eq!(tls.figures(), CertificateFigures { ends, failures });
+            std::fs::remove_file(file).unwrap();
+            std::fs::write(file, vec![b' '; SMALL_FILE_BYTES_MAX + 1]).unwrap();
+            let error = tls.reload().unwrap_err().to_string();
+            assert!(error.contains("it has more than 1048576 bytes"), "{error}");
+            std::fs::remove_file(file).unwrap();
+            write();
+        }
+        assert_eq!(tls.reload().map_err(|error| error.to_string()), Ok(true));
+        assert_eq!(tls.figures().failures, 4);
     }
 }
