@@ -542,3 +542,48 @@ fn a_check_shows_no_password_and_starts_nothing() {
     let output = check(&world, &file).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
 }
+
+#[test]
+fn a_value_that_cannot_be_used_is_reported_without_its_password() {
+    let world = World::new();
+    for (name, value, is_list) in [
+        ("nats", "nats://user:s3cr3t@h:99999", false),
+        ("nats", "nats://user:s3/cr3t@h", false),
+        ("nats", "tls:/user:s3cr3t@h", false),
+        ("nats", "user:s3cr3t@h", false),
+        ("journal", "nats://user:s3cr3t@h:99999,b", false),
+        ("receiver", "*=https://user:s3cr3t@h/", true),
+        ("receiver", "https://user:s3cr3t=@h/", true),
+        ("directory-url", "https://user:s3cr3t@h/", false),
+        ("otlp-endpoint", "https://user:s3cr3t@h", false),
+        ("jwks", "https://user:s3cr3t@h/keys", false),
+        ("cors-origin", "https://user:s3cr3t@h", true),
+    ] {
+        let written = match is_list {
+            true => format!("[{value:?}]"),
+            false => format!("{value:?}"),
+        };
+        // As a list where it is none, and the other way about.
+        let otherwise = match is_list {
+            true => format!("{value:?}"),
+            false => format!("[{value:?}]"),
+        };
+        for written in [written, otherwise] {
+            let err = refused(&world, &format!("data = \"x\"\n{name} = {written}\n"));
+            assert!(err.contains("…@h"), "{err}");
+            assert!(!err.contains("cr3t"), "{err}");
+        }
+        let variable = format!("CAREBOOK_{}", name.to_uppercase().replace('-', "_"));
+        let mut by_variable = carebook();
+        by_variable.args(["serve", "--demo"]).env(variable, value);
+        let mut by_flag = carebook();
+        by_flag.args(["serve", "--demo", &format!("--{name}={value}")]);
+        for mut command in [by_variable, by_flag] {
+            let output = command.output().unwrap();
+            let err = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{name}: {err}");
+            assert!(err.contains("…@h"), "{err}");
+            assert!(!err.contains("cr3t"), "{err}");
+        }
+    }
+}

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::demo::Demo;
 use super::exit::Failure;
+use super::shown::shown;
 use crate::http::console::link::Link;
 use crate::http::console::{BrowserClient, Console, ConsoleSettings, PATH};
 use crate::http::provider::Provider;
@@ -92,6 +93,7 @@ impl ConsoleArgs {
             return Ok(None);
         };
         Provider::is_one(issuer).map_err(|why| {
+            let issuer = shown(issuer, "--issuer");
             Failure::Arguments(format!(
                 "--console-client-id needs --issuer to be the URL of an identity provider, and {issuer} \
                  is not: {why}"

@@ -12,6 +12,7 @@ use super::duration::a_second_or_more;
 use super::exit::Failure;
 use super::key_set::{self, KeySetAge};
 use super::provider::{self, KeysPlace, keys_place};
+use super::shown::shown;
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use crate::http::dial::{Dialer, system_resolve};
 use crate::http::provider::Provider;
@@ -70,7 +71,7 @@ impl KeyArgs {
                 Failure::Arguments(format!(
                     "--issuer {} is not the URL of an identity provider: {why}. Give that, or its \
                      keys with --jwks",
-                    self.issuer
+                    shown(&self.issuer, "--issuer")
                 ))
             })?,
         };

@@ -36,6 +36,7 @@ pub mod serve;
 pub mod settings;
 mod settings_file;
 pub mod shell;
+mod shown;
 mod signals;
 pub mod signing;
 mod stopping;
@@ -151,6 +152,7 @@ fn told() -> Result<Command, ExitCode> {
             Ok(told)
         });
     parsed.map_err(|error| {
+        let error = shown::masked(error);
         // If it cannot be printed, the exit code still reports it.
         let _ = error.print();
         for line in given.explain(&error) {

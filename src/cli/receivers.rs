@@ -43,9 +43,10 @@ pub(super) struct ReceiverArgs {
 
 fn receiver(text: &str) -> Result<(Pattern, ReceiverUrl), String> {
     let (topics, url) = text.split_once('=').ok_or("it has to be TOPIC=URL")?;
+    // Of a URL without a topic this may be a part of its password.
     let topics = topics
-        .parse()
-        .map_err(|error| format!("{topics}: {error}"))?;
+        .parse::<Pattern>()
+        .map_err(|error| error.to_string())?;
     Ok((topics, ReceiverUrl::new(url)?))
 }
 

@@ -17,6 +17,7 @@ use super::output::Output;
 use super::settings_file::{
     FILE_FLAG, FromFile, Kind, NO_SETTINGS, in_a_file, is_list, read, settings,
 };
+use super::shown::shown;
 use super::table::{Column, Growing, left};
 
 /// The prefix of a flag's name in its environment variable.
@@ -145,18 +146,6 @@ impl Setting {
         };
         [self.name.clone(), self.values.join(", "), origin]
     }
-}
-
-/// A value as it may be shown: a URL without its user and password.
-fn shown(value: &OsStr) -> String {
-    let value = value.to_string_lossy();
-    if let Some((scheme, rest)) = value.split_once("://") {
-        let host = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-        if let Some(login) = host.rfind('@') {
-            return format!("{scheme}://…{}", &rest[login..]);
-        }
-    }
-    value.into_owned()
 }
 
 /// One setting of `carebook serve`, for documents.
@@ -370,7 +359,11 @@ impl Given {
             }
             let values = match kind {
                 Kind::Switch => vec![flags.get_flag(id).to_string()],
-                _ => flags.get_raw(id)?.map(shown).collect(),
+                _ => {
+                    let flag = flag.to_string();
+                    let shown = |value: &OsStr| shown(&value.to_string_lossy(), &flag);
+                    flags.get_raw(id)?.map(shown).collect()
+                }
             };
             Some(Setting {
                 name: name.to_owned(),

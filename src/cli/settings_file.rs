@@ -11,6 +11,8 @@ use clap::{Arg, ArgAction, Command};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::shown::{masked, shown};
+
 /// Flags that are no settings: neither in the file nor in the environment.
 pub(super) const NO_SETTINGS: [&str; 4] = ["check", "json", "help", "version"];
 /// The flag that names the file. A file names no other file.
@@ -164,6 +166,7 @@ fn setting(
     let kind = Kind::of(flag);
     let unfit = |value: &Spanned<DeValue<'_>>, expected: &str| {
         let written = text.get(value.span()).unwrap_or_default();
+        let written = shown(written, &flag.to_string());
         let written = written.lines().next().unwrap_or_default();
         let what = format!("invalid value '{written}' for '{flag}': it has to be {expected}");
         (Some(value.span().start), what)
@@ -225,7 +228,7 @@ fn judged(serve: &Command, argument: &OsStr) -> Result<(), String> {
         // What goes together is judged with the rest.
         ErrorKind::MissingRequiredArgument | ErrorKind::ArgumentConflict => Ok(()),
         _ => {
-            let text = error.render().to_string();
+            let text = masked(error).render().to_string();
             let sentence = text.split("\n\n").next().unwrap_or_default();
             Err(sentence.trim_start_matches("error: ").trim().to_owned())
         }
