@@ -20,6 +20,8 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 
 use super::address::Allowed;
+use crate::base::time::Instant as Time;
+use crate::engine::clock::{Clock as _, SystemClock};
 use crate::engine::schedule::Failure;
 use crate::http::dial::{Connection, Dialer, Resolve, Target};
 use crate::http::traces::{Done, Tracer, number, text};
@@ -214,7 +216,9 @@ impl Client {
     ) -> Answered {
         let status = answer.status().as_u16();
         let header = |name| answer.headers().get(name);
-        let retry_after = header(RETRY_AFTER).and_then(|value| retry_after(value, header(DATE)));
+        let own = || SystemClock::default().now();
+        let asked = |value| retry_after(value, header(DATE), own);
+        let retry_after = header(RETRY_AFTER).and_then(asked);
         let body = answer.into_body();
         if body.is_end_stream() {
             self.shared.keep(target, connection);
@@ -323,14 +327,24 @@ fn target(url: &str) -> Result<(Target, Uri), &'static str> {
 }
 
 /// Seconds, or a date (RFC 9110 10.2.3): by the receiver's own clock, which the answer's `Date` is.
-fn retry_after(value: &HeaderValue, date: Option<&HeaderValue>) -> Option<Duration> {
+/// An answer without one is dated when it comes (6.6.1), by `own`.
+fn retry_after(
+    value: &HeaderValue,
+    date: Option<&HeaderValue>,
+    own: impl FnOnce() -> Time,
+) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More than fits is as long as can be.
+        return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
     }
-    let timestamp = |text| chrono::DateTime::parse_from_rfc2822(text).ok();
-    let until = timestamp(text)?.timestamp();
-    let now = timestamp(date?.to_str().ok()?)?.timestamp();
+    let seconds = |value: &HeaderValue| {
+        let parsed = chrono::DateTime::parse_from_rfc2822(value.to_str().ok()?.trim());
+        Some(parsed.ok()?.timestamp())
+    };
+    let until = seconds(value)?;
+    let now = date.and_then(seconds);
+    let now = now.unwrap_or_else(|| own().millis().div_euclid(1_000));
     u64::try_from(until - now).ok().map(Duration::from_secs)
 }
 
@@ -345,16 +359,33 @@ mod tests {
     #[test]
     fn a_receiver_asks_to_be_left_alone_in_seconds_or_until_a_date() {
         let date = HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT");
-        let of = |text: &str| retry_after(&HeaderValue::from_str(text).unwrap(), Some(&date));
+        let own = || Time::parse("1994-11-06T08:50:17Z").unwrap();
+        let dated = |text: &str, date: Option<&HeaderValue>| {
+            retry_after(&HeaderValue::from_str(text).unwrap(), date, own)
+        };
+        let of = |text: &str| dated(text, Some(&date));
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         assert_eq!(of("120"), seconds(120));
         assert_eq!(of("0"), seconds(0));
-        assert_eq!(of("Sun, 06 Nov 1994 08:51:17 GMT"), seconds(100));
-        for nothing in ["Sun, 06 Nov 1994 08:49:36 GMT", "-1", "1.5", "soon", ""] {
+        let until = "Sun, 06 Nov 1994 08:51:17 GMT";
+        assert_eq!(of(until), seconds(100));
+        for nothing in [
+            "Sun, 06 Nov 1994 08:49:36 GMT",
+            "-1",
+            "+1",
+            "1.5",
+            "soon",
+            "",
+        ] {
             assert_eq!(of(nothing), None, "{nothing}");
         }
-        let alone = HeaderValue::from_static("Sun, 06 Nov 1994 08:51:17 GMT");
-        assert_eq!(retry_after(&alone, None), None);
+        // More than 64 bits.
+        assert_eq!(of("18446744073709551616"), seconds(u64::MAX));
+        // Without a date of the receiver's it is judged by one's own clock.
+        assert_eq!(dated(until, None), seconds(60));
+        let unfit = HeaderValue::from_static("yesterday");
+        assert_eq!(dated(until, Some(&unfit)), seconds(60));
+        assert_eq!(dated("Sun, 06 Nov 1994 08:50:16 GMT", None), None);
     }
 
     #[test]
