@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -82,22 +82,30 @@ pub struct Client {
 struct ClientShared {
     dialer: Dialer,
     idle: Mutex<Idle>,
+    idle_timeout: Duration,
 }
 
 #[derive(Default)]
 struct Idle {
     connections: HashMap<Target, Vec<(Instant, Connection)>>,
     count: usize,
+    /// Whether a task looks after them.
+    is_swept: bool,
 }
 
 impl Client {
     /// A client that trusts so, and finds addresses so.
     #[must_use]
     pub fn new(tls: ClientConfig, resolve: Resolve) -> Self {
+        Self::keeping_for(IDLE_TIMEOUT, tls, resolve)
+    }
+
+    fn keeping_for(idle_timeout: Duration, tls: ClientConfig, resolve: Resolve) -> Self {
         Self {
             shared: Arc::new(ClientShared {
                 dialer: Dialer::new(tls, resolve),
                 idle: Mutex::default(),
+                idle_timeout,
             }),
             tracer: None,
         }
@@ -282,37 +290,78 @@ impl ClientShared {
         let mut idle = self.idle.lock();
         loop {
             let of_target = idle.connections.get_mut(target)?;
-            let (since, connection) = of_target.pop()?;
+            let Some((since, connection)) = of_target.pop() else {
+                idle.connections.remove(target);
+                return None;
+            };
             idle.count -= 1;
-            let is_old = since.elapsed() > IDLE_TIMEOUT;
+            let is_old = since.elapsed() > self.idle_timeout;
             if !is_old && connection.sender.is_ready() {
                 return Some(connection);
             }
         }
     }
 
-    fn keep(&self, target: &Target, connection: Connection) {
+    fn keep(self: &Arc<Self>, target: &Target, connection: Connection) {
         if connection.sender.is_closed() {
             return;
         }
         let mut idle = self.idle.lock();
         if idle.count >= IDLE_MAX {
-            idle.let_old_go();
+            idle.let_old_go(self.idle_timeout);
         }
-        let is_full = idle.count >= IDLE_MAX;
+        if idle.count >= IDLE_MAX {
+            return;
+        }
         let of_target = idle.connections.entry(target.clone()).or_default();
-        if !is_full && of_target.len() < IDLE_OF_ONE_MAX {
+        if of_target.len() < IDLE_OF_ONE_MAX {
             of_target.push((Instant::now(), connection));
             idle.count += 1;
+        }
+        let was_swept = std::mem::replace(&mut idle.is_swept, true);
+        drop(idle);
+        if !was_swept {
+            tokio::spawn(Sweep(Arc::downgrade(self)).run(self.idle_timeout));
+        }
+    }
+}
+
+/// Closes connections that were idle for too long, while any are kept. It does not keep the client.
+struct Sweep(Weak<ClientShared>);
+
+impl Sweep {
+    async fn run(mut self, idle_timeout: Duration) {
+        loop {
+            tokio::time::sleep(idle_timeout / 8).await;
+            let Some(shared) = self.0.upgrade() else {
+                return;
+            };
+            let mut idle = shared.idle.lock();
+            idle.let_old_go(idle_timeout);
+            if idle.connections.is_empty() {
+                idle.is_swept = false;
+                // From here on it is another one's.
+                self.0 = Weak::new();
+                return;
+            }
+        }
+    }
+}
+
+/// A runtime that ends drops the task, while the client may be used in another one.
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.idle.lock().is_swept = false;
         }
     }
 }
 
 impl Idle {
-    fn let_old_go(&mut self) {
+    fn let_old_go(&mut self, idle_timeout: Duration) {
         self.connections.retain(|_, of_target| {
             of_target.retain(|(since, connection)| {
-                since.elapsed() <= IDLE_TIMEOUT && !connection.sender.is_closed()
+                since.elapsed() <= idle_timeout && !connection.sender.is_closed()
             });
             !of_target.is_empty()
         });
@@ -354,7 +403,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::http::dial::trusting;
+    use crate::http::dial::{system_resolve, trusting};
 
     #[test]
     fn a_receiver_asks_to_be_left_alone_in_seconds_or_until_a_date() {
@@ -425,6 +474,56 @@ mod tests {
             let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
             let _ = stream.write_all(answer).await;
         }
+    }
+
+    #[test]
+    fn a_connection_that_is_idle_for_too_long_is_closed_and_nothing_of_it_is_kept() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}/", listener.local_addr().unwrap());
+            let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
+            tokio::spawn(async move {
+                loop {
+                    let (mut stream, _) = listener.accept().await.unwrap();
+                    let ended = ended.clone();
+                    tokio::spawn(async move {
+                        let mut head = vec![0; 4_096];
+                        while matches!(stream.read(&mut head).await, Ok(1..)) {
+                            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+                            let _ = stream.write_all(answer).await;
+                        }
+                        let _ = ended.send(());
+                    });
+                }
+            });
+            let tls = trusting(Vec::new()).unwrap();
+            let idle_timeout = Duration::from_millis(200);
+            let client = Client::keeping_for(idle_timeout, tls, system_resolve());
+            let patience = Duration::from_secs(10);
+            let headers = HeaderMap::new();
+            let judge = Judge::Anywhere;
+            for _ in 0..2 {
+                let posted = client.post(&url, &judge, &headers, Bytes::new());
+                assert_eq!(posted.await.map(|answer| answer.status), Ok(200));
+                assert_eq!(client.shared.idle.lock().count, 1);
+                // Nobody asks again.
+                assert_eq!(timeout(patience, ends.recv()).await, Ok(Some(())));
+                let idle = client.shared.idle.lock();
+                assert!(idle.connections.is_empty());
+                assert_eq!((idle.count, idle.is_swept), (0, false));
+            }
+            // What looks after connections does not keep a client that is gone.
+            let posted = client.post(&url, &judge, &headers, Bytes::new());
+            assert!(posted.await.is_ok());
+            assert!(client.shared.idle.lock().is_swept);
+            drop(client);
+            assert_eq!(timeout(patience, ends.recv()).await, Ok(Some(())));
+        });
     }
 
     #[test]
