@@ -1004,7 +1004,7 @@ fn what_is_shed_says_when_to_come_back_and_was_not_done() {
     };
 
     // No room for one more command.
-    let server = Server::start_with(&world, &["--commands-max", "0"]);
+    let server = Server::start_with(&world, &["--commands-shed"]);
     let mut client = server.client();
     for row in OPERATIONS {
         let headers = [("Authorization", format!("Bearer {hq}"))];

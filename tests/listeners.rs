@@ -186,7 +186,7 @@ fn metrics_go_up_with_what_is_asked() {
 #[test]
 fn what_is_shed_is_counted() {
     let world = World::new();
-    let server = Server::start_with(&world, &["--commands-max", "0"]);
+    let server = Server::start_with(&world, &["--commands-shed"]);
     let mut client = server.client();
     let body = world.deposit_request("S-1", "key-1");
     let answer = client.post("/settlement-deposit-requests", &world.headquarters(), &body);

@@ -315,7 +315,7 @@ fn statuses_that_somebody_is_woken_for_are_counted_apart() {
         assert_eq!(of(&server, status), count, "{status}");
     }
     drop(server);
-    let server = Server::start_with(&world, &["--commands-max", "0"]);
+    let server = Server::start_with(&world, &["--commands-shed"]);
     let shed = server
         .client()
         .post(path, &hq, &world.deposit_request("S-3", "key-3"));

@@ -587,3 +587,21 @@ fn a_value_that_cannot_be_used_is_reported_without_its_password() {
         }
     }
 }
+
+#[test]
+fn a_service_that_would_take_nothing_is_no_setting() {
+    let world = World::new();
+    for name in [
+        "commands-max",
+        "connections-max",
+        "connections-per-address-max",
+        "runtimes",
+    ] {
+        let err = refused(&world, &format!("demo = true\n{name} = 0\n"));
+        let said = format!("line 2: invalid value '0' for '--{name} <N>': 0 is not in 1..");
+        assert!(err.contains(&said), "{err}");
+        let file = format!("demo = true\n{name} = 1\n");
+        let shown = &checked(&mut check(&world, &file))[name];
+        assert_eq!(shown["value"], json!(1), "{name}");
+    }
+}

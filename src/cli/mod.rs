@@ -3,6 +3,7 @@
 mod announcing;
 pub mod backup;
 mod backup_status;
+mod bounds;
 pub mod client;
 pub mod compact;
 mod console;

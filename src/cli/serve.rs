@@ -10,6 +10,7 @@ use tokio_rustls::rustls::ClientConfig;
 
 use super::announcing::announce;
 use super::backup_status;
+use super::bounds::{BoundArgs, one_or_more};
 use super::console::{ConsoleArgs, Consoles};
 use super::demo::{Demo, load_samples};
 use super::descriptors::room_for_connections;
@@ -31,12 +32,12 @@ use super::stopping::stopped;
 use super::traces::TraceArgs;
 use super::trust::TrustArgs;
 use super::webhooks::WebhookArgs;
+use crate::engine::Engine;
 use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::processors::Processors;
 use crate::engine::retention::LogRetention;
-use crate::engine::{Engine, Limits};
 use crate::http::cors::{Cors, Origin};
-use crate::http::server::{FrontLimits, Internal, Server};
+use crate::http::server::{Internal, Server};
 use crate::http::service::Service;
 use crate::http::tls::Tls;
 use crate::http::token::TokenVerifier;
@@ -118,22 +119,14 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<Origin>,
     /// Lanes: runtimes with a thread each; by default one for each processor.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = one_or_more())]
     runtimes: Option<usize>,
     /// Does not pin lanes to processors. By default each lane is pinned to one when there are as
     /// many lanes as processors. For a machine that is shared with other busy programs.
     #[arg(long)]
     unbound: bool,
-    /// Commands in flight, beyond which further ones are answered 429.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().commands_max)]
-    commands_max: usize,
-    /// Open connections, on both listeners together, beyond which further ones are closed; no more
-    /// than the limit of file descriptors allows.
-    #[arg(long, value_name = "N", default_value_t = FrontLimits::default().connections_max)]
-    connections_max: usize,
-    /// Open connections from one address (IPv6: one /64), beyond which further ones are closed.
-    #[arg(long, value_name = "N", default_value_t = FrontLimits::default().connections_per_address_max)]
-    connections_per_address_max: usize,
+    #[command(flatten)]
+    bounds: BoundArgs,
     /// Free bytes on the disk below which commands are answered 503; reads go on.
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     reserve_bytes: u64,
@@ -245,11 +238,7 @@ impl ServeArgs {
                 .flatten(),
             lanes: engine.lanes(),
             tls,
-            limits: FrontLimits {
-                connections_max: self.connections_within(room),
-                connections_per_address_max: self.connections_per_address_max,
-                ..FrontLimits::default()
-            },
+            limits: self.bounds.front(room),
         };
         let told = told_to_stop.subscribe();
         listen_to_signals(&engine, age, told_to_stop).map_err(Failure::from_error)?;
@@ -377,25 +366,10 @@ impl ServeArgs {
         )))
     }
 
-    /// How many connections may be open, within the limit of descriptors.
-    fn connections_within(&self, room: usize) -> usize {
-        if room < self.connections_max {
-            tracing::warn!(
-                wanted = self.connections_max,
-                room,
-                "the limit of file descriptors allows fewer connections"
-            );
-        }
-        self.connections_max.min(room)
-    }
-
     fn opening(&self) -> Opening {
         Opening {
             lanes: self.lanes(),
-            limits: Limits {
-                commands_max: self.commands_max,
-                ..Limits::default()
-            },
+            limits: self.bounds.engine(),
             reserve_bytes: self.reserve_bytes,
             create: true,
         }
