@@ -74,6 +74,32 @@ fn every_command_has_a_help_with_examples() {
 }
 
 #[test]
+fn a_command_that_reads_a_directory_tells_the_exit_code_for_one_of_another_version() {
+    for command in [
+        &["serve"][..],
+        &["verify"],
+        &["inspect", "records"],
+        &["inspect", "counts"],
+        &["inspect", "resource"],
+        &["backup"],
+        &["restore"],
+        &["compact"],
+        &["journal", "create"],
+        &["journal", "verify"],
+    ] {
+        let (code, out, err) = run(&[command, &["--help"]].concat());
+        assert_eq!(code, Some(0), "{command:?}: {err}");
+        let codes = out.split("Exit codes:").nth(1).unwrap_or_default();
+        let of_version = codes.split("\n  5  ").nth(1).unwrap_or_default();
+        let of_version = of_version.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            of_version.contains("written by another version of carebook"),
+            "{command:?}: {out}"
+        );
+    }
+}
+
+#[test]
 fn the_commands_in_the_help_are_those_that_are_tested() {
     let (_, out, _) = run(&["--help"]);
     let (_, commands) = out.split_once("Commands:").unwrap();

@@ -52,6 +52,7 @@ pub mod walk;
 mod webhook_key;
 pub mod webhooks;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
@@ -154,8 +155,13 @@ fn told() -> Result<Command, ExitCode> {
         });
     parsed.map_err(|error| {
         let error = shown::masked(error);
-        // If it cannot be printed, the exit code still reports it.
-        let _ = error.print();
+        let printed = error.print().and_then(|()| std::io::stdout().flush());
+        match printed {
+            // A help that was asked for is output like any other.
+            Err(why) if !error.use_stderr() => return exit::Failure::of_output(why).report(),
+            // If an error cannot be printed, the exit code still reports it.
+            _ => {}
+        }
         for line in given.explain(&error) {
             tell::tell(line);
         }

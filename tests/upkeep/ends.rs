@@ -111,6 +111,26 @@ fn what_nobody_can_be_told_is_no_panic_and_the_work_is_done_all_the_same() {
 }
 
 #[test]
+fn a_help_that_cannot_be_written_is_exit_code_1() {
+    let commands: [&[&str]; 4] = [
+        &["--help"],
+        &["--version"],
+        &["serve", "--help"],
+        &["help", "journal"],
+    ];
+    for command in commands {
+        let (code, err) = printing_to(full(), command);
+        assert_eq!(code, Some(1), "{command:?}: {err}");
+        assert!(
+            err.contains("the output cannot be written"),
+            "{command:?}: {err}"
+        );
+        let (code, err) = printing_to(gone(), command);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{command:?}");
+    }
+}
+
+#[test]
 fn damage_is_exit_code_3_also_when_nobody_reads_what_can_be_had() {
     let world = World::new();
     lived(&world);

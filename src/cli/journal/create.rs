@@ -38,7 +38,9 @@ Exit codes:
      or the directory cannot be imported
   2  the arguments are wrong
   3  the directory is damaged, or the stream is that of another service
-  4  a running server holds the directory")]
+  4  a running server holds the directory
+  5  the directory was written by another version of carebook, which is named; or another process has
+     taken the journal over")]
 pub(super) struct CreateArgs {
     #[command(flatten)]
     common: Common,

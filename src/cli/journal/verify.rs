@@ -40,7 +40,8 @@ Exit codes:
   2  the arguments are wrong
   3  a message or a snapshot is missing, altered, or of something else; or the directory has other
      records
-  4  a running server holds the directory")]
+  4  a running server holds the directory
+  5  the directory was written by another version of carebook, which is named")]
 pub(super) struct VerifyArgs {
     #[command(flatten)]
     common: Common,
