@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 
 use crate::engine::Limits;
-use crate::http::server::FrontLimits;
+use crate::http::front_limits::FrontLimits;
 
 /// The flags of bounds.
 #[derive(Args)]

@@ -25,6 +25,7 @@ mod following;
 pub mod forgeries;
 pub mod frames;
 pub mod framing;
+pub mod front_limits;
 pub mod head_limit;
 mod history;
 pub mod journal_metrics;

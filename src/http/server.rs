@@ -28,6 +28,7 @@ use tokio::time::Instant;
 use super::connections::{ConnectionRefusal, Connections, Counted};
 use super::deadlines::Deadlines;
 use super::frames::{Frames, Patience};
+use super::front_limits::FrontLimits;
 use super::head_limit::HeadLimit;
 use super::portions::ResponseBudget;
 use super::response;
@@ -36,38 +37,6 @@ use super::timed_io::{Stop, TimedIo};
 use super::tls::Tls;
 use crate::engine::lane::Lanes;
 use crate::engine::processors::Processors;
-
-/// Bounds of the front.
-#[derive(Clone, Copy, Debug)]
-pub struct FrontLimits {
-    /// Connections that may be open at once, over all listeners.
-    pub connections_max: usize,
-    /// Connections that may be open from one address (IPv6: one /64).
-    pub connections_per_address_max: usize,
-    /// How long a connection may be idle: without the first byte of a request, or over HTTP/2
-    /// without a complete head.
-    pub idle_timeout: Duration,
-    /// How long the head of a request may take to arrive, from its first byte.
-    pub head_timeout: Duration,
-    /// How long a client may take none of a response, and how long it has for all of it besides the
-    /// time that its size gives it.
-    pub write_timeout: Duration,
-    /// How long requests in flight may take once the server stops.
-    pub drain_timeout: Duration,
-}
-
-impl Default for FrontLimits {
-    fn default() -> Self {
-        Self {
-            connections_max: 20_000,
-            connections_per_address_max: 1_024,
-            idle_timeout: Duration::from_secs(75),
-            head_timeout: Duration::from_secs(15),
-            write_timeout: Duration::from_secs(30),
-            drain_timeout: Duration::from_millis(1_250),
-        }
-    }
-}
 
 /// The most bytes that the head of a request may have. The most fields in it are hyper's 100, for
 /// which it has room on the stack; for any other number it fills room at each request.

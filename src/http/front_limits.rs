@@ -1,0 +1,35 @@
+//! The bounds of connections, and of how long they may take.
+
+use std::time::Duration;
+
+/// Bounds of the front.
+#[derive(Clone, Copy, Debug)]
+pub struct FrontLimits {
+    /// Connections that may be open at once, over all listeners.
+    pub connections_max: usize,
+    /// Connections that may be open from one address (IPv6: one /64).
+    pub connections_per_address_max: usize,
+    /// How long a connection may be idle: without the first byte of a request, or over HTTP/2
+    /// without a complete head.
+    pub idle_timeout: Duration,
+    /// How long the head of a request may take to arrive, from its first byte.
+    pub head_timeout: Duration,
+    /// How long a client may take none of a response, and how long it has for all of it besides the
+    /// time that its size gives it.
+    pub write_timeout: Duration,
+    /// How long requests in flight may take once the server stops.
+    pub drain_timeout: Duration,
+}
+
+impl Default for FrontLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: 20_000,
+            connections_per_address_max: 1_024,
+            idle_timeout: Duration::from_secs(75),
+            head_timeout: Duration::from_secs(15),
+            write_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_millis(1_250),
+        }
+    }
+}
