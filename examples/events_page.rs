@@ -74,7 +74,8 @@ progress of publishing.
 `next` is the last event that was examined, whether it matched or not: a client stores it, and sends it as the next
 `after`. `end` is true when the page has reached the end of the durable log. An `after` before the first kept event is
 410 `events_gone`, and the message names the earliest; one in the future, or a malformed one, is 400. While
-128 MiB of large answers are being sent, a page of more than 16 KiB is 429: ask again, or for fewer events.
+128 MiB of large answers are being sent, or 64 MiB and more than 8 MiB of them to the same subject, a page of more than
+16 KiB is 429: ask again, or for fewer events.
 
 ## Stream
 

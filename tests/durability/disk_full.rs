@@ -252,7 +252,7 @@ fn on_a_full_disk_commands_wait_reads_go_on_and_nothing_is_lost() {
     );
 }
 
-/// The beginning of what `statfs` gives, up to the blocks that are free: none.
+/// The beginning of what `fstatfs` gives, up to the blocks that are free: none.
 fn no_room() -> String {
     let words: [u64; 5] = [0x0102_1994, 4_096, 1 << 20, 0, 0];
     let bytes = words.iter().flat_map(|word| word.to_le_bytes());
@@ -268,12 +268,12 @@ fn a_disk_that_has_room_again_is_noticed_by_itself() {
     let mut crowd = Crowd::new(seed);
     let mut command = Command::new("strace");
     command.args(["-D", "-f", "--seccomp-bpf", "-qq", "-e", "signal=none"]);
-    command.args(["-e", "trace=statfs", "-o", "/dev/null", "-e"]);
+    command.args(["-e", "trace=fstatfs", "-o", "/dev/null", "-e"]);
     // The thread that looks does so twice a second, and ten times while there is no room: that
     // lasts for twelve seconds, however slow the machine is meanwhile.
     let no_room = no_room();
     command.arg(format!(
-        "inject=statfs:poke_exit=@arg2={no_room}:when=3..123"
+        "inject=fstatfs:poke_exit=@arg2={no_room}:when=3..123"
     ));
     command.arg(env!("CARGO_BIN_EXE_carebook"));
     serve_arguments(&mut command, &crowd.world).args(["--snapshot-log-bytes", "65536"]);

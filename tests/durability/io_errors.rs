@@ -36,10 +36,10 @@ const CALLS: [(&str, u32); 9] = [
     ("fdatasync", 100),
     ("fsync", 4),
     ("openat", 45),
-    ("rename", 4),
+    ("renameat", 4),
     ("ftruncate", 2),
-    ("unlink", 3),
-    ("statfs", 4),
+    ("unlinkat", 3),
+    ("fstatfs", 4),
     ("pread64", 30),
 ];
 

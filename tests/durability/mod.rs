@@ -31,6 +31,7 @@ mod io_errors;
 mod kill;
 mod kill_all;
 pub mod load;
+mod moved;
 mod panics;
 mod retention;
 mod room;

@@ -260,7 +260,7 @@ fn a_note_of_another_record_is_found_by_verify_and_a_start_does_not_read_what_is
     let again = world.deposit_request("S-4", "key-4");
     let answered = on_lane(&engine, carry_out(&engine, &again)).unwrap();
     assert!(
-        matches!(answered, CommandResult::Unavailable),
+        matches!(answered, CommandResult::OutcomeUnknown),
         "{answered:?}"
     );
     let told = engine.snapshot_now(&mut |_| {}).unwrap_err().to_string();
