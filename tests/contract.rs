@@ -173,6 +173,13 @@ fn a_good_request_is_carried_out_once_and_answered_again_and_again() {
             let body = with(good.body.clone(), "/idempotencyKey", json!("another"));
             assert_replay(row, &first, &good.send(&mut client, &lesser, &body));
             by_code += 1;
+            // Another one without authority is not told that the code stands.
+            let stranger = Actor {
+                subject: "stranger".into(),
+                ..stripped(&good.actor)
+            };
+            let refused = good.send(&mut client, &stage.token(&stranger), &good.body);
+            assert_problem(row.problem, &refused, 403, "permission_denied");
         }
         // But not a subject's that may not act at all.
         stage.lifecycle(&good.actor.subject, "withdrawn");

@@ -11,13 +11,15 @@ use crate::stream::link::Link;
 
 /// The exit code of a writer that another one has taken over from.
 const TAKEN_OVER: i32 = 5;
+/// The exit code of one whose directory is not where it was, as of one whose log is damaged.
+const MOVED: i32 = 3;
 /// How long responses may still leave after the log has failed.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// When the log fails, waiting commands are answered `outcome_unknown`, and then the process ends:
 /// its memory may be ahead of the disk. No message may delay that: standard error may not be read.
 pub(super) fn end_the_process() -> OnFatal {
-    Box::new(|error| end(error, 1))
+    Box::new(|error| end(&error.to_string(), code_of(error)))
 }
 
 /// The same where the journal may be taken over by another process: that has an exit code of its
@@ -25,9 +27,18 @@ pub(super) fn end_the_process() -> OnFatal {
 pub(super) fn end_the_process_of(link: Arc<Link>) -> OnFatal {
     Box::new(move |error| match link.ended() {
         Some(fenced) if fenced.is_fenced() => end(&fenced.to_string(), TAKEN_OVER),
-        Some(StreamError::Stopped) | None => end(error, 1),
+        Some(StreamError::Stopped) | None => end(&error.to_string(), code_of(error)),
         Some(why) => end(&why.to_string(), 1),
     })
+}
+
+/// A log that is not where it was is as a damaged one to who would start the process again: that would
+/// begin another log in its place.
+fn code_of(error: &wal::Error) -> i32 {
+    match error {
+        wal::Error::Moved { .. } => MOVED,
+        _ => 1,
+    }
 }
 
 /// Ends the process, for this reason and with this code, once the last answers are out.

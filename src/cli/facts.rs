@@ -151,7 +151,7 @@ fn load_into(data: &Path, input: impl Read) -> Result<Value, Failure> {
         reserve_bytes: RESERVE_BYTES,
         create: true,
     };
-    let on_fatal = Box::new(|error: &str| {
+    let on_fatal = Box::new(|error: &wal::Error| {
         tell(format_args!("carebook: the log has failed: {error}"));
         std::process::exit(1);
     });

@@ -93,7 +93,8 @@ impl KeyArgs {
     /// What verifies tokens by the keys of a file.
     fn of_file(&self, file: &Path) -> Result<TokenVerifier, Failure> {
         let jwks = key_set::read(file).map_err(|error| {
-            Failure::other(format!("{} cannot be read: {error}", file.display()))
+            let file = shown(&file.to_string_lossy(), "--jwks <FILE|URL>");
+            Failure::other(format!("{file} cannot be read: {error}"))
         })?;
         TokenVerifier::new(&jwks, &self.issuer, &self.audience).map_err(Failure::from_error)
     }

@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 use super::shown::{masked, shown};
 
 /// Flags that are no settings: neither in the file nor in the environment.
-pub(super) const NO_SETTINGS: [&str; 4] = ["check", "json", "help", "version"];
+pub(super) const NO_SETTINGS: [&str; 5] = ["check", "json", "help", "version", "commands-shed"];
 /// The flag that names the file. A file names no other file.
 pub(super) const FILE_FLAG: &str = "config";
 /// A file of settings has at most this many bytes.

@@ -10,7 +10,8 @@ pub(super) fn shown(value: &str, flag: &str) -> String {
         return value.to_owned();
     };
     let (login, host) = value.split_at(at);
-    let is_url = flag.contains("URL") || flag.contains("ORIGIN");
+    let names_url = ["URL", "ORIGIN", "--issuer"];
+    let is_url = names_url.iter().any(|name| flag.contains(name));
     let may_be_file = flag.contains("FILE") && !login.contains(':');
     match scheme(login) {
         Some(scheme) => format!("{scheme}…{host}"),

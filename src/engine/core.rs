@@ -237,6 +237,8 @@ pub(crate) enum ActorResult {
     },
     /// Nothing was done: no room on the disk, or the log has ended.
     Unavailable,
+    /// What was done can just now not be told.
+    OutcomeUnknown,
     /// Nothing was done: an internal error.
     Fault,
     /// Nothing was done: the command concerns another resource by now.

@@ -113,7 +113,7 @@ pub struct Engine {
 }
 
 /// Called once when the log has failed: the process has to end.
-pub type OnFatal = Box<dyn FnOnce(&str) + Send>;
+pub type OnFatal = Box<dyn FnOnce(&wal::Error) + Send>;
 
 /// The engine's side of the events of the log's thread.
 struct JournalEvents {
@@ -134,7 +134,7 @@ impl wal::Events for JournalEvents {
     fn failed(&mut self, error: &wal::Error) {
         self.lanes.fail();
         if let Some(on_fatal) = self.on_fatal.take() {
-            on_fatal(&error.to_string());
+            on_fatal(error);
         }
     }
 

@@ -268,6 +268,7 @@ impl Shared {
                 position,
             } => Box::pin(self.refuse_unless_gone(rejection, position, may_act)).await,
             ActorResult::Unavailable => CommandResult::Unavailable,
+            ActorResult::OutcomeUnknown => CommandResult::OutcomeUnknown,
             ActorResult::Fault | ActorResult::Moved(_) => CommandResult::Fault,
         }
     }

@@ -414,7 +414,7 @@ impl ActorMessage {
             Ok(None) => return Attempted::AgainOnceDurable(first),
             Err(error) => {
                 tracing::error!(position = first, error, "a stored response cannot be read");
-                return Attempted::Final(ActorResult::Unavailable);
+                return Attempted::Final(ActorResult::OutcomeUnknown);
             }
         }
         if self.pending.is_dry_run {

@@ -29,7 +29,14 @@ pub struct Outgoing(Arc<Budget>);
 struct Budget {
     all: Arc<Admission>,
     /// What each subject has on its way, while it has something.
-    own: Mutex<HashMap<Box<str>, Arc<AtomicUsize>>>,
+    own: Mutex<HashMap<Box<str>, Own>>,
+}
+
+/// What a subject has on its way.
+#[derive(Default)]
+struct Own {
+    shares: usize,
+    bytes: Arc<AtomicUsize>,
 }
 
 /// The bodies of one subject's reads.
@@ -74,12 +81,14 @@ impl OutgoingTo<'_> {
     /// A share of nothing yet.
     pub fn share(self) -> Share {
         let budget = &self.outgoing.0;
-        let own = Arc::clone(budget.own.lock().entry(self.subject.into()).or_default());
+        let mut all = budget.own.lock();
+        let own = all.entry(self.subject.into()).or_default();
+        own.shares += 1;
         Share {
             budget: Arc::clone(budget),
             all: Permit::none(&budget.all),
             subject: self.subject.into(),
-            own,
+            own: Arc::clone(&own.bytes),
         }
     }
 
@@ -115,9 +124,11 @@ impl Drop for Share {
     fn drop(&mut self) {
         self.own.fetch_sub(self.all.amount(), Ordering::AcqRel);
         let mut all = self.budget.own.lock();
-        // Its own and the map's: nobody else has it, nor can while the map is locked.
-        if Arc::strong_count(&self.own) == 2 {
-            all.remove(&self.subject);
+        if let Some(own) = all.get_mut(&self.subject) {
+            own.shares -= 1;
+            if own.shares == 0 {
+                all.remove(&self.subject);
+            }
         }
     }
 }
@@ -179,6 +190,20 @@ mod tests {
         assert!(body(&outgoing, "you", 60 << 10).is_some());
         // Nothing stays of subjects that have nothing on their way, nor of what was refused.
         assert_eq!(outgoing.0.all.in_flight(), 0);
+        assert!(outgoing.0.own.lock().is_empty());
+    }
+
+    #[test]
+    fn nothing_stays_of_a_subject_whose_shares_end_at_once_on_several_threads() {
+        let outgoing = Outgoing::default();
+        for _ in 0..2_000 {
+            let shares = [(); 2].map(|()| outgoing.to("me").share());
+            std::thread::scope(|scope| {
+                for share in shares {
+                    scope.spawn(move || drop(share));
+                }
+            });
+        }
         assert!(outgoing.0.own.lock().is_empty());
     }
 

@@ -47,7 +47,7 @@ impl Inside {
             commands_max,
             ..Limits::default()
         };
-        let on_fatal = Box::new(|error: &str| panic!("{error}"));
+        let on_fatal = Box::new(|error: &wal::Error| panic!("{error}"));
         let time = Arc::clone(&clock) as _;
         let engine = Engine::start(log, replaying.finish(), 1, limits, time, on_fatal);
         let verifier = TokenVerifier::new(world.key.jwks().as_bytes(), ISSUER, AUDIENCE).unwrap();

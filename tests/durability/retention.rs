@@ -32,7 +32,7 @@ fn start(disk: &SimDisk, options: Options, clock: Arc<dyn Clock>) -> Engine {
     let (log, report) = Log::open(disk.storage(), options, &mut replaying).unwrap();
     let covered = report.snapshot.map_or(0, |snapshot| snapshot.covers);
     assert_eq!(report.records, report.last_position - covered);
-    let on_fatal = Box::new(|error: &str| panic!("the log failed: {error}"));
+    let on_fatal = Box::new(|error: &wal::Error| panic!("the log failed: {error}"));
     let (recovered, limits) = (replaying.finish(), Limits::default());
     Engine::start(log, recovered, 1, limits, clock, on_fatal).unwrap()
 }

@@ -35,7 +35,7 @@ fn roomy() -> Options {
 fn start(storage: Arc<dyn Storage>, options: Options) -> Engine {
     let mut replaying = Replaying::new("recovering");
     let (log, _) = Log::open(storage, options, &mut replaying).unwrap();
-    let on_fatal = Box::new(|error: &str| panic!("the log failed: {error}"));
+    let on_fatal = Box::new(|error: &wal::Error| panic!("the log failed: {error}"));
     let clock = Arc::new(SystemClock::default());
     let limits = Limits::default();
     Engine::start(log, replaying.finish(), 1, limits, clock, on_fatal).unwrap()

@@ -21,7 +21,7 @@ use crate::support::{World, actor};
 pub(super) fn engine(lanes: usize, limits: Limits) -> Arc<Engine> {
     let mut replaying = Replaying::new("recovering");
     let (log, _) = Log::open(SimDisk::new().storage(), small(), &mut replaying).unwrap();
-    let on_fatal = Box::new(|error: &str| panic!("{error}"));
+    let on_fatal = Box::new(|error: &wal::Error| panic!("{error}"));
     let clock = Arc::new(SystemClock::default());
     let engine = Engine::start(log, replaying.finish(), lanes, limits, clock, on_fatal);
     Arc::new(engine.unwrap())

@@ -44,7 +44,7 @@ fn start(disk: &SimDisk, clock: Arc<dyn Clock>) -> Engine {
 fn start_within(limits: Limits, storage: Arc<dyn Storage>, clock: Arc<dyn Clock>) -> Engine {
     let mut replaying = Replaying::new("recovering");
     let (log, _) = Log::open(storage, small(), &mut replaying).unwrap();
-    let on_fatal = Box::new(|error: &str| panic!("the log failed: {error}"));
+    let on_fatal = Box::new(|error: &wal::Error| panic!("the log failed: {error}"));
     Engine::start(log, replaying.finish(), 1, limits, clock, on_fatal).unwrap()
 }
 
@@ -258,6 +258,13 @@ fn a_note_of_another_record_is_found_by_verify_and_a_start_does_not_read_what_is
     // No response of another key is sent, and no snapshot lets go of a record.
     let engine = start(&disk, Arc::new(SystemClock::default()));
     let again = world.deposit_request("S-4", "key-4");
+    let answered = on_lane(&engine, carry_out(&engine, &again)).unwrap();
+    assert!(
+        matches!(answered, CommandResult::OutcomeUnknown),
+        "{answered:?}"
+    );
+    // Nor under a second key, which finds it by its code.
+    let again = world.deposit_request("S-4", "another-key");
     let answered = on_lane(&engine, carry_out(&engine, &again)).unwrap();
     assert!(
         matches!(answered, CommandResult::OutcomeUnknown),

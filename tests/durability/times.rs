@@ -61,7 +61,7 @@ impl Life {
     fn serve(disk: &SimDisk, clock: &Arc<SetClock>, verifier: &Arc<TokenVerifier>) -> Service {
         let mut replaying = Replaying::new("recovering");
         let (log, _) = Log::open(disk.storage(), small(), &mut replaying).unwrap();
-        let on_fatal = Box::new(|error: &str| panic!("the log failed: {error}"));
+        let on_fatal = Box::new(|error: &wal::Error| panic!("the log failed: {error}"));
         let (found, clock) = (replaying.finish(), Arc::clone(clock));
         let engine = Engine::start(log, found, 1, Limits::default(), clock, on_fatal).unwrap();
         engine.checkpoint_by(CheckpointPolicy {

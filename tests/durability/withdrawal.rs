@@ -26,7 +26,7 @@ use crate::support::{World, actor};
 fn engine(storage: Arc<dyn wal::storage::Storage>, limits: Limits) -> Arc<Engine> {
     let mut replaying = Replaying::new("recovering");
     let (log, _) = Log::open(storage, small(), &mut replaying).unwrap();
-    let on_fatal = Box::new(|error: &str| panic!("{error}"));
+    let on_fatal = Box::new(|error: &wal::Error| panic!("{error}"));
     let clock = Arc::new(SystemClock::default());
     let engine = Engine::start(log, replaying.finish(), 2, limits, clock, on_fatal);
     Arc::new(engine.unwrap())

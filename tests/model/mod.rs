@@ -149,7 +149,7 @@ impl Running {
         tokens: &Arc<[String]>,
     ) -> Self {
         let clock = Arc::clone(clock) as Arc<dyn Clock>;
-        let on_fatal = Box::new(|error: &str| panic!("the log failed: {error}"));
+        let on_fatal = Box::new(|error: &wal::Error| panic!("the log failed: {error}"));
         let engine = Engine::start_as(
             role,
             log,

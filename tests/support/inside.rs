@@ -188,7 +188,7 @@ impl Inside {
         };
         let clock = Arc::new(OddClock::default());
         let time = Arc::clone(&clock) as _;
-        let on_fatal = Box::new(|_: &str| ());
+        let on_fatal = Box::new(|_: &wal::Error| ());
         let engine = Engine::start_as(role, log, replaying.finish(), 1, limits, time, on_fatal);
         let engine = Arc::new(engine.unwrap());
         let verifier = TokenVerifier::new(world.key.jwks().as_bytes(), ISSUER, AUDIENCE);

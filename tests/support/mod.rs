@@ -72,7 +72,7 @@ impl World {
             reserve_bytes: 0,
             create: false,
         };
-        let on_fatal = Box::new(|error: &str| panic!("the log failed: {error}"));
+        let on_fatal = Box::new(|error: &wal::Error| panic!("the log failed: {error}"));
         let Ok((engine, _)) = open(&self.data(), opening, on_fatal) else {
             panic!("it stopped well");
         };

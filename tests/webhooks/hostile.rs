@@ -1,5 +1,6 @@
 //! Hostile receivers, and addresses to which nothing may be sent.
 
+use std::io::Read as _;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -45,7 +46,7 @@ fn two_hundred_receivers_that_never_answer_delay_no_other() {
     let holding = Arc::clone(&held);
     std::thread::spawn(move || {
         for stream in silent.incoming() {
-            holding.lock().unwrap().push(stream);
+            holding.lock().unwrap().push(stream.unwrap());
         }
     });
     for _ in 0..200 {
@@ -63,13 +64,15 @@ fn two_hundred_receivers_that_never_answer_delay_no_other() {
     }
     house.fact("last", 1);
     good.wait_for(42);
-    // None of them is given up yet: each is given 15 seconds.
-    assert!(
-        begun.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        begun.elapsed()
-    );
-    assert_eq!(held.lock().unwrap().len(), 512);
+    // None of them was given up for that.
+    for stream in held.lock().unwrap().iter() {
+        stream.set_nonblocking(true).unwrap();
+        let mut rest = [0; 4_096];
+        let mut stream = stream;
+        while let Ok(read) = stream.read(&mut rest) {
+            assert_ne!(read, 0, "it was closed after {:?}", begun.elapsed());
+        }
+    }
 }
 
 #[test]

@@ -40,6 +40,14 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The directory is no longer where it was opened, so the log has ended: the next start would not
+    /// find what it went on to acknowledge.
+    Moved {
+        /// Where it was opened.
+        directory: String,
+        /// What is there now.
+        what: String,
+    },
     /// Written by a newer release.
     Unsupported {
         /// The file.
@@ -176,6 +184,11 @@ impl fmt::Display for Error {
                     "the log is in use by {holder} (lock {file}); stop that process first"
                 )
             }
+            Self::Moved { directory, what } => write!(
+                f,
+                "the log's directory is no longer at {directory}: {what}; put it back before the next \
+                 start, which would begin another log there"
+            ),
             Self::Damaged {
                 file,
                 offset,

@@ -132,6 +132,9 @@ impl Dispatcher {
                     Err(_) => break,
                 }
             }
+            while let Some(id) = self.turns.next() {
+                self.pump(id);
+            }
             // Those that are well come first: a receiver that fails takes the time of new connections.
             let touched = std::mem::take(&mut self.touched);
             let is_failing = |id: &Uuid| {
@@ -376,7 +379,7 @@ impl Dispatcher {
             outcome,
             took,
         } = attempted;
-        self.touched.extend(self.turns.end(&turn));
+        self.turns.end(&turn);
         let attached = self.attached.get_mut(&subscription);
         let Some(attached) = attached.filter(|attached| attached.run == run) else {
             return;

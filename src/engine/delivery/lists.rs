@@ -1,8 +1,8 @@
 //! The lists of webhook subscriptions and of their deliveries, page by page.
 //!
-//! A page ends where those of all lists do, and gives others their turn. One of subscriptions costs by
-//! what is on it, however many there are: it goes on from rank to rank, and each is read at one
-//! instant by the very function that reads it by id.
+//! A page ends where those of all lists do, and gives others their turn. One of subscriptions costs the
+//! same however many there are: it goes on from rank to rank, and each is read at one instant, its
+//! deliveries with it, by the very function that reads it by id.
 
 use std::pin::pin;
 
@@ -87,6 +87,10 @@ impl Shared {
             .tables
             .next_rank(list, after.as_ref(), request.newest_first)
         {
+            if page.count == request.limit {
+                page.next = after;
+                break;
+            }
             // One of them may have megabytes of deliveries, which are looked at with it.
             yield_now().await;
             let path = [("subscriptionId", rank.id())];

@@ -2,7 +2,7 @@
 //!
 //! A receiver that is silent holds a turn for as long as an attempt may take. So the turns of those
 //! that take what comes and of those of which nothing says that they do are counted apart: neither
-//! kind can take all of them.
+//! kind can take all of them. Of one kind, who waits is before who comes.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -14,8 +14,8 @@ const ALL_MAX: usize = 1_024;
 const TAKING_MAX: usize = 768;
 /// And at those that did not, or of which none has ended yet.
 const DOUBTFUL_MAX: usize = 512;
-/// From here on, a subscription begins no more than its share.
-const CROWDED: usize = 512;
+/// With so many at those that take what comes, each of them begins no more than its share.
+const CROWDED: usize = 256;
 /// The share.
 const SHARE: usize = 4;
 
@@ -35,17 +35,17 @@ pub(super) struct Turn {
 #[derive(Debug, Default)]
 struct Kind {
     taken: usize,
-    /// In the order in which they came, each once.
+    /// In the order in which they came; those that are not in `waits` wait no longer.
     waiting: VecDeque<Uuid>,
     waits: BTreeSet<Uuid>,
 }
 
 impl Turns {
     /// A turn for a subscription that has so many attempts on their way; `None` while there is none
-    /// for it. Then it is to try again when an attempt of its own ends, or when [`Turns::end`] names
+    /// for it. Then it is to try again when an attempt of its own ends, or when [`Turns::next`] names
     /// it.
     pub(super) fn begin(&mut self, id: Uuid, own: usize, is_doubtful: bool) -> Option<Turn> {
-        if own >= SHARE && self.taken() >= CROWDED {
+        if own >= SHARE && self.taking.taken >= CROWDED {
             return None;
         }
         let has_one = self.has_one(is_doubtful);
@@ -59,19 +59,24 @@ impl Turns {
             }
             return None;
         }
+        kind.waits.remove(&id);
         kind.taken += 1;
         Some(Turn { is_doubtful })
     }
 
-    /// An attempt has ended; the subscriptions that are to try again now.
-    pub(super) fn end(&mut self, turn: &Turn) -> impl Iterator<Item = Uuid> {
+    /// An attempt has ended.
+    pub(super) fn end(&mut self, turn: &Turn) {
         match turn.is_doubtful {
             true => self.doubtful.taken -= 1,
             false => self.taking.taken -= 1,
         }
+    }
+
+    /// The next one of those that wait and for which there is a turn. To be asked until it names none,
+    /// before any other tries to begin.
+    pub(super) fn next(&mut self) -> Option<Uuid> {
         let taking = self.has_one(false).then(|| self.taking.next()).flatten();
-        let doubtful = self.has_one(true).then(|| self.doubtful.next()).flatten();
-        taking.into_iter().chain(doubtful)
+        taking.or_else(|| self.has_one(true).then(|| self.doubtful.next()).flatten())
     }
 
     fn taken(&self) -> usize {
@@ -89,9 +94,12 @@ impl Turns {
 
 impl Kind {
     fn next(&mut self) -> Option<Uuid> {
-        let next = self.waiting.pop_front()?;
-        self.waits.remove(&next);
-        Some(next)
+        loop {
+            let next = self.waiting.pop_front()?;
+            if self.waits.remove(&next) {
+                return Some(next);
+            }
+        }
     }
 }
 
@@ -130,22 +138,31 @@ mod tests {
     #[test]
     fn however_much_others_take_a_receiver_of_which_nothing_is_known_begins_at_once() {
         let mut turns = Turns::default();
-        // Sixteen have all that they want; each one more has its share.
+        // Eight have all that they want; each one more has its share.
         let well = taken(&mut turns, 0..5_000, 32, false);
         assert_eq!(well.len(), TAKING_MAX);
-        assert!(turns.begin(id(16), 3, false).is_none());
+        assert!(turns.begin(id(8), 3, false).is_none());
         assert!(turns.begin(id(9_000), 0, true).is_some());
     }
 
     #[test]
     fn in_a_crowd_each_has_its_share_and_no_more_until_the_crowd_is_gone() {
         let mut turns = Turns::default();
-        let mut well = taken(&mut turns, 0..16, 32, false);
+        let mut well = taken(&mut turns, 0..8, 32, false);
         assert_eq!(well.len(), CROWDED);
         assert!(turns.begin(id(0), SHARE, false).is_none());
         // It is not named: it has attempts on their way, whose end has it try again.
-        assert_eq!(turns.end(&well.pop().unwrap()).count(), 0);
+        turns.end(&well.pop().unwrap());
+        assert_eq!(turns.next(), None);
         assert!(turns.begin(id(0), SHARE, false).is_some());
+    }
+
+    #[test]
+    fn however_many_receivers_are_silent_one_that_takes_what_comes_has_as_much_as_ever() {
+        let mut turns = Turns::default();
+        let silent = taken(&mut turns, 0..5_000, 4, true);
+        let well = taken(&mut turns, 9_000..9_001, 32, false);
+        assert_eq!((silent.len(), well.len()), (DOUBTFUL_MAX, 32));
     }
 
     #[test]
@@ -156,11 +173,36 @@ mod tests {
         // 128 of them have all; the others wait, however often they ask.
         assert!(turns.begin(id(128), 0, true).is_none());
         let mut named = Vec::new();
-        while let Some(turn) = silent.pop() {
-            named.extend(turns.end(&turn));
+        turns.end(&silent.pop().unwrap());
+        // One of them gets what is free before it is asked, and is not named any more.
+        let early = turns.begin(id(129), 0, true).unwrap();
+        assert_eq!(turns.next(), None);
+        turns.end(&early);
+        // One that has nothing to send when it is named leaves its turn to the next.
+        while let Some(next) = turns.next() {
+            named.push(next);
         }
-        assert_eq!(named, (128..200).map(id).collect::<Vec<_>>());
+        let all: Vec<_> = (128..200).filter(|number| *number != 129).map(id).collect();
+        assert_eq!(named, all);
+        for turn in &silent {
+            turns.end(turn);
+        }
         assert_eq!(turns.taken(), 0);
+    }
+
+    #[test]
+    fn who_waits_is_before_who_has_just_ended() {
+        let mut turns = Turns::default();
+        let mut silent = taken(&mut turns, 0..128, 4, true);
+        assert!(turns.begin(id(9_000), 0, true).is_none());
+        for _ in 0..100 {
+            turns.end(&silent.pop().unwrap());
+            let next = turns.next().unwrap();
+            silent.insert(0, turns.begin(next, 3, true).unwrap());
+            // Who has just ended wants another one, and waits in its turn.
+            let other = if next == id(0) { id(9_000) } else { id(0) };
+            assert!(turns.begin(other, 3, true).is_none());
+        }
     }
 
     #[test]
@@ -170,7 +212,9 @@ mod tests {
         let silent = taken(&mut turns, 1_000..2_000, 4, true);
         assert_eq!(well.len() + silent.len(), ALL_MAX);
         // The turn that ends is for either.
-        let named: Vec<_> = turns.end(&well.pop().unwrap()).collect();
-        assert_eq!(named.len(), 2);
+        turns.end(&well.pop().unwrap());
+        let next = turns.next().unwrap();
+        assert!(turns.begin(next, 0, false).is_some());
+        assert_eq!(turns.next(), None);
     }
 }

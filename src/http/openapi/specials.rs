@@ -315,7 +315,7 @@ fn event_parameters() -> Vec<Value> {
         query(
             "subject",
             "Only events of exactly this subject.",
-            json!({"type": "string"}),
+            json!({"type": "string", "minLength": 1}),
         ),
         parts::parameter("Carebook-Min-Position"),
         parts::parameter("Last-Event-ID"),

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
@@ -14,7 +14,8 @@ use crate::medium::WakeUp;
 use crate::retention::Keep;
 use crate::segment::{self, Maker, Prepared};
 
-/// How often the free space is looked at, and again when it was too little.
+/// How often the free space is looked at, and whether the directory is in its place; and again when
+/// there was too little.
 const WATCH: Duration = Duration::from_millis(500);
 const WATCH_LOW: Duration = Duration::from_millis(100);
 
@@ -24,6 +25,8 @@ pub(super) struct Maintenance {
     pub(super) maker: Maker,
     /// Wakes the journal thread.
     pub(super) wake_up: WakeUp,
+    /// Since when the directory is not seen in its place.
+    pub(super) missed_since: Option<Instant>,
 }
 
 impl Maintenance {
@@ -89,10 +92,21 @@ impl Maintenance {
 
     /// Checks that the log is still where its path leads to. One that is not ends: what it went on to
     /// acknowledge would not be found by the next start.
-    fn expect_in_place(&self) -> Result<(), Error> {
+    fn expect_in_place(&mut self) -> Result<(), Error> {
         let storage = self.shared.reader.storage();
-        let found = storage.expect_in_place();
-        found.map_err(Error::io("go on in", storage.describe("")))
+        let Err(why) = storage.expect_in_place() else {
+            self.missed_since = None;
+            return Ok(());
+        };
+        // One look may have met a moment between two states.
+        let since = *self.missed_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < WATCH_LOW {
+            return Ok(());
+        }
+        Err(Error::Moved {
+            directory: storage.describe(""),
+            what: why.to_string(),
+        })
     }
 
     /// The free space, once the log has given up what it may as far as the reserve and the next

@@ -78,6 +78,7 @@ impl Medium for Files {
             shared: Arc::clone(&self.shared),
             maker,
             wake_up,
+            missed_since: None,
         };
         let thread = thread::Builder::new().name("wal-maintenance".to_owned());
         let thread = thread.spawn(|| maintenance.run());

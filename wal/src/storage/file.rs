@@ -16,6 +16,11 @@ const MODE_DIRECTORY: u32 = 0o700;
 /// The right to write of the group and of everybody else.
 const OTHERS_WRITE: u32 = 0o022;
 
+/// How a lock's file is opened to be read: no link is followed, and nothing is waited for.
+const READ_LOCK: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK);
+
 /// A way to lock a file that does not wait.
 type Try = fn(&fs::File) -> Result<(), TryLockError>;
 
@@ -23,6 +28,8 @@ type Try = fn(&fs::File) -> Result<(), TryLockError>;
 pub struct FileStorage {
     /// Where it was when it was opened.
     directory: PathBuf,
+    /// The same, as it was named: with the links that lead there.
+    named: PathBuf,
     /// The directory, open. All is done in it, and not in what its path leads to by now: that may
     /// have become another log's, by a mount or a rename.
     handle: fs::File,
@@ -47,12 +54,17 @@ impl FileStorage {
     /// # Errors
     /// `NotADirectory` when it is something else; else what the system says.
     pub fn existing(directory: &Path) -> io::Result<Self> {
+        let named = std::path::absolute(directory)?;
         let directory = fs::canonicalize(directory)?;
         if !directory.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         let handle = fs::File::open(&directory)?;
-        Ok(Self { directory, handle })
+        Ok(Self {
+            directory,
+            named,
+            handle,
+        })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -87,8 +99,20 @@ impl FileStorage {
     fn lock_itself(&self, lock: Try) -> io::Result<Option<fs::File>> {
         let directory = self.open_directory("")?;
         match lock(&directory) {
+            Ok(()) => Ok(Some(directory)),
             Err(TryLockError::WouldBlock) => Ok(None),
-            Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(directory)),
+            Err(TryLockError::Error(error)) => match Errno::from_io_error(&error) {
+                // As NFS does, which locks only what is open to be written.
+                Some(
+                    Errno::BADF
+                    | Errno::INVAL
+                    | Errno::ISDIR
+                    | Errno::NOLCK
+                    | Errno::NOSYS
+                    | Errno::OPNOTSUPP,
+                ) => Ok(Some(directory)),
+                _ => Err(error),
+            },
         }
     }
 
@@ -231,7 +255,9 @@ impl Storage for FileStorage {
     }
 
     fn modified(&self, name: &str) -> io::Result<SystemTime> {
-        self.open(name, OFlags::RDONLY)?.metadata()?.modified()
+        self.open(name, OFlags::RDONLY | OFlags::NONBLOCK)?
+            .metadata()?
+            .modified()
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -240,13 +266,22 @@ impl Storage for FileStorage {
     }
 
     fn expect_in_place(&self) -> io::Result<()> {
-        let own = self.handle.metadata()?;
-        let why = match fs::metadata(&self.directory) {
+        let Ok(own) = self.handle.metadata() else {
+            return Ok(());
+        };
+        let why = match fs::metadata(&self.named) {
             Ok(found) if (found.dev(), found.ino()) == (own.dev(), own.ino()) => return Ok(()),
             Ok(_) => {
                 "another directory is there now: this one was moved, or something is mounted over it"
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => "it was moved or removed",
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                "it was moved or removed"
+            }
             // That says nothing of the directory.
             Err(_) => return Ok(()),
         };
@@ -280,7 +315,7 @@ impl Storage for FileStorage {
         let Some(itself) = self.lock_itself(fs::File::try_lock_shared)? else {
             return self.busy(name);
         };
-        let file = match self.open(name, OFlags::RDONLY) {
+        let file = match self.open(name, READ_LOCK) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Locked::Taken(Box::new(itself)));
@@ -298,7 +333,7 @@ impl Storage for FileStorage {
     }
 
     fn tell(&self, name: &str, holder: &str) -> io::Result<()> {
-        let file = self.open(name, OFlags::WRONLY)?;
+        let file = self.open(name, OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
         // Longer than the previous content, so that no reader finds an empty file.
         file.write_all_at(holder.as_bytes(), 0)?;
         file.set_len(crate::format::to_u64(holder.len()))
@@ -320,7 +355,7 @@ impl FileStorage {
     /// of its own number that died.
     fn busy(&self, name: &str) -> io::Result<Locked> {
         let mut text = Vec::new();
-        match self.open(name, OFlags::RDONLY) {
+        match self.open(name, READ_LOCK) {
             Ok(file) => file.take(200).read_to_end(&mut text)?,
             // Its holder has it all the same.
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
