@@ -297,7 +297,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ),
     (
         "outcome_unknown",
-        "The commit was not durable in time: it may have been done, or not.",
+        "The commit was not durable in time: it may have been done, or not. Or it was done, and its response cannot be read from the log just now.",
         "Send the same request under the same key: it is told what happened, or is carried out then.",
     ),
     (

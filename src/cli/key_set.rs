@@ -14,7 +14,7 @@ use crate::http::token::{KEY_SET_BYTES_MAX, Reload, TokenVerifier};
 /// How often the file is read again, at least.
 const INTERVAL_MAX: Duration = Duration::from_secs(30);
 
-/// The file's bytes; at most one more than [`KEY_SET_BYTES_MAX`] is read.
+/// The file's bytes, of which there may be [`KEY_SET_BYTES_MAX`].
 ///
 /// # Errors
 /// When it cannot be read, has more, or is not a regular file.

@@ -95,8 +95,8 @@ pub trait Resource:
     }
 
     /// The lists in which it has a rank, each once, with that rank: the one that ranks highest is
-    /// found with [`ReadView::last_ranked`], whatever else is in it. A list is of this sort or of
-    /// the other one.
+    /// found with [`ReadView::last_ranked`], and the one behind any rank likewise, whatever else is in
+    /// it. A list is of this sort or of the other one.
     fn ranked(&self) -> Vec<(IndexKey, Rank)> {
         Vec::new()
     }

@@ -1,5 +1,6 @@
 //! Small files that an operator names: certificates, keys, secrets. Whatever is in the place of one,
-//! its reader neither waits nor takes much memory.
+//! its reader neither waits nor takes much memory. The settings and a client's token are not among
+//! them: those are read once, by who names them, and may come from a pipe.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
