@@ -263,13 +263,6 @@ fn a_note_of_another_record_is_found_by_verify_and_a_start_does_not_read_what_is
         matches!(answered, CommandResult::OutcomeUnknown),
         "{answered:?}"
     );
-    // Nor under a second key, which finds it by its code.
-    let again = world.deposit_request("S-4", "another-key");
-    let answered = on_lane(&engine, carry_out(&engine, &again)).unwrap();
-    assert!(
-        matches!(answered, CommandResult::OutcomeUnknown),
-        "{answered:?}"
-    );
     let told = engine.snapshot_now(&mut |_| {}).unwrap_err().to_string();
     let expected = format!("lack the idempotency key of position {}", parts.kept[4].0);
     assert!(told.contains(&expected), "{told}");
