@@ -163,7 +163,7 @@ crate::wire_enum! {
         UnsettledMessages = "unsettled messages",
         /// What the sender of a message knows it by.
         MessageReference = "message reference",
-        /// A list: the webhook subscriptions that there are.
+        /// A list with ranks: the webhook subscriptions that there are, by their creation.
         WebhookSubscriptions = "webhook subscriptions",
         /// A list: the books of the delegations to one payer.
         PayerBooks = "books of a payer",
@@ -171,8 +171,6 @@ crate::wire_enum! {
         RelationshipsOfSubject = "relationships of a subject",
         /// A list: the consent versions that there ever were.
         ConsentVersions = "consent versions",
-        /// A list with ranks: the webhook subscriptions that there are, by their creation.
-        WebhookSubscriptionsByCreation = "webhook subscriptions by creation",
     }
 }
 
@@ -419,6 +417,14 @@ impl<'a> ReadView<'a> {
         let (state, position) = self.state(key);
         self.in_lists.borrow_mut().push((key, position));
         state
+    }
+
+    /// The resources that have a rank in `list`, which are all of the kind asked for, in ascending order
+    /// of their ranks.
+    #[must_use]
+    pub fn all_ranked<R: Resource>(&self, list: IndexKey) -> Vec<R> {
+        let keys = self.ranked(list).into_iter();
+        keys.filter_map(|key| self.at(key)).collect()
     }
 
     /// The keys of all resources that have a rank in `list`, in ascending order of their ranks.

@@ -113,7 +113,7 @@ impl Operation for CreateSubscription {
             return Err(Reason::NotPermitted.into());
         }
         check_scheme(&command.url, context)?;
-        if context.view.listed(subscriptions()).len() >= SUBSCRIPTIONS_MAX {
+        if context.view.ranked(subscriptions()).len() >= SUBSCRIPTIONS_MAX {
             return Err(Reason::SubscriptionsFull.into());
         }
         let event = SubscriptionEvent::Created(Box::new(SubscriptionCreated {

@@ -211,14 +211,9 @@ impl Resource for WebhookSubscription {
         self.revision
     }
 
-    fn secondary_keys(&self) -> Vec<IndexKey> {
-        let list = (!self.is_deleted).then(subscriptions);
-        list.into_iter().collect()
-    }
-
     fn ranked(&self) -> Vec<(IndexKey, Rank)> {
         let rank = || Rank::new(self.created_at, &self.subscription_id.to_string());
-        let list = (!self.is_deleted).then(|| (subscriptions_by_creation(), rank()));
+        let list = (!self.is_deleted).then(|| (subscriptions(), rank()));
         list.into_iter().collect()
     }
 
@@ -289,14 +284,9 @@ impl WebhookSubscription {
     }
 }
 
-/// The list of the subscriptions that there are.
+/// The list of the subscriptions that there are, in the order of their creation; those of one
+/// millisecond by their identifiers.
 #[must_use]
 pub fn subscriptions() -> IndexKey {
     IndexKey::new(Index::WebhookSubscriptions, &[])
-}
-
-/// The same ones, in the order of their creation; those of one millisecond by their identifiers.
-#[must_use]
-pub fn subscriptions_by_creation() -> IndexKey {
-    IndexKey::new(Index::WebhookSubscriptionsByCreation, &[])
 }

@@ -14,7 +14,7 @@ use crate::domain::event_id::EventId;
 use crate::domain::resource::Rank;
 use crate::domain::webhook::lists;
 use crate::domain::webhook::read_subscription::{check_authority, read_subscription};
-use crate::domain::webhook::subscription::subscriptions_by_creation;
+use crate::domain::webhook::subscription::subscriptions;
 use crate::engine::Engine;
 use crate::engine::core::{CommandResult, Shared};
 use crate::engine::lists::ListPage;
@@ -81,7 +81,7 @@ impl Shared {
             let refused = self.refuse_unless_gone(rejection, position, Some(may_act));
             return Err(refused.await);
         }
-        let list = subscriptions_by_creation();
+        let list = subscriptions();
         let (mut page, mut after) = (ListPage::default(), request.after.clone());
         while let Some(rank) = self
             .tables

@@ -78,7 +78,7 @@ impl Engine {
     /// How many webhook subscriptions there are.
     #[must_use]
     pub fn webhook_subscriptions(&self) -> usize {
-        self.shared.tables.listed(subscriptions()).len()
+        self.shared.tables.ranked(subscriptions()).len()
     }
 
     /// From here on, webhooks may go over plain HTTP to other machines.

@@ -23,7 +23,7 @@ impl Shared {
     /// The subscriptions that there are.
     pub(super) fn webhook_subscriptions(&self) -> Vec<Uuid> {
         let view = ReadView::new(&self.tables);
-        let all = view.all_listed::<WebhookSubscription>(subscriptions());
+        let all = view.all_ranked::<WebhookSubscription>(subscriptions());
         all.iter().map(|one| one.subscription_id).collect()
     }
 
@@ -106,7 +106,7 @@ impl Shared {
     /// recorded progress; `None` where none does.
     pub(in crate::engine) fn webhooks_need(&self) -> Option<u64> {
         let view = ReadView::new(&self.tables);
-        let all = view.all_listed::<WebhookSubscription>(subscriptions());
+        let all = view.all_ranked::<WebhookSubscription>(subscriptions());
         let needs = all.iter().filter_map(|subscription| {
             let key = WebhookDeliveries::KIND.key(&[subscription.subscription_id.to_string()]);
             let deliveries = view.at::<WebhookDeliveries>(key)?;
