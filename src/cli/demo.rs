@@ -2,7 +2,7 @@
 //! `curl` line to paste, and a walk through all operations.
 
 use std::fs::{DirBuilder, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const TTL_SECONDS: u64 = 7 * 24 * 3_600;
 /// The signing key, beside the log in the data directory.
 const KEY_FILE: &str = "demo-key.pem";
 /// No more of it is read.
-const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
+const KEY_FILE_BYTES_MAX: usize = 64 << 10;
 
 /// A demonstration.
 pub struct Demo {
@@ -223,8 +223,7 @@ fn key_in(data: &Path) -> Result<SigningKey, BoxError> {
     let file = data.join(KEY_FILE);
     match small_file::open(&file, rustix::fs::OFlags::NOFOLLOW) {
         Ok(found) => {
-            let mut pem = String::new();
-            found.take(KEY_FILE_BYTES_MAX).read_to_string(&mut pem)?;
+            let pem = String::from_utf8(small_file::read_opened(found, KEY_FILE_BYTES_MAX)?)?;
             return Ok(SigningKey::from_pem(&pem)
                 .map_err(|error| format!("the key file {} {error}", file.display()))?);
         }

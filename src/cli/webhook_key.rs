@@ -1,7 +1,7 @@
 //! The file of the master key that the secrets of webhooks are derived from.
 
 use std::fs::OpenOptions;
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::http::webhooks::secret::{MasterKey, SECRET_BYTES};
 /// Its name in the data directory.
 const NAME: &str = "webhook.key";
 /// More than the file has.
-const FILE_BYTES_MAX: u64 = 128;
+const FILE_BYTES_MAX: usize = 128;
 
 /// Where the key is: as the operator says, or in the data directory.
 #[must_use]
@@ -55,9 +55,8 @@ fn read(file: &Path) -> std::io::Result<[u8; SECRET_BYTES]> {
     if opened.metadata()?.mode() & 0o077 != 0 {
         return Err(unfit("others than its owner may read it: chmod 600"));
     }
-    let mut text = String::new();
-    opened.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
-    let bytes = BASE64_STANDARD.decode(text.trim_end());
+    let text = small_file::read_opened(opened, FILE_BYTES_MAX)?;
+    let bytes = BASE64_STANDARD.decode(text.trim_ascii_end());
     let bytes = bytes.ok().and_then(|bytes| bytes.try_into().ok());
     bytes.ok_or_else(|| unfit("it is not 32 bytes in base64"))
 }

@@ -35,11 +35,17 @@ pub fn open(file: &Path, more: OFlags) -> io::Result<File> {
 /// # Errors
 /// As [`open`], and when it has more than `bytes_max`.
 pub fn read(file: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    read_opened(open(file, OFlags::empty())?, bytes_max)
+}
+
+/// The same of a file that is open already.
+///
+/// # Errors
+/// When it cannot be read, and when it has more than `bytes_max`.
+pub fn read_opened(file: File, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = u64::try_from(bytes_max).unwrap_or(u64::MAX);
-    open(file, OFlags::empty())?
-        .take(most.saturating_add(1))
-        .read_to_end(&mut bytes)?;
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() > bytes_max {
         let why = format!("it has more than {bytes_max} bytes, the most that are read");
         return Err(unfit(&why));
