@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::reread::reread;
@@ -114,6 +115,8 @@ fn open_alone(fresh: &Path) -> std::io::Result<File> {
             .create(true)
             .truncate(false)
             .mode(0o644)
+            // Neither another file's content nor a pipe.
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
             .open(fresh)?;
         opened.lock()?;
         // Who had it before may have given it the status's name meanwhile, or removed it.
