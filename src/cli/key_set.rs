@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_file_no_more_is_read_than_a_key_set_may_have_and_one_byte() {
+    fn a_file_with_more_than_a_key_set_may_have_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("jwks.json");
         for length in [0, KEY_SET_BYTES_MAX] {

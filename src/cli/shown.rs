@@ -85,6 +85,8 @@ mod tests {
             ),
             ("u:p@h/keys", "--jwks <FILE|URL>", "…@h/keys"),
             ("https://u:p@h", "--issuer <ISS>", "https://…@h"),
+            ("u:p@h", "--issuer <ISS>", "…@h"),
+            ("u:p@h", "--issuer", "…@h"),
             ("https://u:p@h", "--cors-origin <ORIGIN>", "https://…@h"),
         ] {
             assert_eq!(shown(value, flag), wanted);

@@ -146,6 +146,45 @@ impl Server {
             stop,
         })
     }
+
+    /// Serves connections until a stop, and answers what is in flight; returns when all of
+    /// that has to be over.
+    async fn lane(
+        self: Arc<Self>,
+        lane: usize,
+        mut connections: mpsc::UnboundedReceiver<Handed>,
+        mut stop: watch::Receiver<bool>,
+    ) -> Instant {
+        if lane == 0 {
+            self.service.engine().start_deliveries();
+        }
+        let graceful = Arc::new(GracefulShutdown::new());
+        let told = Stop::default();
+        let all = stop.clone();
+        loop {
+            tokio::select! {
+                biased;
+                handed = connections.recv() => match handed {
+                    Some(handed) => handed.serve(&graceful, &told, &all),
+                    None => break,
+                },
+                _ = stop.wait_for(|stop| *stop) => break,
+            }
+        }
+        // Streams of events have no end of their own.
+        self.service.engine().end_feed();
+        let now = Instant::now();
+        let _ = told.set(now);
+        let until = now + self.limits.drain_timeout;
+        // Handshakes hold the value too; those that are not complete by now are dropped.
+        if let Some(graceful) = Arc::into_inner(graceful) {
+            let drained = tokio::time::timeout_at(until, graceful.shutdown());
+            if drained.await.is_err() {
+                tracing::warn!(lane, "some connections did not end in time, and are closed");
+            }
+        }
+        until
+    }
 }
 
 /// A server whose lanes run, and which accepts no connections yet.
@@ -206,47 +245,6 @@ impl Started {
             }
         }
         accepted
-    }
-}
-
-impl Server {
-    /// Serves connections until a stop, and answers what is in flight; returns when all of
-    /// that has to be over.
-    async fn lane(
-        self: Arc<Self>,
-        lane: usize,
-        mut connections: mpsc::UnboundedReceiver<Handed>,
-        mut stop: watch::Receiver<bool>,
-    ) -> Instant {
-        if lane == 0 {
-            self.service.engine().start_deliveries();
-        }
-        let graceful = Arc::new(GracefulShutdown::new());
-        let told = Stop::default();
-        let all = stop.clone();
-        loop {
-            tokio::select! {
-                biased;
-                handed = connections.recv() => match handed {
-                    Some(handed) => handed.serve(&graceful, &told, &all),
-                    None => break,
-                },
-                _ = stop.wait_for(|stop| *stop) => break,
-            }
-        }
-        // Streams of events have no end of their own.
-        self.service.engine().end_feed();
-        let now = Instant::now();
-        let _ = told.set(now);
-        let until = now + self.limits.drain_timeout;
-        // Handshakes hold the value too; those that are not complete by now are dropped.
-        if let Some(graceful) = Arc::into_inner(graceful) {
-            let drained = tokio::time::timeout_at(until, graceful.shutdown());
-            if drained.await.is_err() {
-                tracing::warn!(lane, "some connections did not end in time, and are closed");
-            }
-        }
-        until
     }
 }
 

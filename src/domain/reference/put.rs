@@ -191,7 +191,7 @@ pub struct Envelope {
 struct FactRevision(Revision);
 
 /// The highest revision that a fact can come in with.
-pub const FACT_REVISION_MAX: i64 = 1 << 62;
+const FACT_REVISION_MAX: i64 = 1 << 62;
 
 impl FromJson for FactRevision {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
