@@ -322,6 +322,7 @@ fn value(shape: &Shape) -> String {
 fn key(row: &Row) -> &'static str {
     match row.key {
         KeySource::Header => "header",
+        KeySource::HeaderIfSent => "header, where it is sent",
         KeySource::Body => "body",
         KeySource::BodyOfAll { .. } => "body, one scope for all subjects",
         KeySource::None => "none: it only reads",

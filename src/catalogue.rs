@@ -279,7 +279,7 @@ pub static MANAGEMENT: &[Row] = &[
     )
     .of_messages()
     .wordless()
-    .keyed(KeySource::Header)
+    .keyed(KeySource::HeaderIfSent)
     .gives(Success::Accepted),
     Row::new(
         122,
@@ -288,7 +288,7 @@ pub static MANAGEMENT: &[Row] = &[
         &Erased::<outbox::skip::SkipMessage>::NEW,
     )
     .of_messages()
-    .keyed(KeySource::Header),
+    .keyed(KeySource::HeaderIfSent),
 ];
 
 /// What the service reports to itself: no request leads there.

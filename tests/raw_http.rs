@@ -5,6 +5,8 @@ use std::io::{Error, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use crate::support::stage::theatre;
 use crate::support::{Server, World, resident};
 
@@ -471,6 +473,13 @@ fn said(mut bytes: &[u8], statuses: &[i32]) -> (Vec<i32>, bool) {
         let is_bare = statuses.get(found.len()) == Some(&-status);
         bytes = if is_bare { rest } else { &rest[length..] };
         assert!(!is_probe, "something follows the probe's answer");
+        assert!(lower.contains("\r\nx-request-id: "), "{head}");
+        if !is_bare && matches!(status, 400 | 431) {
+            let body: Value = serde_json::from_slice(&rest[..length]).unwrap();
+            let told = (&body["status"], &body["code"]);
+            assert_eq!(told, (&json!(status), &json!("request_invalid")), "{head}");
+            assert!(lower.contains("\r\nconnection: close\r\n"), "{head}");
+        }
         is_probe = lower.contains("x-request-id: probe\r\n");
         found.push(if is_bare { -status } else { status });
     }

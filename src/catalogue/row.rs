@@ -24,6 +24,8 @@ pub enum Method {
 pub enum KeySource {
     /// In the header `Idempotency-Key`.
     Header,
+    /// In that header, where it is sent; a request without it is carried out each time.
+    HeaderIfSent,
     /// In the body, scoped to operation and subject.
     Body,
     /// In the body, scoped to the operation alone, with a conflict code of its own.

@@ -247,6 +247,8 @@ impl Client {
             .build();
         let runtime = runtime.map_err(Failure::from_error)?;
         let done = runtime.block_on(async { work(self.connect().await?).await });
+        // A thread that waits for input is not waited for.
+        runtime.shutdown_background();
         done.map_err(|error| self.failure(error.as_ref()))
     }
 

@@ -232,9 +232,8 @@ impl<'c> Reading<'c> {
             let request = Request::get(self.path(Some(PAGE)));
             let answer = self.answered(&mut connection, request).await?;
             *was_there = true;
-            let body = answer.into_body().collect().await;
-            let body = body.map_err(|error| Broken::Lost(error.into()))?;
-            let page: Page = serde_json::from_slice(&body.to_bytes()).map_err(|error| {
+            let body = whole_body(answer).await.map_err(Broken::Lost)?;
+            let page: Page = serde_json::from_slice(&body).map_err(|error| {
                 Failure::other(format!("{}: no page of events: {error}", self.client.url()))
             })?;
             for event in &page.events {
@@ -285,8 +284,7 @@ impl<'c> Reading<'c> {
         if status == StatusCode::OK {
             return Ok(answer);
         }
-        let body = answer.into_body().collect().await;
-        let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+        let body = whole_body(answer).await.unwrap_or_default();
         let refused = self.client.refused(status, &body);
         match status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
             true if self.after.is_some() => Err(Broken::Lost(status.to_string().into())),
@@ -393,6 +391,12 @@ impl Told {
         }
         None
     }
+}
+
+/// The body of an answer; it is waited for as long as the answer is.
+async fn whole_body(answer: Response<Incoming>) -> Result<Bytes, BoxError> {
+    let body = timeout(SILENCE_MAX, answer.into_body().collect()).await;
+    Ok(body.map_err(|_| "the answer breaks off")??.to_bytes())
 }
 
 #[cfg(test)]

@@ -194,9 +194,12 @@ impl Target {
         let tracer = traces.tracer.clone();
         let thread = std::thread::Builder::new().name("nats".to_owned());
         let spawned = thread.spawn(move || {
-            runtime.block_on(self.run(&engine, tracer));
-            runtime.shutdown_background();
-            drop::<Sender<()>>(sender);
+            runtime.block_on(async {
+                self.run(&engine, tracer).await;
+                drop::<Sender<()>>(sender);
+                // Actors of resources may live here: they serve until the process ends.
+                pending::<()>().await;
+            });
         });
         spawned.map_err(Failure::from_error)?;
         Ok(Running { ended })

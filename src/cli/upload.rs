@@ -67,6 +67,10 @@ async fn post(
     let answer = connection.send(request, boxed(body)).await?;
     let status = answer.status();
     let body = answer.into_body().collect().await?.to_bytes();
-    let sent = reading.await??;
+    // Of a refusal it does not matter how much was read, and reading may wait for input without end.
+    let sent = match status {
+        StatusCode::OK => reading.await??,
+        _ => 0,
+    };
     Ok((status, body, sent))
 }

@@ -76,7 +76,9 @@ fn random() -> std::io::Result<[u8; SECRET_BYTES]> {
 fn make(file: &Path) -> std::io::Result<MasterKey> {
     let bytes = random()?;
     // Written whole beside it first: a crash leaves the key or none, never a part of one.
-    let fresh = file.with_extension("new");
+    let mut fresh = file.to_owned().into_os_string();
+    fresh.push(".new");
+    let fresh = PathBuf::from(fresh);
     match std::fs::remove_file(&fresh) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -88,8 +90,9 @@ fn make(file: &Path) -> std::io::Result<MasterKey> {
     writeln!(opened, "{}", BASE64_STANDARD.encode(bytes))?;
     opened.sync_all()?;
     // A concurrent start may have created it first.
-    std::fs::hard_link(&fresh, file)?;
+    let linked = std::fs::hard_link(&fresh, file);
     std::fs::remove_file(&fresh)?;
+    linked?;
     if let Some(folder) = file
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())

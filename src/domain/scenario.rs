@@ -361,7 +361,7 @@ impl Scenario {
             return Then::Refused(Rejection::invalid(faults));
         };
         let key = match row.key {
-            KeySource::Header => key.to_owned(),
+            KeySource::Header | KeySource::HeaderIfSent => key.to_owned(),
             _ => command.key().unwrap_or_default().to_owned(),
         };
         self.carry_out(&*command, &key)

@@ -53,8 +53,9 @@ pub struct CheckpointPolicy {
 }
 
 impl Default for CheckpointPolicy {
-    /// 256 MiB, an hour, for ever, nothing kept and all deleted, before its time for want of room; a check each second, a minute after
-    /// a failure.
+    /// A snapshot after 256 MiB or an hour. Keys are kept for ever; of the log only what no snapshot
+    /// covers is kept, the rest is deleted, early where the disk lacks room. The thread looks each
+    /// second, and waits a minute after a failure.
     fn default() -> Self {
         Self {
             log_bytes: 256 << 20,
@@ -266,8 +267,12 @@ impl Schedule {
         pause: Duration,
         is_due: impl FnOnce(Duration) -> bool,
     ) -> bool {
-        let since = now.duration_since(self.last);
-        requested || (!(self.failed && since < pause) && is_due(since))
+        requested || (self.may_begin(now, pause) && is_due(now.duration_since(self.last)))
+    }
+
+    /// Whether the pause after a failure is over, where the last attempt was one.
+    pub(super) fn may_begin(&self, now: Tick, pause: Duration) -> bool {
+        !self.failed || now.duration_since(self.last) >= pause
     }
 
     pub(super) fn ended(&mut self, now: Tick, failed: bool) {

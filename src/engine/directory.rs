@@ -49,6 +49,7 @@ type Shard<W> = Mutex<HashMap<Digest, Live<W>, DigestBuild>>;
 /// Which resources have an actor.
 pub(crate) struct Directory<W: Work> {
     shards: Box<[Shard<W>]>,
+    /// Idle actors by the lane in whose thread they run; at the end those of threads that are no lane.
     pools: Box<[Mutex<Vec<ActorRef<W>>>]>,
     live: AtomicUsize,
 }
@@ -101,7 +102,7 @@ impl<W: Work> Directory<W> {
     pub(crate) fn new(lanes: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            pools: (0..lanes).map(|_| Mutex::default()).collect(),
+            pools: (0..=lanes).map(|_| Mutex::default()).collect(),
             live: AtomicUsize::new(0),
         }
     }
@@ -113,7 +114,8 @@ impl<W: Work> Directory<W> {
 
     /// Hands the work to the actor of the resource `target`, starting one if there is none.
     pub(crate) async fn dispatch(&self, target: Digest, work: W) -> Result<(), String> {
-        let lane = lane::here(self.pools.len());
+        let elsewhere = self.pools.len() - 1;
+        let lane = lane::own().map_or(elsewhere, |lane| lane.min(elsewhere));
         let mut work = work;
         let mut spare = None;
         loop {
@@ -249,7 +251,34 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_whose_actor_has_ended_gets_another() {
+    fn an_actor_of_a_thread_that_is_no_lane_serves_no_lane() {
+        let engine = engine();
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(|| on_lane(&engine, stopped).unwrap());
+            let done = runtime.block_on(put_fact(&engine, 1));
+            assert!(matches!(done, CommandResult::Done { .. }), "{done:?}");
+            drop(stop);
+        });
+        let idle = || {
+            let pools = engine.shared.directory.pools.iter();
+            pools.map(|pool| pool.lock().len()).collect::<Vec<_>>()
+        };
+        assert_eq!(idle(), [0, 1]);
+        let on_its_lane = async {
+            // The lane's own task has its turn.
+            tokio::task::yield_now().await;
+            put_fact(&engine, 2).await
+        };
+        let done = on_lane(&engine, on_its_lane).unwrap();
+        assert!(matches!(done, CommandResult::Done { .. }), "{done:?}");
+        assert_eq!(idle()[1], 1);
+        engine.shut_down().unwrap();
+    }
+
+    fn engine() -> Engine {
         let storage = wal::storage::sim::SimDisk::new().storage();
         let options = wal::Options::default();
         let mut replaying = Replaying::new("");
@@ -262,7 +291,12 @@ mod tests {
             Arc::new(SystemClock::default()),
             Box::new(|error| panic!("{error}")),
         );
-        let engine = engine.unwrap();
+        engine.unwrap()
+    }
+
+    #[test]
+    fn a_resource_whose_actor_has_ended_gets_another() {
+        let engine = engine();
         on_lane(&engine, async {
             let first = put_fact(&engine, 1).await;
             assert!(matches!(first, CommandResult::Done { .. }), "{first:?}");

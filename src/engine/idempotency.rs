@@ -155,7 +155,9 @@ pub(super) fn key_of(request: &CommandRequest) -> Option<(Box<str>, Box<str>, &'
     let subject = || request.actor.subject.clone();
     match request.row?.key {
         KeySource::None => None,
-        KeySource::Header => Some((request.header_key.clone()?, subject(), REUSED)),
+        KeySource::Header | KeySource::HeaderIfSent => {
+            Some((request.header_key.clone()?, subject(), REUSED))
+        }
         KeySource::Body => Some((request.command.key()?.into(), subject(), REUSED)),
         KeySource::BodyOfAll { reused } => {
             Some((request.command.key()?.into(), Box::default(), reused))

@@ -22,7 +22,13 @@ thread_local! {
 /// The lane of the present thread, of `count` lanes; the first one for a thread that is not a lane.
 #[must_use]
 pub fn here(count: usize) -> usize {
-    LANE.get().unwrap_or(0).min(count.saturating_sub(1))
+    own().unwrap_or(0).min(count.saturating_sub(1))
+}
+
+/// The lane of the present thread; `None` for a thread that is not a lane.
+#[must_use]
+pub fn own() -> Option<usize> {
+    LANE.get()
 }
 
 /// Makes the present thread a lane until it is dropped.

@@ -103,7 +103,7 @@ impl Shared {
         drop(permit);
     }
 
-    /// Waits until all the messages are taken, or one of them was tried and not taken.
+    /// Waits until it is known of each message whether it is taken.
     async fn until_known(&self, messages: &[i64]) {
         loop {
             let mut progress = pin!(self.outbox.progress());
@@ -115,19 +115,25 @@ impl Shared {
         }
     }
 
-    /// Whether all the messages are taken, or one of them was tried and not taken.
+    /// Whether each message is taken, or was tried and not taken, or waits behind such a one of its
+    /// receiver.
     fn is_known(&self, messages: &[i64]) -> bool {
         let view = ReadView::new(&self.tables);
-        let is_taken = |number: &i64| {
-            let message = Message::of_number(&view, *number)?;
+        let mut failing = Vec::new();
+        messages.iter().all(|number| {
+            let Some(message) = Message::of_number(&view, *number) else {
+                return true;
+            };
+            let line = self.outbox.line(&message.topic).map(Arc::as_ptr);
             match (message.status, message.attempts) {
-                (MessageStatus::Taken, _) => Some(true),
-                (MessageStatus::Waiting, 0) => Some(false),
-                _ => None,
+                (MessageStatus::Taken, _) => true,
+                (MessageStatus::Waiting, 0) => failing.contains(&line),
+                _ => {
+                    failing.push(line);
+                    true
+                }
             }
-        };
-        let taken: Option<Vec<bool>> = messages.iter().map(is_taken).collect();
-        taken.is_none_or(|taken| taken.iter().all(|taken| *taken))
+        })
     }
 
     /// Commits the response with what was taken in the place of the one at `position`; `None` when

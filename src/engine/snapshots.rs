@@ -1,7 +1,6 @@
 //! What the checkpointer's thread does: it takes snapshots while commands go on, forgets old
 //! idempotency keys, and compacts the log.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant as Tick};
 
@@ -14,6 +13,7 @@ use super::core::Shared;
 use super::turns::Turns;
 use crate::base::codec;
 use crate::base::digest::KeyDigest;
+use crate::base::panics::unless_it_panics;
 use crate::base::time::Instant;
 use crate::catalogue;
 use crate::journal::counters::{Counters, Marks};
@@ -45,28 +45,23 @@ fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
             return;
         }
         shared.checkpointer.figures.lock().looks += 1;
-        shared.note_time();
-        shared.look_for_room();
-        shared.follow_needs();
         let policy = shared.checkpointer.policy.lock().clone();
         look = policy.look;
-        if tending.wants(Tick::now(), false, policy.pause, |_| true) {
-            let tended = shared.tend_log(&policy);
-            if let Err(error) = &tended {
-                tracing::warn!(%error, "the log was not compacted; it is tried again");
-                shared.checkpointer.figures.lock().failures += 1;
-            }
-            tending.ended(Tick::now(), tended.is_err());
+        // A panic in here costs one turn, not all later ones.
+        let tended = unless_it_panics(|| shared.tend(&policy, &mut tending));
+        if tended.is_none() {
+            shared.checkpointer.figures.lock().failures += 1;
+            tending.ended(Tick::now(), true);
         }
         let is_due = |since| shared.is_checkpoint_due(&policy, since);
         if !schedule.wants(Tick::now(), requested, policy.pause, is_due) {
             continue;
         }
         // A panic in here costs a snapshot, not all later ones.
-        let attempt = catch_unwind(AssertUnwindSafe(|| shared.checkpoint(true, &mut |_| {})));
+        let attempt = unless_it_panics(|| shared.checkpoint(true, &mut |_| {}));
         let failed = match attempt {
-            Ok(Ok(None)) => false,
-            Ok(Ok(Some(taken))) => {
+            Some(Ok(None)) => false,
+            Some(Ok(Some(taken))) => {
                 tracing::info!(
                     covers = taken.snapshot.covers,
                     bytes = taken.snapshot.bytes,
@@ -75,17 +70,35 @@ fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
                 );
                 false
             }
-            Ok(Err(wal::Error::Stopped { .. })) => return,
-            Ok(Err(error)) => {
+            Some(Err(wal::Error::Stopped { .. })) => return,
+            Some(Err(error)) => {
                 tracing::warn!(%error, "a snapshot was not taken; commands go on");
                 true
             }
-            Err(_) => {
+            None => {
                 shared.checkpointer.figures.lock().failures += 1;
                 true
             }
         };
         schedule.ended(Tick::now(), failed);
+    }
+}
+
+impl Shared {
+    /// What is due beside snapshots.
+    fn tend(&self, policy: &CheckpointPolicy, tending: &mut Schedule) {
+        self.note_time();
+        self.look_for_room();
+        self.follow_needs();
+        if !tending.may_begin(Tick::now(), policy.pause) {
+            return;
+        }
+        let tended = self.tend_log(policy);
+        if let Err(error) = &tended {
+            tracing::warn!(%error, "the log was not compacted; it is tried again");
+            self.checkpointer.figures.lock().failures += 1;
+        }
+        tending.ended(Tick::now(), tended.is_err());
     }
 }
 

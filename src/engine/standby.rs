@@ -142,6 +142,12 @@ impl Engine {
         self.shared.lag()
     }
 
+    /// Whether the disk has room for more: without it nothing can be applied, or committed.
+    #[must_use]
+    pub fn has_disk_room(&self) -> bool {
+        self.shared.journal.has_room()
+    }
+
     /// Waits until everything that was applied is durable here. Blocks.
     ///
     /// # Errors

@@ -55,8 +55,8 @@ where
     whole.map_err(|error| not_arrived(&error, problems))
 }
 
-/// In the place of a body that a request need not have: an empty object. 415 when it has one of a
-/// type that it does not say.
+/// In the place of a body that a request need not have: nothing. 415 when it has one of a type that it
+/// does not say.
 pub(super) async fn no_body<B>(
     headers: &HeaderMap,
     body: B,
@@ -76,7 +76,7 @@ where
             return Err(no_json(problems));
         }
     }
-    Ok((Bytes::from_static(b"{}"), Permit::none(budget)))
+    Ok((Bytes::new(), Permit::none(budget)))
 }
 
 fn no_json(problems: Problems) -> Box<Answer> {

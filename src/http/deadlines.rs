@@ -152,7 +152,10 @@ mod tests {
     fn served_http1(deadlines: &Arc<Deadlines>) -> (DuplexStream, Ended) {
         let (near, far) = tokio::io::duplex(1_024);
         let timed = TimedIo::new(near, PATIENCE, Stop::default())
-            .http1(HeadLimit::new(HOUR, HOUR))
+            .http1(
+                HeadLimit::new(HOUR, HOUR),
+                Arc::new(|_| unreachable!("all heads can be parsed")),
+            )
             .within(Arc::clone(deadlines));
         let deadlines = Arc::clone(deadlines);
         let respond = service_fn(move |_| {

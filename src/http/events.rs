@@ -140,9 +140,11 @@ fn no_page(why: NoPage, engine: &Engine) -> Answer {
             ),
             engine.durable(),
         ),
-        NoPage::Future => {
-            problems.rejected(&Rejection::invalid_at("query.after", FaultCode::OutOfRange))
-        }
+        // It depends on the state: one that may not answer says so in its place.
+        NoPage::Future => at_position(
+            problems.rejected(&Rejection::invalid_at("query.after", FaultCode::OutOfRange)),
+            engine.durable(),
+        ),
         NoPage::Unavailable => problems.unavailable(),
     }
 }

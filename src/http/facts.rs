@@ -190,6 +190,8 @@ where
             lines = Lines::default();
             going.batch.end(CommandResult::Overloaded);
         }
+        // While the lines were applied the client may have waited for this service.
+        heard = Instant::now();
     }
     going.answer("lines").await
 }

@@ -47,6 +47,8 @@ pub struct Frames {
     /// Since when a head is unfinished, and its stream.
     head: Option<(Instant, u32)>,
     open: HashMap<u32, Stream>,
+    /// The newest stream whose head is complete.
+    newest: u32,
     /// Control frames that the client may still send.
     credit: u32,
     /// When it was last given some for the time that has passed.
@@ -142,6 +144,7 @@ impl Frames {
             outward: Cut::after(0),
             head: None,
             open: HashMap::new(),
+            newest: 0,
             credit: CONTROL_BURST,
             credited: now,
             is_flooded: false,
@@ -193,8 +196,11 @@ impl Frames {
                 Step::Ends(frame) => {
                     let may_end = matches!(frame.kind, HEADERS | CONTINUATION);
                     if may_end && frame.flags & END_HEADERS != 0 && self.head.take().is_some() {
-                        // Trailers are a head, too.
-                        self.open.entry(frame.stream).or_insert(Stream::Asked);
+                        // Trailers are a head, too, and may come when the stream is closed already.
+                        if frame.stream > self.newest {
+                            self.newest = frame.stream;
+                            self.open.insert(frame.stream, Stream::Asked);
+                        }
                     }
                 }
             }
@@ -392,6 +398,23 @@ mod tests {
         timed.pass(5);
         assert_eq!(timed.left(), 70);
         assert!(timed.frames.is_idle());
+    }
+
+    #[test]
+    fn trailers_of_a_stream_that_is_over_do_not_keep_a_connection_open() {
+        let mut timed = Timed::new();
+        timed.received(&[b'P'; PREFACE_BYTES]);
+        timed.received(&frame(HEADERS, END_HEADERS, 1, 9));
+        // Answered before its body has come.
+        timed.written(&frame(HEADERS, END_HEADERS | END_STREAM, 1, 9));
+        timed.written(&frame(RST_STREAM, 0, 1, 4));
+        timed.received(&frame(HEADERS, END_HEADERS | END_STREAM, 1, 9));
+        assert!(timed.frames.is_idle());
+        timed.pass(5);
+        assert_eq!(timed.left(), 70);
+        // The next request is one.
+        timed.received(&frame(HEADERS, END_HEADERS | END_STREAM, 3, 9));
+        assert!(!timed.frames.is_idle());
     }
 
     #[test]

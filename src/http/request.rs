@@ -381,6 +381,7 @@ fn read_straight(
     let mut at = Reader::new(now);
     let header_key = match row.key {
         KeySource::Header => read_key(headers, &mut at),
+        KeySource::HeaderIfSent => read_key_if_sent(headers, &mut at),
         _ => None,
     };
     at.is_clean().then_some(ReadCommand {
@@ -434,6 +435,7 @@ pub fn read_by_tree(
     }
     let header_key = match row.key {
         KeySource::Header => read_key(headers, &mut at),
+        KeySource::HeaderIfSent => read_key_if_sent(headers, &mut at),
         _ => None,
     };
     let command = row
@@ -445,6 +447,14 @@ pub fn read_by_tree(
             header_key,
         }),
         _ => Err(Unread::Rejected(Rejection::invalid(at.into_faults()))),
+    }
+}
+
+/// The same where it is sent; else a key of its own, which no other request has.
+fn read_key_if_sent(headers: &HeaderMap, at: &mut Reader) -> Option<Box<str>> {
+    match headers.contains_key(IDEMPOTENCY_KEY) {
+        true => read_key(headers, at),
+        false => Some(uuid::Uuid::new_v4().to_string().into()),
     }
 }
 

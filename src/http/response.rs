@@ -59,6 +59,18 @@ impl Problems {
         }
     }
 
+    /// For a path without a route: below a mother's profile all problems have the shape of its own.
+    #[must_use]
+    pub fn beside_routes(path: &str) -> Self {
+        match path.starts_with("/mother/profile/") {
+            true => Self {
+                problem: ProblemShape::Profile,
+                ..Self::PLAIN
+            },
+            false => Self::PLAIN,
+        }
+    }
+
     /// A read's.
     #[must_use]
     pub fn of_read(row: &ReadRow) -> Self {
@@ -312,7 +324,7 @@ pub fn statuses(row: &Row) -> BTreeMap<u16, Codes> {
     );
     match row.key {
         KeySource::None => {}
-        KeySource::Header | KeySource::Body => {
+        KeySource::Header | KeySource::HeaderIfSent | KeySource::Body => {
             add(StatusCode::CONFLICT, &["idempotency_key_reused"]);
         }
         KeySource::BodyOfAll { reused } => add(StatusCode::CONFLICT, &[reused]),

@@ -35,6 +35,7 @@ use super::response;
 use super::service::Service;
 use super::timed_io::{Stop, TimedIo};
 use super::tls::Tls;
+use super::unparsed::Unparsed;
 use crate::engine::lane::Lanes;
 use crate::engine::processors::Processors;
 
@@ -82,6 +83,7 @@ struct Front {
     service: Arc<Service>,
     tls: Option<Arc<Tls>>,
     limits: FrontLimits,
+    unparsed: Unparsed,
 }
 
 /// A connection that is handed to a lane.
@@ -212,11 +214,8 @@ impl Started {
             runtime,
             stop,
         } = self;
-        let public = Front {
-            service: Arc::clone(&server.service),
-            tls: server.tls.clone(),
-            limits: server.limits,
-        };
+        let service = Arc::clone(&server.service);
+        let public = Front::new(service, server.tls.clone(), server.limits);
         let limits = &server.limits;
         let connections = Connections::new(
             limits.connections_max,
@@ -228,11 +227,7 @@ impl Started {
                 let Some(Internal { listener, service }) = internal else {
                     return Ok(());
                 };
-                let front = Front {
-                    service,
-                    tls: None,
-                    limits: server.limits,
-                };
+                let front = Front::new(service, None, server.limits);
                 accept(front, listener, &connections, &senders, stop.clone()).await
             };
             let public = accept(public, listener, &connections, &senders, stop.clone());
@@ -291,6 +286,16 @@ impl Handed {
 }
 
 impl Front {
+    fn new(service: Arc<Service>, tls: Option<Arc<Tls>>, limits: FrontLimits) -> Self {
+        let unparsed = service.unparsed(tls.is_some());
+        Self {
+            service,
+            tls,
+            limits,
+            unparsed,
+        }
+    }
+
     fn speak_http1<S>(
         self: &Arc<Self>,
         stream: S,
@@ -307,7 +312,7 @@ impl Front {
         let caller = Arc::new(caller.within(&deadlines));
         let head = HeadLimit::new(limits.idle_timeout, limits.head_timeout);
         let stream = TimedIo::new(stream, limits.write_timeout, Arc::clone(stop))
-            .http1(Arc::clone(&head))
+            .http1(Arc::clone(&head), Arc::clone(&self.unparsed))
             .within(deadlines);
         let respond = service_fn(move |request| {
             let (service, head) = (Arc::clone(&service), Arc::clone(&head));

@@ -8,8 +8,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use hyper::body::Body;
 use hyper::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ETAG, EXPECT, HeaderMap, HeaderName,
-    HeaderValue, STRICT_TRANSPORT_SECURITY,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ETAG, EXPECT, HeaderMap, HeaderValue,
+    STRICT_TRANSPORT_SECURITY,
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode, Uri, Version};
@@ -27,6 +27,7 @@ use super::metrics::Metrics;
 use super::observed::{Ended, Times, Told, observe, tell};
 use super::outgoing::Outgoing;
 use super::request::{DryRun, Unread, bodies_budget, no_dry_run, read_command};
+use super::request_id::{REQUEST_ID, request_id};
 use super::response::{self, Answer, Problems};
 use super::route::{Asked, Offer, RouteMatch, Routes, Special};
 use super::token::{LastToken, TokenVerifier};
@@ -38,9 +39,6 @@ use crate::catalogue::{BodySource, Purpose, Row, Success};
 use crate::engine::admission::{Admission, Permit};
 use crate::engine::{CommandResult, Engine};
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The most characters of a caller's own request id that are kept.
-const REQUEST_ID_MAX: usize = 128;
 /// The service behind every connection.
 pub struct Service {
     pub(super) engine: Arc<Engine>,
@@ -66,7 +64,7 @@ pub struct Service {
 const NOT_KEPT: HeaderValue = HeaderValue::from_static("no-store");
 const ASKED_FOR_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache");
 /// A year of TLS only (RFC 6797).
-const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
+pub(super) const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 pub(super) type Parameters<'a> = Vec<(&'a str, &'a str)>;
 
@@ -193,7 +191,7 @@ impl Service {
     {
         let started = Instant::now();
         let (head, mut body) = request.into_parts();
-        let request_id = self.request_id(&head.headers);
+        let request_id = request_id(&self.engine, &head.headers);
         let observed = observe(&self.upkeep, || self.engine.now(), &head.headers);
         let mut told = Told {
             series: self.metrics.elsewhere(),
@@ -284,21 +282,6 @@ impl Service {
         problems.reply(result, Success::Ok)
     }
 
-    /// The client's own id of the request, or a new one.
-    fn request_id(&self, headers: &HeaderMap) -> HeaderValue {
-        let mut values = headers.get_all(REQUEST_ID).iter();
-        if let (Some(value), None) = (values.next(), values.next()) {
-            let bytes = value.as_bytes();
-            let visible = bytes.iter().all(|byte| matches!(byte, b'!'..=b'~'));
-            if visible && (1..=REQUEST_ID_MAX).contains(&bytes.len()) {
-                return value.clone();
-            }
-        }
-        let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
-        let text = self.engine.new_id().hyphenated().encode_lower(&mut text);
-        HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-"))
-    }
-
     /// The response; notes in `told` which series and route the request belongs to.
     pub(super) async fn routed<'s, B>(
         &'s self,
@@ -322,7 +305,7 @@ impl Service {
             );
         }
         let Some(RouteMatch { place, parameters }) = self.routes.find(path) else {
-            return Problems::PLAIN.problem(
+            return Problems::beside_routes(path).problem(
                 StatusCode::NOT_FOUND,
                 "route_not_found",
                 "There is no route at this path.",
@@ -451,10 +434,13 @@ impl Service {
                 Box::pin(no_body(headers, body, &self.bodies, feed, problems)).await
             }
         };
-        let (body, mut share) = match body {
+        let (mut body, mut share) = match body {
             Ok(body) => body,
             Err(answer) => return *answer,
         };
+        if row.body == BodySource::Nothing && body.is_empty() {
+            body = Bytes::from_static(b"{}");
+        }
         // The body may have been slow, and holds no permit meanwhile.
         let Some(permit) = self.engine.admit() else {
             return Box::pin(shed(problems)).await;

@@ -2,7 +2,7 @@
 //! takes too long: to take bytes of a response, or all of it, to send the head of a request, to send
 //! any. It has the framing of HTTP/1 checked before hyper sees it, and gathers small responses to
 //! pipelined requests, without holding one back for another. A head and a short body are written as
-//! one piece.
+//! one piece, and what hyper itself responds to a head that it cannot parse is replaced by a problem.
 //!
 //! hyper has no limit for readers. Its limit for heads sets up a timer for every request, which
 //! mostly wakes its own thread by a system call; here a timer is set up when a connection begins to
@@ -22,6 +22,7 @@ use super::deadlines::Deadlines;
 use super::frames::Frames;
 use super::framing::{Fault, Framing, REFUSED};
 use super::head_limit::HeadLimit;
+use super::unparsed::{Bare, Unparsed};
 use crate::base::output;
 
 /// What is tracked of a connection besides its bytes.
@@ -34,6 +35,8 @@ enum Protocol {
 
 struct Http1 {
     limit: Arc<HeadLimit>,
+    /// Makes the response to a head that cannot be parsed.
+    unparsed: Unparsed,
     framing: Framing,
     /// When the first byte of an unfinished head came.
     begun: Option<Instant>,
@@ -139,11 +142,13 @@ impl<S> TimedIo<S> {
         }
     }
 
-    /// A stream that speaks HTTP/1.
+    /// A stream that speaks HTTP/1. Heads are waited for within `limit`, and `unparsed` makes the
+    /// response to one that cannot be parsed.
     #[must_use]
-    pub fn http1(mut self, limit: Arc<HeadLimit>) -> Self {
+    pub fn http1(mut self, limit: Arc<HeadLimit>, unparsed: Unparsed) -> Self {
         self.protocol = Protocol::Http1(Box::new(Http1 {
             limit,
+            unparsed,
             framing: Framing::default(),
             begun: None,
             ended: None,
@@ -331,6 +336,18 @@ impl<S: AsyncWrite + Unpin> TimedIo<S> {
         })
     }
 
+    /// Whether these bytes are a response that hyper has made by itself, in the place of which
+    /// another one is written.
+    fn replaces(&mut self, slices: &[io::IoSlice<'_>]) -> Option<usize> {
+        let (Protocol::Http1(http1), [bytes]) = (&mut self.protocol, slices) else {
+            return None;
+        };
+        let bare = Bare::of(bytes)?;
+        let answer = (http1.unparsed)(bare.status);
+        http1.gathered.extend(bare.replaced_by(&answer));
+        Some(bytes.len())
+    }
+
     /// Whether these bytes of a response were gathered, which is the case when the next response
     /// can be made at once, or some are gathered already.
     fn gathers(&mut self, slices: &[io::IoSlice<'_>]) -> Option<usize> {
@@ -400,8 +417,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if let Some(gathered) = self.gathers(slices) {
-            return Poll::Ready(Ok(gathered));
+        let kept = self.replaces(slices).or_else(|| self.gathers(slices));
+        if let Some(kept) = kept {
+            return Poll::Ready(Ok(kept));
         }
         ready!(self.poll_gathered(context))?;
         let polled = self.poll_together(context, slices);
@@ -456,6 +474,11 @@ mod tests {
     use super::*;
 
     const LIMIT: Duration = Duration::from_millis(20);
+
+    /// For heads that can all be parsed.
+    fn never() -> Unparsed {
+        Arc::new(|status| panic!("a response of its own: {status}"))
+    }
 
     #[tokio::test]
     async fn a_peer_that_takes_nothing_is_given_up() {
@@ -543,7 +566,7 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(16);
         let began = Instant::now();
         let mut timed =
-            TimedIo::new(near, LIMIT, Stop::default()).http1(HeadLimit::new(LIMIT, LIMIT));
+            TimedIo::new(near, LIMIT, Stop::default()).http1(HeadLimit::new(LIMIT, LIMIT), never());
         let trickle = async {
             while far.write_all(&[0]).await.is_ok() {
                 tokio::time::sleep(LIMIT / 8).await;
@@ -567,7 +590,8 @@ mod tests {
     async fn a_request_on_its_way_is_not_ended_and_the_next_head_has_all_the_time_again() {
         let (near, mut far) = tokio::io::duplex(16);
         let head = HeadLimit::new(LIMIT, LIMIT);
-        let mut timed = TimedIo::new(near, LIMIT, Stop::default()).http1(Arc::clone(&head));
+        let mut timed =
+            TimedIo::new(near, LIMIT, Stop::default()).http1(Arc::clone(&head), never());
         for _ in 0..3 {
             // A byte that has arrived is read, however late.
             far.write_all(&[0]).await.unwrap();
@@ -595,7 +619,7 @@ mod tests {
         use hyper::service::service_fn;
         let (near, far) = tokio::io::duplex(4_096);
         let head = HeadLimit::new(LIMIT, LIMIT);
-        let timed = TimedIo::new(near, LIMIT, Stop::default()).http1(Arc::clone(&head));
+        let timed = TimedIo::new(near, LIMIT, Stop::default()).http1(Arc::clone(&head), never());
         let respond = service_fn(move |_: hyper::Request<hyper::body::Incoming>| {
             let head = Arc::clone(&head);
             async move {
@@ -766,7 +790,7 @@ mod tests {
     /// A connection of HTTP/1 that is not late while a test lasts.
     fn patient(stream: tokio::io::DuplexStream) -> TimedIo<tokio::io::DuplexStream> {
         let hour = Duration::from_secs(3_600);
-        TimedIo::new(stream, hour, Stop::default()).http1(HeadLimit::new(hour, hour))
+        TimedIo::new(stream, hour, Stop::default()).http1(HeadLimit::new(hour, hour), never())
     }
 
     #[tokio::test]
@@ -774,7 +798,8 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(1 << 20);
         let hour = Duration::from_secs(3_600);
         let limit = HeadLimit::new(hour, hour);
-        let mut timed = TimedIo::new(near, hour, Stop::default()).http1(Arc::clone(&limit));
+        let mut timed =
+            TimedIo::new(near, hour, Stop::default()).http1(Arc::clone(&limit), never());
         let request = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n";
         far.write_all(&request.repeat(2)).await.unwrap();
         let mut asked = vec![0; 2 * request.len()];
@@ -879,7 +904,8 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(64);
         let hour = Duration::from_secs(3_600);
         let head = HeadLimit::new(hour, hour);
-        let mut timed = TimedIo::new(near, hour, Arc::clone(&stop)).http1(Arc::clone(&head));
+        let mut timed =
+            TimedIo::new(near, hour, Arc::clone(&stop)).http1(Arc::clone(&head), never());
         far.write_all(b"GET").await.unwrap();
         timed.read_exact(&mut [0; 3]).await.unwrap();
         stop.set(Instant::now()).unwrap();

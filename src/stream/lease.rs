@@ -177,9 +177,14 @@ impl Lease {
         connection.block(async {
             let store = bucket(connection, terms.replicas).await?;
             let value = terms.value(link);
+            // Of every holder that was seen: an attempt may have taken it, whose answer was lost.
+            let mut relied = false;
             for _ in 0..SEIZED_WITHIN {
                 let sent = Instant::now();
                 let found = entry(connection).await?;
+                let before = found.as_ref().filter(|(_, found)| *found != value);
+                let before = before.and_then(|(_, found)| Holder::read(found));
+                relied |= before.is_some_and(|before| before.relies);
                 let taken = match &found {
                     Some((revision, _)) => {
                         let changed = store.update(KEY, value.clone(), *revision);
@@ -191,8 +196,6 @@ impl Lease {
                     }
                 };
                 if let Ok(Some(revision)) = taken {
-                    let before = found.and_then(|(_, value)| Holder::read(&value));
-                    let relied = before.is_some_and(|before| before.relies);
                     let until = relied.then(|| Instant::now() + TTL.saturating_sub(MARGIN));
                     let taken = Taken {
                         store,
@@ -253,7 +256,12 @@ impl Lease {
         self.stop.send_replace(true);
         connection.block(async {
             // A renewal that is on its way is the last one.
-            let _ = timeout(RENEWAL_ENDS_WITHIN, &mut self.keeping).await;
+            if timeout(RENEWAL_ENDS_WITHIN, &mut self.keeping)
+                .await
+                .is_err()
+            {
+                self.keeping.abort();
+            }
             let _ = timeout(ANSWER_WITHIN, self.delete(connection)).await;
         });
     }

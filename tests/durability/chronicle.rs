@@ -354,7 +354,7 @@ impl<'a> Asked<'a> {
         let subject = || actor.subject.clone();
         let key: Option<(Box<str>, Box<str>, _)> = match row.key {
             KeySource::None => None,
-            KeySource::Header => Some((
+            KeySource::Header | KeySource::HeaderIfSent => Some((
                 command.key.as_deref()?.into(),
                 subject(),
                 "idempotency_key_reused",

@@ -251,6 +251,20 @@ fn only_who_may_manages_messages_and_a_list_goes_on_from_page_to_page() {
     let headers = [("Authorization", &*bearer), ("Idempotency-Key", "empty-1")];
     let empty = client.request("POST", "/outbox/1/retries", &headers, b"");
     assert_eq!(empty.status, 409, "{empty:?}");
+    // Without a key, and with nothing of the type that a body would have.
+    let headers = [
+        ("Authorization", &*bearer),
+        ("Content-Type", "application/json"),
+    ];
+    for path in ["/outbox/1/retries", "/outbox/1/skips"] {
+        let body = match path.ends_with("skips") {
+            true => &b"{\"reason\":\"None.\"}"[..],
+            false => b"",
+        };
+        let keyless = client.request("POST", path, &headers, body);
+        let told = (keyless.status, keyless.json()["code"].clone());
+        assert_eq!(told, (409, json!("message_settled")), "{path} {keyless:?}");
+    }
     for order in ["newest", "oldest"] {
         let mut numbers = Vec::new();
         let mut cursor = String::new();

@@ -223,14 +223,18 @@ impl Judge {
 
     fn faults(&self, sent: Sent<'_>, answer: Received<'_>) -> Vec<String> {
         let path = sent.path.split('?').next().unwrap_or_default();
-        // What the library that reads heads answers has no body and no route.
-        if matches!(answer.status, 400 | 431) && answer.body.is_empty() {
-            return Vec::new();
-        }
         if answer.header("x-request-id").is_none() {
             return vec!["it has no X-Request-Id".to_owned()];
         }
         let body = serde_json::from_slice::<Value>(answer.body).ok();
+        // A head that cannot be parsed has no route.
+        let ends = answer.header("connection") == Some("close");
+        if matches!(answer.status, 400 | 431) && ends {
+            let problem = json!({"$ref": "#/components/schemas/Problem"});
+            let mut faults = self.beside_at_fault(answer);
+            faults.extend(self.misfits("a head's problem", &problem, &body.unwrap_or_default()));
+            return faults;
+        }
         let code = body.as_ref().and_then(|body| text(body, "code"));
         let everywhere = code.is_some_and(|code| EVERYWHERE.contains(&code));
         if sent.method == "OPTIONS" && !everywhere {

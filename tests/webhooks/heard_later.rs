@@ -167,3 +167,39 @@ fn a_stop_records_what_was_brought_while_a_record_is_on_its_way() {
         "{read}"
     );
 }
+
+/// Over HTTP/2 a client that resets its stream drops the future that answers it.
+#[test]
+fn a_subscription_whose_client_has_gone_by_its_commit_is_brought_its_events() {
+    let world = World::new();
+    let gate: Arc<Gate> = Arc::default();
+    let wanted = Wanted {
+        gate: Arc::clone(&gate),
+        ..Wanted::default()
+    };
+    let inside = Inside::start(&world, wanted);
+    let _open = OpenInTheEnd(Arc::clone(&gate));
+    let token = manager(&world);
+    let types = ["carebook.reference-fact.*"];
+    let body = json!({"url": "https://receiver.invalid/", "types": types, "description": null});
+    on_lane(inside.engine(), async {
+        let deliveries = tokio::spawn(inside.deliveries.lock().take().unwrap());
+        gate.set(true);
+        let created = inside.send_json("POST", SUBSCRIPTIONS, &token, "create", Some(body));
+        tokio::select! {
+            answer = created => panic!("{answer:?}"),
+            () = gate.somebody_waits() => {}
+        }
+        gate.set(false);
+        let facts = json!({"facts": [fact("a", 1)]});
+        let put = inside.send_json("POST", "/reference-facts", &token, "-", Some(facts));
+        assert_eq!(put.await.status, 200);
+        let started = Instant::now();
+        while inside.receivers.sent().is_empty() {
+            assert!(started.elapsed() < SOON, "nothing is sent");
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        deliveries.abort();
+    })
+    .unwrap();
+}

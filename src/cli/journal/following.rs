@@ -51,6 +51,13 @@ enum Stop {
 }
 
 impl Stop {
+    /// The lease was taken, and what it is for did not come about.
+    fn too_late() -> Self {
+        Self::Journal(StreamError::Unreachable {
+            what: "the end of the journal is not reached in time".to_owned(),
+        })
+    }
+
     /// Ends the process, with the exit code of this reason.
     fn end(&self) {
         match self {
@@ -242,6 +249,10 @@ impl Follower {
             self.look(engine)?;
             self.take_next(engine, TURN)?;
         }
+        // The service ends: another node may have it at once.
+        if let Ok(taken) = taken.try_recv() {
+            taken.give_up(self.link.connection());
+        }
         Ok(())
     }
 
@@ -282,9 +293,10 @@ impl Follower {
                 return Ok(());
             }
         }
-        Err(Stop::Journal(StreamError::Unreachable {
-            what: "the end of the journal is not reached in time".to_owned(),
-        }))
+        Err(match engine.feed().has_ended() {
+            true => Stop::Ended,
+            false => Stop::too_late(),
+        })
     }
 
     /// Applies what the next message has, if one comes in this time; whether one came.
@@ -334,13 +346,14 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Until the lease is taken, or the service ends. One that is behind leaves it to others.
+    /// Until the lease is taken, or the service ends. One that is behind, or has no room for what it
+    /// would write, leaves it to others.
     fn run(self) {
         let mut was_refused = false;
         while !self.engine.feed().has_ended() {
             self.tell_of_writer();
             let is_behind = self.engine.lag().is_none_or(|lag| lag.is_behind());
-            if is_behind {
+            if is_behind || !self.engine.has_disk_room() {
                 thread::sleep(TURN);
                 continue;
             }
@@ -349,8 +362,9 @@ impl Candidate {
                     // A service that ends meanwhile leaves it to others.
                     if let Err(SendError(lease)) = self.taken.send(lease) {
                         lease.give_up(self.link.connection());
+                        return;
                     }
-                    return;
+                    return self.unless_in_vain();
                 }
                 Ok(None) => was_refused = false,
                 Err(error) => {
@@ -361,6 +375,18 @@ impl Candidate {
                     thread::sleep(LOOK);
                 }
             }
+        }
+    }
+
+    /// Ends the process, and with it the lease, where this node has not become the writer in time: the
+    /// thread that follows may wait for room on a disk that has just run full.
+    fn unless_in_vain(&self) {
+        let taken = Instant::now();
+        while self.engine.is_standby() && !self.engine.feed().has_ended() {
+            if taken.elapsed() > 2 * TAKEOVER_WITHIN {
+                return Stop::too_late().end();
+            }
+            thread::sleep(TURN);
         }
     }
 

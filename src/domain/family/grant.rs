@@ -7,9 +7,11 @@ use uuid::Uuid;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::json::{FromJson as _, Side};
 use crate::base::revision::Revision;
-use crate::base::text::{FamilyAccountId, Ident, MemberId};
+use crate::base::text::{BookingId, FamilyAccountId, Ident, MemberId};
 use crate::base::time::Instant;
 use crate::domain::listing::{Filter, Scope};
+use crate::domain::read::ReadRequest;
+use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::reference::{Fact, FactKind};
 
 /// What a grant says, as it was granted; it never changes.
@@ -132,6 +134,20 @@ pub fn scope(actor: &Actor) -> Scope {
 pub fn scopes_schema(known: &'static [&'static str]) -> Schema {
     let shape = Vec::<Ident>::shape().known(known);
     Schema::try_from(shape.schema(Side::Answered)).unwrap_or_default()
+}
+
+/// Whether the actor manages the branch of this booking.
+#[must_use]
+pub fn manages_booking(request: &ReadRequest<'_>, booking_id: &BookingId) -> bool {
+    request.actor.kind == ActorKind::BranchManager
+        && request
+            .view
+            .fact::<ReservationBooking>(booking_id)
+            .is_some_and(|booking| {
+                request
+                    .actor
+                    .manages_branch(&booking.facts.branch_profile_id)
+            })
 }
 
 /// Whether `scopes` is what may be asked for where `allowed` is the only scope there is: not

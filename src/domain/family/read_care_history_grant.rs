@@ -1,5 +1,5 @@
-//! Reading a care-history access grant: the mother who granted it, the grantee and headquarters
-//! see all of it. It says who reads about whose care, so it is no branch's business.
+//! Reading a care-history access grant: the mother who granted it, the grantee, headquarters, and a
+//! manager of the booking's branch, which has the history, see all of it.
 
 use super::care_history_authority::{CareHistoryGrant, CareHistoryGrantBody};
 use super::grant::{self, is_member, is_mother};
@@ -20,6 +20,7 @@ pub fn read_care_history_grant(request: &ReadRequest<'_>) -> Result<Representati
                 actor.is_headquarters()
                     || is_mother(actor, &held.grant.terms.mother_member_id)
                     || is_member(actor, &held.grantee_member_id)
+                    || grant::manages_booking(request, &held.reservation_booking_id)
             }) =>
         {
             Representation::at_revision(&held, &CareHistoryGrantBody::new(&held))
@@ -31,7 +32,7 @@ pub fn read_care_history_grant(request: &ReadRequest<'_>) -> Result<Representati
 /// What of the grants the actor may be shown.
 #[must_use]
 pub fn scope(request: &ReadRequest<'_>) -> Scope {
-    grant::scope(request.actor)
+    grant::scope(request.actor).or(Scope::managed_by(request.actor))
 }
 
 #[cfg(test)]
@@ -54,7 +55,12 @@ mod tests {
             .as_str()
             .unwrap();
         let headquarters = actor(ActorKind::HeadquartersAdministrator, "hq");
-        for reader in [mother(), payer(), headquarters.clone()] {
+        for reader in [
+            mother(),
+            payer(),
+            headquarters.clone(),
+            manager("m", "branch-1"),
+        ] {
             let kind = reader.kind;
             let read = service.acting(reader).read(READ, &[("id", id)]).unwrap();
             assert_eq!(read, ("1".to_owned(), granted.clone()), "{kind}");
@@ -63,7 +69,7 @@ mod tests {
             member(ActorKind::Mother, "user-2", "mother-2"),
             actor(ActorKind::Mother, "user-1"),
             member(ActorKind::FamilyMember, "user-4", "aunt"),
-            manager("m", "branch-1"),
+            manager("m", "branch-2"),
             actor(ActorKind::SystemWorkflow, "workflow"),
         ] {
             let kind = stranger.kind;

@@ -3,10 +3,8 @@
 
 use super::grant::{self, is_member, is_mother};
 use super::payment_authority::{PaymentDelegation, PaymentDelegationBody};
-use crate::base::actor::ActorKind;
 use crate::domain::listing::Scope;
 use crate::domain::read::{ReadRequest, Representation};
-use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
 
 /// Reads the delegation that the path names, at the delegation's own revision.
@@ -30,11 +28,7 @@ fn may_read(request: &ReadRequest<'_>, delegation: &PaymentDelegation) -> bool {
     actor.is_headquarters()
         || is_mother(actor, &delegation.grant.terms.mother_member_id)
         || is_member(actor, &delegation.payer_member_id)
-        || actor.kind == ActorKind::BranchManager
-            && request
-                .view
-                .fact::<ReservationBooking>(&delegation.reservation_booking_id)
-                .is_some_and(|booking| actor.manages_branch(&booking.facts.branch_profile_id))
+        || grant::manages_booking(request, &delegation.reservation_booking_id)
 }
 
 /// What of the delegations the actor may be shown.

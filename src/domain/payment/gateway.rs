@@ -12,9 +12,9 @@ use crate::base::json::{AtLeast, AtMost};
 use crate::base::text::{Ident, Text};
 use crate::base::won::Won;
 use crate::domain::operation::to_json;
-use crate::domain::payment_words::{OperationStatus, PaymentMethod};
+use crate::domain::payment_words::OperationStatus;
 use crate::domain::reference::gateway_payment::{
-    GatewayPayment, SEARCH_KEYS_MAX, VirtualAccountState,
+    GatewayMethod, GatewayPayment, SEARCH_KEYS_MAX, VirtualAccountState,
 };
 
 /// The state of a payment's chargeback once one was recorded.
@@ -162,8 +162,8 @@ impl Gateway for EmbeddedGateway {
 
 /// Whether the payment goes into a virtual account that takes money.
 fn has_open_account(payment: &GatewayPayment) -> bool {
-    payment.method == PaymentMethod::VirtualAccount
-        && payment.virtual_account_state == Some(VirtualAccountState::Open)
+    let goes_elsewhere = matches!(payment.method, GatewayMethod::Card | GatewayMethod::Bank);
+    !goes_elsewhere && payment.virtual_account_state == Some(VirtualAccountState::Open)
 }
 
 /// How much of the payment can still be charged back, in won; negative where the facts say that
@@ -200,7 +200,7 @@ struct ContentEvidence<'a> {
     amount_krw: AtLeast<1>,
     chargeback_state: &'a Text,
     charged_back_krw: AtLeast<0>,
-    method: PaymentMethod,
+    method: &'a GatewayMethod,
     refund_state: &'a Text,
     search_keys: &'a AtMost<Ident, SEARCH_KEYS_MAX>,
     virtual_account_state: Option<VirtualAccountState>,
@@ -223,7 +223,7 @@ impl<'a> From<&HeldPayment<'a>> for PaymentEvidence<'a> {
                 amount_krw: *amount_krw,
                 chargeback_state,
                 charged_back_krw: *charged_back_krw,
-                method: *method,
+                method,
                 refund_state,
                 search_keys,
                 virtual_account_state: *virtual_account_state,

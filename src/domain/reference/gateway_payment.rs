@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize, Serializer};
+
 use super::FactKind;
-use crate::base::json::{AtLeast, AtMost};
+use crate::base::json::{AtLeast, AtMost, FromJson, Json, Reader, Scanner, Shape};
 use crate::base::text::{Ident, Text};
 use crate::domain::payment_words::PaymentMethod;
 use crate::domain::resource::{Index, IndexKey, Kind};
-use crate::{json_object, wire_enum};
+use crate::{json_object, schema_of_shape, wire_enum};
 
 wire_enum! {
     /// A virtual account's state.
@@ -19,6 +21,72 @@ wire_enum! {
     }
 }
 
+/// How a payment is made, in the gateway's word: one that payments here have, or another.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub enum GatewayMethod {
+    /// `card`.
+    Card,
+    /// `bank`.
+    Bank,
+    /// `vcnt`.
+    VirtualAccount,
+    /// Another word.
+    Other(Text),
+}
+
+impl GatewayMethod {
+    fn of(word: Text) -> Self {
+        match PaymentMethod::parse(&word) {
+            Some(PaymentMethod::Card) => Self::Card,
+            Some(PaymentMethod::Bank) => Self::Bank,
+            Some(PaymentMethod::VirtualAccount) => Self::VirtualAccount,
+            None => Self::Other(word),
+        }
+    }
+
+    /// The word.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Card => PaymentMethod::Card.as_str(),
+            Self::Bank => PaymentMethod::Bank.as_str(),
+            Self::VirtualAccount => PaymentMethod::VirtualAccount.as_str(),
+            Self::Other(word) => word,
+        }
+    }
+}
+
+impl Serialize for GatewayMethod {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            return serializer.serialize_str(self.as_str());
+        }
+        let name = "GatewayMethod";
+        match self {
+            Self::Card => serializer.serialize_unit_variant(name, 0, "Card"),
+            Self::Bank => serializer.serialize_unit_variant(name, 1, "Bank"),
+            Self::VirtualAccount => serializer.serialize_unit_variant(name, 2, "VirtualAccount"),
+            Self::Other(word) => serializer.serialize_newtype_variant(name, 3, "Other", word),
+        }
+    }
+}
+
+impl FromJson for GatewayMethod {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        Text::read(value, at).map(Self::of)
+    }
+
+    fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
+        Text::read_straight(from).map(Self::of)
+    }
+
+    fn shape() -> Shape {
+        Text::shape()
+    }
+}
+
+schema_of_shape!(GatewayMethod);
+
 /// What a payment can be found by, at most. For each of these one more list changes with it.
 pub const SEARCH_KEYS_MAX: usize = 100;
 
@@ -26,7 +94,7 @@ json_object! {
     /// What the gateway knows of a payment.
     pub struct GatewayPayment {
         /// How it is made.
-        pub method: PaymentMethod = "method",
+        pub method: GatewayMethod = "method",
         /// How much, in won.
         pub amount_krw: AtLeast<1> = "amountKrw",
         /// The state of its virtual account, when it has one.
@@ -79,11 +147,31 @@ pub(crate) fn sample() -> serde_json::Value {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::base::codec;
+    use crate::base::time::Instant;
     use crate::domain::scenario::Scenario;
+
+    #[test]
+    fn a_method_is_any_word_and_takes_a_byte_where_it_is_one_of_the_usual() {
+        for (word, bytes) in [
+            ("card", vec![0]),
+            ("bank", vec![1]),
+            ("vcnt", vec![2]),
+            ("easy pay", [&[3, 8][..], b"easy pay"].concat()),
+        ] {
+            let mut at = Reader::new(Instant::default());
+            let method = GatewayMethod::read(&Json::Text(word.into()), &mut at).unwrap();
+            assert_eq!(serde_json::to_value(&method).unwrap(), word);
+            let encoded = codec::encode(&method);
+            assert_eq!(encoded, bytes, "{word}");
+            assert_eq!(codec::decode::<GatewayMethod>(&encoded).unwrap(), method);
+        }
+    }
 
     #[test]
     fn a_payment_stands_once_in_the_list_of_each_of_its_search_keys() {

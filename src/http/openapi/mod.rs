@@ -118,7 +118,7 @@ are present.
 
 Not listed with the operations: an unknown path is 404 `route_not_found`; a method that the path does \
 not have is 405 `method_not_allowed` with `Allow`; `HEAD` is answered as `GET`, without a body; \
-`OPTIONS` is 204 with `Allow`. A request head that cannot be parsed is answered 400 or 431, and the \
+`OPTIONS` is 204 with `Allow`. A request head that cannot be parsed is 400 or 431 `request_invalid`, and the \
 connection is closed; over HTTP/2 one that does not name exactly one host is 400 `request_invalid`.
 
 An idempotency key belongs to one operation and one subject: the same request again gets the \

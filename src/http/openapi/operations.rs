@@ -47,8 +47,10 @@ pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
             parameter["schema"] = parts::event_id();
         }
     }
-    if row.key == KeySource::Header {
-        parameters.push(parts::parameter("Idempotency-Key"));
+    match row.key {
+        KeySource::Header => parameters.push(parts::parameter("Idempotency-Key")),
+        KeySource::HeaderIfSent => parameters.push(parts::parameter("Idempotency-Key-If-Any")),
+        _ => {}
     }
     if row.purpose == Purpose::Service {
         parameters.push(parts::parameter("dryRun"));

@@ -52,8 +52,11 @@ pub(super) fn parameters() -> Map<String, Value> {
         }),
     );
     key["example"] = json!("key-1");
+    let mut key_if_any = key.clone();
+    key_if_any["required"] = json!(false);
     let all = [
         ("Idempotency-Key", key),
+        ("Idempotency-Key-If-Any", key_if_any),
         (
             "X-Request-Id",
             header(

@@ -28,6 +28,7 @@ pub(in crate::http) mod fields;
 mod key_requests;
 mod key_set;
 mod last;
+mod published;
 mod refusal;
 mod refusal_counts;
 #[cfg(test)]

@@ -147,6 +147,8 @@ pub enum VerifierError {
     IssuerBlank,
     /// The expected audience is blank.
     AudienceBlank,
+    /// This algorithm does not judge published signatures as it has to.
+    Algorithm(&'static str),
     /// The key set as a whole is invalid: what is wrong, and what to do.
     KeySet(String),
     /// One key is invalid.
@@ -166,6 +168,10 @@ impl fmt::Display for VerifierError {
             ),
             Self::AudienceBlank => f.write_str(
                 "the expected token audience is blank; name this service as the tokens do in `aud`",
+            ),
+            Self::Algorithm(name) => write!(
+                f,
+                "the cryptographic library of this program does not verify {name} signatures as it has to: do not use this build"
             ),
             Self::KeySet(fault) => write!(f, "the key set (JWKS) {fault}"),
             Self::Key { index, fault } => write!(f, "the key set (JWKS), keys[{index}]: {fault}"),

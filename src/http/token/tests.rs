@@ -12,7 +12,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::key_set::{Judged, KeyKind, judge_key, rsa_units};
+use super::key_set::{Judged, judge_key, rsa_units};
+use super::published::{VECTORS, Vector};
 use super::*;
 use crate::base::actor::ActorKind;
 
@@ -20,39 +21,6 @@ const ISSUER: &str = "https://idp.example";
 const AUDIENCE: &str = "carebook";
 const NOW: i64 = 1_800_000_000;
 const NOW_MS: i64 = NOW * 1000;
-
-/// A published token with the key that signed it: RFC 7515 A.2 and A.3, RFC 8037 A.4.
-struct Vector {
-    kind: KeyKind,
-    jwk: &'static str,
-    message: &'static str,
-    signature: &'static str,
-}
-
-const VECTORS: [Vector; 3] = [
-    Vector {
-        kind: KeyKind::P256,
-        jwk: r#"{"kty":"EC","crv":"P-256","kid":"published",
-            "x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
-            "y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}"#,
-        message: "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ",
-        signature: "DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q",
-    },
-    Vector {
-        kind: KeyKind::Ed25519,
-        jwk: r#"{"kty":"OKP","crv":"Ed25519","kid":"published",
-            "x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#,
-        message: "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc",
-        signature: "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg",
-    },
-    Vector {
-        kind: KeyKind::Rsa,
-        jwk: r#"{"kty":"RSA","kid":"published","e":"AQAB",
-            "n":"ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ"}"#,
-        message: "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ",
-        signature: "cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw",
-    },
-];
 
 /// A provider's key, with full control of what is put into a token.
 enum Signer {
@@ -1117,6 +1085,25 @@ fn issuer_and_audience_must_be_configured() {
     let error = |issuer, audience| TokenVerifier::new(&set, issuer, audience).unwrap_err();
     assert_eq!(error(" ", AUDIENCE), VerifierError::IssuerBlank);
     assert_eq!(error(ISSUER, ""), VerifierError::AudienceBlank);
+}
+
+#[test]
+fn who_takes_no_good_signature_or_any_other_is_found_out_by_the_published_ones() {
+    let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
+    for vector in VECTORS {
+        assert!(vector.holds());
+        for other in VECTORS.iter().filter(|other| other.kind != vector.kind) {
+            let (jwk, signature) = (other.jwk, other.signature);
+            assert!(!Vector { jwk, ..vector }.holds());
+            assert!(
+                !Vector {
+                    signature,
+                    ..vector
+                }
+                .holds()
+            );
+        }
+    }
 }
 
 #[test]

@@ -23,6 +23,7 @@ use super::fields::{Fields, Text};
 use super::key_requests::{KeyRequests, Newer};
 use super::key_set::{Key, KeySet};
 use super::last::{Known, LastToken};
+use super::published::try_all;
 use super::refusal::{KEY_ID_BYTES_MAX, TOKEN_BYTES_MAX, TokenRefusal, VerifierError};
 use super::refusal_counts::RefusalCounts;
 use crate::base::actor::Actor;
@@ -142,6 +143,7 @@ impl TokenVerifier {
         // Chosen by name, so that a second back end among the features cannot leave it open. An
         // error says that it was chosen before.
         let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
+        try_all()?;
         let entries = usize::try_from(cache_bytes_max / TYPICAL_ENTRY_BYTES).unwrap_or(1 << 15);
         Ok(Self {
             expected: Expected {

@@ -39,7 +39,7 @@ pub struct WebhookFront {
 /// An operation by which webhooks are managed.
 pub struct Managed<'a> {
     /// What carries it out.
-    pub engine: &'a Engine,
+    pub engine: &'a Arc<Engine>,
     /// What is notified of the change.
     pub webhooks: &'a WebhookFront,
     /// Which one.
@@ -87,18 +87,27 @@ pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> 
         command: read.command,
         header_key: read.header_key,
     };
-    let mut result = engine.execute(call, permit).await;
-    if let CommandResult::Done { body, replay, .. } = &mut result {
-        let id = param("subscriptionId").and_then(|id| id.parse().ok());
-        if let Some(id) = id.or_else(|| subscription_of(body)) {
+    let subscription = param("subscriptionId").and_then(|id| id.parse().ok());
+    let (engine, dispatcher) = (Arc::clone(engine), webhooks.dispatcher.clone());
+    // A client that resets its stream drops this future, and what was committed by then would not be
+    // delivered: a task of its own goes on.
+    let carried_out = tokio::spawn(async move {
+        let result = engine.execute(call, permit).await;
+        if let CommandResult::Done { body, replay, .. } = &result
+            && let Some(id) = subscription.or_else(|| subscription_of(body))
+        {
             match event {
-                Some(event) if !*replay => webhooks.dispatcher.retried(id, event),
-                _ => webhooks.dispatcher.changed(id),
+                Some(event) if !replay => dispatcher.retried(id, event),
+                _ => dispatcher.changed(id),
             }
         }
-        if let Some(told) = told(&webhooks.key, body) {
-            *body = told.into();
-        }
+        result
+    });
+    let mut result = carried_out.await.unwrap_or(CommandResult::OutcomeUnknown);
+    if let CommandResult::Done { body, .. } = &mut result
+        && let Some(told) = told(&webhooks.key, body)
+    {
+        *body = told.into();
     }
     problems.reply(result, row.success)
 }
