@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_at_the_bell_sleeps_until_it_rings_or_the_time_is_up() {
+    fn who_waits_sleeps_until_it_is_woken_or_the_time_is_up() {
         let wake_up = WakeUp::default();
         let begun = Tick::now();
         let at_most = Duration::from_millis(60);

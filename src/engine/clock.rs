@@ -99,6 +99,32 @@ impl CommitTimes {
     }
 }
 
+/// How far ahead of the clock the time of a decision lies that takes long.
+///
+/// A decision records the time at which it began. Commits that others make meanwhile have later ones,
+/// and times of commits never decrease: beside them a long decision would be overtaken each time. Once
+/// it was, it records the time by which it is presumably done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lead(Duration);
+
+impl Lead {
+    /// The longest; shorter than what is warned of.
+    const MAX: Duration = Duration::from_millis(500);
+
+    /// For the next attempt of a decision that has taken from `began` to `ended`.
+    pub(crate) fn after(began: Instant, ended: Instant) -> Self {
+        let took = ended.millis().saturating_sub(began.millis());
+        let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
+        Self(took.saturating_mul(2).min(Self::MAX))
+    }
+
+    /// The time that a decision which begins at `now` is to have.
+    pub(crate) fn before(self, now: Instant) -> Instant {
+        let ahead = i64::try_from(self.0.as_millis()).unwrap_or(0);
+        Instant::from_millis(now.millis().saturating_add(ahead))
+    }
+}
+
 /// The time that the service has run, whatever its clock was set to; the age of idempotency keys.
 /// It continues from the newest snapshot, so it does not advance while no server runs.
 #[derive(Debug)]
@@ -165,6 +191,23 @@ mod tests {
         assert!(!times.can_be_next(at(5_000)));
         assert_eq!(times.ahead_of(at(4_500)), Duration::from_millis(1_500));
         assert_eq!(times.ahead_of(at(7_000)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_long_decision_is_ahead_by_twice_as_long_as_it_took_and_by_half_a_second_at_most() {
+        assert_eq!(Lead::default().before(at(5)), at(5));
+        for (began, ended, ahead) in [
+            (7, 7, 0),
+            (7, 107, 200),
+            (7, 1_007, 500),
+            // The clock was set.
+            (7, 6, 0),
+            (i64::MIN, i64::MAX, 500),
+        ] {
+            let lead = Lead::after(at(began), at(ended));
+            assert_eq!(lead.before(at(1_000)), at(1_000 + ahead), "{began} {ended}");
+        }
+        assert!(Lead::MAX < WARN_FROM);
     }
 
     #[test]

@@ -221,7 +221,7 @@ enum Dispatched<W> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use super::*;
@@ -233,11 +233,11 @@ mod tests {
     use crate::domain::reference::actor::ActorFact;
     use crate::domain::reference::intake::Incoming;
     use crate::domain::resource::Resource as _;
-    use crate::engine::clock::SystemClock;
+    use crate::engine::clock::{Clock, SystemClock};
     use crate::engine::core::ActorMessage;
     use crate::engine::{CommandResult, Engine, Limits};
 
-    async fn put_fact(engine: &Engine, revision: u32) -> CommandResult {
+    pub(in crate::engine) async fn put_fact(engine: &Engine, revision: u32) -> CommandResult {
         let text = format!(
             "{{\"kind\":\"actor\",\"id\":\"somebody\",\"revision\":{revision},\
              \"facts\":{{\"lifecycle\":\"active\"}}}}"
@@ -279,6 +279,11 @@ mod tests {
     }
 
     fn engine() -> Engine {
+        engine_at(Arc::new(SystemClock::default()))
+    }
+
+    /// An engine with a lane, an empty log and this clock.
+    pub(in crate::engine) fn engine_at(clock: Arc<dyn Clock>) -> Engine {
         let storage = wal::storage::sim::SimDisk::new().storage();
         let options = wal::Options::default();
         let mut replaying = Replaying::new("");
@@ -288,7 +293,7 @@ mod tests {
             replaying.finish(),
             1,
             Limits::default(),
-            Arc::new(SystemClock::default()),
+            clock,
             Box::new(|error| panic!("{error}")),
         );
         engine.unwrap()

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// How often it is repeated at once, with only a turn for others in between.
 const REPEATS_AT_ONCE: u32 = 8;
 
@@ -14,9 +16,16 @@ const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// How often it is repeated at most: within some five seconds.
 const REPEATS_MAX: u32 = 100;
 
+/// How long it is repeated at most, where each attempt takes long.
+const REPEATED_FOR: Duration = Duration::from_secs(10);
+
 /// The pauses of a decision or a read whose read set has changed, time and again.
 #[derive(Default)]
-pub(crate) struct Repeats(u32);
+pub(crate) struct Repeats {
+    count: u32,
+    /// When it was first repeated.
+    since: Option<Instant>,
+}
 
 /// It was repeated so often that it is abandoned.
 pub(crate) struct GivenUp;
@@ -27,15 +36,18 @@ impl Repeats {
     /// # Errors
     /// [`GivenUp`] when it was tried often enough.
     pub(crate) async fn rest(&mut self) -> Result<(), GivenUp> {
-        self.0 += 1;
-        match self.0.checked_sub(REPEATS_AT_ONCE) {
+        self.count += 1;
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if self.count >= REPEATS_MAX || since.elapsed() >= REPEATED_FOR {
+            let repeats = self.count;
+            tracing::warn!(
+                repeats,
+                "what it rests on has changed each time: the command or read is abandoned"
+            );
+            return Err(GivenUp);
+        }
+        match self.count.checked_sub(REPEATS_AT_ONCE) {
             None | Some(0) => tokio::task::yield_now().await,
-            Some(_) if self.0 >= REPEATS_MAX => {
-                tracing::warn!(
-                    "the read set has changed {REPEATS_MAX} times: the command or read is abandoned"
-                );
-                return Err(GivenUp);
-            }
             Some(pauses) => {
                 let pause = PAUSE_MIN * (1 << pauses.min(8));
                 tokio::time::sleep(pause.min(PAUSE_MAX)).await;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::clock::Lead;
 use super::core::{ActorMessage, ActorResult, CachedState, Sequenced, Shared};
 use super::directory::{Directory, Work};
 use super::read_set::ReadSet;
@@ -32,6 +33,8 @@ enum Attempted {
     Final(ActorResult),
     /// Its read set has changed: once more.
     Again,
+    /// Others have committed at later times since it began, at this one: once more.
+    Overtaken(Instant),
     /// It needs a record that can be read once this position is durable: once more, then.
     AgainOnceDurable(u64),
     /// It concerns another resource by now.
@@ -69,15 +72,20 @@ impl ActorMessage {
     /// Decides the command and, when it commits, writes and publishes it.
     pub(crate) async fn run(self: Box<Self>, cached: &mut CachedState) {
         let mut repeats = Repeats::default();
+        let mut lead = Lead::default();
         let result = loop {
             // A panic in here ends this command only: before its record has a place in the log
             // nothing was done, and from there on until all of it is published the process would
             // end.
-            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(cached)));
+            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(cached, lead)));
             let awaited = match attempt {
                 Ok(Attempted::Final(result)) => break Some(result),
                 Ok(Attempted::Moved) => break None,
                 Ok(Attempted::Again) => None,
+                Ok(Attempted::Overtaken(began)) => {
+                    lead = Lead::after(began, self.shared.clock.now());
+                    None
+                }
                 Ok(Attempted::AgainOnceDurable(position)) => Some(position),
                 Err(_) => {
                     // The decoded state may be half changed: the next command decodes it again.
@@ -135,11 +143,11 @@ impl ActorMessage {
         let _ = reply.send(answer);
     }
 
-    fn attempt(&self, cached: &mut CachedState) -> Attempted {
+    fn attempt(&self, cached: &mut CachedState, lead: Lead) -> Attempted {
         let shared = &*self.shared;
         let durable_before = shared.journal.durable();
         let now = shared.clock.now();
-        let at = shared.commit_times.at(now);
+        let at = shared.commit_times.at(lead.before(now));
         let ids = shared.ids_for(&self.pending, now);
         let context = shared.context(&self.pending, now, at, &ids);
         let command = &self.pending.request.command;
@@ -175,7 +183,10 @@ impl ActorMessage {
                             position,
                         })
                     }
-                    Ok(record) => self.commit(cached, &read_set, at, record, *decided),
+                    Ok(record) => match self.commit(cached, &read_set, at, record, *decided) {
+                        Some(committed) => committed,
+                        None => Attempted::Overtaken(now),
+                    },
                     Err(TooLarge { bytes }) => {
                         self.unless_changed(&read_set, |position| Self::too_large(bytes, position))
                     }
@@ -296,7 +307,8 @@ impl ActorMessage {
         }
     }
 
-    /// Gives the commit its place in the log and makes it visible, both in one step.
+    /// Gives the commit its place in the log and makes it visible, both in one step. `None` when
+    /// its time is before that of the last commit.
     fn commit(
         &self,
         cached: &mut CachedState,
@@ -304,10 +316,10 @@ impl ActorMessage {
         at: Instant,
         mut record: Vec<u8>,
         decided: Decided,
-    ) -> Attempted {
+    ) -> Option<Attempted> {
         let shared = &*self.shared;
         if !shared.has_room() {
-            return Attempted::Final(ActorResult::Unavailable);
+            return Some(Attempted::Final(ActorResult::Unavailable));
         }
         let awaited = settling::awaited(self.pending.request.row, &decided);
         let Decided {
@@ -324,12 +336,15 @@ impl ActorMessage {
         };
         let messages = shared.born(&outbox, at, &mut changes);
         let Some(mut changes) = self.made_ready(changes, read_set, record.len()) else {
-            return Attempted::Again;
+            return Some(Attempted::Again);
         };
         let mut sequence = shared.journal.sequence();
         shared.report_sequenced(Sequenced::Taken);
-        if !shared.is_valid(read_set) || !shared.commit_times.can_be_next(at) {
-            return Attempted::Again;
+        if !shared.is_valid(read_set) {
+            return Some(Attempted::Again);
+        }
+        if !shared.commit_times.can_be_next(at) {
+            return None;
         }
         if self
             .pending
@@ -337,17 +352,19 @@ impl ActorMessage {
             .is_some_and(|key| shared.tables.key(key).is_some())
         {
             tracing::error!("an idempotency key was used while it was locked");
-            return Attempted::Final(ActorResult::Fault);
+            return Some(Attempted::Final(ActorResult::Fault));
         }
         let position = match sequence.push_taking(&mut record) {
             Ok(position) => position,
             Err(wal::Refused::TooLarge { bytes }) => {
                 drop(sequence);
-                return self.unless_changed(read_set, |position| Self::too_large(bytes, position));
+                return Some(
+                    self.unless_changed(read_set, |position| Self::too_large(bytes, position)),
+                );
             }
             Err(error) => {
                 tracing::error!(%error, "the log has not accepted a record");
-                return Attempted::Final(ActorResult::Unavailable);
+                return Some(Attempted::Final(ActorResult::Unavailable));
             }
         };
         // From here on the log has the commit: if the rest of it cannot be published, the process
@@ -366,11 +383,11 @@ impl ActorMessage {
             shared.recent.keep(position, &stored);
         }
         std::mem::forget(whole);
-        Attempted::Final(ActorResult::Committed {
+        Some(Attempted::Final(ActorResult::Committed {
             position,
             stored,
             awaited,
-        })
+        }))
     }
 
     /// Work that grows with the size of a state, and memory that a commit needs, belong before or
@@ -493,5 +510,54 @@ impl ActorMessage {
         let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
         let key = record.key.ok_or("it has no key")?;
         Ok(Some(key.fingerprint == self.pending.fingerprint))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cli::runtime::on_lane;
+    use crate::engine::CommandResult;
+    use crate::engine::clock::Clock;
+    use crate::engine::directory::tests::{engine_at, put_fact};
+
+    /// A clock that goes on by this much each time it is looked at.
+    struct Going(AtomicI64);
+    const STEP_MS: i64 = 50;
+
+    impl Clock for Going {
+        fn now(&self) -> Instant {
+            Instant::from_millis(self.0.fetch_add(STEP_MS, Ordering::SeqCst))
+        }
+
+        fn steady(&self) -> Duration {
+            Duration::from_millis(self.0.load(Ordering::SeqCst).unsigned_abs())
+        }
+    }
+
+    #[test]
+    fn a_long_decision_is_committed_however_fast_others_commit() {
+        let clock = Arc::new(Going(AtomicI64::new(1_800_000_000_000)));
+        let engine = engine_at(Arc::clone(&clock) as _);
+        let shared = Arc::downgrade(&engine.shared);
+        let attempts = Arc::new(AtomicI64::new(0));
+        let counted = Arc::clone(&attempts);
+        engine.on_sequenced(Box::new(move |sequenced| {
+            if let Sequenced::Taken = sequenced {
+                counted.fetch_add(1, Ordering::SeqCst);
+                // Somebody has committed a moment ago.
+                let now = clock.0.load(Ordering::SeqCst);
+                let shared = shared.upgrade().unwrap();
+                shared.commit_times.next_is(Instant::from_millis(now));
+            }
+        }));
+        let done = on_lane(&engine, put_fact(&engine, 1)).unwrap();
+        assert!(matches!(done, CommandResult::Done { .. }), "{done:?}");
+        assert_eq!(attempts.load(Ordering::SeqCst), 2);
+        engine.shut_down().unwrap();
     }
 }

@@ -178,7 +178,7 @@ impl Server {
         let now = Instant::now();
         let _ = told.set(now);
         let until = now + self.limits.drain_timeout;
-        // Handshakes hold the value too; those that are not complete by now are dropped.
+        // A handshake that ends after this finds it gone, and its connection is dropped.
         if let Some(graceful) = Arc::into_inner(graceful) {
             let drained = tokio::time::timeout_at(until, graceful.shutdown());
             if drained.await.is_err() {

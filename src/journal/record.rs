@@ -125,7 +125,8 @@ impl RecordChange<'_> {
 
     /// Checks that the previous change is at this position, 0 if there is none.
     ///
-    /// # Errors A sentence with both positions, expected and actual.
+    /// # Errors
+    /// A sentence with both positions, expected and actual.
     pub fn follows_on(&self, position: u64) -> Result<(), String> {
         follows(self.before, position)
     }

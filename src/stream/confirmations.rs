@@ -61,8 +61,8 @@ impl Confirmations {
         });
     }
 
-    /// The append that began last is none any more, and nobody waited for what is in it.
-    pub(super) fn passes(&self) {
+    /// The append that began last was withdrawn, and nobody waited for what is in it.
+    pub(super) fn withdrawn(&self) {
         self.confirmed.send_modify(|confirmed| confirmed.count += 1);
     }
 
@@ -138,8 +138,8 @@ mod tests {
         let came = Instant::now();
         let (answer, ()) = tokio::join!(confirmations.confirm_since(came), async {
             assert!(confirmations.is_wanted());
-            // What is none any more confirms nobody.
-            confirmations.passes();
+            // What is withdrawn confirms nobody.
+            confirmations.withdrawn();
             assert!(confirmations.is_wanted());
             confirmations.refuse();
         });

@@ -57,7 +57,7 @@ pub struct StreamInfo {
     pub followers: Vec<(String, bool)>,
 }
 
-/// Why an answer is none.
+/// Why a question has no answer.
 #[derive(Debug)]
 pub(super) enum Unanswered {
     /// The servers refused what was asked, by this code.

@@ -49,10 +49,10 @@ pub(super) trait Told: Watched + Send + 'static {
     /// The oldest message in flight is in the stream, and all before it.
     fn acknowledged(&self, flying: Flying);
     /// The oldest message in flight, and the only one, comes one place later.
-    fn is_put_off(&self);
-    /// The oldest message in flight is a barrier for which there is no room. Whether it is none from here
-    /// on, since no other was made after it.
-    fn takes_back(&self, why: &str) -> bool;
+    fn put_off(&self);
+    /// The oldest message in flight is a barrier for which there is no room. Whether it is withdrawn, since
+    /// no other was made after it.
+    fn withdraw(&self, why: &str) -> bool;
     /// Nothing more is.
     fn has_failed(&self, error: StreamError);
 }
@@ -186,7 +186,7 @@ impl<T: Told> Flight<T> {
     async fn judge(&mut self, attempt: Attempt) -> Result<(), StreamError> {
         let why = match attempt {
             Attempt::Acknowledged => {
-                self.is_acknowledged();
+                self.acknowledge_oldest();
                 return Ok(());
             }
             Attempt::Taken => match self.oldest().at_the_place().await? {
@@ -236,7 +236,7 @@ impl<T: Told> Flight<T> {
     fn is_settled(&mut self, appended: Appended) -> Result<(), StreamError> {
         match appended {
             Appended::Ours => {
-                self.is_acknowledged();
+                self.acknowledge_oldest();
                 Ok(())
             }
             Appended::Other(other) => self.comes_after(other),
@@ -248,7 +248,7 @@ impl<T: Told> Flight<T> {
     /// place of what comes next.
     fn lets_go(&mut self, why: &str) -> bool {
         let is_sure = self.flying[0].1.is_barrier && !self.is_unknown;
-        let is_gone = is_sure && self.told.takes_back(why);
+        let is_gone = is_sure && self.told.withdraw(why);
         if is_gone {
             self.flying.pop_front();
             self.begins_to_wait();
@@ -256,7 +256,7 @@ impl<T: Told> Flight<T> {
         is_gone
     }
 
-    fn is_acknowledged(&mut self) {
+    fn acknowledge_oldest(&mut self) {
         if let Some((_, flying)) = self.flying.pop_front() {
             self.told.acknowledged(flying);
         }
@@ -269,7 +269,7 @@ impl<T: Told> Flight<T> {
             return Err(StreamError::Fenced { by: other.by });
         }
         self.flying[0].1.appending.after += 1;
-        self.told.is_put_off();
+        self.told.put_off();
         self.begins_to_wait();
         self.send_all();
         Ok(())
@@ -305,11 +305,11 @@ mod tests {
             self.0.lock().push("there");
         }
 
-        fn is_put_off(&self) {
+        fn put_off(&self) {
             self.0.lock().push("later");
         }
 
-        fn takes_back(&self, _: &str) -> bool {
+        fn withdraw(&self, _: &str) -> bool {
             self.0.lock().push("none");
             true
         }

@@ -183,7 +183,8 @@ impl Link {
 
     /// Appends, and goes on once that and all before it is acknowledged.
     ///
-    /// # Errors The end of this process's hold; the error says whether it was appended.
+    /// # Errors
+    /// The end of this process's hold; the error says whether it was appended.
     pub async fn append(&self, content: Content<'_>) -> Result<(), StreamError> {
         let made = self.begin_in_turn(content).await?.number;
         self.until_known(made).await
@@ -295,18 +296,18 @@ impl Link {
         self.trouble.lock().take();
     }
 
-    /// There is no room for a barrier: it is none from here on, and those who wait for one do so in vain.
+    /// There is no room for a barrier: it is withdrawn, and those who wait for one do so in vain.
     /// `false` where something was made after it, which goes on from it.
-    fn takes_back(&self, why: &str) -> bool {
+    fn withdraw(&self, why: &str) -> bool {
         let mut pen = self.pen.lock();
         let acknowledged = self.acknowledged();
-        if !pen.as_mut().is_some_and(|pen| pen.takes_back(acknowledged)) {
+        if !pen.as_mut().is_some_and(|pen| pen.withdraw(acknowledged)) {
             return false;
         }
         *self.trouble.lock() = Some(why.into());
         self.is_full.store(true, Ordering::Release);
         // Before another message is made.
-        self.confirmations.passes();
+        self.confirmations.withdrawn();
         drop(pen);
         self.confirmations.refuse();
         self.wake();
@@ -426,16 +427,16 @@ impl Told for Weak<Link> {
         link.wake();
     }
 
-    fn is_put_off(&self) {
+    fn put_off(&self) {
         if let Some(link) = self.upgrade()
             && let Some(pen) = link.pen.lock().as_mut()
         {
-            pen.is_put_off();
+            pen.put_off();
         }
     }
 
-    fn takes_back(&self, why: &str) -> bool {
-        self.upgrade().is_some_and(|link| link.takes_back(why))
+    fn withdraw(&self, why: &str) -> bool {
+        self.upgrade().is_some_and(|link| link.withdraw(why))
     }
 
     fn has_failed(&self, error: StreamError) {

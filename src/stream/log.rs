@@ -94,7 +94,7 @@ impl BatchWriter for Writer {
             return self.commit(batch).map(Some);
         }
         let none = || Error::Stopped {
-            reason: "a batch is none".into(),
+            reason: "the batch is malformed".into(),
         };
         let count = u32::try_from(batch.count()).ok();
         let records = count.and_then(|count| Records::of(batch.bytes(), count));
@@ -135,7 +135,7 @@ impl BatchWriter for Writer {
         };
         let content = &begun.bytes[HEAD_BYTES..begun.bytes.len() - DIGEST_BYTES];
         let batch = Batch::of(content, begun.count).ok_or_else(|| Error::Stopped {
-            reason: "a batch is none".into(),
+            reason: "the batch is malformed".into(),
         })?;
         self.directory.make_room(batch)?;
         self.directory.commit(batch).map(Some)

@@ -11,7 +11,7 @@
 //! | 32 | 8 | position of the first record, or of the next one where there is none |
 //! | 40 | 4 | number of records: 0 unless it is a batch |
 //! | 44 | 4 | bytes of the content |
-//! | 48 | 32 | digest of the message before; zero in the first one |
+//! | 48 | 32 | digest of the message before that is not void; zero in the first one |
 //! | 80 | | content: of a batch the records, each with its length before it (4 bytes); of a fence 16 random bytes of the process and the name of its node, UTF-8; of a barrier nothing |
 //! | | 32 | digest: BLAKE3 of all before it |
 //!
@@ -119,7 +119,7 @@ pub struct Message<'a> {
     pub epoch: u64,
     /// The position of its first record, or of the next one where it has none.
     pub first: u64,
-    /// The digest of the message before it.
+    /// The digest of the message before it that is not void.
     pub before: MessageDigest,
     /// How many messages of its writer before it were not acknowledged yet when it was made.
     pub ahead: u8,
@@ -236,7 +236,7 @@ pub struct Place {
     pub epoch: u64,
     /// The position of the next record.
     pub first: u64,
-    /// The digest of the message before it.
+    /// The digest of the message before it that is not void.
     pub before: MessageDigest,
     /// How many messages of its writer before it are not acknowledged yet.
     pub ahead: u8,

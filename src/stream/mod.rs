@@ -6,12 +6,14 @@
 //! until it is known what became of it, and `flight` several, each of which expects the one before
 //! it; `link` is the process's hold on the stream: it fences the writer before, appends, and ends
 //! when it is not the writer any more; `pen` makes its messages, and `confirmations` knows which of
-//! them show that it still is the writer. `shelf` keeps its snapshots in the servers' object store,
+//! them show that it still is the writer; `tending` appends barriers for those that wait for one,
+//! `sparing` bounds how many, `room` says whether the stream takes more, and `figures` counts.
+//! `shelf` keeps its snapshots in the servers' object store,
 //! `listing` is the list of them, `purge` removes from the stream what they have, and `extent` says
 //! what is left. `reader` reads messages in order; `cache` compares the directory with the stream
 //! and fills up what it lacks, and `begun` begins an empty one with a snapshot; `log` puts stream
-//! and directory together as the log of an engine; `lease` says when a standby takes over. Nothing
-//! here knows what a record means.
+//! and directory together as the log of an engine; `lease` says when a standby takes over, `holding` until
+//! when this process has it; `shown` shows what is there. Nothing here knows what a record means.
 
 mod append;
 mod begun;

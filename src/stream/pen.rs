@@ -41,16 +41,16 @@ impl Pen {
     }
 
     /// The only message in flight comes one place later.
-    pub(super) fn is_put_off(&mut self) {
+    pub(super) fn put_off(&mut self) {
         self.tail.sequence += 1;
         if let Some(before) = &mut self.before {
             before.sequence += 1;
         }
     }
 
-    /// The last message is taken back, which was not appended: `false` unless it is the only one in flight,
+    /// The last message, which was not appended, is withdrawn: `false` unless it is the only one in flight,
     /// so that no other was made after it.
-    pub(super) fn takes_back(&mut self, acknowledged: u64) -> bool {
+    pub(super) fn withdraw(&mut self, acknowledged: u64) -> bool {
         if self.made != acknowledged + 1 {
             return false;
         }

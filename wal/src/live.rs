@@ -80,7 +80,8 @@ impl LiveReader {
     /// still there: those segments of the log, in its folder, that go on without a gap
     /// before the first position that the log has.
     ///
-    /// # Errors As [`LiveReader::open`]; a damaged segment of the archive is an error when a
+    /// # Errors
+    /// As [`LiveReader::open`]; a damaged segment of the archive is an error when a
     /// position in it is to be shown.
     pub fn open_with_archive(
         storage: Arc<dyn Storage>,
@@ -223,7 +224,8 @@ impl LiveReader {
     /// Shows what is durable and was not shown yet, in order, to its present
     /// end. Called again, it goes on where it stopped.
     ///
-    /// # Errors [`Error::Damaged`] with the place of the damage,
+    /// # Errors
+    /// [`Error::Damaged`] with the place of the damage,
     /// [`Error::Visitor`] with the error of `look`, and as
     /// [`LiveReader::open`].
     pub fn read_on(&mut self, look: &mut OnRecord<'_>) -> Result<LiveEnd, Error> {

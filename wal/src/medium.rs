@@ -2,8 +2,8 @@
 //!
 //! The appender orders records and gathers batches; a medium makes a batch durable or ends, reads
 //! records by position, keeps snapshots, and says whether it has room. The files of a directory
-//! are one medium ([`crate::Log::start`]); `memory` is another, for tests; a replicated stream
-//! would be one.
+//! are one medium ([`crate::Log::start`]); `memory` is another, for tests; whoever has a replicated
+//! stream can make it one.
 
 use std::time::SystemTime;
 
@@ -16,7 +16,7 @@ use crate::space::{Lack, Space};
 use crate::storage::Storage;
 use crate::visitor::{OnRange, Record, SnapshotInfo};
 
-/// Wakes the journal thread, so that it asks for [`BatchWriter::failure`].
+/// Wakes the journal thread, so that it asks its [`BatchWriter`] whether it goes on.
 pub type WakeUp = Box<dyn Fn() + Send + Sync>;
 
 /// The side of a medium that the journal thread alone uses.

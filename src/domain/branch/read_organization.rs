@@ -21,7 +21,8 @@ pub struct OrganizationBody {
 
 /// Reads the organization.
 ///
-/// # Errors `permission_denied` without the permission, for every kind of actor.
+/// # Errors
+/// `permission_denied` without the permission, for every kind of actor.
 pub fn read_organization(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     if !request.actor.has_permission(BRANCH_CREATE) {
         return Err(Rejection::permission_denied(

@@ -36,7 +36,8 @@ pub type Delivery<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send 
 pub trait Receiver: Send + Sync {
     /// Brings it the message, which it may have got before, within a bounded time.
     ///
-    /// # Errors When it has not taken it, or that is unknown; why.
+    /// # Errors
+    /// When it has not taken it, or that is unknown; why.
     fn deliver<'a>(&'a self, message: &'a Outgoing) -> Delivery<'a>;
 }
 

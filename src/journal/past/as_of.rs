@@ -26,7 +26,8 @@ impl<'p, 'a> AsOf<'p, 'a> {
 
     /// Whether all that was read is the state as of the position.
     ///
-    /// # Errors Why the first resource that failed could not be rebuilt.
+    /// # Errors
+    /// Why the first resource that failed could not be rebuilt.
     pub fn check(&self) -> Result<(), Lost> {
         self.lost.borrow().clone().map_or(Ok(()), Err)
     }

@@ -68,7 +68,8 @@ pub trait Storage: Send + Sync {
 
     /// When a file was last written.
     ///
-    /// # Errors `NotFound` when there is none, `Unsupported` where that is not known; else what the
+    /// # Errors
+    /// `NotFound` when there is none, `Unsupported` where that is not known; else what the
     /// system says.
     fn modified(&self, _name: &str) -> io::Result<SystemTime> {
         Err(io::ErrorKind::Unsupported.into())

@@ -39,7 +39,8 @@ impl FileStorage {
     /// The storage of a directory to write to, which is made (mode 0700) when it is
     /// missing.
     ///
-    /// # Errors `PermissionDenied` with a sentence when other users may write to it, or it belongs
+    /// # Errors
+    /// `PermissionDenied` with a sentence when other users may write to it, or it belongs
     /// to another user; else what the system says.
     pub fn create(directory: &Path) -> io::Result<Self> {
         make_directory(directory)?;
