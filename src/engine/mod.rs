@@ -62,6 +62,9 @@ pub mod retention;
 pub mod right;
 pub mod role;
 mod room;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(crate) mod sample;
 pub mod schedule;
 mod settling;
 mod snapshot_size;

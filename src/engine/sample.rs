@@ -1,0 +1,49 @@
+//! An engine for tests, on a disk in memory, and a command for it.
+
+use std::sync::Arc;
+
+use super::clock::{Clock, SystemClock};
+use super::{CommandResult, Engine, Limits};
+use crate::base::actor::Actor;
+use crate::base::json::Json;
+use crate::base::time::Instant;
+use crate::catalogue::FACTS;
+use crate::cli::open::Replaying;
+use crate::domain::reference::intake::Incoming;
+
+/// An engine with one lane and an empty log.
+pub(crate) fn engine() -> Engine {
+    engine_at(Arc::new(SystemClock::default()))
+}
+
+/// The same, with this clock.
+pub(crate) fn engine_at(clock: Arc<dyn Clock>) -> Engine {
+    let storage = wal::storage::sim::SimDisk::new().storage();
+    let options = wal::Options::default();
+    let mut replaying = Replaying::new("");
+    let (log, _) = wal::Log::open(storage, options, &mut replaying).unwrap();
+    let engine = Engine::start(
+        log,
+        replaying.finish(),
+        1,
+        Limits::default(),
+        clock,
+        Box::new(|error| panic!("{error}")),
+    );
+    engine.unwrap()
+}
+
+/// Applies a fact about the same actor, in this revision.
+pub(crate) async fn put_fact(engine: &Engine, revision: u32) {
+    let text = format!(
+        "{{\"kind\":\"actor\",\"id\":\"somebody\",\"revision\":{revision},\
+         \"facts\":{{\"lifecycle\":\"active\"}}}}"
+    );
+    let fact = Json::parse(text.as_bytes()).unwrap();
+    let fact = Incoming::of_item(0, &fact, FACTS, Instant::default());
+    let command = fact.command.unwrap_or_else(|_| panic!("a good fact"));
+    let permit = engine.admit_fact().unwrap();
+    let done = engine.put_fact(Arc::new(Actor::nobody()), command, permit);
+    let done = done.await;
+    assert!(matches!(done, CommandResult::Done { .. }), "{done:?}");
+}
