@@ -3,12 +3,15 @@
 //!
 //! Readers ask for pages: what comes after an identifier. Those who are near the end share the
 //! events of the last commits in memory, so that a thousand of them cost one reading of the log;
-//! one that is behind reads the log itself, on a thread that no command waits for.
+//! one that is behind reads the log itself, on a thread that no command waits for. However many are
+//! behind, they delay neither those near the end nor what is delivered: the readings of each kind
+//! have room of their own. Those who are behind take turns by their subjects.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::looks::Looks;
 use super::readings::Readings;
 use crate::base::digest::hex;
 use crate::base::text::EventTypePattern;
@@ -19,9 +22,13 @@ use tokio::sync::{Mutex, watch};
 
 /// Bytes of events that are shared.
 const SHARED_BYTES_MAX: usize = 8 << 20;
-/// Readings of the log that are under way at once: each holds a thread and a window of a segment, and
-/// more of them are not done sooner.
-const READINGS_MAX: usize = 4;
+/// Readings of the log's end that are under way at once, for all who share it: they wait for the same
+/// one. Each reading of any kind holds a thread and a window of a segment.
+const END_READINGS_MAX: usize = 1;
+/// The same for what is delivered, where it is behind the shared end.
+const DELIVERY_READINGS_MAX: usize = 1;
+/// The same for all others who are behind; more of them are not done sooner.
+pub(super) const CATCHING_UP_MAX: usize = 2;
 /// The same of single events, each of one record.
 const SINGLE_READINGS_MAX: usize = 2;
 /// The news once no more of them will come.
@@ -54,6 +61,23 @@ impl EventFilter {
     }
 }
 
+/// Who asks for a page, which says for whom it waits where the log has to be read for it alone.
+#[derive(Clone, Copy, Debug)]
+pub enum EventReader<'s> {
+    /// The publisher, or what feeds all webhooks that are near the end of the log: neither waits for
+    /// any other reader.
+    Delivery,
+    /// A webhook that is behind. All of them take turns as one subject does.
+    Webhook,
+    /// A client.
+    Client {
+        /// The actor's subject.
+        subject: &'s str,
+        /// Whether it goes on with what it was given before: then it is never refused.
+        is_begun: bool,
+    },
+}
+
 /// Some events, in the order of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
@@ -77,6 +101,9 @@ pub enum NoPage {
     },
     /// The identifier lies beyond the last durable commit.
     Future,
+    /// So many of this client's subject, or of all, wait for a reading already that this one is
+    /// refused.
+    Crowded,
     /// The log cannot be read, or has ended.
     Unavailable,
 }
@@ -88,8 +115,12 @@ pub struct Feed {
     /// The highest durable position.
     news: watch::Sender<u64>,
     pub(super) recent: Mutex<Recent>,
-    /// Readings of the log.
-    pub(super) readings: Readings,
+    /// Readings of the log's end, which is shared.
+    pub(super) end_readings: Readings,
+    /// Those for what is delivered, where it is behind that.
+    pub(super) delivery_readings: Readings,
+    /// Those for all others who are behind.
+    pub(super) catching_up: Arc<Looks>,
     /// Those of single events, which are delivered once more.
     pub(super) single_readings: Readings,
 }
@@ -155,7 +186,9 @@ impl Feed {
             log_id: log_id.into(),
             news: watch::Sender::new(0),
             recent: Mutex::default(),
-            readings: Readings::new(READINGS_MAX),
+            end_readings: Readings::new(END_READINGS_MAX),
+            delivery_readings: Readings::new(DELIVERY_READINGS_MAX),
+            catching_up: Looks::new(CATCHING_UP_MAX),
             single_readings: Readings::new(SINGLE_READINGS_MAX),
         }
     }

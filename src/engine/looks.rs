@@ -1,5 +1,6 @@
-//! A fair queue for reads of past states (*looks*): few run at a time, and the subjects that wait
-//! have their turns round robin, however many looks one of them has asked for.
+//! A fair queue for what reads the log for one request (*looks*): past states, and events for those
+//! who are behind. Few run at a time, and the subjects that wait have their turns round robin, however
+//! many looks one of them has asked for. Each kind of looks has a queue of its own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -98,7 +98,7 @@ use awaited::Awaited;
 use checkpointer::{Checkpoint, CheckpointPolicy, Checkpointer, OnProgress};
 use clock::{Clock, CommitTimes, RunningTime};
 use directory::Directory;
-use feed::{EventFilter, Feed, NoPage, Page};
+use feed::{EventFilter, EventReader, Feed, NoPage, Page};
 use figures::Figures;
 use id_source::EngineIdSource;
 use key_locks::KeyLocks;
@@ -437,17 +437,19 @@ impl Engine {
         found.unwrap_or(Err(CommandResult::Fault))
     }
 
-    /// At most `limit` of the events after `after` that are wanted, as far as they are durable.
+    /// At most `limit` of the events after `after` that are wanted, as far as they are durable. A
+    /// reader who is behind waits for its turn.
     ///
     /// # Errors
     /// Why there are none to give.
     pub async fn events(
         &self,
+        reader: EventReader<'_>,
         after: EventId,
         filter: &Arc<EventFilter>,
         limit: usize,
     ) -> Result<Page, NoPage> {
-        self.shared.events(after, filter, limit).await
+        self.shared.events(reader, after, filter, limit).await
     }
 
     /// Before the earliest event that may be kept.

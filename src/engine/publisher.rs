@@ -18,7 +18,7 @@ use tokio::time::{Instant as Tick, sleep, timeout, timeout_at};
 
 use super::Engine;
 use super::core::{CommandResult, Shared};
-use super::feed::{EventFilter, NoPage};
+use super::feed::{EventFilter, EventReader, NoPage};
 use super::publisher_counts::PublisherFigures;
 use super::schedule::recorded_every;
 use crate::base::panics::unless_its_future_panics;
@@ -104,14 +104,17 @@ impl Publisher {
     pub async fn run(mut self) {
         let mut failed = 0;
         while !self.engine.feed().has_ended() {
-            let page = self.engine.events(self.passed, &self.filter, PAGE).await;
+            let page = self
+                .engine
+                .events(EventReader::Delivery, self.passed, &self.filter, PAGE)
+                .await;
             let page = match page {
                 Ok(page) => page,
                 Err(NoPage::Gone { earliest }) => {
                     self.skip_to(earliest);
                     continue;
                 }
-                Err(NoPage::Future | NoPage::Unavailable) => {
+                Err(NoPage::Future | NoPage::Crowded | NoPage::Unavailable) => {
                     failed += 1;
                     let _ = timeout(pause(failed), self.engine.feed().ended()).await;
                     continue;

@@ -26,7 +26,7 @@ use crate::base::text::EventTypePattern;
 use crate::catalogue::Success;
 use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
-use crate::engine::feed::{EventFilter, NoPage, Page};
+use crate::engine::feed::{EventFilter, EventReader, NoPage, Page};
 use crate::journal::events::EventId;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -101,7 +101,11 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
     } else {
         wanted.limit
     };
-    let page = match engine.events(after, &wanted.filter, limit).await {
+    let asks = EventReader::Client {
+        subject: &actor.subject,
+        is_begun: false,
+    };
+    let page = match engine.events(asks, after, &wanted.filter, limit).await {
         Ok(page) => page,
         Err(why) => return no_page(why, engine),
     };
@@ -145,6 +149,7 @@ fn no_page(why: NoPage, engine: &Engine) -> Answer {
             problems.rejected(&Rejection::invalid_at("query.after", FaultCode::OutOfRange)),
             engine.durable(),
         ),
+        NoPage::Crowded => problems.overloaded(),
         NoPage::Unavailable => problems.unavailable(),
     }
 }
@@ -292,9 +297,13 @@ impl Follower {
             if self.engine.feed().has_ended() || !self.is_still_allowed().await {
                 return;
             }
+            let goes_on = EventReader::Client {
+                subject: &self.actor.subject,
+                is_begun: true,
+            };
             page = match self
                 .engine
-                .events(self.told, &self.filter, STREAM_LIMIT)
+                .events(goes_on, self.told, &self.filter, STREAM_LIMIT)
                 .await
             {
                 Ok(page) => page,
@@ -408,6 +417,16 @@ mod tests {
             let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
             assert_eq!(piece.len(), length);
         }
+    }
+
+    #[test]
+    fn who_would_wait_with_too_many_others_is_told_to_ask_again() {
+        let engine = crate::engine::sample::engine();
+        let refused = no_page(NoPage::Crowded, &engine);
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(refused.body().code(), Some("overloaded"));
+        assert_eq!(refused.headers()["retry-after"], "1");
+        engine.shut_down().unwrap();
     }
 
     #[test]

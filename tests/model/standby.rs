@@ -2,6 +2,7 @@
 //! so on: each command gets the model's response from the current writer, and the standby holds to
 //! the byte what its writer holds.
 
+use carebook::engine::feed::EventReader;
 use carebook::journal::events::EventId;
 
 use super::*;
@@ -105,7 +106,9 @@ async fn all_events(running: &Running) -> Vec<(EventId, Bytes)> {
     let mut events = Vec::new();
     let mut after = engine.before_first_event();
     loop {
-        let page = engine.events(after, &Arc::default(), 100).await.unwrap();
+        let reader = EventReader::Delivery;
+        let page = engine.events(reader, after, &Arc::default(), 100).await;
+        let page = page.unwrap();
         let told = page.events.iter();
         events.extend(told.map(|event| (event.id, event.json.clone())));
         if page.end {

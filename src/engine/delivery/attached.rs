@@ -17,7 +17,7 @@ use crate::domain::webhook::deliveries::{Delivery, LastFailure};
 use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
 use crate::engine::channel::{Bounds, Channel, Now, Settled, Standing, Unrecorded};
 use crate::engine::core::Shared;
-use crate::engine::feed::{EventFilter, NoPage};
+use crate::engine::feed::{EventFilter, EventReader, NoPage};
 use crate::engine::schedule::{Failure, recorded_every};
 use crate::journal::events::{Event, EventId};
 
@@ -395,7 +395,8 @@ impl Attached {
         let (shared, own) = (Arc::clone(shared), own.clone());
         let (after, run) = (self.examined, self.run);
         tokio::spawn(async move {
-            let page = shared.events(after, &filter, OWN_PAGE).await;
+            let reader = EventReader::Webhook;
+            let page = shared.events(reader, after, &filter, OWN_PAGE).await;
             if matches!(page, Err(NoPage::Unavailable)) {
                 sleep(READ_PAUSE).await;
             }

@@ -134,7 +134,7 @@ impl Dispatcher {
                 attached.lose(earliest.position, now);
                 attached.skip_to(earliest.position, now);
             }
-            Err(NoPage::Future | NoPage::Unavailable) => {
+            Err(NoPage::Future | NoPage::Crowded | NoPage::Unavailable) => {
                 // Looked at again with the next tick.
                 self.touched.remove(&id);
             }

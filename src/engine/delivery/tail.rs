@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::engine::core::Shared;
-use crate::engine::feed::{EventFilter, NoPage, Page};
+use crate::engine::feed::{EventFilter, EventReader, NoPage, Page};
 use crate::journal::events::EventId;
 
 /// Events of a page.
@@ -41,7 +41,8 @@ impl Tail {
             let all = Arc::new(EventFilter::default());
             let mut after = upto;
             while shared.feed.beyond(after.position).await {
-                let page = shared.events(after, &all, TAIL_PAGE).await;
+                let reader = EventReader::Delivery;
+                let page = shared.events(reader, after, &all, TAIL_PAGE).await;
                 if matches!(page, Err(NoPage::Unavailable | NoPage::Future)) {
                     sleep(READ_PAUSE).await;
                     continue;
