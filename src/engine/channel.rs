@@ -12,35 +12,20 @@
 //!
 //! A channel has no clock: its owner hands the time in. Pauses are counted by the steady clock; the
 //! log stores their ends by the wall clock, and a channel that resumes from the log never pauses
-//! longer than the schedule says, whatever the wall clock was set to.
+//! longer than the schedule says, whatever the wall clock was set to: unless the receiver has asked
+//! for more.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+pub use super::now::Now;
 pub use super::pace::Bounds;
 use super::pace::Pace;
-use super::schedule::{Failure, longest_pause, pause};
+use super::schedule::{Failure, pause};
+pub use super::standing::Standing;
 use crate::base::time::Instant;
-
-/// The present, by both clocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
-    /// Since some fixed instant, by a clock that cannot be set.
-    pub steady: Duration,
-    /// By the wall clock.
-    pub wall: Instant,
-}
-
-/// What the log stores of an item that waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Attempts that have failed.
-    pub attempts: u32,
-    /// When the next one is due, by the wall clock; `None`: at once.
-    pub due: Option<Instant>,
-}
 
 /// What became of an item whose attempt has ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,8 +52,6 @@ struct Waiting<P> {
     attempts: u32,
     /// When the next attempt is due, by the steady clock; `None`: at once.
     due: Option<Duration>,
-    /// The same by the wall clock, for the log.
-    due_wall: Option<Instant>,
     /// Whether it is recorded in the log.
     is_recorded: bool,
     /// Since when it waits, by the wall clock.
@@ -119,10 +102,6 @@ pub struct Channel<I, P> {
     settled: Vec<I>,
 }
 
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}
-
 impl<I: Copy + Ord + Debug, P> Channel<I, P> {
     /// A channel with nothing in it.
     #[must_use]
@@ -145,6 +124,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         let none = Standing {
             attempts: 0,
             due: None,
+            asked: None,
         };
         self.insert(id, subject, cost, payload, &none, now);
         self.unrecorded.insert(id);
@@ -183,13 +163,12 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         subject.hash(&mut hasher);
         // Two subjects of one hash wait for each other, and nothing worse.
         let subject = hasher.finish();
-        let due = standing.due.and_then(|due| {
-            let left = due.millis().saturating_sub(now.wall.millis());
-            let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
-            // The wall clock may have been set back.
-            let left = left.min(longest_pause(standing.attempts));
-            (left > Duration::ZERO).then(|| now.steady + left)
-        });
+        let (left, is_shortened) = standing.pause(now);
+        let due = (left > Duration::ZERO).then(|| now.steady + left);
+        if is_shortened {
+            // What is recorded is what is shown.
+            self.unrecorded.insert(id);
+        }
         self.waiting.insert(
             id,
             Waiting {
@@ -198,7 +177,6 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
                 cost,
                 attempts: standing.attempts,
                 due,
-                due_wall: standing.due,
                 is_recorded: false,
                 since: now.wall,
             },
@@ -332,9 +310,6 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
             return removed.map(|(payload, attempts)| Settled::Dead { payload, attempts });
         };
         waiting.due = Some(now.steady + pause);
-        waiting.due_wall = Some(Instant::from_millis(
-            now.wall.millis().saturating_add(millis(pause)),
-        ));
         self.unrecorded.insert(id);
         self.schedule(hash);
         Some(Settled::Waits)
@@ -379,7 +354,6 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
             return false;
         };
         waiting.due = None;
-        waiting.due_wall = None;
         let hash = waiting.subject;
         self.unrecorded.insert(id);
         self.schedule(hash);
@@ -407,11 +381,21 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
 
     /// What the log is to store of an item that waits.
     #[must_use]
-    pub fn standing(&self, id: I) -> Option<Standing> {
+    pub fn standing(&self, id: I, now: Now) -> Option<Standing> {
         self.waiting.get(&id).map(|waiting| Standing {
             attempts: waiting.attempts,
-            due: waiting.due_wall,
+            due: waiting.due.map(|due| now.wall_at(due)),
+            asked: None,
         })
+    }
+
+    /// The wall clock was set: the ends of all pauses are to be recorded as it has them now.
+    pub fn wall_clock_was_set(&mut self, now: Now) {
+        for (id, waiting) in &self.waiting {
+            if waiting.due.is_some_and(|due| due > now.steady) {
+                self.unrecorded.insert(*id);
+            }
+        }
     }
 
     /// The items that wait, those on their way among them, in their order.
@@ -508,7 +492,16 @@ mod tests {
     fn at(seconds: u64) -> Now {
         Now {
             steady: Duration::from_secs(seconds),
-            wall: Instant::from_millis(i64::try_from(seconds).unwrap() * 1_000),
+            ..set_to(i64::try_from(seconds).unwrap() * 1_000)
+        }
+    }
+
+    /// The start of the steady clock, where the wall clock has this time and the log no later one.
+    fn set_to(wall: i64) -> Now {
+        Now {
+            steady: Duration::ZERO,
+            wall: Instant::from_millis(wall),
+            committed: Instant::from_millis(wall),
         }
     }
 
@@ -683,23 +676,85 @@ mod tests {
         assert!(!channel.has_room(), "as many bytes as may be");
     }
 
+    /// How long an item pauses that has failed once, and is due so long after the last commit, where
+    /// the wall clock is so far behind that commit.
+    fn pause_left(due: i64, behind: i64, asked: Option<Duration>) -> (Channel<u64, ()>, Duration) {
+        const YEAR: i64 = 365 * 86_400_000;
+        let mut channel = Channel::new(Bounds::default());
+        let standing = Standing {
+            attempts: 1,
+            due: Some(Instant::from_millis(YEAR + due)),
+            asked,
+        };
+        let now = Now {
+            committed: Instant::from_millis(YEAR),
+            ..set_to(YEAR - behind)
+        };
+        channel.resume(1, "a", 1, (), &standing, now);
+        let left = channel.wake_at().unwrap_or_default();
+        assert_eq!(channel.next(now).is_some(), left == Duration::ZERO);
+        (channel, left)
+    }
+
     #[test]
     fn a_wall_clock_that_was_set_makes_no_pause_longer_than_the_schedule() {
-        let year = 365 * 86_400_000;
-        for (due, expected) in [
-            (year, Some(longest_pause(1))),
-            (3_000, Some(Duration::from_secs(3))),
-            (-year, None),
-        ] {
-            let mut channel = Channel::new(Bounds::default());
-            let standing = Standing {
-                attempts: 1,
-                due: Some(Instant::from_millis(due)),
-            };
-            channel.resume(1, "a", 1, (), &standing, at(0));
-            assert_eq!(channel.wake_at(), expected);
-            assert_eq!(channel.next(at(0)).is_some(), expected.is_none());
+        let (second, hour) = (Duration::from_secs(1), 3_600_000);
+        let left = |due, behind| pause_left(due, behind, None).1;
+        for behind in [1_000, hour, 24 * hour, 364 * 24 * hour] {
+            // It was due 5 s after it had failed; the log may have gone on since.
+            for due in [5_000, 1_000, 0, -hour / 2] {
+                assert!(left(due, behind) <= 6 * second, "{due} {behind}");
+            }
         }
+        assert_eq!(left(5_000, 24 * hour), 6 * second);
+        assert_eq!(left(5_000, 0), 5 * second);
+        assert_eq!(left(5_000, -1_000), 4 * second);
+        assert_eq!(left(5_000, -24 * hour), Duration::ZERO);
+        // An end that lies further ahead than any pause is not believed, either.
+        assert_eq!(left(24 * hour, 0), 3_600 * second);
+    }
+
+    #[test]
+    fn a_pause_that_the_receiver_asked_for_is_kept_by_a_clock_that_was_set() {
+        let (second, hour) = (Duration::from_secs(1), 3_600_000);
+        let left = |due, behind, asked| pause_left(due, behind, asked).1;
+        // Only it can have been longer than the schedule when it was recorded.
+        assert_eq!(left(600_000, 0, None), 600 * second);
+        assert_eq!(left(600_000, 50, None), 600 * second);
+        assert_eq!(left(600_000, 24 * hour, None), 600 * second);
+        // Recorded after the clock was set, it cannot be told from what was recorded before: unless
+        // it is known.
+        assert_eq!(left(600_000 - hour, hour, None), 6 * second);
+        let asked = Some(600 * second);
+        assert_eq!(left(600_000 - hour, hour, asked), 600 * second);
+        assert_eq!(left(24 * hour, 0, Some(Duration::ZERO)), 6 * second);
+    }
+
+    #[test]
+    fn what_is_recorded_of_a_pause_is_its_real_end_also_where_the_wall_clock_was_set() {
+        let day = 86_400_000;
+        let (mut resumed, left) = pause_left(5_000, day, None);
+        assert_eq!(left, Duration::from_secs(6));
+        // That it is shortened is to be recorded.
+        assert_eq!(resumed.take_unrecorded().waiting, [1]);
+        let standing = resumed.standing(1, set_to(day)).unwrap();
+        assert_eq!(standing.due, Some(Instant::from_millis(day + 6_000)));
+        assert!(pause_left(5_000, 0, None).0.is_recorded());
+
+        let mut channel = channel(&[(1, "a"), (2, "b"), (3, "c")]);
+        assert_eq!(sent(&mut channel, 0), [1, 2, 3]);
+        channel.ended(1, Err(&failed(None)), at(0), 0);
+        channel.ended(3, Err(&failed(Some(60))), at(0), 0);
+        channel.take_unrecorded();
+        // At 10 s, and a day back.
+        let now = Now {
+            steady: Duration::from_secs(10),
+            ..set_to(10_000 - day)
+        };
+        channel.wall_clock_was_set(now);
+        assert_eq!(channel.take_unrecorded().waiting, [3]);
+        let standing = channel.standing(3, now).unwrap();
+        assert_eq!(standing.due, Some(Instant::from_millis(60_000 - day)));
     }
 
     #[test]
@@ -709,6 +764,7 @@ mod tests {
         let standing = Standing {
             attempts: 0,
             due: None,
+            asked: None,
         };
         channel.resume(1, "a", 1, (), &standing, at(0));
         assert_eq!(sent(&mut channel, 0), NONE, "one of a subject at a time");
@@ -762,10 +818,10 @@ mod tests {
         let mut on_way = BTreeSet::new();
         // Taken since the last recording: what may be delivered again after a crash.
         let mut open = BTreeSet::new();
-        let record = |channel: &mut Channel<u64, u64>, log: &mut Recorded, examined| {
+        let record = |channel: &mut Channel<u64, u64>, log: &mut Recorded, examined, now| {
             let unrecorded = channel.take_unrecorded();
             for id in &unrecorded.waiting {
-                if let Some(standing) = channel.standing(*id) {
+                if let Some(standing) = channel.standing(*id, at(now)) {
                     log.waiting.insert(*id, standing);
                 }
             }
@@ -812,7 +868,7 @@ mod tests {
                         *attempts += 1;
                         match channel.ended(id, Err(&failed(None)), at(now), random.random()) {
                             Some(Settled::Waits) => {
-                                let attempts = channel.standing(id).unwrap().attempts;
+                                let attempts = channel.standing(id, at(now)).unwrap().attempts;
                                 truth.failed_at.insert(id, (now, attempts));
                             }
                             Some(Settled::Dead { payload, attempts }) => {
@@ -820,7 +876,7 @@ mod tests {
                                 truth.dead.insert(id);
                                 truth.failed_at.remove(&id);
                                 // What is dead is recorded at once.
-                                record(&mut channel, &mut log, examined);
+                                record(&mut channel, &mut log, examined, now);
                                 open.retain(|id| *id > examined || channel.payload(*id).is_some());
                             }
                             other => panic!("{other:?}"),
@@ -833,7 +889,7 @@ mod tests {
                     }
                 }
                 9 => {
-                    record(&mut channel, &mut log, examined);
+                    record(&mut channel, &mut log, examined, now);
                     // What waits and was taken before a crash may still be delivered again.
                     open.retain(|id| *id > examined || channel.payload(*id).is_some());
                     assert!(channel.is_recorded());

@@ -13,6 +13,7 @@ use wal::Appender;
 
 use super::admission::{Admission, Permit};
 use super::awaited::Awaited;
+use super::channel::Now;
 use super::checkpointer::Checkpointer;
 use super::clock::{Alarm, Clock, CommitTimes, RunningTime};
 use super::directory::Directory;
@@ -265,6 +266,16 @@ impl Shared {
     /// Logs whether there is room, if that has changed or is due to be repeated.
     pub(super) fn look_for_room(&self) {
         self.room.look(self.journal.lack().as_ref());
+    }
+
+    /// The present, at this time of the steady clock that the caller counts by.
+    pub(super) fn present(&self, steady: Duration) -> Now {
+        let wall = self.clock.now();
+        Now {
+            steady,
+            wall,
+            committed: self.commit_times.at(wall),
+        }
     }
 
     /// Whether no more commands are accepted, because the service is stopping or its log has

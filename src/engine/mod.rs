@@ -42,6 +42,7 @@ mod log_upkeep;
 mod looks;
 mod messages;
 pub mod min_position;
+mod now;
 pub mod outbox;
 mod pace;
 pub mod past;
@@ -70,6 +71,7 @@ mod settling;
 mod snapshot_size;
 mod snapshots;
 pub mod standby;
+mod standing;
 mod turns;
 mod whole;
 

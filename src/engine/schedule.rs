@@ -24,6 +24,10 @@ const LONGER_BY: u32 = 5;
 /// A receiver may ask for a longer pause, up to this.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(HOUR);
 
+/// How far the wall clock moves against the steady one where it was set: what keeps it in time makes
+/// smaller steps.
+pub(super) const CLOCK_STEP: Duration = Duration::from_secs(1);
+
 /// How often it is written into the log how far deliveries are, at least.
 pub(super) const RECORDED_EVERY: Duration = Duration::from_secs(SECOND);
 
@@ -49,9 +53,9 @@ pub fn pause(attempts: u32, chance: u8, retry_after: Option<Duration>) -> Option
     Some(scheduled.max(asked))
 }
 
-/// The longest pause after so many failed attempts.
-pub(super) fn longest_pause(attempts: u32) -> Duration {
-    pause(attempts, u8::MAX, Some(RETRY_AFTER_MAX)).unwrap_or_default()
+/// The longest pause after so many failed attempts, where the receiver asked for so much.
+pub(super) fn longest_pause(attempts: u32, asked: Duration) -> Duration {
+    pause(attempts, u8::MAX, Some(asked)).unwrap_or_default()
 }
 
 /// How often it is written into the log how far deliveries are that began so long ago: the sooner,

@@ -55,7 +55,7 @@ impl Report for RecordAttempt {
                 if waiting.revision != self.revision =>
             {
                 MessageEvent::Failed {
-                    next_attempt_at: context.at,
+                    next_attempt_at: context.now,
                     failure: failure.clone(),
                 }
             }

@@ -210,6 +210,7 @@ impl Attached {
         let standing = Standing {
             attempts: delivery.attempts,
             due: delivery.next_attempt_at,
+            asked: None,
         };
         let cost = delivery.cost();
         self.channel.resume(
@@ -223,9 +224,9 @@ impl Attached {
     }
 
     /// What the log stores of an item that waits.
-    pub(super) fn delivery(&self, id: EventId) -> Option<Delivery> {
+    pub(super) fn delivery(&self, id: EventId, now: Now) -> Option<Delivery> {
         let carried = self.channel.payload(id)?;
-        let standing = self.channel.standing(id)?;
+        let standing = self.channel.standing(id, now)?;
         Some(carried.delivery(id, standing.attempts, standing.due))
     }
 

@@ -33,6 +33,7 @@ use super::webhooks::{
     Attempted, Delivered, Loaded, Message, Outcome, Sender, Stored, SubscriptionFigures, Webhooks,
 };
 use crate::base::panics::unless_its_future_panics;
+use crate::base::time::Instant;
 use crate::domain::event::Name;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::engine::channel::{Bounds, Channel, Now, Settled};
@@ -53,6 +54,8 @@ pub(in crate::engine) struct Dispatcher {
     pub(super) waiting: usize,
     pub(super) log: Box<str>,
     pub(super) started: tokio::time::Instant,
+    /// When that was by the wall clock, as that was set when it was last noticed to be.
+    pub(super) began: Instant,
     pub(super) messages: mpsc::UnboundedReceiver<Message>,
     pub(super) own: Webhooks,
     pub(super) attached: HashMap<Uuid, Attached>,
@@ -90,6 +93,7 @@ impl Dispatcher {
             waiting: 0,
             log: log.into(),
             started: tokio::time::Instant::now(),
+            began: Instant::default(),
             messages: receiver,
             own: own.clone(),
             attached: HashMap::new(),
@@ -108,6 +112,7 @@ impl Dispatcher {
     /// Delivers until it is stopped.
     pub(in crate::engine) async fn run(mut self) {
         self.started = tokio::time::Instant::now();
+        self.began = self.now().wall;
         for id in self.shared.webhook_subscriptions() {
             self.load(id, None);
         }
@@ -152,10 +157,7 @@ impl Dispatcher {
     }
 
     pub(super) fn now(&self) -> Now {
-        Now {
-            steady: self.started.elapsed(),
-            wall: self.shared.clock.now(),
-        }
+        self.shared.present(self.started.elapsed())
     }
 
     fn take(&mut self, message: Message) {

@@ -11,6 +11,7 @@ use super::webhooks::{Message, SubscriptionFigures};
 use crate::domain::resource::Resource as _;
 use crate::domain::webhook::deliveries::{Progress, WebhookDeliveries};
 use crate::domain::webhook::record_progress::RecordProgress;
+use crate::engine::schedule::CLOCK_STEP;
 
 /// How often progress is recorded where nothing was to be delivered, and only the log went on.
 const IDLE_RECORD_INTERVAL: Duration = Duration::from_secs(30);
@@ -21,6 +22,7 @@ const COMMITS_UNRECORDED_MAX: u64 = 100_000;
 impl Dispatcher {
     /// Records what is due, and publishes the figures of all subscriptions.
     pub(super) fn tick(&mut self) {
+        self.notice_set_clock();
         let ids: Vec<_> = self.attached.keys().copied().collect();
         for id in &ids {
             self.record(*id, false);
@@ -48,6 +50,21 @@ impl Dispatcher {
             false => needed_from.lower(needed),
         }
         *self.own.figures.lock() = Arc::new(figures);
+    }
+
+    /// Has the ends of pauses recorded anew where the wall clock was set: attempts are due by the
+    /// steady one, and what is recorded is shown.
+    fn notice_set_clock(&mut self) {
+        let now = self.now();
+        let began = now.wall_at(Duration::ZERO);
+        let moved = began.millis().abs_diff(self.began.millis());
+        if Duration::from_millis(moved) < CLOCK_STEP {
+            return;
+        }
+        self.began = began;
+        for attached in self.attached.values_mut() {
+            attached.channel.wall_clock_was_set(now);
+        }
     }
 
     /// Records how far a subscription is, when there is anything new, or it is time.
@@ -95,7 +112,9 @@ impl Dispatcher {
         let progress = Progress {
             generation: attached.generation,
             examined,
-            waiting: waiting.filter_map(|id| attached.delivery(*id)).collect(),
+            waiting: waiting
+                .filter_map(|id| attached.delivery(*id, now))
+                .collect(),
             settled: recording.unrecorded.settled.clone(),
             dead: recording.died.clone(),
             failure: recording.failure.clone(),

@@ -40,10 +40,14 @@ impl Engine {
         after: Option<i64>,
     ) -> Result<(MessagePage, u64), CommandResult> {
         let shared = &*self.shared;
-        let page = {
+        let mut page = {
             let view = ReadView::new(&shared.tables);
             page(&view, asked, after, shared.ids.last_outbox_number())
         };
+        let now = shared.both_clocks();
+        for message in &mut page.messages {
+            shared.outbox.show_due(message, now);
+        }
         // It is not read at one instant, so what it shows, or leaves out, may be as new as the last
         // commit by its end.
         let position = shared.journal.appended();

@@ -39,10 +39,7 @@ impl Shared {
 
     /// The present, by both clocks.
     fn both_clocks(&self) -> Now {
-        Now {
-            steady: self.clock.steady(),
-            wall: self.clock.now(),
-        }
+        self.present(self.clock.steady())
     }
 
     /// Queues what waits since before the start, and begins to deliver. To be called once, on a

@@ -30,6 +30,7 @@ pub use self::receivers::{Delivery, NamedReceiver, Outgoing, Pattern, Receiver};
 
 use self::queue::Queue;
 use super::channel::{Bounds, Now};
+use super::schedule::CLOCK_STEP;
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::domain::outbox::message::Message;
@@ -158,6 +159,25 @@ impl Outbox {
         }
     }
 
+    /// Has a message that waits show when it is really tried next: that is counted by the steady clock,
+    /// and recorded by the wall clock, which may have been set since.
+    pub(crate) fn show_due(&self, message: &mut Message, now: Now) {
+        let Some(line) = self.line(&message.topic) else {
+            return;
+        };
+        let unsettled = message.unsettled.as_mut();
+        let pausing = unsettled.and_then(|unsettled| {
+            let tried = unsettled.tried;
+            unsettled.next_attempt_at.as_mut().map(|due| (due, tried))
+        });
+        if let Some((shown, tried)) = pausing
+            && let Some(due) = line.queue.lock().due(message.number, tried, now)
+            && Duration::from_millis(due.millis().abs_diff(shown.millis())) >= CLOCK_STEP
+        {
+            *shown = due;
+        }
+    }
+
     /// The next time that a message gets another status.
     pub(crate) fn progress(&self) -> Notified<'_> {
         self.progress.notified()
@@ -238,6 +258,7 @@ mod tests {
         let now = Now {
             steady: Duration::ZERO,
             wall: Instant::default(),
+            committed: Instant::default(),
         };
         let mut message = None;
         for (position, event) in (1..).zip([&birth].into_iter().chain(events)) {

@@ -5,6 +5,7 @@
 //! so the next one about its resource does not overtake it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::base::time::Instant;
 use crate::domain::outbox::message::{Message, MessageStatus};
@@ -46,6 +47,11 @@ impl Queue {
 
     /// The commit at `position` has left the message so.
     pub(in crate::engine) fn put(&mut self, position: u64, message: &Message, now: Now) {
+        self.put_asked(position, message, None, now);
+    }
+
+    /// The same, where it is known how long the receiver has asked to be left alone.
+    fn put_asked(&mut self, position: u64, message: &Message, asked: Option<Duration>, now: Now) {
         let number = message.number;
         match self.channel.payload_mut(number) {
             Some(known) if known.position > position => return,
@@ -71,6 +77,7 @@ impl Queue {
                 let standing = Standing {
                     attempts: unsettled.tried,
                     due: unsettled.next_attempt_at,
+                    asked,
                 };
                 let subject = &message.resource;
                 self.channel
@@ -104,6 +111,10 @@ impl Queue {
         outcome: Option<Result<(), &Failure>>,
         now: Now,
     ) {
+        let asked = match outcome {
+            Some(Err(failure)) => Some(failure.retry_after.unwrap_or_default()),
+            Some(Ok(())) | None => None,
+        };
         let settled = match outcome {
             Some(outcome) => self.channel.ended(number, outcome, now, 0),
             None => {
@@ -127,12 +138,19 @@ impl Queue {
             }
         };
         if let Some((position, message)) = since {
-            self.put(position, &message, now);
+            self.put_asked(position, &message, asked, now);
         }
     }
 
+    /// When a message that waits and has been tried so often is tried next, by the wall clock as it
+    /// is set now; `None` where that is at once, or it does not wait so.
+    pub(super) fn due(&self, number: i64, tried: u32, now: Now) -> Option<Instant> {
+        let standing = self.channel.standing(number, now)?;
+        standing.due.filter(|_| standing.attempts == tried)
+    }
+
     /// When the next pause ends.
-    pub(in crate::engine) fn wake_at(&self) -> Option<std::time::Duration> {
+    pub(in crate::engine) fn wake_at(&self) -> Option<Duration> {
         self.channel.wake_at()
     }
 
@@ -164,8 +182,6 @@ impl Queue {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::base::codec::Blob;
     use crate::base::revision::Revision;
@@ -210,6 +226,7 @@ mod tests {
         Now {
             steady: Duration::from_millis(millis.unsigned_abs()),
             wall: at(millis),
+            committed: at(millis),
         }
     }
 
@@ -302,6 +319,32 @@ mod tests {
         let mut queue = queue(&[&message(1, "a", None)]);
         queue.put(8, &message(1, "a", Some(60_000)), now(0));
         assert_eq!(numbers(&mut queue, 0), [1]);
+    }
+
+    #[test]
+    fn a_message_that_waits_since_before_the_clock_was_set_back_is_tried_by_the_schedule() {
+        let day = 86_400_000;
+        let waits = message(1, "a", Some(day + 5_000));
+        let set_back = |millis| Now {
+            committed: at(day),
+            ..now(millis)
+        };
+        let mut queue = Queue::new(Bounds::default());
+        queue.put(9, &waits, set_back(0));
+        assert_eq!(queue.wake_at(), Some(Duration::from_secs(6)));
+        assert_eq!(queue.due(1, 1, set_back(0)), Some(at(6_000)));
+        assert_eq!(queue.due(1, 2, set_back(0)), None, "it was tried since");
+        // It fails again, and its receiver asks for a pause while commits lie ahead of the clock.
+        assert_eq!(queue.next(set_back(6_000)).unwrap().number, 1);
+        let mut again = message(1, "a", Some(606_000));
+        again.unsettled.as_mut().unwrap().tried = 2;
+        queue.put(10, &again, set_back(6_000));
+        let failure = Failure {
+            retry_after: Some(Duration::from_secs(600)),
+            ..failed()
+        };
+        queue.ended(1, Some(Err(&failure)), set_back(6_000));
+        assert_eq!(queue.due(1, 2, set_back(6_000)), Some(at(606_000)));
     }
 
     #[test]

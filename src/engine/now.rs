@@ -1,0 +1,38 @@
+//! The present, by both clocks.
+
+use std::time::Duration;
+
+use crate::base::time::Instant;
+
+/// The present, by both clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Since some fixed instant, by a clock that cannot be set.
+    pub steady: Duration,
+    /// By the wall clock.
+    pub wall: Instant,
+    /// What a commit is recorded with now: the same, or the time of the last commit where that lies
+    /// ahead of the wall clock.
+    pub committed: Instant,
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// From one time to a later one; none to an earlier one.
+pub(super) fn between(from: Instant, to: Instant) -> Duration {
+    let millis = to.millis().saturating_sub(from.millis());
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+}
+
+impl Now {
+    /// What the wall clock says at this time of the steady clock, as it is set now.
+    #[must_use]
+    pub fn wall_at(&self, steady: Duration) -> Instant {
+        let ahead = millis(steady.saturating_sub(self.steady));
+        let ago = millis(self.steady.saturating_sub(steady));
+        let wall = self.wall.millis();
+        Instant::from_millis(wall.saturating_add(ahead).saturating_sub(ago))
+    }
+}
