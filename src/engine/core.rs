@@ -268,6 +268,11 @@ impl Shared {
         self.room.look(self.journal.lack().as_ref());
     }
 
+    /// The present, by both clocks.
+    pub(super) fn both_clocks(&self) -> Now {
+        self.present(self.clock.steady())
+    }
+
     /// The present, at this time of the steady clock that the caller counts by.
     pub(super) fn present(&self, steady: Duration) -> Now {
         let wall = self.clock.now();

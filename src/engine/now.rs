@@ -35,4 +35,11 @@ impl Now {
         let wall = self.wall.millis();
         Instant::from_millis(wall.saturating_add(ahead).saturating_sub(ago))
     }
+
+    /// The age of what was born at this time and is seen since this time of the steady clock, by the
+    /// one that makes it older: the wall clock may have been set back since its birth.
+    #[must_use]
+    pub fn age(&self, born: Instant, seen: Duration) -> Duration {
+        between(born.min(self.wall_at(seen)), self.wall)
+    }
 }

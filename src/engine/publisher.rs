@@ -170,6 +170,8 @@ impl Publisher {
     async fn hand_over(&mut self, event: &Event) -> Next {
         let engine = Arc::clone(&self.engine);
         let counts = &engine.shared.published;
+        let seen = u64::try_from(engine.shared.clock.steady().as_millis()).unwrap_or(u64::MAX);
+        counts.seen_since.store(seen, Ordering::Relaxed);
         counts
             .waits_since
             .store(event.at.millis(), Ordering::Relaxed);
@@ -310,7 +312,8 @@ impl Engine {
     /// What the publisher has done; `None` where there is none.
     #[must_use]
     pub fn publisher_figures(&self) -> Option<PublisherFigures> {
-        self.shared.published.figures(self.durable(), self.now())
+        let now = self.shared.both_clocks();
+        self.shared.published.figures(self.durable(), now)
     }
 
     /// From here on the log is kept for the publisher from where the last one was; that is

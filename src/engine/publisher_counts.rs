@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::channel::Now;
 use crate::base::time::Instant;
 
 /// What the publisher counts.
@@ -18,6 +19,8 @@ pub(super) struct PublisherCounts {
     pub(super) micros: AtomicU64,
     /// When the commit was made whose event waits for its acknowledgement; 0 when none does.
     pub(super) waits_since: AtomicI64,
+    /// Since when the publisher has that event, by the steady clock, in milliseconds.
+    pub(super) seen_since: AtomicU64,
     pub(super) is_failing: AtomicBool,
 }
 
@@ -43,15 +46,15 @@ pub struct PublisherFigures {
 impl PublisherCounts {
     /// The figures at `now`, when everything up to `durable` is durable; `None` where nothing is
     /// published.
-    pub(super) fn figures(&self, durable: u64, now: Instant) -> Option<PublisherFigures> {
+    pub(super) fn figures(&self, durable: u64, now: Now) -> Option<PublisherFigures> {
         if !self.is_on.load(Ordering::Acquire) {
             return None;
         }
         let oldest = match self.waits_since.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
             since => {
-                let age = now.millis().saturating_sub(since);
-                Duration::from_millis(u64::try_from(age).unwrap_or(0))
+                let seen = Duration::from_millis(self.seen_since.load(Ordering::Relaxed));
+                now.age(Instant::from_millis(since), seen)
             }
         };
         Some(PublisherFigures {
@@ -63,5 +66,30 @@ impl PublisherCounts {
             oldest,
             is_failing: self.is_failing.load(Ordering::Relaxed),
         })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_grows_older_also_while_its_commit_lies_ahead_of_the_clock() {
+        let counts = PublisherCounts::default();
+        counts.is_on.store(true, Ordering::Release);
+        let oldest = |steady, wall| {
+            let now = Now {
+                steady: Duration::from_secs(steady),
+                wall: Instant::from_millis(wall),
+                committed: Instant::from_millis(wall),
+            };
+            counts.figures(9, now).unwrap().oldest
+        };
+        assert_eq!(oldest(90, 90_000), Duration::ZERO);
+        counts.waits_since.store(3_600_000, Ordering::Relaxed);
+        counts.seen_since.store(30_000, Ordering::Relaxed);
+        assert_eq!(oldest(90, 90_000), Duration::from_secs(60));
+        assert_eq!(oldest(90, 3_700_000), Duration::from_secs(100));
     }
 }

@@ -60,6 +60,6 @@ impl Engine {
     /// Figures of messages and their receivers.
     #[must_use]
     pub fn figures_of_outbox(&self) -> OutboxFigures {
-        self.shared.outbox.figures(self.shared.clock.now())
+        self.shared.outbox.figures(self.shared.both_clocks())
     }
 }

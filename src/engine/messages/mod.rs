@@ -8,7 +8,6 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::channel::Now;
 use super::core::Shared;
 use crate::base::time::Instant;
 use crate::domain::operation::{Change, OutboxMessage};
@@ -35,11 +34,6 @@ impl Shared {
         for message in sent.iter().chain(own.downcast_ref::<Message>()) {
             self.outbox.touched(position, message, self.both_clocks());
         }
-    }
-
-    /// The present, by both clocks.
-    fn both_clocks(&self) -> Now {
-        self.present(self.clock.steady())
     }
 
     /// Queues what waits since before the start, and begins to deliver. To be called once, on a

@@ -32,7 +32,6 @@ use self::queue::Queue;
 use super::channel::{Bounds, Now};
 use super::schedule::CLOCK_STEP;
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
 use crate::domain::outbox::message::Message;
 
 /// The upper bounds of the buckets of attempts' durations, in milliseconds.
@@ -184,7 +183,7 @@ impl Outbox {
     }
 
     /// Its figures.
-    pub(crate) fn figures(&self, now: Instant) -> OutboxFigures {
+    pub(crate) fn figures(&self, now: Now) -> OutboxFigures {
         OutboxFigures {
             receivers: self.lines().iter().map(|line| line.figures(now)).collect(),
             unclaimed: self.unclaimed.load(Ordering::Relaxed).max(0).unsigned_abs(),
@@ -217,19 +216,15 @@ impl Line {
         self.taken.fetch_add(u64::from(is_taken), Ordering::Relaxed);
     }
 
-    fn figures(&self, now: Instant) -> ReceiverFigures {
+    fn figures(&self, now: Now) -> ReceiverFigures {
         let queue = self.queue.lock();
-        let age = queue
-            .oldest()
-            .map(|born| now.millis().saturating_sub(born.millis()));
-        let age = age.and_then(|millis| u64::try_from(millis).ok());
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ReceiverFigures {
             name: self.to.topics.to_string(),
             waiting: queue.waiting(),
             is_failing: queue.is_failing(),
             dead: queue.dead(),
-            oldest_age: Duration::from_millis(age.unwrap_or_default()),
+            oldest_age: queue.oldest_age(now),
             attempts: count(&self.attempts),
             taken: count(&self.taken),
             durations: self.durations.each_ref().map(count),
@@ -242,6 +237,7 @@ impl Line {
 mod tests {
     use super::*;
     use crate::base::codec::Blob;
+    use crate::base::time::Instant;
     use crate::domain::outbox::message::{About, Born, Failure, MessageEvent};
     use crate::domain::resource::Resource as _;
 
@@ -266,7 +262,7 @@ mod tests {
             outbox.touched(position, &next, now);
             message = Some(next);
         }
-        outbox.figures(now.wall).unclaimed
+        outbox.figures(now).unclaimed
     }
 
     #[test]

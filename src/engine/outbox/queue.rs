@@ -15,7 +15,17 @@ use crate::engine::schedule::Failure;
 /// The messages for one receiver.
 pub(in crate::engine) struct Queue {
     channel: Channel<i64, Waiting>,
-    dead: BTreeMap<i64, Instant>,
+    /// When each of them was born, and since when it is seen, by the steady clock.
+    dead: BTreeMap<i64, (Instant, Duration)>,
+}
+
+/// What is known of a message beside what the log stores.
+#[derive(Clone, Copy, Default)]
+struct Beside {
+    /// How long its receiver has asked to be left alone.
+    asked: Option<Duration>,
+    /// Since when it is seen, by the steady clock; `None` where the queue knows it, or it is new.
+    seen: Option<Duration>,
 }
 
 /// A message that waits.
@@ -24,6 +34,8 @@ struct Waiting {
     /// The position of its last commit, before which it must not leave.
     position: u64,
     born: Instant,
+    /// Since when it is seen, by the steady clock.
+    seen: Duration,
     is_on_its_way: bool,
     /// What it has become since it is on its way.
     since: Option<(u64, Box<Message>)>,
@@ -47,12 +59,13 @@ impl Queue {
 
     /// The commit at `position` has left the message so.
     pub(in crate::engine) fn put(&mut self, position: u64, message: &Message, now: Now) {
-        self.put_asked(position, message, None, now);
+        self.put_knowing(position, message, Beside::default(), now);
     }
 
-    /// The same, where it is known how long the receiver has asked to be left alone.
-    fn put_asked(&mut self, position: u64, message: &Message, asked: Option<Duration>, now: Now) {
+    /// The same, where this is known of it.
+    fn put_knowing(&mut self, position: u64, message: &Message, beside: Beside, now: Now) {
         let number = message.number;
+        let mut seen = beside.seen;
         match self.channel.payload_mut(number) {
             Some(known) if known.position > position => return,
             Some(known) if known.is_on_its_way => {
@@ -60,31 +73,34 @@ impl Queue {
                 known.since = Some((position, Box::new(message.clone())));
                 return;
             }
-            Some(_) => {
+            Some(known) => {
+                seen = Some(known.seen);
                 self.channel.remove(number);
             }
             None => {}
         }
-        self.dead.remove(&number);
+        let dead = self.dead.remove(&number).map(|(_, seen)| seen);
+        let seen = seen.or(dead).unwrap_or(now.steady);
         match (&message.unsettled, message.status) {
             (Some(unsettled), MessageStatus::Waiting) => {
                 let waiting = Waiting {
                     position,
                     born: unsettled.at,
+                    seen,
                     is_on_its_way: false,
                     since: None,
                 };
                 let standing = Standing {
                     attempts: unsettled.tried,
                     due: unsettled.next_attempt_at,
-                    asked,
+                    asked: beside.asked,
                 };
                 let subject = &message.resource;
                 self.channel
                     .resume(number, subject, 0, waiting, &standing, now);
             }
             (Some(unsettled), _) => {
-                self.dead.insert(number, unsettled.at);
+                self.dead.insert(number, (unsettled.at, seen));
             }
             (None, _) => {}
         }
@@ -122,23 +138,24 @@ impl Queue {
                 None
             }
         };
-        let since = match settled {
+        let (since, seen) = match settled {
             Some(
                 Settled::Taken(waiting)
                 | Settled::Dead {
                     payload: waiting, ..
                 },
-            ) => waiting.since,
+            ) => (waiting.since, Some(waiting.seen)),
             Some(Settled::Waits) | None => {
                 let waiting = self.channel.payload_mut(number);
-                waiting.and_then(|waiting| {
+                let since = waiting.and_then(|waiting| {
                     waiting.is_on_its_way = false;
                     waiting.since.take()
-                })
+                });
+                (since, None)
             }
         };
         if let Some((position, message)) = since {
-            self.put_asked(position, &message, asked, now);
+            self.put_knowing(position, &message, Beside { asked, seen }, now);
         }
     }
 
@@ -169,13 +186,14 @@ impl Queue {
         self.channel.is_failing()
     }
 
-    /// When the oldest of all was born.
-    pub(super) fn oldest(&self) -> Option<Instant> {
+    /// The age of the oldest of all.
+    pub(super) fn oldest_age(&self, now: Now) -> Duration {
         let first = self.channel.oldest();
         let waiting = first.and_then(|number| self.channel.payload(number));
-        let waiting = waiting.map(|waiting| waiting.born);
-        let dead = self.dead.first_key_value().map(|(_, born)| *born);
-        waiting.into_iter().chain(dead).min()
+        let waiting = waiting.map(|waiting| now.age(waiting.born, waiting.seen));
+        let dead = self.dead.first_key_value();
+        let dead = dead.map(|(_, (born, seen))| now.age(*born, *seen));
+        waiting.into_iter().chain(dead).max().unwrap_or_default()
     }
 }
 
@@ -202,7 +220,8 @@ mod tests {
             attempts: 0,
             unsettled: Some(Unsettled {
                 log_id: [0; 16],
-                at: at(number),
+                // Before the queue has it.
+                at: at(number - 100),
                 body: Blob(Vec::new()),
                 tried: u32::from(due.is_some()),
                 next_attempt_at: due.map(at),
@@ -276,7 +295,8 @@ mod tests {
             assert_eq!(queue.next(now(5_010)).unwrap().number, 2);
             let is_dead = status == MessageStatus::Dead;
             assert_eq!((queue.waiting(), queue.dead()), (2, usize::from(is_dead)));
-            assert_eq!(queue.oldest(), Some(at(if is_dead { 1 } else { 2 })));
+            let oldest = Duration::from_millis(if is_dead { 5_109 } else { 5_108 });
+            assert_eq!(queue.oldest_age(now(5_010)), oldest);
         }
     }
 
@@ -345,6 +365,32 @@ mod tests {
         };
         queue.ended(1, Some(Err(&failure)), set_back(6_000));
         assert_eq!(queue.due(1, 2, set_back(6_000)), Some(at(606_000)));
+    }
+
+    #[test]
+    fn a_message_grows_older_also_while_it_was_born_ahead_of_the_clock() {
+        let later = |millis| Now {
+            wall: at(millis - 86_400_000),
+            ..now(millis)
+        };
+        let waits = message(1, "a", None);
+        let mut queue = Queue::new(Bounds::default());
+        queue.put(9, &waits, later(1_000));
+        assert_eq!(queue.oldest_age(later(1_000)), Duration::ZERO);
+        assert_eq!(queue.oldest_age(later(61_000)), Duration::from_secs(60));
+        // It is as old when it was tried, and when it is dead.
+        assert_eq!(queue.next(later(61_000)).unwrap().number, 1);
+        queue.put(10, &message(1, "a", Some(61_000)), later(61_000));
+        queue.ended(1, Some(Err(&failed())), later(61_000));
+        assert_eq!(queue.oldest_age(later(62_000)), Duration::from_secs(61));
+        queue.put(11, &settled(&waits, MessageStatus::Dead), later(62_000));
+        assert_eq!(queue.dead(), 1);
+        assert_eq!(queue.oldest_age(later(63_000)), Duration::from_secs(62));
+        // By the clock, where that makes it older.
+        assert_eq!(
+            queue.oldest_age(now(86_400_000)),
+            Duration::from_millis(86_400_099)
+        );
     }
 
     #[test]
