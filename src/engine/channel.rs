@@ -54,8 +54,10 @@ struct Waiting<P> {
     due: Option<Duration>,
     /// Whether it is recorded in the log.
     is_recorded: bool,
-    /// Since when it waits, by the wall clock.
-    since: Instant,
+    /// The time of what it carries, where that is known.
+    born: Option<Instant>,
+    /// When it was taken in, by the steady clock.
+    seen: Duration,
 }
 
 /// The items of one subject.
@@ -178,7 +180,8 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
                 attempts: standing.attempts,
                 due,
                 is_recorded: false,
-                since: now.wall,
+                born: None,
+                seen: now.steady,
             },
         );
         self.cost += cost;
@@ -417,11 +420,27 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         self.waiting.first_key_value().map(|(id, _)| *id)
     }
 
-    /// Since when the first one waits, by the wall clock.
+    /// What an item carries is of this time: it waits since then.
+    pub fn is_born(&mut self, id: I, at: Instant) {
+        if let Some(waiting) = self.waiting.get_mut(&id) {
+            waiting.born = Some(at);
+        }
+    }
+
+    /// The first one that waits, where it is not known of which time it is.
     #[must_use]
-    pub fn waits_since(&self) -> Option<Instant> {
-        let oldest = self.waiting.first_key_value();
-        oldest.map(|(_, waiting)| waiting.since)
+    pub fn oldest_undated(&self) -> Option<I> {
+        let (id, oldest) = self.waiting.first_key_value()?;
+        oldest.born.is_none().then_some(*id)
+    }
+
+    /// Since when the first one waits, by the wall clock as it is set now: since its own time, and at
+    /// least since it was taken in.
+    #[must_use]
+    pub fn waits_since(&self, now: Now) -> Option<Instant> {
+        let (_, oldest) = self.waiting.first_key_value()?;
+        let seen = now.wall_at(oldest.seen);
+        Some(oldest.born.map_or(seen, |born| born.min(seen)))
     }
 
     /// How many could be sent at once, as far as order and pauses go.
@@ -755,6 +774,29 @@ mod tests {
         assert_eq!(channel.take_unrecorded().waiting, [3]);
         let standing = channel.standing(3, now).unwrap();
         assert_eq!(standing.due, Some(Instant::from_millis(60_000 - day)));
+    }
+
+    #[test]
+    fn an_item_waits_since_its_own_time_and_at_least_since_it_was_taken_in() {
+        let mut channel = channel(&[]);
+        assert_eq!(channel.waits_since(at(100)), None);
+        let standing = Standing {
+            attempts: 0,
+            due: None,
+            asked: None,
+        };
+        channel.resume(1, "a", 1, (), &standing, at(100));
+        channel.offer(2, "a", 1, (), at(110));
+        assert_eq!(channel.waits_since(at(130)), Some(at(100).wall));
+        assert_eq!(channel.oldest_undated(), Some(1));
+        channel.is_born(1, at(40).wall);
+        assert_eq!(channel.oldest_undated(), None);
+        assert_eq!(channel.waits_since(at(130)), Some(at(40).wall));
+        // An event whose time lies ahead of a clock that was set back.
+        channel.is_born(1, at(4_000).wall);
+        assert_eq!(channel.waits_since(at(130)), Some(at(100).wall));
+        channel.remove(1);
+        assert_eq!(channel.waits_since(at(130)), Some(at(110).wall));
     }
 
     #[test]

@@ -85,6 +85,24 @@ fn after_a_stop_nothing_that_was_taken_comes_again_and_what_waits_goes_on() {
 }
 
 #[test]
+fn after_a_start_what_waits_is_as_old_as_its_event() {
+    let mut house = House::new();
+    let receiver = Receiver::deciding(|_, _| Reply::Status(500, "Retry-After: 1000\r\n"));
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    house.fact("a", 1);
+    let committed = Instant::now();
+    house.wait_for_figures(&subscription, |of| of("failures_total") == 1.0);
+    house = house.restarted(&NEAR);
+    let age = || committed.elapsed().as_secs_f64();
+    let last = std::cell::Cell::new(age());
+    house.wait_for_figures(&subscription, |of| {
+        // The figures are of a time after the last look at them. Both clocks may differ a little.
+        let least = last.replace(age()) - 0.01;
+        of("waiting") == 1.0 && of("oldest_seconds") >= least
+    });
+}
+
+#[test]
 fn after_a_start_what_happened_in_a_pause_is_matched_with_the_types_of_its_time() {
     let narrow = [&NEAR[..], &["--webhooks-waiting-max", "300"]].concat();
     let mut house = House::with(&narrow);

@@ -72,6 +72,8 @@ pub(super) struct Attached {
     pub(super) loaded_at: Duration,
     pub(super) recording: Option<Recording>,
     pub(super) wake: Option<Duration>,
+    /// The last event whose time the log was asked for.
+    pub(super) dating: Option<EventId>,
     pub(super) figures: SubscriptionFigures,
 }
 
@@ -183,6 +185,17 @@ impl Attached {
         let cost = 128 + carried.event_type.len() + carried.subject.len();
         self.channel
             .offer(event.id, &event.subject, cost, carried, now);
+        self.channel.is_born(event.id, event.at);
+    }
+
+    /// The event that waits longest, where the log is to be asked for its time: each is asked for
+    /// once. What is stored of a delivery does not have it.
+    pub(super) fn undated(&mut self) -> Option<EventId> {
+        let id = self.channel.oldest_undated()?;
+        let is_event = self.channel.payload(id)?.gap_from.is_none();
+        let is_new = is_event && self.dating != Some(id);
+        self.dating = Some(id);
+        is_new.then_some(id)
     }
 
     pub(super) fn id(&self) -> String {

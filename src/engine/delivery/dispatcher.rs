@@ -166,6 +166,12 @@ impl Dispatcher {
             Message::Loaded(loaded) => self.loaded(*loaded),
             Message::Ended(attempted) => self.ended(*attempted),
             Message::Page(id, run, page) => self.take_page(id, run, page),
+            Message::Dated(id, run, event, at) => {
+                let attached = self.attached.get_mut(&id);
+                if let Some(attached) = attached.filter(|attached| attached.run == run) {
+                    attached.channel.is_born(event, at);
+                }
+            }
             Message::Recorded(id, serial, is_recorded) => self.recorded(id, serial, is_recorded),
             Message::Stop(stopped) => {
                 self.stopping = Some(stopped);
@@ -256,6 +262,7 @@ impl Dispatcher {
             loaded_at: now.steady,
             recording: None,
             wake: None,
+            dating: None,
             figures: SubscriptionFigures {
                 subscription: id,
                 dead: deliveries.dead.len(),

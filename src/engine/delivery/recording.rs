@@ -28,11 +28,13 @@ impl Dispatcher {
             self.record(*id, false);
             self.touched.insert(*id);
         }
+        self.date_oldest();
+        let now = self.now();
         let figures = self.attached.values().map(|attached| SubscriptionFigures {
             waiting: attached.channel.waiting_count(),
             oldest: match attached.subscription.is_paused {
                 true => None,
-                false => attached.channel.waits_since(),
+                false => attached.channel.waits_since(now),
             },
             is_paused: attached.subscription.is_paused,
             is_failing: attached.channel.is_failing(),
@@ -50,6 +52,23 @@ impl Dispatcher {
             false => needed_from.lower(needed),
         }
         *self.own.figures.lock() = Arc::new(figures);
+    }
+
+    /// Asks the log for the times of the events that wait longest, where they wait since before the
+    /// start.
+    fn date_oldest(&mut self) {
+        for (id, attached) in &mut self.attached {
+            let Some(event) = attached.undated() else {
+                continue;
+            };
+            let (shared, own) = (Arc::clone(&self.shared), self.own.clone());
+            let (id, run) = (*id, attached.run);
+            tokio::spawn(async move {
+                if let Ok(found) = shared.one_event(event).await {
+                    own.tell(Message::Dated(id, run, event, found.at));
+                }
+            });
+        }
     }
 
     /// Has the ends of pauses recorded anew where the wall clock was set: attempts are due by the

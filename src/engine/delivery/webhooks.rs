@@ -67,7 +67,8 @@ pub struct SubscriptionFigures {
     pub waiting: usize,
     /// Deliveries that are dead.
     pub dead: usize,
-    /// Since when the oldest waits; `None` also while it is paused.
+    /// Since when the oldest waits, by the wall clock: since its own time, or since it was first seen
+    /// where that is not known, or earlier; `None` also while the subscription is paused.
     pub oldest: Option<Instant>,
     /// Whether it is paused, so that what waits is no fault.
     pub is_paused: bool,
@@ -126,6 +127,8 @@ pub(super) enum Message {
     Loaded(Box<Loaded>),
     Ended(Box<Attempted>),
     Page(Uuid, u64, Result<Page, NoPage>),
+    /// The time of an event that waits.
+    Dated(Uuid, u64, EventId, Instant),
     Recorded(Uuid, u64, bool),
     Stop(oneshot::Sender<()>),
 }

@@ -65,7 +65,7 @@ pub fn page(all: &[SubscriptionFigures], now: Instant) -> String {
     each(
         "carebook_webhook_oldest_seconds",
         "gauge",
-        "How long the oldest delivery that waits has waited; 0 while the subscription is paused.",
+        "The age of the event that waits longest; 0 while the subscription is paused.",
         &age,
     );
     each(
