@@ -2,9 +2,12 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
+use carebook::cli::demo::load_samples;
 use serde_json::Value;
 
+use crate::support::inside::{Inside, Wanted};
 use crate::support::{Client, Server, World, carebook, files};
 
 /// A demonstration that runs; killed when dropped.
@@ -189,4 +192,14 @@ fn a_demonstration_writes_to_its_own_directory_alone() {
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("demo-key.pem"), "{err}");
     assert!(!victim.exists());
+}
+
+#[test]
+fn behind_the_end_of_the_sample_facts_it_is_told_that_they_are_over() {
+    let world = World::new();
+    let inside = Inside::start(&world, Wanted::default());
+    inside.clock.run(Duration::from_secs(80 * 366 * 86_400));
+    let why = load_samples(inside.engine()).unwrap_err().to_string();
+    let over = "the sample facts end with the year 2099, and the clock says 21";
+    assert!(why.starts_with(over), "{why}");
 }

@@ -17,6 +17,7 @@ use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use super::walk;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::json::{Json, Reader};
+use crate::base::time::Instant;
 use crate::catalogue::KeySource;
 use crate::domain::example::actor;
 use crate::domain::operation::{Operation as _, Parts};
@@ -31,6 +32,8 @@ use crate::http::small_file;
 const TTL_SECONDS: u64 = 7 * 24 * 3_600;
 /// The signing key, beside the log in the data directory.
 const KEY_FILE: &str = "demo-key.pem";
+/// When the sample facts end, in milliseconds: at the beginning of 2099-12-31.
+const SAMPLES_END: i64 = 4_102_358_400_000;
 /// No more of it is read.
 const KEY_FILE_BYTES_MAX: usize = 64 << 10;
 
@@ -169,9 +172,21 @@ pub fn load_samples(engine: &Arc<Engine>) -> Result<(), BoxError> {
     let loading = load_lines(engine, samples::NDJSON.as_bytes());
     on_lane(engine, loading)??;
     for standing in standing() {
-        on_lane(engine, carry_out(engine, &standing))??;
+        let carried_out = on_lane(engine, carry_out(engine, &standing))?;
+        carried_out.map_err(|error| unless_over(error, engine.now()))?;
     }
     Ok(())
+}
+
+/// Why a command was not carried out: where the clock has passed the end of the sample facts, that.
+fn unless_over(error: BoxError, now: Instant) -> BoxError {
+    match now.millis() < SAMPLES_END {
+        true => error,
+        false => {
+            let told = "the sample facts end with the year 2099, and the clock says";
+            format!("{told} {now}").into()
+        }
+    }
 }
 
 /// Carries out a command of a fresh demonstration; later runs get a replay.
@@ -199,6 +214,11 @@ async fn carry_out(engine: &Engine, standing: &Standing) -> Result<(), BoxError>
     let permit = engine.admit().ok_or("too many commands are in flight")?;
     match engine.execute_giving(standing.born(), call, permit).await {
         CommandResult::Done { .. } => Ok(()),
+        CommandResult::Refused { rejection, .. } => Err(format!(
+            "{} was not carried out: {} ({})",
+            row.name, rejection.message, rejection.code
+        )
+        .into()),
         other => Err(format!("{} was not carried out: {other:?}", row.name).into()),
     }
 }
@@ -240,4 +260,24 @@ fn key_in(data: &Path) -> Result<SigningKey, BoxError> {
         .open(&file)?;
     made.write_all(key.to_pem()?.as_bytes())?;
     Ok(key)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_told_to_be_too_late_only_behind_the_end_of_the_sample_facts() {
+        let end = "2099-12-31T00:00:00.000Z";
+        assert!(samples::NDJSON.contains(&format!("\"expiresAt\":\"{end}\"")));
+        let end = Instant::parse(end).unwrap();
+        let told = |now| unless_over("it was refused".into(), now).to_string();
+        let before = Instant::from_millis(end.millis() - 1);
+        assert_eq!(told(before), "it was refused");
+        assert_eq!(
+            told(end),
+            "the sample facts end with the year 2099, and the clock says 2099-12-31T00:00:00.000Z"
+        );
+    }
 }
