@@ -24,6 +24,7 @@ pub mod payment;
 pub mod payment_words;
 pub mod payout;
 pub mod publication;
+mod rank;
 pub mod read;
 pub mod reference;
 pub mod registered;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::change::Change;
 use super::event::{Changed, EventType, PublicEvents, Told};
 use super::listing::{Filter, List, ListItem, ListPlace, Shared};
-use super::resource::{IndexKey, Kind, Rank, Resource, event_name};
+use super::resource::{Decoded, IndexKey, Kind, Rank, Resource, event_name};
 use super::stored::{Older, Versioned};
 pub use super::version::version;
 use crate::base::codec::{self, DecodeError};
@@ -175,11 +175,12 @@ pub trait AnyResource: Send + Sync {
     /// # Errors
     /// When the bytes are no such state.
     fn place(&self, state: &[u8]) -> Result<Option<ListPlace>, DecodeError>;
-    /// A resource, as a page of the list needs it; `None` when it is not listed.
+    /// A resource, as a page of the list needs it, and the resource itself; `None` when it is not
+    /// listed.
     ///
     /// # Errors
     /// When the bytes are no such state.
-    fn item(&self, state: &[u8]) -> Result<Option<ListItem>, DecodeError>;
+    fn item(&self, state: &[u8]) -> Result<Option<(ListItem, Decoded)>, DecodeError>;
     /// The forms of state and event, and of all types that they contain.
     #[cfg(test)]
     fn forms(&self) -> Vec<String>;
@@ -420,12 +421,13 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
         Ok(list.place(&state, state.key()))
     }
 
-    fn item(&self, state: &[u8]) -> Result<Option<ListItem>, DecodeError> {
+    fn item(&self, state: &[u8]) -> Result<Option<(ListItem, Decoded)>, DecodeError> {
         let Some(list) = list_of::<R>() else {
             return Ok(None);
         };
         let state: R = codec::decode(state)?;
-        Ok(list.item(&state, state.path()))
+        let item = list.item(&state, state.path());
+        Ok(item.map(|item| (item, Box::new(state) as Decoded)))
     }
 
     #[cfg(test)]

@@ -1,13 +1,14 @@
 //! What a revisioned resource is, and the one read-only view of the others' committed state.
 
-use std::cell::RefCell;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::listing::{Filter, List};
+pub use super::rank::{NoRank, Rank};
 use super::stored::Older;
 use crate::base::codec;
 use crate::base::{digest::Digest, revision::Revision, time::Instant};
@@ -188,53 +189,6 @@ impl IndexKey {
     }
 }
 
-/// A resource's place among those of a list: a time, and what orders those of one time.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank(Box<[u8]>);
-
-impl Rank {
-    /// The rank of what is as of `at`; of several at one time, the one whose `id` is the largest
-    /// ranks highest.
-    #[must_use]
-    pub fn new(at: Instant, id: &str) -> Self {
-        // As bytes, which are compared from the first on, negative numbers come first.
-        let time = (at.millis() ^ i64::MIN).to_be_bytes();
-        Self([time.as_slice(), id.as_bytes()].concat().into())
-    }
-
-    /// What orders those of one time.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        let id = self.0.get(size_of::<i64>()..).unwrap_or_default();
-        std::str::from_utf8(id).unwrap_or_default()
-    }
-}
-
-/// The milliseconds of the time in 20 digits, and the identifier.
-impl fmt::Display for Rank {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time: [u8; 8] = self.0.first_chunk().copied().unwrap_or_default();
-        let millis = i64::from_be_bytes(time) ^ i64::MIN;
-        write!(f, "{millis:020}/{}", self.id())
-    }
-}
-
-/// A text that is no rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoRank;
-
-impl FromStr for Rank {
-    type Err = NoRank;
-
-    fn from_str(text: &str) -> Result<Self, NoRank> {
-        let (millis, id) = text.split_once('/').ok_or(NoRank)?;
-        let millis = millis.parse::<i64>().map_err(|_| NoRank)?;
-        let rank = Self::new(Instant::from_millis(millis), id);
-        // One text for one rank.
-        (rank.to_string() == text).then_some(rank).ok_or(NoRank)
-    }
-}
-
 /// Where committed state is read from.
 pub trait Source {
     /// Hands the state's bytes to `read` and returns the position of the resource's last commit;
@@ -265,6 +219,9 @@ pub trait Source {
     }
 }
 
+/// A resource as it was decoded from its state, of whatever kind.
+pub type Decoded = Box<dyn Any>;
+
 /// A read-only view of committed state that records what was read from it (the read set), so that a
 /// response can name the position that it depends on, and a commit can be validated.
 pub struct ReadView<'a> {
@@ -274,6 +231,11 @@ pub struct ReadView<'a> {
     secondary_seen: RefCell<Vec<(IndexKey, u64)>>,
     /// Resources in those lists, each with the position of its last commit.
     in_lists: RefCell<Vec<(Digest, u64)>>,
+    /// A resource that was decoded ahead of its read, with its key and the position of its last
+    /// commit.
+    ahead: RefCell<Option<(Digest, u64, Decoded)>>,
+    /// The bytes of the states that were decoded.
+    decoded_bytes: Cell<usize>,
 }
 
 impl<'a> ReadView<'a> {
@@ -286,6 +248,8 @@ impl<'a> ReadView<'a> {
             unique_seen: RefCell::default(),
             secondary_seen: RefCell::default(),
             in_lists: RefCell::default(),
+            ahead: RefCell::default(),
+            decoded_bytes: Cell::default(),
         }
     }
 
@@ -325,17 +289,48 @@ impl<'a> ReadView<'a> {
 
     /// A state and the position of its last commit; 0 when there is none.
     fn state<R: Resource>(&self, key: Digest) -> (Option<R>, u64) {
+        let ahead = self.ahead.borrow_mut().take_if(|(known, ..)| *known == key);
+        if let Some((_, position, decoded)) = ahead
+            && let Ok(state) = decoded.downcast::<R>()
+        {
+            return (Some(*state), position);
+        }
         let mut state = None;
-        let position = self.source.read(key, &mut |bytes| {
+        let position = self.read_counted(key, &mut |bytes| {
             state = Some(codec::decode(bytes).expect("a state was encoded by this program"));
         });
-        (state, position.unwrap_or(0))
+        (state, position)
     }
 
-    /// Hands the bytes of the state with this key to `read`, whatever kind it is of.
-    pub(crate) fn read_bytes(&self, key: Digest, read: &mut dyn FnMut(&[u8])) {
-        let position = self.source.read(key, read).unwrap_or(0);
+    /// Hands the bytes of a state to `read`, and counts them; the position of its last commit, 0 when
+    /// there is none.
+    fn read_counted(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> u64 {
+        let position = self.source.read(key, &mut |bytes| {
+            let decoded = self.decoded_bytes.get();
+            self.decoded_bytes.set(decoded + bytes.len());
+            read(bytes);
+        });
+        position.unwrap_or(0)
+    }
+
+    /// What `decode` makes of the state with this key, whatever kind it is of. The next read of the
+    /// resource takes what was decoded: a large state is not decoded once more.
+    pub(crate) fn decode_ahead<T>(
+        &self,
+        key: Digest,
+        decode: impl Fn(&[u8]) -> Option<(T, Decoded)>,
+    ) -> Option<T> {
+        let mut found = None;
+        let position = self.read_counted(key, &mut |bytes| found = decode(bytes));
         self.seen.borrow_mut().push((key, position));
+        let (made, decoded) = found?;
+        *self.ahead.borrow_mut() = Some((key, position, decoded));
+        Some(made)
+    }
+
+    /// How many bytes of states were decoded.
+    pub(crate) fn decoded_bytes(&self) -> usize {
+        self.decoded_bytes.get()
     }
 
     /// The key of the resource that ranks highest in `list`, which is one with ranks.
@@ -596,29 +591,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_later_ranks_higher_and_of_one_time_the_larger_identifier() {
-        let rank = |millis, id| Rank::new(Instant::from_millis(millis), id);
-        let ascending = [
-            rank(i64::MIN, "z"),
-            rank(-2, "a"),
-            rank(-1, ""),
-            rank(0, "z"),
-            rank(1, "a"),
-            rank(1, "aa"),
-            rank(1, "b"),
-            rank(256, "a"),
-            rank(i64::MAX, ""),
-        ];
-        assert!(ascending.is_sorted_by(|one, next| one < next));
-        for rank in ascending {
-            assert_eq!(rank.to_string().parse::<Rank>(), Ok(rank));
-        }
-        let rank = rank(1_700_000_000_000, "a/b");
-        assert_eq!(rank.to_string(), "00000001700000000000/a/b");
-        assert_eq!(rank.id(), "a/b");
-        for text in ["", "1", "1/a", "x/a", "99999999999999999999/a"] {
-            assert_eq!(text.parse::<Rank>(), Err(NoRank), "{text}");
-        }
+    fn a_state_that_was_decoded_ahead_is_decoded_once_and_taken_by_the_next_read_of_it_alone() {
+        let view = ReadView::new(&Two);
+        let [one, two] = ["1", "2"].map(|number| Thing::KIND.key(&[number]));
+        let number_at = |key| view.at::<Thing>(key).unwrap().number;
+        let number = view.decode_ahead(one, |bytes| {
+            let thing: Thing = codec::decode(bytes).unwrap();
+            Some((thing.number, Box::new(thing) as Decoded))
+        });
+        assert_eq!(number, Some(1));
+        let bytes = view.decoded_bytes();
+        assert!(bytes > 0);
+        assert_eq!(number_at(two), 2, "not the one that is at hand");
+        assert_eq!(view.decoded_bytes(), 2 * bytes);
+        assert_eq!(number_at(one), 1);
+        assert_eq!(view.decoded_bytes(), 2 * bytes, "it is not decoded again");
+        assert_eq!(number_at(one), 1);
+        assert_eq!(view.decoded_bytes(), 3 * bytes, "it is taken once");
+        assert_eq!(view.seen(), [(one, 1), (two, 2), (one, 1), (one, 1)]);
+        let nothing = Thing::KIND.key(&["3"]);
+        let found = view.decode_ahead(nothing, |_| Some(((), Box::new(()) as Decoded)));
+        assert_eq!(found, None);
+        assert_eq!(view.seen().last(), Some(&(nothing, 0)));
     }
 
     #[test]

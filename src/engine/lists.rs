@@ -24,8 +24,13 @@ use crate::journal::tables::{Born, Candidate, ListPlan, Set};
 pub const EXAMINED_PER_ITEM: usize = 10;
 /// Bytes of items after which a page ends early.
 pub const PAGE_BYTES_MAX: usize = 4 << 20;
+/// Bytes of states after which a page ends early: a large state may be a small item, or none. It is
+/// more than a page has of items, since what is joined to an item is counted, too.
+const STATES_BYTES_MAX: usize = 8 << 20;
 /// After so many resources others have their turn.
 const TURN: usize = 16;
+/// Bytes of states after which they have it sooner.
+const TURN_BYTES: usize = 64 << 10;
 
 /// What is asked for of a list.
 pub struct ListRequest<'a> {
@@ -97,6 +102,39 @@ impl<P> ListPage<P> {
     }
 }
 
+/// What was looked at for a page.
+#[derive(Default)]
+struct LookedAt {
+    /// Bytes of states, over all.
+    bytes: usize,
+    /// Resources, and bytes of their states, since others had their turn.
+    in_turn: (usize, usize),
+}
+
+impl LookedAt {
+    /// Notes a resource for which so many bytes of states were decoded.
+    fn add(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.in_turn.0 += 1;
+        self.in_turn.1 += bytes;
+    }
+
+    /// Whether others have their turn before the next resource, with which a new one begins then.
+    fn ends_turn(&mut self) -> bool {
+        let (resources, bytes) = self.in_turn;
+        let ends = resources >= TURN || bytes >= TURN_BYTES;
+        if ends {
+            self.in_turn = (0, 0);
+        }
+        ends
+    }
+
+    /// Whether it is all that may be looked at for a page. Before the first resource it never is.
+    fn is_enough(&self) -> bool {
+        self.bytes >= STATES_BYTES_MAX
+    }
+}
+
 impl Engine {
     /// A page of a list. `grow` is asked for so many bytes more before each item; where it refuses,
     /// the page ends, and is 429 if it has none.
@@ -154,19 +192,27 @@ impl Shared {
         let kind = request.row.resource.kind().tag;
         let plan = self.plan(request);
         let most = request.limit.saturating_mul(EXAMINED_PER_ITEM);
-        let (mut page, mut last) = (ListPage::default(), None);
-        let (mut after, mut examined, mut looked_at) = (request.after, 0, 0);
+        let mut page = ListPage::default();
+        // The last one that is on the page, and the last one that was looked at.
+        let (mut last, mut passed) = (None, None);
+        let (mut after, mut examined) = (request.after, 0);
+        let mut looked_at = LookedAt::default();
         loop {
             let found = self
                 .tables
                 .look_into_list(kind, &plan, after, most - examined);
             examined += found.examined;
             for candidate in found.candidates {
-                looked_at += 1;
-                if looked_at % TURN == 0 {
+                if looked_at.is_enough() {
+                    page.next = passed;
+                    return Ok(page);
+                }
+                if looked_at.ends_turn() {
                     tokio::task::yield_now().await;
                 }
-                let Some(item) = self.item(request, candidate.entry, may_act).await? else {
+                passed = Some(candidate.born);
+                let item = self.item(request, candidate.entry, may_act, &mut looked_at);
+                let Some(item) = item.await? else {
                     continue;
                 };
                 if !page.add(&item, request.limit, grow)? {
@@ -176,7 +222,7 @@ impl Shared {
                 last = Some(candidate.born);
             }
             match found.on {
-                Some(on) if examined < most => after = Some(on),
+                Some(on) if examined < most && !looked_at.is_enough() => after = Some(on),
                 on => {
                     page.next = on;
                     return Ok(page);
@@ -215,6 +261,7 @@ impl Shared {
         request: &ListRequest<'_>,
         entry: Digest,
         may_act: MayAct,
+        looked_at: &mut LookedAt,
     ) -> Result<Option<Vec<u8>>, CommandResult> {
         let mut repeats = Repeats::default();
         loop {
@@ -222,6 +269,7 @@ impl Shared {
                 let view = ReadView::new(&self.tables);
                 self.read_lifecycle(Some(may_act), &view).map(|()| {
                     let item = self.look_at(request, entry, &view);
+                    looked_at.add(view.decoded_bytes());
                     let read_set = Self::read_set(0, &view);
                     self.is_valid_at_one_instant(&read_set).then_some(item)
                 })
@@ -248,9 +296,7 @@ impl Shared {
             true => view.last_ranked_key(IndexKey(entry))?,
             false => entry,
         };
-        let mut item = None;
-        view.read_bytes(key, &mut |bytes| item = kind.item(bytes).ok().flatten());
-        let item: ListItem = item?;
+        let item = view.decode_ahead(key, |bytes| kind.item(bytes).ok().flatten())?;
         let has = |(filter, value): &(Filter, String)| has(&item, *filter, value, view);
         if !request.filters.iter().all(has) {
             return None;
@@ -304,6 +350,42 @@ mod tests {
         let texts: Vec<_> = page.items.split(|byte| *byte == b',').collect();
         assert_eq!(texts.len(), page.count);
         Ok(page.count)
+    }
+
+    #[test]
+    fn others_have_their_turn_after_16_resources_or_64_kib_of_their_states() {
+        const KIB: usize = 1 << 10;
+        let turns = |bytes: usize, count| {
+            let mut looked_at = LookedAt::default();
+            let mut ended = Vec::new();
+            for number in 0..count {
+                if looked_at.ends_turn() {
+                    ended.push(number);
+                }
+                looked_at.add(bytes);
+            }
+            ended
+        };
+        assert_eq!(turns(100, 40), [16, 32]);
+        assert_eq!(turns(16 * KIB, 10), [4, 8]);
+        assert_eq!(turns(64 * KIB, 3), [1, 2]);
+        assert_eq!(turns(1 << 20, 3), [1, 2]);
+    }
+
+    #[test]
+    fn a_page_looks_at_no_more_than_8_mib_of_states_and_at_one_of_any_size() {
+        let looked_at = |bytes: usize| {
+            let mut looked_at = LookedAt::default();
+            let mut count = 0;
+            while !looked_at.is_enough() {
+                looked_at.add(bytes);
+                count += 1;
+            }
+            count
+        };
+        assert_eq!(looked_at(1 << 20), 8);
+        assert_eq!(looked_at(3 << 20), 3);
+        assert_eq!(looked_at(99 << 20), 1);
     }
 
     #[test]

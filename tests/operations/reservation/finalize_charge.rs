@@ -141,6 +141,51 @@ fn while_its_booking_is_unknown_a_charge_is_read_and_listed_where_it_says() {
     assert!(!is_shown_to(&charged) && is_shown_to(&own));
 }
 
+/// What is read of each is short, and its state is hundreds of kilobytes.
+#[test]
+fn a_page_of_a_list_ends_before_it_looks_at_all_of_many_large_states_and_the_next_one_goes_on() {
+    let stage = Stage::new();
+    let mut client = stage.client();
+    let bookings: Vec<_> = (0..14).map(|number| format!("large-{number}")).collect();
+    let shares = json!({"caregiverShareBasisPoints": 7_000, "headquartersShareBasisPoints": 1_000});
+    let fact = |id: &String| {
+        let kind = "reservation-financial-facts";
+        json!({"kind": kind, "id": id, "revision": 1, "facts": shares})
+    };
+    let facts: Vec<_> = bookings.iter().map(fact).collect();
+    let put = client.put_facts(&stage.workflow(), &facts);
+    assert_eq!(put.json()["applied"], 14, "{put:?}");
+    let components: serde_json::Map<_, _> = (0..90_000)
+        .map(|number| (format!("c{number}"), json!(1)))
+        .collect();
+    let good = good(&stage);
+    let mut body = changed(&good, &[("amountByComponentCode", Value::from(components))]);
+    for booking in &bookings {
+        body["finalizedChargeSnapshotId"] = json!(format!("snapshot-of-{booking}"));
+        let finalized = send(&mut client, &path_of(booking), &body);
+        assert_eq!(finalized.status, 200, "{booking}");
+    }
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    let mut pages = 0;
+    loop {
+        let path = format!("/reservation-financial-lifecycles?order=oldest&limit=500{cursor}");
+        let page = client.get(&path, &stage.headquarters()).json();
+        let items = page["items"].as_array().unwrap();
+        assert!(!items.is_empty(), "{page}");
+        let ids = items
+            .iter()
+            .map(|item| item["reservationBookingId"].clone());
+        seen.extend(ids.filter(|id| id.as_str().unwrap().starts_with("large-")));
+        pages += 1;
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
+        cursor = format!("&cursor={next}");
+    }
+    assert!(pages > 1, "one page looked at all of them");
+    assert_eq!(seen, bookings);
+}
+
 #[test]
 fn every_amount_counts_and_a_new_snapshot_finalizes_anew() {
     let stage = Stage::new();
