@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::asked::Stop;
 use super::revisions::{making, number_in};
+use super::ways::{PIECE, Ways};
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
@@ -13,9 +14,6 @@ use crate::domain::read::{ReadRequest, Representation, Trail};
 use crate::domain::resource::ReadView;
 use crate::engine::core::Shared;
 use crate::journal::past::{AsOf, Descent, Lost, Past, Wanted};
-
-/// Changes that are passed on a way back before others have their turn.
-const PIECE: usize = 256;
 
 /// One look: who looks, at what.
 pub(super) struct Look {
@@ -32,6 +30,10 @@ pub(super) struct Look {
     pub(super) now: Instant,
     /// From where the way back goes on, and the position of the change after it.
     pub(super) begin: Option<(u64, u64)>,
+    /// How far several resources have come.
+    pub(super) ways: Ways,
+    /// Where a page begins in the place of one that had nothing to show, and how many had nothing.
+    pub(super) instead: (Option<u64>, usize),
 }
 
 impl Look {
@@ -50,6 +52,19 @@ impl Look {
             self.begin = Some((position, above));
         }
         Ok(Some(descent))
+    }
+
+    /// Goes back a piece to `upto`, which is the same for each piece, where there are several resources;
+    /// whether they have come there.
+    pub(super) fn all_descended(&mut self, past: &Past<'_>, upto: u64) -> Result<bool, Lost> {
+        if self.keys.len() == 1 {
+            return Ok(true);
+        }
+        let have_come = self.ways.descended(past, &self.keys, upto)?;
+        if have_come {
+            self.ways.tell(past, &self.keys);
+        }
+        Ok(have_come)
     }
 
     /// What the read gives as of a position, for the time `now`; `None` when it finds nothing.
@@ -75,8 +90,12 @@ impl Look {
     }
 
     /// The body that had this position for its tag. Where one of several resources is shown, that may
-    /// lie above the present one's.
-    pub(super) fn at_position(&self, past: &Past<'_>, number: i64) -> Result<Representation, Stop> {
+    /// lie above the present one's. `None` when others shall have their turn.
+    pub(super) fn at_position(
+        &mut self,
+        past: &Past<'_>,
+        number: i64,
+    ) -> Result<Option<Representation>, Stop> {
         let position = u64::try_from(number).unwrap_or(0);
         let present = u64::try_from(number_in(&self.present)).unwrap_or(0);
         let last = match self.keys.len() {
@@ -86,22 +105,23 @@ impl Look {
         if position == 0 || position > last {
             return Err(Stop::NotFound);
         }
-        let mut at = self.now;
+        let (mut at, mut changed) = (self.now, Vec::new());
         if position >= past.first() {
-            let mut commit = None;
-            for key in &self.keys {
-                if let Some(said) = past.commit(position, *key)? {
-                    past.begin_at(*key, position, position + 1);
-                    commit = Some(said);
-                }
-            }
-            at = commit.ok_or(Stop::NotFound)?.at;
+            let commit = past.commit_of(position, &self.keys)?;
+            let (commit, keys) = commit.ok_or(Stop::NotFound)?;
+            (at, changed) = (commit.at, keys);
         } else if position != present {
             return Err(Lost::Gone.into());
         }
+        if !self.all_descended(past, position)? {
+            return Ok(None);
+        }
+        for key in changed {
+            past.begin_at(key, position, position + 1);
+        }
         let body = self.body(past, position, at)?;
         let body = body.filter(|body| number_in(&body.tag) == number);
-        body.ok_or(Stop::NotFound)
+        body.map(Some).ok_or(Stop::NotFound)
     }
 
     /// The body at this revision of the resource; `None` when others shall have their turn.

@@ -9,6 +9,7 @@ mod log;
 mod look;
 mod page;
 mod revisions;
+mod ways;
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ pub use self::asked::{HistoryPage, PastFound, PastQuery};
 use self::log::LogRecords;
 use self::look::Look;
 pub use self::page::RevisionTold;
+use self::ways::Ways;
 use super::core::{CommandResult, Shared};
 use super::looks::NoLook;
 use crate::base::actor::Actor;
@@ -89,6 +91,8 @@ impl Shared {
             present: present.tag,
             now,
             begin: None,
+            ways: Ways::default(),
+            instead: (None, 0),
         };
         let position = look.upto;
         let mut is_begun = false;
@@ -169,20 +173,12 @@ impl Look {
     fn at_in(&mut self, past: &Past<'_>, query: PastQuery) -> Result<Option<PastFound>, Stop> {
         match query {
             PastQuery::History { from, limit } => {
-                let mut from = from;
-                let mut page = self.page(past, from, limit)?;
-                for _ in 1..ROUNDS_MAX {
-                    if !page.revisions.is_empty() || page.next.is_none() {
-                        break;
-                    }
-                    from = page.next;
-                    page = self.page(past, from, limit)?;
-                }
-                Ok(Some(PastFound::Page(page)))
+                let page = self.shown_page(past, from, limit)?;
+                Ok(page.map(PastFound::Page))
             }
             PastQuery::Revision(number) => {
                 let body = match self.trail.numbered {
-                    Numbered::ByPosition => self.at_position(past, number).map(Some),
+                    Numbered::ByPosition => self.at_position(past, number),
                     Numbered::ByRevision => self.at_revision(past, number),
                 };
                 Ok(body?.map(PastFound::Body))
@@ -190,6 +186,9 @@ impl Look {
             PastQuery::At(time) => {
                 let upto = past.position_at(time, self.upto)?;
                 if let Some(Descent::Further(..)) = self.descended(past, Wanted::Upto(upto))? {
+                    return Ok(None);
+                }
+                if !self.all_descended(past, upto)? {
                     return Ok(None);
                 }
                 if let ([key], Some((position, above))) = (&*self.keys, self.begin) {
@@ -200,5 +199,30 @@ impl Look {
                     .ok_or(Stop::NotFound)
             }
         }
+    }
+
+    /// A page that has something to show, or ends the history; `None` when others shall have their turn
+    /// before it goes on.
+    fn shown_page(
+        &mut self,
+        past: &Past<'_>,
+        from: Option<u64>,
+        limit: usize,
+    ) -> Result<Option<HistoryPage>, Stop> {
+        if from.is_some_and(|from| from > self.upto) {
+            return Err(Stop::NoSuchPlace);
+        }
+        if !self.all_descended(past, from.unwrap_or(self.upto))? {
+            return Ok(None);
+        }
+        let (instead, rounds) = self.instead;
+        let mut ways = std::mem::take(&mut self.ways);
+        let page = self.page(past, &mut ways, instead.or(from), limit)?;
+        self.ways = ways;
+        if page.revisions.is_empty() && page.next.is_some() && rounds + 1 < ROUNDS_MAX {
+            self.instead = (page.next, rounds + 1);
+            return Ok(None);
+        }
+        Ok(Some(page))
     }
 }

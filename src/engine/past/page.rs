@@ -6,14 +6,15 @@ use serde_json::Value;
 
 use super::asked::{HistoryPage, Stop};
 use super::look::Look;
-use super::revisions::{Shown, number_in, revisions};
+use super::revisions::{Candidates, Shown, number_in};
+use super::ways::Ways;
 use crate::base::actor::ActorKind;
 use crate::base::json::{Difference, differences};
 use crate::base::time::Instant;
 use crate::catalogue;
 use crate::domain::operation::to_json;
 use crate::domain::read::{Numbered, Representation};
-use crate::journal::past::{Below, CommitSaid, Lost, Past};
+use crate::journal::past::{CommitSaid, Lost, Past};
 
 /// How often it is looked further below a page for the revision before its last one.
 const SEARCHED_MAX: usize = 100;
@@ -34,57 +35,40 @@ pub struct RevisionTold<'a> {
     changes: Vec<Difference>,
 }
 
-/// The revisions that a page may show.
-struct Candidates {
-    /// Newest first.
-    shown: Vec<Shown>,
-    /// Down to here they are all; at 0 nothing comes before them.
-    floor: u64,
-    /// Whether what lies below is kept.
-    is_complete: bool,
-}
-
 impl Look {
-    /// The revisions from the position `top` down, `limit` of each resource.
-    fn candidates(&self, past: &Past<'_>, top: u64, limit: usize) -> Result<Candidates, Stop> {
+    /// The revisions from the position `top` down, `limit` of one resource.
+    fn candidates(
+        &self,
+        past: &Past<'_>,
+        ways: &mut Ways,
+        top: u64,
+        limit: usize,
+    ) -> Result<Candidates, Stop> {
         let numbered = self.trail.numbered;
-        let (mut floor, mut is_complete) = (0, true);
-        let mut shown = Vec::new();
-        for key in &self.keys {
-            match past.stretch_upto(*key, top, limit, numbered) {
-                Ok(None) => {}
-                Ok(Some(stretch)) => {
-                    let lowest = stretch.moments.front().map_or(0, |moment| moment.position);
-                    if stretch.below != Below::Born && lowest > floor {
-                        (floor, is_complete) = (lowest, stretch.below == Below::More);
-                    }
-                    shown.extend(revisions(&stretch.moments, stretch.below, numbered));
-                }
-                Err(Lost::Gone) => is_complete = false,
-                Err(lost) => return Err(lost.into()),
-            }
+        let [key] = *self.keys else {
+            return ways.candidates(past, &self.keys, (top, limit), numbered);
+        };
+        let mut candidates = Candidates::down_to(0, true);
+        match past.stretch_upto(key, top, limit, numbered) {
+            Ok(None) => {}
+            Ok(Some(stretch)) => candidates.add(&stretch, numbered),
+            Err(Lost::Gone) => candidates.is_complete = false,
+            Err(lost) => return Err(lost.into()),
         }
-        shown.retain(|one: &Shown| one.position > floor && one.position <= top);
-        shown.sort_by_key(|one| std::cmp::Reverse(one.position));
-        Ok(Candidates {
-            shown,
-            floor,
-            is_complete,
-        })
+        Ok(candidates.within(top))
     }
 
-    /// At most `limit` revisions from the one at `from` down.
+    /// At most `limit` revisions from the one at `from` down; several resources have gone back to
+    /// there in these ways.
     pub(super) fn page(
         &self,
         past: &Past<'_>,
+        ways: &mut Ways,
         from: Option<u64>,
         limit: usize,
     ) -> Result<HistoryPage, Stop> {
         let numbered = self.trail.numbered;
         let top = from.unwrap_or(self.upto).min(self.upto);
-        if from.is_some_and(|from| from > self.upto) {
-            return Err(Stop::NoSuchPlace);
-        }
         if let (Some(from), [key]) = (from, &*self.keys)
             && from >= past.first()
         {
@@ -102,7 +86,7 @@ impl Look {
             shown,
             floor,
             is_complete,
-        } = self.candidates(past, top, limit)?;
+        } = self.candidates(past, ways, top, limit)?;
         let mut page = HistoryPage {
             next: Some(floor).filter(|floor| *floor > 0 && is_complete),
             is_complete,
@@ -135,7 +119,7 @@ impl Look {
             newer = Some((one, body));
         }
         if let Some((last, its)) = newer {
-            match self.told_below(past, floor, limit, last.commit.at) {
+            match self.told_below(past, ways, (floor, limit), last.commit.at) {
                 Ok(body) => {
                     let told = told(last, numbered, body.as_ref(), &its);
                     page.revisions.push(told);
@@ -152,8 +136,8 @@ impl Look {
     fn told_below(
         &self,
         past: &Past<'_>,
-        mut floor: u64,
-        limit: usize,
+        ways: &mut Ways,
+        (mut floor, limit): (u64, usize),
         unless_known: Instant,
     ) -> Result<Option<Representation>, Stop> {
         let mut known = None;
@@ -170,7 +154,7 @@ impl Look {
                 return Ok(body);
             }
             known = known.or(body);
-            let below = self.candidates(past, floor - 1, limit)?;
+            let below = self.candidates(past, ways, floor - 1, limit)?;
             for one in &below.shown {
                 let body = self.body(past, one.position, one.commit.at)?;
                 if body

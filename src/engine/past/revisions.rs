@@ -8,7 +8,7 @@ use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::domain::read::Numbered;
-use crate::journal::past::{Below, CommitSaid, Lost, Moment, Past};
+use crate::journal::past::{Below, CommitSaid, Lost, Moment, Past, Stretch};
 
 /// Changes that are looked at together for the one that made a revision.
 const STRETCH: usize = 64;
@@ -18,6 +18,47 @@ pub(super) struct Shown {
     pub(super) position: u64,
     pub(super) revision: Revision,
     pub(super) commit: Rc<CommitSaid>,
+}
+
+/// The revisions that a page may show.
+pub(super) struct Candidates {
+    /// Newest first, once they are [within](Candidates::within) a page.
+    pub(super) shown: Vec<Shown>,
+    /// Down to here they are all; at 0 nothing comes before them.
+    pub(super) floor: u64,
+    /// Whether what lies below is kept.
+    pub(super) is_complete: bool,
+}
+
+impl Candidates {
+    /// None yet, of all down to `floor`.
+    pub(super) fn down_to(floor: u64, is_complete: bool) -> Self {
+        Self {
+            shown: Vec::new(),
+            floor,
+            is_complete,
+        }
+    }
+
+    /// Adds those of one resource.
+    pub(super) fn add(&mut self, stretch: &Stretch, numbered: Numbered) {
+        let lowest = stretch.moments.front().map_or(0, |moment| moment.position);
+        if stretch.below != Below::Born && lowest > self.floor {
+            (self.floor, self.is_complete) = (lowest, stretch.below == Below::More);
+        }
+        let revisions = revisions(&stretch.moments, stretch.below, numbered);
+        self.shown.extend(revisions);
+    }
+
+    /// Those of a page that begins at `top`.
+    pub(super) fn within(mut self, top: u64) -> Self {
+        let floor = self.floor;
+        self.shown
+            .retain(|one| one.position > floor && one.position <= top);
+        self.shown
+            .sort_by_key(|one| std::cmp::Reverse(one.position));
+        self
+    }
 }
 
 /// Those of these moments that make a revision, as far as what was before them is known.

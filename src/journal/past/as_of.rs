@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 
-use super::{Lost, Past};
+use super::Past;
+use super::own::Lost;
+use super::ranked::{Ranked, RanksAsOf};
 use crate::base::digest::Digest;
 use crate::domain::resource::{IndexKey, Source};
 
@@ -66,7 +68,7 @@ impl Source for AsOf<'_, '_> {
     }
 
     fn last_ranked(&self, list: IndexKey) -> Option<Digest> {
-        self.ranked(list).pop()
+        self.unless_lost(self.past.highest(list, self.position))
     }
 
     fn ranked(&self, list: IndexKey) -> Vec<Digest> {
@@ -84,5 +86,39 @@ impl Source for AsOf<'_, '_> {
 
     fn is_of_the_past(&self) -> bool {
         true
+    }
+}
+
+impl Past<'_> {
+    /// The ranks of the resource with this key as of a durable position.
+    ///
+    /// # Errors
+    /// Why it cannot be said.
+    pub fn ranks_as_of(&self, key: Digest, upto: u64) -> Result<RanksAsOf, Lost> {
+        let Some(moment) = self.as_of(key, upto)? else {
+            return Ok(RanksAsOf::unborn(upto));
+        };
+        Ok(RanksAsOf {
+            from: moment.position,
+            upto,
+            ranks: self.entries_in(key, &moment)?.ranks,
+        })
+    }
+
+    /// These ranks of the resource with this key are known: they are not made again.
+    pub fn note_ranks(&self, key: Digest, ranks: RanksAsOf) {
+        self.ranks.borrow_mut().insert(key, ranks);
+    }
+
+    /// The resource that ranked highest in a list as of a durable position. The first time it costs by how
+    /// many there are, and after that by how many were changed since.
+    fn highest(&self, list: IndexKey, upto: u64) -> Result<Option<Digest>, Lost> {
+        let mut lists = self.lists.borrow_mut();
+        let ranked = lists.entry(list).or_insert_with(|| {
+            let mut known = self.ranks.borrow_mut();
+            let keys = self.tables.ranked(list);
+            Ranked::of(keys, |key| self.tip(key), |key| known.remove(&key))
+        });
+        ranked.highest(list, upto, |key| self.ranks_as_of(key, upto))
     }
 }

@@ -11,15 +11,20 @@
 
 mod as_of;
 mod own;
+mod ranked;
+#[cfg(test)]
+pub(crate) mod samples;
 mod stretch;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 pub use self::as_of::AsOf;
 pub use self::own::{CommitSaid, Lost};
 use self::own::{Own, change_of, decode, said};
+use self::ranked::Ranked;
+pub use self::ranked::RanksAsOf;
 use super::messages;
 use super::record::Record;
 use super::tables::Tables;
@@ -28,6 +33,7 @@ use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::domain::read::Numbered;
 use crate::domain::registered::{Entries, Kinds, known};
+use crate::domain::resource::IndexKey;
 
 /// How many changes are searched for a base at most: beyond it the states count as given up. Bases
 /// lie much closer; records that were written before there were any may have none.
@@ -125,6 +131,12 @@ pub struct Past<'a> {
     stretches: RefCell<HashMap<Digest, Stretch>>,
     /// Changes from which the way back may begin, each with the position of the change after it.
     known: RefCell<HashMap<Digest, (u64, u64)>>,
+    /// Lists with ranks that were asked for.
+    lists: RefCell<HashMap<IndexKey, Ranked>>,
+    /// Ranks that are known, of lists that were not asked for yet.
+    ranks: RefCell<HashMap<Digest, RanksAsOf>>,
+    /// How many records were read.
+    reads: Cell<usize>,
 }
 
 impl<'a> Past<'a> {
@@ -143,6 +155,9 @@ impl<'a> Past<'a> {
             log_id,
             stretches: RefCell::default(),
             known: RefCell::default(),
+            lists: RefCell::default(),
+            ranks: RefCell::default(),
+            reads: Cell::default(),
         }
     }
 
@@ -150,6 +165,17 @@ impl<'a> Past<'a> {
     #[must_use]
     pub fn first(&self) -> u64 {
         self.records.first()
+    }
+
+    /// How many records were read so far.
+    #[must_use]
+    pub fn reads(&self) -> usize {
+        self.reads.get()
+    }
+
+    fn record(&self, position: u64) -> Result<Vec<u8>, Lost> {
+        self.reads.set(self.reads.get() + 1);
+        self.records.read(position)
     }
 
     /// The position of the last change of the resource with this key; 0 when there is none.
@@ -164,11 +190,27 @@ impl<'a> Past<'a> {
     /// # Errors
     /// Why it cannot be read.
     pub fn commit(&self, position: u64, key: Digest) -> Result<Option<CommitSaid>, Lost> {
-        let payload = self.records.read(position)?;
+        let payload = self.record(position)?;
         let record = decode(position, &payload)?;
         Ok(change_of(&record, key, self.log_id)
             .is_some()
             .then(|| said(&record)))
+    }
+
+    /// As [`Past::commit`], of several resources: with those of them that the record changes.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn commit_of(
+        &self,
+        position: u64,
+        keys: &[Digest],
+    ) -> Result<Option<(CommitSaid, Vec<Digest>)>, Lost> {
+        let payload = self.record(position)?;
+        let record = decode(position, &payload)?;
+        let is_changed = |key: &Digest| change_of(&record, *key, self.log_id).is_some();
+        let changed: Vec<_> = keys.iter().copied().filter(is_changed).collect();
+        Ok((!changed.is_empty()).then(|| (said(&record), changed)))
     }
 
     /// When the commit at this position was decided.
@@ -176,7 +218,7 @@ impl<'a> Past<'a> {
     /// # Errors
     /// Why it cannot be read.
     pub fn at(&self, position: u64) -> Result<Instant, Lost> {
-        let payload = self.records.read(position)?;
+        let payload = self.record(position)?;
         Ok(decode(position, &payload)?.at)
     }
 
@@ -266,7 +308,7 @@ impl<'a> Past<'a> {
     }
 
     fn passed(&self, key: Digest, position: u64) -> Result<Passed, Lost> {
-        let payload = self.records.read(position)?;
+        let payload = self.record(position)?;
         let record = decode(position, &payload)?;
         let change = self.own_change(position, &record, key)?;
         Ok(Passed {
@@ -386,7 +428,7 @@ impl<'a> Past<'a> {
 
     /// The state before the change at `last`, if its record has it and it is the one as of `upto`.
     fn before_first(&self, key: Digest, last: u64, upto: u64) -> Result<Moment, Lost> {
-        let payload = self.records.read(last)?;
+        let payload = self.record(last)?;
         let record = decode(last, &payload)?;
         let change = self.own_change(last, &record, key)?;
         let resource = known(self.kinds, change.kind, change.version);
@@ -406,12 +448,14 @@ impl<'a> Past<'a> {
         let Some(moment) = self.as_of(key, upto)? else {
             return Ok(None);
         };
+        self.entries_in(key, &moment).map(Some)
+    }
+
+    /// What the indexes hold of the resource with this key in a past state.
+    fn entries_in(&self, key: Digest, moment: &Moment) -> Result<Entries, Lost> {
         let kind = self.tables.copied(key).map_or(0, |(.., kind)| kind);
         let resource = (self.kinds)(kind).ok_or(Lost::Gone)?;
-        resource
-            .entries(&moment.state)
-            .map(Some)
-            .map_err(Lost::Damaged)
+        resource.entries(&moment.state).map_err(Lost::Damaged)
     }
 }
 

@@ -31,7 +31,7 @@ impl Past<'_> {
             if back.steps.len() >= BACK_MAX {
                 break true;
             }
-            let payload = match self.records.read(position) {
+            let payload = match self.record(position) {
                 Ok(payload) => payload,
                 Err(Lost::Gone) => break true,
                 Err(lost) => return Err(lost),
@@ -85,7 +85,7 @@ impl Past<'_> {
             let payload = match &step.payload {
                 Some(payload) => payload,
                 None => {
-                    read = self.records.read(position)?;
+                    read = self.record(position)?;
                     &read
                 }
             };
@@ -137,7 +137,7 @@ impl Past<'_> {
         if position != from {
             return Err(Lost::Gone);
         }
-        let commit = match self.records.read(position) {
+        let commit = match self.record(position) {
             Ok(payload) => Some(Rc::new(said(&decode(position, &payload)?))),
             Err(Lost::Gone) => None,
             Err(lost) => return Err(lost),
