@@ -79,7 +79,8 @@ function OneCommand({ operation, whole }) {
     return call(operation.method, filled(operation.path, path), {
       query: { ...query, dryRun: dryRun || undefined },
       body: operation.body ? body : undefined,
-      key: operation.hasKey && !dryRun ? key : undefined,
+      // A dry run is judged as the command itself: without its key it would be refused.
+      key: operation.hasKey ? key : undefined,
     })
   }
   // What an answer is to: one that comes after something was typed is to what stood there before.

@@ -193,8 +193,9 @@ const made = await api('POST', '/webhook-subscriptions', {
 })
 everywhere.webhook = made.body.subscriptionId
 
+const linked = await opened({ language: 'ko', width: 1440 })
 await step('a link signs in once, and is gone from the address', async () => {
-  const page = await opened({ language: 'ko', width: 1440 })
+  const page = linked
   await page.goto(`${base}/console#link=${code}`)
   await heading(page, page.t('overview.title'))
   check(!(await page.evaluate(() => location.href)).includes(code), 'the code is in the address')
@@ -203,6 +204,35 @@ await step('a link signs in once, and is gone from the address', async () => {
   check(!/eyJ/.test(kept), `a token is kept: ${kept}`)
   check((await page.locator('select.acting option').count()) === 7, 'not each actor can be chosen')
   await calm(page, 'the first sign-in')
+})
+
+await step('each operation that takes a dry run can be tried, by who may carry it out', async () => {
+  const page = linked
+  const document = await (await fetch(`${base}/openapi.json`)).json()
+  const isDryRun = ($ref) => $ref.split('/').slice(1).reduce((at, name) => at[name], document).name === 'dryRun'
+  const all = Object.values(document.paths).flatMap((methods) => Object.values(methods))
+  const operations = all.filter((one) => one['x-carebook-number'] && one.parameters?.some((parameter) => parameter.name === 'dryRun' || (parameter.$ref && isDryRun(parameter.$ref))))
+  check(operations.length === 21, `${operations.length} operations take a dry run`)
+  // What the demonstration has done already is refused or a replay; that is no fault of the request.
+  page.refusals = operations.length
+  for (const { operationId: id, 'x-carebook-demo-actor': kind } of operations) {
+    await go(page, `#/commands/${id}`)
+    await heading(page, page.t(`value.${id}`))
+    const option = page.locator('select.acting option', { hasText: new RegExp(`^${page.t(`value.${kind}`)}$`) })
+    await page.locator('select.acting').selectOption(await option.getAttribute('value'))
+    await page.getByRole('button', { name: page.t('commands.example'), exact: true }).click()
+    const answer = page.waitForResponse((answer) => answer.url().includes('dryRun=true'))
+    await page.getByRole('button', { name: page.t('commands.try'), exact: true }).click()
+    const { status, ...told } = await answer.then(async (one) => ({ status: one.status(), ...(await one.json().catch(() => null)) }))
+    const faults = (told.fieldErrors ?? []).map((fault) => fault.fieldPath).filter((path) => path.startsWith('header.'))
+    check(faults.length === 0, `${id}: ${status} ${faults.join(', ')}`)
+    await page.waitForSelector('.results .panel')
+  }
+  page.refusals = 0
+})
+
+await step('a reload signs out, and the link does not sign in again', async () => {
+  const page = linked
   await page.reload()
   await page.waitForSelector('#token')
   const other = await opened({ language: 'en', width: 1440 })
