@@ -2,14 +2,17 @@
 
 import { html, useState } from '../lib/html.js'
 import { call, freshKey } from '../lib/api.js'
-import { problemOf } from '../lib/load.js'
+import { mayBeDone, problemOf } from '../lib/load.js'
 import { t } from '../lib/words.js'
 import { Dialog } from './dialog.js'
 import { Problem } from './states.js'
 
+/** @typedef {{label: string, about?: string, explains: string, method: string, path: string, query: any, body: any, key: string}} Asked */
+
 /**
  * @param {object} props
  * @param {string} props.label
+ * @param {string} [props.about] what it is done to, where a page has several
  * @param {string} props.explains what will happen
  * @param {'POST' | 'PATCH' | 'DELETE'} props.method
  * @param {string} props.path
@@ -18,45 +21,48 @@ import { Problem } from './states.js'
  * @param {boolean} [props.asksReason] whether the body has a reason
  * @param {boolean} [props.isGrave]
  * @param {(isSending: boolean) => void} [props.sending] told when it begins, and when it was refused
+ * @param {(problem: import('../lib/api.js').Problem) => void} [props.refused]
  * @param {(answer: any) => any} props.done what is shown afterwards, or nothing
  */
-export function Act({ label, explains, method, path, query, body, asksReason, isGrave, sending, done }) {
-  const [isOpen, setOpen] = useState(false)
-  const [key, setKey] = useState('')
+export function Act({ label, about, explains, method, path, query, body, asksReason, isGrave, sending, refused, done }) {
+  // What is asked for stands from the opening on: what is sent again, without an answer to the first, is the same.
+  const [asked, setAsked] = useState(/** @type {Asked | null} */ (null))
   const [problem, setProblem] = useState(/** @type {any} */ (null))
   const [isSending, setSending] = useState(false)
   const [shown, setShown] = useState(/** @type {any} */ (null))
   const open = () => {
-    setKey(freshKey())
+    setAsked({ label, about, explains, method, path, query, body, key: freshKey() })
     setProblem(null)
     setShown(null)
-    setOpen(true)
   }
-  const close = () => setOpen(false)
+  const close = () => setAsked(null)
   /** @param {any} event */
   const act = async (event) => {
     event.preventDefault()
+    if (!asked || isSending) return
     const reason = new FormData(event.currentTarget).get('reason')
     setSending(true)
     sending?.(true)
     try {
-      const sent = asksReason ? { ...body, reason: String(reason) } : body
-      const answer = await call(method, path, { query, body: sent, key })
+      const sent = asksReason ? { ...asked.body, reason: String(reason) } : asked.body
+      const answer = await call(asked.method, asked.path, { query: asked.query, body: sent, key: asked.key })
       const after = done(answer.body)
       if (after) setShown(after)
       else close()
     } catch (error) {
       sending?.(false)
+      refused?.(problemOf(error))
       setProblem(problemOf(error))
     }
     setSending(false)
   }
-  return html`<button type="button" class=${isGrave ? 'grave' : ''} onClick=${open}>${label}</button>
-    ${isOpen ? html`<${Dialog} title=${label} close=${close}>
+  return html`<button type="button" class=${isGrave ? 'grave' : ''} aria-label=${about && `${label}: ${about}`} onClick=${open}>${label}</button>
+    ${asked ? html`<${Dialog} title=${asked.label} close=${close} isBusy=${isSending}>
+      ${asked.about ? html`<p class="id">${asked.about}</p>` : ''}
       ${shown ? html`${shown}<div class="actions"><button type="button" onClick=${close}>${t('action.close')}</button></div>` : html`<form class="stack" onSubmit=${act}>
-        <p>${explains}</p>
-        ${asksReason ? html`<label for="act-reason">${t('field.reason')}</label><textarea id="act-reason" name="reason" rows="2" required maxlength="4000"></textarea>` : ''}
+        <p>${asked.explains}</p>
+        ${asksReason ? html`<label for="act-reason">${t('field.reason')}</label><textarea id="act-reason" name="reason" rows="2" required maxlength="4000" readonly=${isSending || mayBeDone(problem)}></textarea>` : ''}
         ${problem ? html`<${Problem} problem=${problem} />` : ''}
-        <div class="actions"><button type="submit" class=${isGrave ? 'grave' : 'primary'} disabled=${isSending}>${label}</button><button type="button" onClick=${close}>${t('action.cancel')}</button></div>
+        <div class="actions"><button type="submit" class=${isGrave ? 'grave' : 'primary'} disabled=${isSending}>${asked.label}</button><button type="button" disabled=${isSending} onClick=${close}>${t('action.cancel')}</button></div>
       </form>`}<//>` : ''}`
 }

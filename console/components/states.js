@@ -14,13 +14,15 @@ export function Empty({ children }) {
 
 /** What was refused, why, and what to do. @param {{problem: import('../lib/api.js').Problem, again?: () => void}} props */
 export function Problem({ problem, again }) {
-  const known = t(`problem.${problem.code}`)
+  const keys = [`problem.${problem.code}.${problem.asked}`, `problem.${problem.code}`]
+  const known = keys.map((key) => t(key)).find((words) => !words.startsWith('problem.'))
   return html`<div class="problem" role="alert">
-    <p class="problem-title"><strong>${known.startsWith('problem.') ? problem.message || t('problem.other') : known}</strong></p>
-    <p class="muted"><code>${problem.status || ''} ${problem.code}</code>${problem.message && !known.startsWith('problem.') ? html` ${problem.message}` : ''}</p>
+    <p class="problem-title"><strong>${known ?? (problem.message || t('problem.other'))}</strong></p>
+    <p class="muted"><code>${problem.status || ''} ${problem.code}</code>${problem.message && known ? html` ${problem.message}` : ''}</p>
     ${problem.fieldErrors?.length
-      ? html`<ul class="faults">${problem.fieldErrors.map((fault) => html`<li key=${fault.fieldPath}><code>${fault.fieldPath}</code> <code class="muted">${fault.code}</code></li>`)}</ul>`
+      ? html`<ul class="faults">${problem.fieldErrors.map((fault) => html`<li key=${`${fault.fieldPath} ${fault.code}`}><code>${fault.fieldPath}</code> <code class="muted">${fault.code}</code> ${fault.message ?? ''}</li>`)}</ul>`
       : ''}
+    ${problem.conflictingFieldPaths?.length ? html`<p>${t('problem.conflicting')} ${problem.conflictingFieldPaths.map((path) => html`<code key=${path}>${path}</code> `)}</p>` : ''}
     ${problem.requestId ? html`<p class="muted small">X-Request-Id <code>${problem.requestId}</code></p>` : ''}
     ${again ? html`<button type="button" onClick=${again}>${t('action.again')}</button>` : ''}
   </div>`

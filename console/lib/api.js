@@ -10,6 +10,7 @@ import { actor, signOut } from './session.js'
  * @property {string} [message]
  * @property {{fieldPath: string, code: string, message?: string}[]} [fieldErrors]
  * @property {string[]} [conflictingFieldPaths]
+ * @property {'read' | 'sent'} [asked] whether it was asked for something, or for something to be done
  * @property {string} [requestId]
  */
 
@@ -43,6 +44,17 @@ export function address(path, query) {
   return text ? `${path}?${text}` : path
 }
 
+/** Whether something was to be done. @param {string} method @param {Asked} asked @returns {'read' | 'sent'} */
+const kindOf = (method, asked) => (method === 'GET' || asked.query?.dryRun ? 'read' : 'sent')
+
+/**
+ * What a failure without an answer comes to.
+ * @param {unknown} error @param {string} method @param {Asked} asked
+ */
+function unanswered(error, method, asked) {
+  return asked.signal?.aborted ? error : new Refused({ status: 0, code: 'unreachable', asked: kindOf(method, asked) })
+}
+
 /**
  * The bare response: for streams.
  * @param {string} method
@@ -64,10 +76,11 @@ export async function send(method, path, asked = {}) {
       body: asked.body === undefined ? undefined : JSON.stringify(asked.body),
       signal: asked.signal,
       credentials: 'omit',
+      // Nothing of it is left in the browser's files after signing out.
+      cache: 'no-store',
     })
   } catch (error) {
-    if (asked.signal?.aborted) throw error
-    throw new Refused({ status: 0, code: 'unreachable' })
+    throw unanswered(error, method, asked)
   }
   heard(answer.headers.get('date'))
   if (answer.status === 401 && token && token === actor.value?.token) signOut('signIn.ended')
@@ -82,7 +95,9 @@ export async function send(method, path, asked = {}) {
  */
 export async function call(method, path, asked = {}) {
   const answer = await send(method, path, asked)
-  const text = await answer.text()
+  const text = await answer.text().catch((error) => {
+    throw unanswered(error, method, asked)
+  })
   let body = null
   try {
     body = text ? JSON.parse(text) : null
@@ -91,7 +106,9 @@ export async function call(method, path, asked = {}) {
   }
   if (!answer.ok) {
     const requestId = answer.headers.get('x-request-id') ?? ''
-    throw new Refused({ status: answer.status, code: String(answer.status), ...body, requestId })
+    // An answer that is no problem is not the service's: something before it does not reach it.
+    const code = body?.conflictCode ?? (body === null && answer.status >= 500 ? 'unreachable' : String(answer.status))
+    throw new Refused({ status: answer.status, code, ...body, requestId, asked: kindOf(method, asked) })
   }
   return { status: answer.status, headers: answer.headers, body }
 }

@@ -16,6 +16,12 @@ export function problemOf(error) {
 }
 
 /**
+ * Whether what was asked for may have been done in spite of this: the same is to be sent again then, and nothing else.
+ * @param {import('./api.js').Problem | null} problem
+ */
+export const mayBeDone = (problem) => problem?.asked === 'sent' && (problem.code === 'unreachable' || problem.code === 'outcome_unknown')
+
+/**
  * For one question: aborted with what it is asked under, too.
  * @param {{current: AbortController}} [scope]
  */

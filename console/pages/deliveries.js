@@ -2,7 +2,7 @@
 
 import { html, useState } from '../lib/html.js'
 import { call, freshKey, get } from '../lib/api.js'
-import { useLoad, problemOf } from '../lib/load.js'
+import { mayBeDone, useLoad, problemOf } from '../lib/load.js'
 import { link, refine } from '../lib/router.js'
 import { number } from '../lib/format.js'
 import { t, word } from '../lib/words.js'
@@ -47,7 +47,7 @@ function Receivers() {
   const { receivers, unclaimed } = figures.value
   return html`<${Panel} title=${t('receivers.title')}>
     ${receivers.length ? html`<ul class="plain-list">${receivers.map((/** @type {any} */ one) => html`<li key=${one.name}><code>${one.name}</code> <${Status} value=${one.isFailing ? 'failing' : 'enabled'} />
-      <span>${t('receivers.counts', { waiting: number(one.waiting), dead: number(one.dead), taken: number(one.taken) })}</span></li>`)}</ul>` : html`<p class="muted">${t('receivers.none')}</p>`}
+      <span class=${one.dead ? 'bad' : ''}>${t('receivers.counts', { waiting: number(one.waiting), dead: number(one.dead), taken: number(one.taken) })}</span></li>`)}</ul>` : html`<p class="muted">${t('receivers.none')}</p>`}
     ${unclaimed ? html`<p class="notice">${t('receivers.unclaimed', { n: number(unclaimed) })}</p>` : ''}<//>`
 }
 
@@ -55,13 +55,13 @@ function Receivers() {
 function Messages({ query }) {
   const state = query.get('state') ?? 'waiting'
   const columns = [
-    { key: 'number', label: t('field.number'), grow: 0.6, show: (/** @type {any} */ one) => html`<a href=${link(['messages', String(one.number)])}>${t('message.number', { n: one.number })}</a>` },
+    { key: 'number', label: t('field.number'), grow: 0.6, show: (/** @type {any} */ one) => html`<a href=${link(['messages', String(one.number)])} aria-label=${t('message.number', { n: one.number })}>${one.number}</a>` },
     { key: 'topic', label: t('field.topic'), grow: 2.2, show: (/** @type {any} */ one) => html`<code title=${one.topic}>${one.topic}</code>` },
     { key: 'resource', label: t('field.resource'), grow: 1.8, show: (/** @type {any} */ one) => html`<${Subject} path=${one.resource} />` },
     { key: 'state', label: t('field.state'), grow: 0.8, show: (/** @type {any} */ one) => html`<${Status} value=${one.state} />` },
     { key: 'attempts', label: t('field.attempts'), end: true, grow: 0.5, show: (/** @type {any} */ one) => number(one.attempts) },
     { key: 'why', label: t('deliveries.why'), grow: 1.4, show: (/** @type {any} */ one) => html`<span title=${one.lastError ?? ''}>${why(one)}</span>` },
-    { key: 'next', label: t('field.nextAttemptAt'), grow: 1.3, show: (/** @type {any} */ one) => html`<${Time} at=${one.nextAttemptAt} />` },
+    { key: 'next', label: t('field.nextAttemptAt'), grow: 1.3, wide: true, show: (/** @type {any} */ one) => html`<${Time} at=${one.nextAttemptAt} />` },
   ]
   return html`<form class="filters"><label><span>${t('field.state')}</span><select value=${state} onChange=${(/** @type {any} */ event) => refine({ state: event.target.value })}>
       ${STATES.map((one) => html`<option key=${one} value=${one} selected=${one === state}>${word(one)}</option>`)}<option value="all" selected=${state === 'all'}>${t('filter.all')}</option></select></label></form>
@@ -115,13 +115,15 @@ function AddWebhook({ close }) {
     }
     setSending(false)
   }
-  return html`<${Dialog} title=${t('webhooks.add')} close=${close}>
+  // What may have been made already is asked for once more as it is: its key stands for nothing else.
+  const isFixed = isSending || mayBeDone(problem)
+  return html`<${Dialog} title=${t('webhooks.add')} close=${close} isBusy=${isSending}>
     ${made ? html`<${Secret} secret=${made.secret} /><div class="actions"><a class="button primary" href=${link(['webhooks', made.subscriptionId])} onClick=${close}>${t('webhooks.open')}</a><button type="button" onClick=${close}>${t('action.close')}</button></div>`
     : html`<form class="stack" onSubmit=${add}>
-      <label for="webhook-url">${t('field.url')}</label><input id="webhook-url" name="url" type="url" required placeholder="https://receiver.example.com/events" />
-      <label for="webhook-types">${t('field.types')}</label><textarea id="webhook-types" name="types" rows="3" required aria-describedby="webhook-types-hint">carebook.settlement-statement.*</textarea><p id="webhook-types-hint" class="muted small">${t('webhooks.typesHint')}</p>
-      <label for="webhook-description">${t('webhooks.description')}</label><input id="webhook-description" name="description" />
+      <label for="webhook-url">${t('field.url')}</label><input id="webhook-url" name="url" type="url" required readonly=${isFixed} placeholder="https://receiver.example.com/events" />
+      <label for="webhook-types">${t('field.types')}</label><textarea id="webhook-types" name="types" rows="3" required readonly=${isFixed} aria-describedby="webhook-types-hint">carebook.settlement-statement.*</textarea><p id="webhook-types-hint" class="muted small">${t('webhooks.typesHint')}</p>
+      <label for="webhook-description">${t('webhooks.description')}</label><input id="webhook-description" name="description" readonly=${isFixed} />
       ${problem ? html`<${Problem} problem=${problem} />` : ''}
-      <div class="actions"><button type="submit" class="primary" disabled=${isSending}>${t('webhooks.create')}</button><button type="button" onClick=${close}>${t('action.cancel')}</button></div>
+      <div class="actions"><button type="submit" class="primary" disabled=${isSending}>${t('webhooks.create')}</button><button type="button" disabled=${isSending} onClick=${close}>${t('action.cancel')}</button></div>
     </form>`}<//>`
 }

@@ -19,12 +19,13 @@ export function Message({ rest }) {
   const message = useLoad((signal) => get(path, {}, signal), [path], (subject) => subject === `outbox/${number}`)
   return html`<${When} of=${message}>${(/** @type {any} */ one) => {
     const isOpen = one.state === 'waiting' || one.state === 'dead'
+    const about = `${t('message.number', { n: one.number })}, ${one.topic}`
     return html`
       <${PageHead} title=${t('message.number', { n: one.number })} lead=${html`<code>${one.topic}</code>`}>
         <${Status} value=${one.state} />
         ${isOpen ? html`
-          <${Act} label=${t('message.retry')} explains=${t('message.retryExplains')} method="POST" path=${`${path}/retries`} done=${() => { message.again() }} />
-          <${Act} label=${t('message.skip')} explains=${t('message.skipExplains')} method="POST" path=${`${path}/skips`} asksReason=${true} isGrave=${true} done=${() => { message.again() }} />` : ''}
+          <${Act} label=${t('message.retry')} about=${about} explains=${t('message.retryExplains')} method="POST" path=${`${path}/retries`} done=${() => { message.again() }} />
+          <${Act} label=${t('message.skip')} about=${about} explains=${t('message.skipExplains')} method="POST" path=${`${path}/skips`} asksReason=${true} isGrave=${true} done=${() => { message.again() }} />` : ''}
       <//>
       <${Panel} title=${t('message.about')}><p><${Id} id=${one.resource} href=${linkToResource(one.resource)} whole=${true} /></p>
         ${isOpen ? html`<p class="notice">${why(one)}</p>` : ''}<${Body} value=${one} /><//>`

@@ -49,8 +49,8 @@ export function Subscription({ rest, query }) {
     { key: 'subject', label: t('field.subject'), grow: 1.3, show: (/** @type {any} */ delivery) => html`<${Subject} path=${delivery.subject} />` },
     { key: 'attempts', label: t('field.attempts'), end: true, grow: 0.6, show: (/** @type {any} */ delivery) => number(delivery.attempts) },
     { key: 'why', label: t('deliveries.why'), grow: 1.7, show: (/** @type {any} */ delivery) => html`<span title=${delivery.lastError ?? ''}>${why(delivery)}</span>` },
-    { key: 'next', label: t('field.nextAttemptAt'), grow: 1.3, show: (/** @type {any} */ delivery) => html`<${Time} at=${delivery.nextAttemptAt} />` },
-    { key: 'do', label: t('action.do'), grow: 1, show: (/** @type {any} */ delivery) => html`<${Act} label=${t('message.retry')} explains=${t('webhooks.retryExplains')} method="POST" path=${`${path}/deliveries/${encodeURIComponent(delivery.eventId)}/retries`} done=${lookAfter} />` },
+    { key: 'next', label: t('field.nextAttemptAt'), grow: 1.3, wide: true, show: (/** @type {any} */ delivery) => html`<${Time} at=${delivery.nextAttemptAt} />` },
+    { key: 'do', label: t('action.do'), grow: 1, show: (/** @type {any} */ delivery) => html`<${Act} label=${t('message.retry')} about=${`${delivery.type} ${delivery.eventId}`} explains=${t('webhooks.retryExplains')} method="POST" path=${`${path}/deliveries/${encodeURIComponent(delivery.eventId)}/retries`} done=${lookAfter} />` },
   ]
   return html`<${When} of=${one}>${(/** @type {any} */ body) => {
     const isPaused = body.status === 'paused' || body.status === 'gone'
@@ -58,10 +58,10 @@ export function Subscription({ rest, query }) {
       <${PageHead} title=${t('subscription.title')} lead=${html`<span class="id">${body.url}</span>`}>
         <${Status} value=${body.status} />
         <${Act} label=${t(isPaused ? 'webhooks.resume' : 'webhooks.pause')} explains=${t(isPaused ? 'webhooks.resumeExplains' : 'webhooks.pauseExplains')} method="PATCH" path=${path}
-          body=${{ expectedRevision: body.revision, status: isPaused ? 'enabled' : 'paused' }} done=${() => { one.again() }} />
-        <${Act} label=${t('webhooks.rotate')} explains=${t('webhooks.rotateExplains')} method="POST" path=${`${path}/secret-rotations`} body=${{ expectedRevision: body.revision }}
+          body=${{ expectedRevision: body.revision, status: isPaused ? 'enabled' : 'paused' }} about=${body.url} refused=${one.again} done=${() => { one.again() }} />
+        <${Act} label=${t('webhooks.rotate')} about=${body.url} refused=${one.again} explains=${t('webhooks.rotateExplains')} method="POST" path=${`${path}/secret-rotations`} body=${{ expectedRevision: body.revision }}
           done=${(/** @type {any} */ answer) => { one.again(); return html`<${Secret} secret=${answer.secret} />` }} />
-        <${Act} label=${t('webhooks.delete')} explains=${t('webhooks.deleteExplains')} method="DELETE" path=${path} query=${{ expectedRevision: body.revision }} isGrave=${true}
+        <${Act} label=${t('webhooks.delete')} about=${body.url} explains=${t('webhooks.deleteExplains')} method="DELETE" path=${path} query=${{ expectedRevision: body.revision }} isGrave=${true}
           sending=${going} done=${() => { location.hash = link(['deliveries'], { tab: 'webhooks' }) }} />
       <//>
       <${Panel} title=${t('resource.state')}><${Body} value=${body} /><//>
