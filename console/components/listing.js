@@ -15,7 +15,8 @@ const PAGE = 100
 const PAGES = 20
 /** Rows that are made beyond those in sight, on each side. */
 const BESIDE = 8
-const NARROW = matchMedia('(max-width: 760px)')
+/** A row has several lines then, and no head: the width is the one in console.css. */
+const NARROW = matchMedia('(max-width: 1100px)')
 
 /**
  * The pages that are kept.
@@ -54,13 +55,29 @@ function before(held, page) {
 /** What is in sight of the rows, and how wide their scrollbar is. @param {HTMLElement} box */
 const seen = (box) => ({ top: box.scrollTop, height: box.clientHeight, gutter: box.offsetWidth - box.clientWidth })
 
-/** @typedef {{key: string, label: string, grow?: number, end?: boolean, show: (item: any) => any}} Column */
+/**
+ * @typedef {object} Column
+ * @property {string} key
+ * @property {string} label
+ * @property {number} [grow]
+ * @property {boolean} [end] whether it is a number
+ * @property {boolean} [named] whether its label stands beside it where there is no head
+ * @property {boolean} [wide] whether it is left out where there is no room
+ * @property {(item: any) => any} show
+ */
+
+/** What is cut off is in the title. @param {Event} event */
+function explain(event) {
+  const cell = /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.target).closest('[role=cell]'))
+  const isCut = (/** @type {Element} */ element) => element.scrollWidth > element.clientWidth
+  if (cell) cell.title = isCut(cell) || [...cell.querySelectorAll('.badge')].some(isCut) ? cell.innerText : ''
+}
 
 /**
  * @param {object} props
  * @param {string} props.path
  * @param {Record<string, string | undefined>} [props.query]
- * @param {Column[]} props.columns the first one names the row
+ * @param {Column[]} props.columns the first one names the row; six at the most are not `wide`
  * @param {(item: any) => string} props.idOf
  * @param {string} props.label
  * @param {any} [props.empty]
@@ -68,7 +85,7 @@ const seen = (box) => ({ top: box.scrollTop, height: box.clientHeight, gutter: b
  * @param {number} [props.turn] asked for again when it changes
  * @param {{current: AbortController}} [props.scope] nothing is asked for once it is aborted, and what is under way is given up
  */
-export function Listing({ path, query = {}, columns, idOf, label, empty, concerns, turn = 0, scope }) {
+export function Listing({ path, query = {}, columns: all, idOf, label, empty, concerns, turn = 0, scope }) {
   const [held, setHeld] = useState(NOTHING)
   const [problem, setProblem] = useState(/** @type {any} */ (null))
   const [news, setNews] = useState(0)
@@ -78,6 +95,7 @@ export function Listing({ path, query = {}, columns, idOf, label, empty, concern
   const asking = useRef(/** @type {AbortController | null} */ (null))
   const key = JSON.stringify([path, query])
   const rowHeight = narrow ? 76 : 37
+  const columns = narrow ? all.filter((column) => !column.wide) : all
   const { next, base } = held
   const items = useMemo(() => held.pages.flat(), [held])
   // What `held` is from the next time on that this is drawn.
@@ -208,12 +226,12 @@ export function Listing({ path, query = {}, columns, idOf, label, empty, concern
       <div class="row head" role="row" style=${{ gridTemplateColumns: grow, paddingRight: `${14 + view.gutter}px` }}>
         ${columns.map((column) => html`<div key=${column.key} role="columnheader" class=${column.end ? 'end' : ''}>${column.label}</div>`)}
       </div>
-      <div class="window" ref=${box} role="rowgroup" tabindex="0" aria-label=${label} onKeyDown=${move}>
+      <div class="window" ref=${box} role="rowgroup" tabindex="0" aria-label=${label} onKeyDown=${move} onMouseOver=${explain}>
         <div class="tall" role="presentation" style=${{ height: `${items.length * rowHeight}px` }}>
           ${items.slice(first, last).map((item, offset) => html`
             <div key=${idOf(item)} class="row" role="row" data-row=${base + first + offset} aria-rowindex=${base + first + offset + 2}
               style=${{ transform: `translateY(${(first + offset) * rowHeight}px)`, height: `${rowHeight}px`, gridTemplateColumns: narrow ? undefined : grow }}>
-              ${columns.map((column) => html`<div key=${column.key} role="cell" class=${column.end ? 'end' : ''} data-label=${column.label}>${column.show(item)}</div>`)}
+              ${columns.map((column) => html`<div key=${column.key} role="cell" class=${column.end ? 'end' : ''} data-label=${column.label} data-named=${column.named || column.end || undefined}>${column.show(item)}</div>`)}
             </div>`)}
         </div>
         ${items.length === 0 && isOut ? html`<div role="row"><div role="cell"><${Empty}>${empty}<//></div></div>` : ''}

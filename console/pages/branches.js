@@ -20,10 +20,10 @@ export function Branches({ query }) {
   const status = query.get('status') ?? ''
   const columns = [
     { key: 'code', label: t('field.branchCode'), grow: 1.2, show: (/** @type {any} */ one) => html`<${Id} id=${one.branchCode} href=${linkToResource(`admin/branches/${one.branchId}`)} />` },
-    { key: 'status', label: t('field.status'), show: (/** @type {any} */ one) => html`<${Status} value=${one.lifecycleStatus} />` },
-    { key: 'invitation', label: t('field.managerInvitationStatus'), show: (/** @type {any} */ one) => html`<${Status} value=${one.managerInvitationStatus} />` },
-    { key: 'relations', label: t('field.authorizationRelationshipStatus'), show: (/** @type {any} */ one) => html`<${Status} value=${one.authorizationRelationshipStatus} />` },
-    { key: 'pending', label: t('branches.pending'), grow: 2.4, show: (/** @type {any} */ one) => {
+    { key: 'status', label: t('field.status'), named: true, show: (/** @type {any} */ one) => html`<${Status} value=${one.lifecycleStatus} />` },
+    { key: 'invitation', label: t('field.managerInvitationStatus'), named: true, show: (/** @type {any} */ one) => html`<${Status} value=${one.managerInvitationStatus} />` },
+    { key: 'relations', label: t('field.authorizationRelationshipStatus'), named: true, show: (/** @type {any} */ one) => html`<${Status} value=${one.authorizationRelationshipStatus} />` },
+    { key: 'pending', label: t('branches.pending'), grow: 2.4, named: true, show: (/** @type {any} */ one) => {
       const pending = steps(one).filter((step) => step.status !== 'completed')
       return pending.length
         ? pending.map((step) => html`<a key=${step.outboxMessageId} class="badge waiting" href=${link(['messages', String(step.outboxMessageId)])}>${word(step.kind)}</a> `)
