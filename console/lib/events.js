@@ -4,7 +4,7 @@
 // each change. Out of sight nothing is followed.
 
 import { effect, signal } from './html.js'
-import { get, send } from './api.js'
+import { get, Refused, send } from './api.js'
 import { actor } from './session.js'
 
 /** @typedef {{id: string, type: string, subject: string, time: string, data: Record<string, any>}} Told */
@@ -187,6 +187,8 @@ async function follow(signal) {
   /** @type {Course} */
   const course = { last: undefined, pausing: 0 }
   let pause = 500
+  /** Whether an attempt has failed since the last stream: what was asked for meanwhile may have, too. */
+  let hasFailed = false
   while (!signal.aborted) {
     await inSight(signal)
     if (signal.aborted) return
@@ -207,6 +209,8 @@ async function follow(signal) {
       }
       if (answer.ok && answer.body) {
         pause = 500
+        if (hasFailed) tell(MANY)
+        hasFailed = false
         if (await listen(answer.body, course, signal)) {
           stream.value = 'busy'
           course.pausing = Math.min(course.pausing ? course.pausing * 2 : PAUSE, PAUSE_MAX)
@@ -217,9 +221,10 @@ async function follow(signal) {
           tell(MANY)
           continue
         }
-      }
+      } else hasFailed = true
     } catch {
       // It is tried again.
+      hasFailed ||= !attempt.signal.aborted
     } finally {
       attempt.abort()
       over()
@@ -259,7 +264,31 @@ effect(() => {
 export async function recent(signal, count) {
   const answer = await send('GET', '/events', { query: { limit: 1 }, signal })
   const position = Number(answer.headers.get('carebook-position') ?? 0)
-  const after = Math.max(0, position - count)
-  const page = await get('/events', { after: `${after}-0`, limit: count * 4 }, signal)
-  return /** @type {Told[]} */ (page.events).slice(-count).reverse()
+  // Commits without events lie between those with: it looks further back until there are enough.
+  for (let back = count; ; back *= 8) {
+    const isAll = back >= position
+    try {
+      const events = await told(isAll ? undefined : `${position - back}-0`, position, count, signal)
+      if (events.length >= count || isAll) return events.reverse()
+    } catch (error) {
+      if (!(error instanceof Refused) || error.problem.status !== 410) throw error
+      // So far back nothing is kept.
+      return (await told(undefined, position, count, signal)).reverse()
+    }
+  }
+}
+
+/**
+ * The last events up to a position, of those after a place; without one, of all that are kept.
+ * @param {string | undefined} after @param {number} position @param {number} count @param {AbortSignal} signal
+ */
+async function told(after, position, count, signal) {
+  /** @type {Told[]} */
+  let last = []
+  for (;;) {
+    const page = await get('/events', { after, limit: 1_000 }, signal)
+    last = [...last, ...page.events].slice(-count)
+    if (page.end || Number.parseInt(page.next) >= position) return last
+    after = page.next
+  }
 }

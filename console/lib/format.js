@@ -81,5 +81,7 @@ export function bytes(bytes) {
 
 /** An identifier short enough for a cell; the whole is in its title. @param {string} id */
 export function short(id) {
-  return id.length > 22 ? `${id.slice(0, 8)}…${id.slice(-6)}` : id
+  // By characters: half of one is none.
+  const all = Array.from(id)
+  return all.length > 22 ? `${all.slice(0, 8).join('')}…${all.slice(-6).join('')}` : id
 }

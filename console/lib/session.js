@@ -36,8 +36,10 @@ function claims(token) {
   }
 }
 
-/** Signs in with a token that one has. @param {string} token */
-export function signInWith(token) {
+/** Signs in with a token that one has, also as it stands in a header. @param {string} given */
+export function signInWith(given) {
+  const token = given.trim().replace(/^Bearer\s+/i, '')
+  if (!/^[\w.-]+$/.test(token)) return signOut('signIn.noToken')
   const { actor_kind: kind, sub: subject } = claims(token)
   reason.value = ''
   actor.value = { kind: String(kind ?? ''), subject: String(subject ?? ''), token }
@@ -53,6 +55,7 @@ export function signOut(why = '') {
 
 /** @param {Actor} next */
 export function actAs(next) {
+  areShown.value = false
   actor.value = next
 }
 

@@ -5,7 +5,7 @@ import { get } from '../lib/api.js'
 import { now } from '../lib/clock.js'
 import { areMany, onEvents, recent } from '../lib/events.js'
 import { latest, points, quantile, sample, trouble } from '../lib/figures.js'
-import { ago, bytes, duration, number } from '../lib/format.js'
+import { ago, bytes, duration, number, time } from '../lib/format.js'
 import { useLoad } from '../lib/load.js'
 import { link, linkToResource } from '../lib/router.js'
 import { t, word } from '../lib/words.js'
@@ -19,17 +19,18 @@ export function Overview() {
   const figures = latest.value
   return html`
     <${PageHead} title=${t('overview.title')} lead=${figures ? t('overview.lead', { version: figures.version, since: duration((Date.parse(figures.at) - Date.parse(figures.startedAt)) / 1000) }) : ''}>
-      ${figures ? html`<${Ready} figures=${figures} />` : ''}
+      ${figures ? html`<${Ready} figures=${figures} isOld=${Boolean(trouble.value)} />` : ''}
     <//>
     ${trouble.value ? html`<${Problem} problem=${trouble.value} />` : ''}
-    ${figures ? html`<${Lines} /><div class="columns">
+    ${figures ? html`<${Lines} /><div class=${trouble.value ? 'columns old' : 'columns'}>
       <${Needs} /><${Refusals} figures=${figures} /><${Log} figures=${figures} /><${Snapshots} figures=${figures} /><${Keys} figures=${figures} /><${Operations} figures=${figures} />
     </div>` : trouble.value ? '' : html`<${Loading} />`}
     <${Feed} />`
 }
 
-/** @param {{figures: any}} props */
-function Ready({ figures }) {
+/** @param {{figures: any, isOld: boolean}} props */
+function Ready({ figures, isOld }) {
+  if (isOld) return html`<p class="ready bad" role="status"><span class="dot" aria-hidden="true"></span> ${t('overview.notKnown', { time: time(figures.at) })}</p>`
   const reasons = [...figures.unready, ...(figures.log.hasRoom ? [] : ['no_segment'])]
   if (figures.role === 'standby') return html`<p class="ready waiting" role="status"><span class="dot" aria-hidden="true"></span> ${t('overview.standby')}</p>`
   return html`<p class=${figures.ready ? 'ready good' : 'ready bad'} role="status"><span class="dot" aria-hidden="true"></span>
@@ -49,20 +50,25 @@ function Lines() {
   </div>`
 }
 
+/** What was not told is not none. @param {number | undefined} count */
+const counted = (count) => (count === undefined ? '–' : number(count))
+
 /** What somebody has to look after. */
 function Needs() {
   const waiting = useLoad(async (signal) => {
-    const [statements, dead] = await Promise.all([
+    const [statements, ready] = await Promise.all([
       get('/settlement-statements', { status: 'awaiting_branch_deposit', order: 'oldest', limit: 1 }, signal),
-      get('/readyz', {}, signal).catch(() => null),
+      // One that is not ready says as much of them.
+      get('/readyz', {}, signal).catch((error) => error.problem ?? null),
     ])
-    return { oldest: statements.items[0] ?? null, ready: dead }
+    const { outbox, webhooks } = ready ?? {}
+    return { oldest: statements.items[0] ?? null, waiting: outbox && outbox.waiting + outbox.withoutReceiver, dead: outbox?.dead, failing: webhooks?.failing }
   }, [], (subject) => /^(settlement-statements|outbox)/.test(subject))
-  return html`<${Panel} title=${t('needs.title')}><${When} of=${waiting}>${(/** @type {any} */ { oldest, ready }) => html`<dl class="figures">
+  return html`<${Panel} title=${t('needs.title')}><${When} of=${waiting}>${(/** @type {any} */ { oldest, waiting, dead, failing }) => html`<dl class="figures">
     <div><dt><a href=${link(['statements'], { status: 'awaiting_branch_deposit' })}>${t('needs.oldestStatement')}</a></dt><dd>${oldest ? html`<span title=${oldest.createdAt}>${ago(oldest.createdAt, now.value)}</span>` : t('value.nothing')}</dd></div>
-    <div><dt><a href=${link(['deliveries'], { state: 'waiting' })}>${t('needs.messagesWaiting')}</a></dt><dd>${number((ready?.outbox?.waiting ?? 0) + (ready?.outbox?.withoutReceiver ?? 0))}</dd></div>
-    <div><dt><a href=${link(['deliveries'], { state: 'dead' })}>${t('needs.messagesDead')}</a></dt><dd class=${ready?.outbox?.dead ? 'bad' : ''}>${number(ready?.outbox?.dead ?? 0)}</dd></div>
-    <div><dt><a href=${link(['deliveries'], { tab: 'webhooks' })}>${t('needs.webhooksFailing')}</a></dt><dd class=${ready?.webhooks?.failing ? 'bad' : ''}>${number(ready?.webhooks?.failing ?? 0)}</dd></div>
+    <div><dt><a href=${link(['deliveries'], { state: 'waiting' })}>${t('needs.messagesWaiting')}</a></dt><dd>${counted(waiting)}</dd></div>
+    <div><dt><a href=${link(['deliveries'], { state: 'dead' })}>${t('needs.messagesDead')}</a></dt><dd class=${dead ? 'bad' : ''}>${counted(dead)}</dd></div>
+    <div><dt><a href=${link(['deliveries'], { tab: 'webhooks' })}>${t('needs.webhooksFailing')}</a></dt><dd class=${failing ? 'bad' : ''}>${counted(failing)}</dd></div>
   </dl>`}<//><//>`
 }
 

@@ -10,7 +10,7 @@ export function SignIn() {
   /** @param {Event} event */
   const enter = (event) => {
     event.preventDefault()
-    const token = input.current?.value.trim()
+    const token = input.current?.value
     if (input.current) input.current.value = ''
     if (token) signInWith(token)
   }
