@@ -266,7 +266,6 @@ await step('the first page is useful at once', async () => {
 async function tasks(language, width) {
   const where = `${language} ${width}`
   const page = await opened({ language, width })
-  const isNarrow = width < 500
   await step(`${where}: signs in with a token by keyboard`, async () => {
     await signedIn(page)
     await page.waitForSelector('.ready.good')
@@ -425,7 +424,7 @@ async function tasks(language, width) {
     await page.waitForSelector('.page-head .badge')
     check((await page.locator('#secret').count()) === 0 && !(await page.content()).includes('whsec_'), 'the secret is shown again')
     for (const [button, status] of [['webhooks.pause', 'value.paused'], ['webhooks.resume', 'value.enabled']]) {
-      await page.getByRole('button', { name: page.t(button), exact: true }).waitFor()
+      await page.getByRole('button', { name: page.t(button) }).waitFor()
       await tabTo(page, button, isButton(page.t(button)))
       await page.keyboard.press('Enter')
       await tabTo(page, 'doing it', matches('dialog button[type=submit]'))
@@ -440,15 +439,13 @@ async function tasks(language, width) {
       throw new Error(`no reason is told: ${await page.locator('[data-row="0"]').innerText()}`)
     })
     check((await page.evaluate(() => window.hacked)) === undefined, 'a value became markup')
-    if (!isNarrow) {
-      await tabTo(page, 'the retry', matches('[data-row="0"] button'))
-      await page.keyboard.press('Enter')
-      await tabTo(page, 'the retry itself', matches('dialog button[type=submit]'))
-      await page.keyboard.press('Enter')
-      await page.waitForSelector('dialog', { state: 'detached' })
-    }
+    await tabTo(page, 'the retry', matches('[data-row="0"] button'))
+    await page.keyboard.press('Enter')
+    await tabTo(page, 'the retry itself', matches('dialog button[type=submit]'))
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('dialog', { state: 'detached' })
     await go(page, mine)
-    await page.getByRole('button', { name: page.t('webhooks.delete'), exact: true }).waitFor()
+    await page.getByRole('button', { name: page.t('webhooks.delete') }).waitFor()
     await tabTo(page, 'deleting', isButton(page.t('webhooks.delete')))
     await page.keyboard.press('Enter')
     await tabTo(page, 'deleting it', matches('dialog button[type=submit]'))
@@ -613,6 +610,142 @@ await step('a late answer changes nothing: neither of a trial nor of a page', as
   answer()
   await page.waitForFunction((text) => ![...document.querySelectorAll('button')].find((one) => one.textContent === text).disabled, page.t('commands.try'))
   check(await page.getByRole('button', { name: page.t('commands.send'), exact: true }).isDisabled(), 'what was not tried can be sent')
+  await page.context().close()
+})
+
+/** Holds up the answer to one request: what tells that it has come, and what lets it go on. */
+async function holding(page, matches) {
+  let [came, release] = [() => {}, () => {}]
+  const isAsked = new Promise((done) => { came = done })
+  const held = new Promise((done) => { release = done })
+  await page.route(matches, async (route) => {
+    const response = await route.fetch()
+    came()
+    await held
+    await route.fulfill({ response })
+  }, { times: 1 })
+  return [isAsked, () => release()]
+}
+
+const focused = (page, selector) => page.waitForFunction((selector) => document.activeElement?.matches(selector), selector)
+
+await step('a secret is there to be seen whatever is pressed before it comes, and the focus is where one goes on', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await signedIn(page)
+  await go(page, '#/deliveries?tab=webhooks')
+  const adding = page.getByRole('button', { name: page.t('webhooks.add') })
+  const pressed = async (isAsked, release) => {
+    await page.keyboard.press('Enter')
+    await isAsked
+    for (let times = 0; times < 4; times += 1) await page.keyboard.press('Escape')
+    check(await page.locator('dialog').getByRole('button', { name: page.t('action.close') }).isDisabled(), 'it can be closed before its answer')
+    check(await page.locator('dialog').getByRole('button', { name: page.t('action.cancel') }).isDisabled(), 'it can be cancelled before its answer')
+    release()
+    await page.waitForSelector('dialog[open] #secret')
+    await focused(page, '.secret .copy')
+    await page.keyboard.press('Escape')
+    await page.waitForSelector('dialog', { state: 'detached' })
+  }
+  await adding.focus()
+  await page.keyboard.press('Enter')
+  await focused(page, '#webhook-url')
+  await page.keyboard.type('https://127.0.0.1:9/held')
+  await pressed(...(await holding(page, '**/webhook-subscriptions')))
+  await page.waitForFunction((text) => document.activeElement?.textContent === text, page.t('webhooks.add'))
+  await go(page, `#/webhooks/${everywhere.webhook}`)
+  await page.getByRole('button', { name: page.t('webhooks.rotate') }).focus()
+  await page.keyboard.press('Enter')
+  await focused(page, 'dialog [type=submit]')
+  await pressed(...(await holding(page, '**/secret-rotations')))
+  await page.waitForFunction((text) => document.activeElement?.textContent === text, page.t('webhooks.rotate'))
+  await calm(page, 'the secrets')
+  await page.context().close()
+})
+
+await step('what is sent again without an answer to the first is the same, though the page shows what came of it', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await signedIn(page)
+  await go(page, `#/webhooks/${everywhere.webhook}`)
+  const sent = []
+  page.on('request', (request) => request.method() === 'PATCH' && sent.push(`${request.headers()['idempotency-key']} ${request.postData()}`))
+  await page.route(`**/webhook-subscriptions/${everywhere.webhook}`, async (route) => {
+    if (route.request().method() !== 'PATCH' || sent.length > 1) return route.fallback()
+    await route.fetch()
+    await route.abort()
+  })
+  page.refusals = 1
+  await page.getByRole('button', { name: page.t('webhooks.pause') }).click()
+  await page.locator('dialog [type=submit]').click()
+  await page.locator('dialog').getByText(page.t('problem.unreachable.sent')).waitFor()
+  await page.locator('.page-head .badge', { hasText: page.t('value.paused') }).waitFor()
+  check((await page.locator('dialog h2').innerText()) === page.t('webhooks.pause'), 'the dialog is for something else now')
+  await page.locator('dialog [type=submit]').click()
+  await page.waitForSelector('dialog', { state: 'detached' })
+  check(sent.length === 2 && sent[0] === sent[1], sent.join('\n'))
+  await calm(page, 'the repeat')
+  await page.context().close()
+})
+
+await step('without a stream of events, a revision that is stale is read again', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await page.route((url) => url.pathname === '/events', (route) => route.fulfill({ status: 403, contentType: 'application/json', body: '{"code":"permission_denied"}' }))
+  await signedIn(page)
+  await go(page, `#/webhooks/${everywhere.webhook}`)
+  const path = `/webhook-subscriptions/${everywhere.webhook}`
+  const resuming = page.getByRole('button', { name: page.t('webhooks.resume') })
+  await resuming.waitFor()
+  const { revision } = (await api('GET', path)).body
+  const changed = await fetch(`${base}${path}`, { method: 'PATCH', headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json', 'idempotency-key': 'behind-the-page' }, body: JSON.stringify({ expectedRevision: revision, description: 'Changed.' }) })
+  check(changed.ok, await changed.text())
+  await resuming.click()
+  const again = page.waitForResponse((answer) => answer.url().endsWith(path) && answer.request().method() === 'GET')
+  await page.locator('dialog [type=submit]').click()
+  await page.locator('dialog').getByText(page.t('problem.revision_stale')).waitFor()
+  await again
+  await page.locator('dialog').getByRole('button', { name: page.t('action.cancel') }).click()
+  await page.locator('.member', { has: page.locator('[title=revision]') }).locator('dd', { hasText: String(revision + 1) }).waitFor()
+  await resuming.click()
+  await page.locator('dialog [type=submit]').click()
+  await page.locator('.page-head .badge', { hasText: page.t('value.enabled') }).waitFor()
+  await page.context().close()
+})
+
+await step('on a phone, nothing lies over what sends a command', async () => {
+  const page = await opened({ language: 'ko', width: 390 })
+  await signedIn(page)
+  await go(page, '#/commands/create_branch')
+  await page.waitForSelector('.sticky [type=submit]')
+  const isOver = await page.evaluate(() => {
+    const button = document.querySelector('.sticky [type=submit]')
+    const { left, top, width, height } = button.getBoundingClientRect()
+    return document.elementFromPoint(left + width / 2, top + height / 2) !== button || top + height > innerHeight
+  })
+  check(!isOver, 'something lies over it')
+  await page.context().close()
+})
+
+await step('while the service does not answer, the overview says since when nothing is known', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await signedIn(page)
+  await page.waitForSelector('.ready.good')
+  await page.route('**/console/figures', (route) => route.abort())
+  await page.locator('.ready.bad', { hasText: page.t('overview.notKnown', { time: '20' }) }).waitFor()
+  check((await page.locator('.ready.good').count()) === 0, 'it says that commands are taken')
+  await page.unroute('**/console/figures')
+  await page.waitForSelector('.ready.good')
+  await page.context().close()
+})
+
+await step('the latest events are there, however many commits without events there were since', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await page.route((url) => url.pathname === '/events' && /^[1-9]/.test(url.searchParams.get('after') ?? ''), (route) => {
+    if (route.request().headers().accept === 'text/event-stream') return route.continue()
+    const after = new URL(route.request().url()).searchParams.get('after')
+    return route.fulfill({ status: 200, contentType: 'application/json', body: JSON.stringify({ events: [], next: after, end: true }) })
+  })
+  await signedIn(page)
+  await page.waitForFunction(() => document.querySelectorAll('.feed li').length === 12)
+  await calm(page, 'the feed')
   await page.context().close()
 })
 
