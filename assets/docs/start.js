@@ -4,6 +4,7 @@ window.ui = SwaggerUIBundle({
   dom_id: "#page",
   validatorUrl: null,
   deepLinking: true,
+  filter: true,
   docExpansion: "list",
   defaultModelsExpandDepth: 0,
   displayRequestDuration: true,

@@ -20,17 +20,21 @@ import { Problem, When } from '../components/states.js'
 /** @param {{rest: string[]}} props */
 export function Command({ rest }) {
   const document = useLoad(() => operations(), [])
-  return html`<${When} of=${document}>${(/** @type {{operations: Operation[], whole: any}} */ found) => {
-    const operation = found.operations.find((one) => one.id === rest[0])
-    return operation ? html`<${OneCommand} key=${operation.id} operation=${operation} whole=${found.whole} />` : html`<${AllCommands} operations=${found.operations} />`
-  }}<//>`
+  const operation = document.value?.operations.find((one) => one.id === rest[0])
+  // What it is about stands there from the first moment on.
+  const isOne = rest[0] && (operation || !document.value)
+  return html`
+    ${isOne ? html`<${PageHead} title=${word(rest[0])} lead=${operation && html`<code>${operation.method} ${operation.path}</code>`}><a class="button" href=${link(['commands'])}>${t('commands.all')}</a><//>`
+      : html`<${PageHead} title=${t('commands.title')} lead=${t('commands.lead')} />`}
+    <${When} of=${document}>${(/** @type {{operations: Operation[], whole: any}} */ found) => operation
+      ? html`<${OneCommand} key=${operation.id} operation=${operation} whole=${found.whole} />`
+      : html`<${AllCommands} operations=${found.operations} />`}<//>`
 }
 
 /** @param {{operations: Operation[]}} props */
 function AllCommands({ operations }) {
   const tags = [...new Set(operations.map((one) => one.tag))]
-  return html`<${PageHead} title=${t('commands.title')} lead=${t('commands.lead')} />
-    ${tags.map((tag) => html`<${Panel} key=${tag} title=${t(`tag.${tag}`)}><ul class="commands">
+  return html`${tags.map((tag) => html`<${Panel} key=${tag} title=${t(`tag.${tag}`)}><ul class="commands">
       ${operations.filter((one) => one.tag === tag).map((one) => html`<li key=${one.id}><a href=${link(['commands', one.id])}><span class="muted number">${one.number}</span> <strong>${word(one.id)}</strong> <code>${one.id}</code></a> <span class="muted small">${word(one.actor)}</span></li>`)}
     </ul><//>`)}`
 }
@@ -88,6 +92,13 @@ function OneCommand({ operation, whole }) {
   useEffect(() => {
     asked.current += 1
   }, [body, path, key, actor.value])
+  // What is tried after it was done is another one, under a key of its own: it is tried once that stands.
+  const isDue = useRef(false)
+  useEffect(() => {
+    if (!isDue.current) return
+    isDue.current = false
+    act(true)
+  }, [key])
   /** @param {boolean} dryRun */
   const act = async (dryRun) => {
     const turn = asked.current
@@ -119,13 +130,13 @@ function OneCommand({ operation, whole }) {
   /** @param {Event} event */
   const submit = (event) => {
     event.preventDefault()
-    act(operation.canBeTried)
+    if (sent && operation.canBeTried) {
+      isDue.current = true
+      again()
+    } else act(operation.canBeTried)
   }
   const fits = actors.value.find((one) => one.kind === operation.actor)
   return html`
-    <${PageHead} title=${word(operation.id)} lead=${html`<code>${operation.method} ${operation.path}</code>`}>
-      <a class="button" href=${link(['commands'])}>${t('commands.all')}</a>
-    <//>
     ${operation.description ? html`<p class="muted">${operation.description}</p>` : ''}
     ${fits && fits.subject !== actor.value?.subject ? html`<p class="notice">${t('commands.otherActor', { actor: word(operation.actor) })} <button type="button" onClick=${() => actAs(fits)}>${t('commands.actAs', { actor: word(operation.actor) })}</button></p>` : ''}
     <div class="columns two">

@@ -17,17 +17,17 @@ export function Message({ rest }) {
   const number = rest[0] ?? ''
   const path = `/outbox/${encodeURIComponent(number)}`
   const message = useLoad((signal) => get(path, {}, signal), [path], (subject) => subject === `outbox/${number}`)
-  return html`<${When} of=${message}>${(/** @type {any} */ one) => {
-    const isOpen = one.state === 'waiting' || one.state === 'dead'
-    const about = `${t('message.number', { n: one.number })}, ${one.topic}`
-    return html`
-      <${PageHead} title=${t('message.number', { n: one.number })} lead=${html`<code>${one.topic}</code>`}>
-        <${Status} value=${one.state} />
-        ${isOpen ? html`
-          <${Act} label=${t('message.retry')} about=${about} explains=${t('message.retryExplains')} method="POST" path=${`${path}/retries`} done=${() => { message.again() }} />
-          <${Act} label=${t('message.skip')} about=${about} explains=${t('message.skipExplains')} method="POST" path=${`${path}/skips`} asksReason=${true} isGrave=${true} done=${() => { message.again() }} />` : ''}
-      <//>
-      <${Panel} title=${t('message.about')}><p><${Id} id=${one.resource} href=${linkToResource(one.resource)} whole=${true} /></p>
-        ${isOpen ? html`<p class="notice">${why(one)}</p>` : ''}<${Body} value=${one} /><//>`
-  }}<//>`
+  const one = message.value
+  const title = t('message.number', { n: number })
+  const isOpen = one?.state === 'waiting' || one?.state === 'dead'
+  const about = `${title}, ${one?.topic}`
+  return html`
+    <${PageHead} title=${title} lead=${one && html`<code>${one.topic}</code>`}>
+      ${one ? html`<${Status} value=${one.state} />` : ''}
+      ${isOpen ? html`
+        <${Act} label=${t('message.retry')} about=${about} explains=${t('message.retryExplains')} method="POST" path=${`${path}/retries`} done=${() => { message.again() }} />
+        <${Act} label=${t('message.skip')} about=${about} explains=${t('message.skipExplains')} method="POST" path=${`${path}/skips`} asksReason=${true} isGrave=${true} done=${() => { message.again() }} />` : ''}
+    <//>
+    <${When} of=${message}>${(/** @type {any} */ one) => html`<${Panel} title=${t('message.about')}><p><${Id} id=${one.resource} href=${linkToResource(one.resource)} whole=${true} /></p>
+        ${isOpen ? html`<p class="notice">${why(one)}</p>` : ''}<${Body} value=${one} /><//>`}<//>`
 }

@@ -62,7 +62,7 @@ function Reservation({ id }) {
   return html`
     <${PageHead} title=${t('reservation.title')} lead=${html`<span class="id">${id}</span> <${Copy} text=${id} />`} />
     <div class="columns halves">
-      <${Panel} title=${t('ledger.title')} aside=${html`<a href=${linkToResource(`reservation-financial-lifecycles/${encodeURIComponent(id)}`)}>${t('resource.history')}</a>`}>
+      <${Panel} title=${t('ledger.title')} aside=${ledger.value && html`<a href=${linkToResource(`reservation-financial-lifecycles/${encodeURIComponent(id)}`)}>${t('resource.history')}</a>`}>
         <${When} of=${ledger}>${(/** @type {any} */ charge) => charge
           ? html`<${Ledger} ledger=${charge} /><dl class="figures">
               <div><dt>${field('branchProfileId')}</dt><dd><${Id} id=${charge.branchProfileId} /></dd></div>
@@ -75,7 +75,7 @@ function Reservation({ id }) {
             </dl>`
           : html`<${Empty}>${t('ledger.none')}<//>`}<//>
       <//>
-      <${Panel} title=${t('team.title')} aside=${html`<a href=${linkToResource(`care-team-rosters/${encodeURIComponent(id)}`)}>${t('resource.history')}</a>`}>
+      <${Panel} title=${t('team.title')} aside=${team.value?.roster && html`<a href=${linkToResource(`care-team-rosters/${encodeURIComponent(id)}`)}>${t('resource.history')}</a>`}>
         <${When} of=${team}>${(/** @type {any} */ { roster, revisions }) => roster
           ? html`<ol class="decisions">${roster.assignmentDecisions.map((/** @type {any} */ one, /** @type {number} */ index) => {
               const made = revisions.find((/** @type {any} */ revision) => revision.changes.some((/** @type {any} */ change) => change.after === one.assignmentDecisionId && change.path.endsWith('assignmentDecisionId')))
@@ -101,7 +101,7 @@ function Related({ name, id, concerns }) {
   const page = useLoad((signal) => get(`/${kind?.path}`, { reservationBookingId: id, limit: 50 }, signal), [name, id], concerns)
   if (!kind) return ''
   return html`<${Panel} title=${t(`kind.${name}`)}><${When} of=${page}>${(/** @type {any} */ found) => found.items.length === 0
-    ? html`<p class="muted small">${t('state.empty')}</p>`
+    ? html`<p class="muted small">${t('state.noneToSee')}</p>`
     : html`<ul class="plain-list">${found.items.map((/** @type {any} */ one) => html`<li key=${pathOf(kind, one)}>
         <a class="id" href=${linkToResource(pathOf(kind, one))}>${one[kind.columns[0]] ? String(one[kind.columns[0]]).length < 24 ? word(String(one[kind.columns[0]])) : `${String(one[kind.columns[0]]).slice(0, 12)}…` : t('resource.title')}</a>
         ${kind.columns.slice(1).map((column) => html` <${Scalar} key=${column} path=${column} value=${one[column]} />`)}

@@ -1,8 +1,9 @@
 // One resource: how it stands, how it came to that, and how it stood at a time.
 
 import { html, useRef, useState } from '../lib/html.js'
-import { get } from '../lib/api.js'
+import { get, Refused } from '../lib/api.js'
 import { differences } from '../lib/differences.js'
+import { time } from '../lib/format.js'
 import { kindAt } from '../lib/kinds.js'
 import { useLoad } from '../lib/load.js'
 import { link, refine } from '../lib/router.js'
@@ -21,8 +22,19 @@ export function ResourcePage({ rest, query }) {
   return html`<${Resource} key=${subject} rest=${rest} subject=${subject} query=${query} />`
 }
 
-/** A time as it was typed, in Seoul where no zone was. @param {string} text */
-function typed(text) {
+/** Not every address is of a resource. @param {any} body */
+function found(body) {
+  if (body === null || typeof body !== 'object') throw new Refused({ status: 404, code: 'not_found', asked: 'read' })
+  return body
+}
+
+/** A time as it was typed, in Seoul where no zone was. @param {string} given */
+function typed(given) {
+  const text = given.trim()
+  // A browser takes the 30th of February for a day in March.
+  const day = text.match(/^\d{4}-\d\d-\d\d/)?.[0]
+  const isDay = day && new Date(`${day}T00:00:00Z`).toJSON()?.startsWith(day)
+  if (!isDay) return null
   const at = new Date(/(Z|[+-]\d\d:?\d\d)$/.test(text) ? text : `${text.replace(' ', 'T')}+09:00`)
   return Number.isNaN(at.getTime()) ? null : at.toISOString()
 }
@@ -32,7 +44,7 @@ function Resource({ rest, subject, query }) {
   const path = `/${subject}`
   const kind = kindAt(rest)
   const tab = query.get('tab') ?? 'state'
-  const now = useLoad((signal) => get(path, {}, signal), [path], (told) => told === subject || told.startsWith('outbox/'))
+  const now = useLoad((signal) => get(path, {}, signal).then(found), [path], (told) => told === subject || told.startsWith('outbox/'))
   const tabs = ['state', 'history', 'past']
   /** @param {KeyboardEvent} event */
   const move = (event) => {
@@ -65,13 +77,13 @@ function Past({ path, now, query }) {
   const input = useRef(/** @type {HTMLInputElement | null} */ (null))
   const [isWrong, setWrong] = useState(false)
   const [at, revision] = [query.get('at') ?? undefined, query.get('revision') ?? undefined]
-  const then = useLoad((signal) => (at || revision ? get(path, { at, revision }, signal) : Promise.resolve(null)), [path, at, revision])
+  const then = useLoad((signal) => (at || revision ? get(path, { at, revision }, signal).then(found) : Promise.resolve(null)), [path, at, revision])
   /** @param {Event} event */
   const look = (event) => {
     event.preventDefault()
-    const time = typed(input.current?.value ?? '')
-    setWrong(!time)
-    if (time) refine({ at: time, revision: undefined })
+    const asked = typed(input.current?.value ?? '')
+    setWrong(!asked)
+    if (asked) refine({ at: asked, revision: undefined })
   }
   return html`<form class="filters" onSubmit=${look}>
       <label class="grow"><span>${t('past.at')}</span><input ref=${input} placeholder="2026-11-23 09:00" aria-invalid=${isWrong} aria-describedby="past-hint" required /></label>
@@ -79,7 +91,7 @@ function Past({ path, now, query }) {
     </form>
     <p id="past-hint" class=${isWrong ? 'bad small' : 'muted small'} role=${isWrong ? 'alert' : undefined}>${t(isWrong ? 'past.wrong' : 'past.hint')}</p>
     ${at || revision ? html`<${When} of=${then}>${(/** @type {any} */ body) => body && html`
-      <${Panel} title=${revision ? t('past.atRevision', { n: revision }) : t('past.atTime', { at: at ?? '' })}><${Body} value=${body} /><//>
+      <${Panel} title=${revision ? t('past.atRevision', { n: revision }) : t('past.atTime', { at: at ? time(at) : '' })}><${Body} value=${body} /><//>
       ${now ? html`<${Panel} title=${t('past.sinceThen')}><${Differences} changes=${differences(body, now)} label=${t('past.sinceThen')} /><//>` : ''}`}<//>` : ''}`
 }
 

@@ -52,22 +52,22 @@ export function Subscription({ rest, query }) {
     { key: 'next', label: t('field.nextAttemptAt'), grow: 1.3, wide: true, show: (/** @type {any} */ delivery) => html`<${Time} at=${delivery.nextAttemptAt} />` },
     { key: 'do', label: t('action.do'), grow: 1, show: (/** @type {any} */ delivery) => html`<${Act} label=${t('message.retry')} about=${`${delivery.type} ${delivery.eventId}`} explains=${t('webhooks.retryExplains')} method="POST" path=${`${path}/deliveries/${encodeURIComponent(delivery.eventId)}/retries`} done=${lookAfter} />` },
   ]
-  return html`<${When} of=${one}>${(/** @type {any} */ body) => {
-    const isPaused = body.status === 'paused' || body.status === 'gone'
-    return html`
-      <${PageHead} title=${t('subscription.title')} lead=${html`<span class="id">${body.url}</span>`}>
-        <${Status} value=${body.status} />
-        <${Act} label=${t(isPaused ? 'webhooks.resume' : 'webhooks.pause')} explains=${t(isPaused ? 'webhooks.resumeExplains' : 'webhooks.pauseExplains')} method="PATCH" path=${path}
-          body=${{ expectedRevision: body.revision, status: isPaused ? 'enabled' : 'paused' }} about=${body.url} refused=${one.again} done=${() => { one.again() }} />
-        <${Act} label=${t('webhooks.rotate')} about=${body.url} refused=${one.again} explains=${t('webhooks.rotateExplains')} method="POST" path=${`${path}/secret-rotations`} body=${{ expectedRevision: body.revision }}
-          done=${(/** @type {any} */ answer) => { one.again(); return html`<${Secret} secret=${answer.secret} />` }} />
-        <${Act} label=${t('webhooks.delete')} about=${body.url} explains=${t('webhooks.deleteExplains')} method="DELETE" path=${path} query=${{ expectedRevision: body.revision }} isGrave=${true}
-          sending=${going} done=${() => { location.hash = link(['deliveries'], { tab: 'webhooks' }) }} />
-      <//>
+  const body = one.value
+  const isPaused = body?.status === 'paused' || body?.status === 'gone'
+  return html`
+    <${PageHead} title=${t('subscription.title')} lead=${body && html`<span class="id">${body.url}</span>`}>${body ? html`
+      <${Status} value=${body.status} />
+      <${Act} label=${t(isPaused ? 'webhooks.resume' : 'webhooks.pause')} explains=${t(isPaused ? 'webhooks.resumeExplains' : 'webhooks.pauseExplains')} method="PATCH" path=${path}
+        body=${{ expectedRevision: body.revision, status: isPaused ? 'enabled' : 'paused' }} about=${body.url} refused=${one.again} done=${() => { one.again() }} />
+      <${Act} label=${t('webhooks.rotate')} about=${body.url} refused=${one.again} explains=${t('webhooks.rotateExplains')} method="POST" path=${`${path}/secret-rotations`} body=${{ expectedRevision: body.revision }}
+        done=${(/** @type {any} */ answer) => { one.again(); return html`<${Secret} secret=${answer.secret} />` }} />
+      <${Act} label=${t('webhooks.delete')} about=${body.url} explains=${t('webhooks.deleteExplains')} method="DELETE" path=${path} query=${{ expectedRevision: body.revision }} isGrave=${true}
+        sending=${going} done=${() => { location.hash = link(['deliveries'], { tab: 'webhooks' }) }} />` : ''}
+    <//>
+    <${When} of=${one}>${(/** @type {any} */ body) => html`
       <${Panel} title=${t('resource.state')}><${Body} value=${body} /><//>
       <${Panel} title=${t('webhooks.deliveries')} aside=${html`<label class="inline"><span>${t('field.state')}</span> <select value=${state} onChange=${(/** @type {any} */ event) => refine({ state: event.target.value })}>
           ${['waiting', 'dead'].map((value) => html`<option key=${value} value=${value} selected=${value === state}>${word(value)}</option>`)}</select></label>`}>
         <${Listing} path=${`${path}/deliveries`} query=${{ state }} columns=${columns} idOf=${(/** @type {any} */ delivery) => delivery.eventId} label=${t('webhooks.deliveries')} empty=${t('deliveries.none')} concerns=${() => true} turn=${turn} scope=${stands} />
-      <//>`
-  }}<//>`
+      <//>`}<//>`
 }

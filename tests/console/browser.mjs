@@ -345,6 +345,14 @@ async function tasks(language, width) {
     await page.keyboard.type('yesterday')
     await page.keyboard.press('Enter')
     await page.getByText(page.t('past.wrong')).waitFor()
+    await page.keyboard.press('ControlOrMeta+a')
+    await page.keyboard.type('2999-02-28 09:00')
+    await page.keyboard.press('Enter')
+    await page.getByText(page.t('past.atTime', { at: '2999-02-28 09:00:00' })).waitFor()
+    await page.keyboard.press('ControlOrMeta+a')
+    await page.keyboard.type('2999-02-30 09:00')
+    await page.keyboard.press('Enter')
+    await page.getByText(page.t('past.wrong')).waitFor()
   })
 
   await step(`${where}: what a reservation costs, who gets which share, who assigned`, async () => {
@@ -576,6 +584,8 @@ await step('a resource that is not there shows nothing of the one before it, and
   await go(page, '#/resource/settlement-statements/not-there')
   await page.waitForSelector('main .problem')
   check(!(await page.locator('main').innerText()).includes(statement.statementCode), 'the one before is still shown')
+  await go(page, '#/resource/docs')
+  await page.locator('main .problem', { hasText: page.t('problem.not_found') }).waitFor()
   await page.getByRole('button', { name: page.t('personal.show') }).click()
   await page.waitForSelector('[aria-pressed="true"]')
   await page.getByRole('button', { name: page.t('shell.signOut') }).click()
@@ -706,7 +716,7 @@ await step('without a stream of events, a revision that is stale is read again',
   await page.locator('.member', { has: page.locator('[title=revision]') }).locator('dd', { hasText: String(revision + 1) }).waitFor()
   await resuming.click()
   await page.locator('dialog [type=submit]').click()
-  await page.locator('.page-head .badge', { hasText: page.t('value.enabled') }).waitFor()
+  await page.getByRole('button', { name: page.t('webhooks.pause') }).waitFor()
   await page.context().close()
 })
 
