@@ -215,6 +215,8 @@ await step('each operation that takes a dry run can be tried, by who may carry i
   check(operations.length === 21, `${operations.length} operations take a dry run`)
   // What the demonstration has done already is refused or a replay; that is no fault of the request.
   page.refusals = operations.length
+  await page.getByRole('button', { name: page.t('personal.show') }).click()
+  await page.waitForSelector('[aria-pressed="true"]')
   for (const { operationId: id, 'x-carebook-demo-actor': kind } of operations) {
     await go(page, `#/commands/${id}`)
     await heading(page, page.t(`value.${id}`))
@@ -228,6 +230,7 @@ await step('each operation that takes a dry run can be tried, by who may carry i
     check(faults.length === 0, `${id}: ${status} ${faults.join(', ')}`)
     await page.waitForSelector('.results .panel')
   }
+  check((await page.locator('[aria-pressed="true"]').count()) === 0, 'values of persons are shown to who acts next')
   page.refusals = 0
 })
 
@@ -743,6 +746,18 @@ await step('while the service does not answer, the overview says since when noth
   check((await page.locator('.ready.good').count()) === 0, 'it says that commands are taken')
   await page.unroute('**/console/figures')
   await page.waitForSelector('.ready.good')
+  await page.context().close()
+})
+
+await step('a list that was refused while the service was down is there again without a word', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await page.route((url) => url.pathname === '/events' || url.pathname === '/settlement-statements', (route) => route.abort())
+  await signedIn(page)
+  await go(page, '#/statements?status=all')
+  await page.locator('.listing .problem', { hasText: page.t('problem.unreachable') }).waitFor()
+  await page.unrouteAll()
+  await page.waitForSelector('[data-row="0"]')
+  check((await page.locator('.problem').count()) === 0, 'what was refused is still told')
   await page.context().close()
 })
 
