@@ -21,6 +21,7 @@ use super::read::{ReadRequest, Representation};
 use super::reference::put::read_fact;
 use super::reference::samples;
 use super::rejection::{Class, Rejection};
+use super::report::Report;
 use super::resource::{IndexKey, Rank, ReadView, Resource, Source};
 use super::stored::Versioned;
 use crate::base::actor::{Actor, ActorKind};
@@ -377,8 +378,8 @@ impl Scenario {
         })
     }
 
-    /// An attempt at bringing a message to its receiver is over.
-    pub fn recorded(&mut self, report: &RecordAttempt) -> &mut Self {
+    /// The service reports this of itself: that an attempt is over, how far deliveries are.
+    pub fn recorded(&mut self, report: &impl Report) -> &mut Self {
         self.carry_out(report, "");
         self
     }

@@ -308,6 +308,39 @@ fn lists_go_page_by_page_in_the_order_asked_for() {
     assert_eq!(unknown.status, 404);
 }
 
+#[test]
+fn what_waits_is_listed_page_by_page_each_once_in_the_order_asked_for() {
+    let (house, receiver) = (House::new(), Receiver::start());
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    house.switch(&subscription, 1, "paused");
+    for number in 0..5 {
+        house.fact(&format!("fact-{number}"), 1);
+    }
+    house.wait(&subscription, |read| read["waiting"] == 5);
+    let all = house.deliveries(&subscription, "?state=waiting&order=oldest");
+    let all = all["items"].as_array().unwrap().clone();
+    assert_eq!(all.len(), 5);
+    for (order, is_reversed) in [("oldest", false), ("newest", true)] {
+        let (mut listed, mut sizes, mut cursor) = (Vec::new(), Vec::new(), String::new());
+        loop {
+            let query = format!("?state=waiting&limit=2&order={order}{cursor}");
+            let page = house.deliveries(&subscription, &query);
+            let items = page["items"].as_array().unwrap();
+            sizes.push(items.len());
+            listed.extend(items.clone());
+            match page["next"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break,
+            }
+        }
+        let mut expected = all.clone();
+        if is_reversed {
+            expected.reverse();
+        }
+        assert_eq!((listed, sizes), (expected, vec![2, 2, 1]), "{order}");
+    }
+}
+
 /// A subscription with as much in it as there may be.
 fn widest(number: usize) -> Value {
     let type_of = |number: usize| format!("carebook.{number:02}{}", "가".repeat(189));

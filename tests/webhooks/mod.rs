@@ -306,6 +306,7 @@ fn what_is_not_taken_in_ten_attempts_is_dead_and_can_be_retried() {
     house.fact("bad", 1);
     house.wait(&subscription, |read| read["dead"] == 1);
     assert_eq!(receiver.came().len(), 10);
+    house.wait_for_figures(&subscription, |of| of("dead") == 1.0);
     let listed = house.deliveries(&subscription, "?state=dead");
     let dead = &listed["items"][0];
     assert_eq!(
@@ -331,6 +332,7 @@ fn what_is_not_taken_in_ten_attempts_is_dead_and_can_be_retried() {
     house.wait(&subscription, |read| {
         read["dead"] == 0 && read["waiting"] == 0
     });
+    house.wait_for_figures(&subscription, |of| of("dead") == 0.0);
     let replay = house.client().request("POST", &retries, &headers, b"");
     assert_eq!(replay.status, 202);
     assert_eq!(replay.header("idempotent-replayed"), Some("true"));

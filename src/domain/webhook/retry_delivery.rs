@@ -148,7 +148,8 @@ impl Operation for RetryDelivery {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::deliveries::{Delivery, Progress};
+    use super::super::deliveries::{DEAD_BYTES_MAX, DEAD_MAX, Delivery, Progress};
+    use super::super::record_progress::RecordProgress;
     use super::*;
     use crate::base::time::Instant;
     use crate::domain::scenario::{Scenario, Then, actor};
@@ -187,20 +188,38 @@ mod tests {
             .as_str()
             .unwrap()
             .to_owned();
-        let begun: WebhookDeliveries = scenario.state(&[&subscription]).unwrap();
         let progress = Progress {
             examined: id(4),
             waiting: vec![delivery(3)],
             dead: vec![delivery(4)],
             ..Progress::default()
         };
-        let event = DeliveriesEvent::Progressed(Box::new(progress));
-        scenario.given(&WebhookDeliveries::apply(
-            Some(begun),
-            &event,
-            Instant::default(),
-        ));
+        report(&mut scenario, &subscription, progress);
         (scenario, subscription)
+    }
+
+    /// The dispatcher reports this; the deliveries after it.
+    fn report(
+        scenario: &mut Scenario,
+        subscription: &str,
+        progress: Progress,
+    ) -> WebhookDeliveries {
+        let deliveries = WebhookDeliveries::KIND.key(&[subscription]);
+        scenario.recorded(&RecordProgress {
+            deliveries,
+            progress,
+        });
+        scenario.state(&[subscription]).unwrap()
+    }
+
+    fn read(scenario: &Scenario, subscription: &str) -> Value {
+        let path = [("subscriptionId", subscription)];
+        scenario.read("read_webhook_subscription", &path).unwrap().1
+    }
+
+    fn update(scenario: &mut Scenario, subscription: &str, body: &Value) -> Then {
+        let path = [("subscriptionId", subscription)];
+        scenario.when("update_webhook_subscription", &path, body)
     }
 
     fn retry(scenario: &mut Scenario, subscription: &str, event: &str) -> Then {
@@ -268,48 +287,196 @@ mod tests {
     #[test]
     fn a_receiver_that_was_gone_begins_anew_and_progress_of_before_changes_nothing() {
         let (mut scenario, subscription) = subscribed();
-        let known: WebhookDeliveries = scenario.state(&[&subscription]).unwrap();
-        let gone = DeliveriesEvent::Progressed(Box::new(Progress {
+        let gone = Progress {
             examined: id(7),
+            is_failing: true,
             is_gone: true,
             ..Progress::default()
-        }));
-        scenario.given(&WebhookDeliveries::apply(
-            Some(known),
-            &gone,
-            Instant::default(),
-        ));
-        let path = [("subscriptionId", subscription.as_str())];
-        let read = |scenario: &Scenario| -> Value {
-            scenario.read("read_webhook_subscription", &path).unwrap().1
         };
-        let gone = read(&scenario);
+        report(&mut scenario, &subscription, gone.clone());
+        let told = read(&scenario, &subscription);
         assert_eq!(
-            (&gone["status"], &gone["waiting"]),
+            (&told["status"], &told["waiting"]),
             (&json!("gone"), &json!(0))
         );
-        let body = json!({"expectedRevision": 1, "status": "enabled"});
-        let update = "update_webhook_subscription";
-        let answer = scenario.when(update, &path, &body).committed();
-        assert_eq!(answer["status"], "enabled");
-        let state: WebhookDeliveries = scenario.state(&[&subscription]).unwrap();
-        assert_eq!((state.generation, state.examined), (1, None));
-        assert_eq!(state.dead.len(), 1, "what is dead stays listed");
+        // Nothing but `enabled` begins anew.
+        for (revision, status) in [(1, None), (2, Some("paused"))] {
+            let body = match status {
+                None => json!({"expectedRevision": revision, "description": "Of the ledger."}),
+                Some(status) => json!({"expectedRevision": revision, "status": status}),
+            };
+            let answer = update(&mut scenario, &subscription, &body).committed();
+            assert_eq!(answer["status"], "gone", "{body}");
+        }
+        let body = json!({"expectedRevision": 3, "status": "enabled"});
+        let answer = update(&mut scenario, &subscription, &body).committed();
+        assert_eq!(answer["status"], "enabled", "nor is it failing");
+        assert_eq!(
+            answer["deliveredThrough"],
+            Value::Null,
+            "where it begins is known once that is committed"
+        );
+        let begun: WebhookDeliveries = scenario.state(&[&subscription]).unwrap();
+        assert_eq!((begun.generation, begun.examined), (1, None));
+        assert_eq!(begun.dead.len(), 1, "what is dead stays listed");
+        assert_eq!(report(&mut scenario, &subscription, gone), begun);
     }
 
     #[test]
-    fn a_deleted_subscription_is_nowhere_and_its_url_is_forgotten() {
+    fn an_update_leaves_what_it_does_not_name() {
+        let (mut scenario, subscription) = subscribed();
+        let paused = json!({"expectedRevision": 1, "status": "paused", "description": "Mine."});
+        update(&mut scenario, &subscription, &paused).committed();
+        let types = json!({"expectedRevision": 2, "types": ["carebook.branch.*"]});
+        let answer = update(&mut scenario, &subscription, &types).committed();
+        assert_eq!(answer["status"], "paused");
+        assert_eq!(answer["description"], "Mine.");
+        assert_eq!(answer["url"], "https://example.com/");
+        assert_eq!(answer["types"], json!(["carebook.branch.*"]));
+    }
+
+    #[test]
+    fn of_several_reasons_the_first_one_of_the_order_is_told() {
+        let (mut scenario, subscription) = subscribed();
+        let plain = json!({"expectedRevision": 9, "url": "http://example.com/"});
+        assert_eq!(
+            update(&mut scenario, &subscription, &plain).faults(),
+            [("url".to_owned(), "not_allowed")],
+            "before the stale revision"
+        );
+        assert_eq!(
+            update(&mut scenario, "unknown", &plain).code(),
+            "webhook_subscription_not_found"
+        );
+        let gone = Progress {
+            examined: id(7),
+            is_gone: true,
+            ..Progress::default()
+        };
+        report(&mut scenario, &subscription, gone);
+        assert_eq!(
+            retry(&mut scenario, &subscription, "5-0").code(),
+            "webhook_delivery_not_found",
+            "before the receiver that is gone"
+        );
+        scenario.acting(actor(ActorKind::Mother, "mother"));
+        let plain = json!({"url": "http://example.com/", "types": ["carebook.*"]});
+        let made = scenario.when("create_webhook_subscription", &[], &plain);
+        assert_eq!(made.code(), "permission_denied");
+    }
+
+    #[test]
+    fn one_that_fails_while_it_is_paused_is_paused() {
+        let (mut scenario, subscription) = subscribed();
+        let failing = Progress {
+            examined: id(4),
+            is_failing: true,
+            ..Progress::default()
+        };
+        report(&mut scenario, &subscription, failing);
+        assert_eq!(read(&scenario, &subscription)["status"], "failing");
+        let paused = json!({"expectedRevision": 1, "status": "paused"});
+        let answer = update(&mut scenario, &subscription, &paused).committed();
+        assert_eq!(answer["status"], "paused");
+        assert_eq!(read(&scenario, &subscription)["status"], "paused");
+    }
+
+    #[test]
+    fn it_is_told_to_have_delivered_what_lies_before_the_first_that_waits() {
+        let (mut scenario, subscription) = subscribed();
+        let through =
+            |scenario: &Scenario| read(scenario, &subscription)["deliveredThrough"].clone();
+        assert_eq!(through(&scenario), "2-0", "3-0 waits");
+        let within_a_commit = Progress {
+            examined: id(9),
+            waiting: vec![Delivery {
+                id: EventId {
+                    position: 7,
+                    number: 2,
+                },
+                ..delivery(7)
+            }],
+            settled: vec![id(3)],
+            ..Progress::default()
+        };
+        report(&mut scenario, &subscription, within_a_commit);
+        assert_eq!(through(&scenario), "7-1", "7-2 waits");
+    }
+
+    #[test]
+    fn what_is_reported_twice_is_there_once() {
+        let (mut scenario, subscription) = subscribed();
+        let again = Progress {
+            examined: id(4),
+            waiting: vec![delivery(3)],
+            dead: vec![delivery(4)],
+            ..Progress::default()
+        };
+        let state = report(&mut scenario, &subscription, again);
+        assert_eq!(state.waiting, [delivery(3)]);
+        assert_eq!(state.dead, [delivery(4)]);
+        assert_eq!(state.validate(), Ok(()));
+    }
+
+    #[test]
+    fn of_too_many_dead_deliveries_the_oldest_are_forgotten() {
+        let (mut scenario, subscription) = subscribed();
+        let all = u64::try_from(DEAD_MAX).unwrap() + 1;
+        let small = |position| Delivery {
+            event_type: Box::default(),
+            subject: Box::default(),
+            ..delivery(position)
+        };
+        let dying = |dead: Vec<Delivery>| Progress {
+            examined: id(all + 9),
+            settled: vec![id(3)],
+            dead,
+            ..Progress::default()
+        };
+        let many = dying((5..5 + all).map(small).collect());
+        let state = report(&mut scenario, &subscription, many);
+        assert_eq!(state.dead.len(), DEAD_MAX);
+        assert_eq!(state.dead[0].id, id(6), "4 and 5 are forgotten");
+        let large = |position| Delivery {
+            last_error: Some("x".repeat(DEAD_BYTES_MAX / 2).into()),
+            ..small(position)
+        };
+        let large = dying(vec![large(all + 7), large(all + 8)]);
+        let state = report(&mut scenario, &subscription, large);
+        assert_eq!(
+            state.dead.len(),
+            1,
+            "both have more bytes than there is room for"
+        );
+        assert_eq!(state.dead[0].id, id(all + 8));
+    }
+
+    #[test]
+    fn a_deleted_subscription_is_nowhere_and_what_was_said_of_it_is_forgotten() {
         let (mut scenario, subscription) = subscribed();
         let path = [("subscriptionId", subscription.as_str())];
-        let body = json!({"query": {"expectedRevision": 1}});
+        let described = json!({"expectedRevision": 1, "description": "For Ms Kim."});
+        update(&mut scenario, &subscription, &described).committed();
+        let body = json!({"query": {"expectedRevision": 2}});
         scenario
             .when("delete_webhook_subscription", &path, &body)
             .committed();
         assert!(scenario.read("read_webhook_subscription", &path).is_err());
         let state: WebhookSubscription = scenario.state(&[&subscription]).unwrap();
         assert!(state.url.is_empty() && state.is_deleted);
+        assert_eq!(state.description.text(), None);
         let state: WebhookDeliveries = scenario.state(&[&subscription]).unwrap();
         assert!(state.waiting.is_empty() && state.dead.is_empty());
+        let late = Progress {
+            examined: id(9),
+            dead: vec![delivery(9)],
+            ..Progress::default()
+        };
+        assert_eq!(
+            report(&mut scenario, &subscription, late),
+            state,
+            "what was on its way changes nothing"
+        );
         assert_eq!(
             retry(&mut scenario, &subscription, "3-0").code(),
             "webhook_subscription_not_found"

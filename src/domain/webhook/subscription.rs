@@ -290,3 +290,35 @@ impl WebhookSubscription {
 pub fn subscriptions() -> IndexKey {
     IndexKey::new(Index::WebhookSubscriptions, &[])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_old_secret_signs_for_a_day_after_a_rotation_and_no_longer() {
+        let begun = Instant::from_millis(1_790_000_000_000);
+        let created = SubscriptionEvent::Created(Box::new(SubscriptionCreated {
+            subscription_id: Uuid::nil(),
+            url: ReceiverUrl::from_trusted("https://example.com/"),
+            types: EventTypePatterns(Vec::new()),
+            description: Description::default(),
+        }));
+        let made = WebhookSubscription::apply(None, &created, begun);
+        assert_eq!(made.secret_numbers(begun), [1]);
+        let rotated = begun.plus_seconds(60);
+        let event = SubscriptionEvent::SecretRotated { secret_number: 2 };
+        let known = WebhookSubscription::apply(Some(made), &event, rotated);
+        let numbers = |later: i64| known.secret_numbers(rotated.plus_seconds(later));
+        assert_eq!(numbers(0), [2, 1]);
+        assert_eq!(numbers(OLD_SECRET_SECONDS - 1), [2, 1]);
+        assert_eq!(numbers(OLD_SECRET_SECONDS), [2]);
+        let event = SubscriptionEvent::SecretRotated { secret_number: 3 };
+        let again = WebhookSubscription::apply(Some(known), &event, rotated);
+        assert_eq!(
+            again.secret_numbers(rotated),
+            [3, 2],
+            "and never a third one"
+        );
+    }
+}
