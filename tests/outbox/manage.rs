@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::digest::hex;
 use carebook::cli::runtime::on_lane;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use super::receiver::Receiver;
 use super::{administrator, create, listed, operator};
 use crate::support::gated::{Gate, OpenInTheEnd};
 use crate::support::inside::{Inside, Wanted};
-use crate::support::{Server, World, run};
+use crate::support::{Server, World, actor, run};
 
 /// A server with a receiver for branches, whose pauses together last a tenth of a second.
 fn server(world: &World, receiver: &Receiver) -> Server {
@@ -289,6 +290,14 @@ fn only_who_may_manages_messages_and_a_list_goes_on_from_page_to_page() {
             &operator(&world),
         );
         assert_eq!(other.status, 400, "a cursor is of its filters alone");
+        let another = world.token(&Actor {
+            permissions: vec!["outbox:manage".into()],
+            ..actor(ActorKind::SystemWorkflow, "operator-2")
+        });
+        let path = format!("/outbox?order={order}&limit=2{cursor}");
+        assert_eq!(client.get(&path, &operator(&world)).status, 200);
+        let other = client.get(&path, &another);
+        assert_eq!(other.status, 400, "and of who was given it");
     }
     for bad in [
         "?limit=0",

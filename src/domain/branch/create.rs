@@ -360,6 +360,7 @@ mod tests {
     };
     use super::*;
 
+    use crate::domain::outbox::report::Attempt;
     use crate::domain::scenario::{Scenario, Then, manager};
 
     const NAME: &str = "create_branch";
@@ -582,6 +583,32 @@ mod tests {
             .collect();
         let statuses: Vec<_> = told.iter().map(|message| &message["status"]).collect();
         assert_eq!(statuses, ["completed", "completed", "pending"]);
+    }
+
+    #[test]
+    fn a_creation_is_told_anew_for_what_other_systems_have_done_and_for_nothing_else() {
+        let (mut scenario, answer) = created_with(INVITATION_LATE);
+        let told =
+            |scenario: &Scenario, first: &[u8]| CreateBranch::settled(first, &scenario.own_view());
+        let named = json!({"branchId": answer["branchId"]}).to_string();
+        let (first, disposition) = told(&scenario, named.as_bytes()).unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&first).unwrap(), answer);
+        assert_eq!(disposition, Disposition::Accepted);
+        assert_eq!(told(&scenario, &first), None, "nothing was done");
+        scenario.acting(invitee());
+        let accept = json!({"expectedOnboardingRevision": 1});
+        scenario
+            .when("accept_manager_invitation", &[], &accept)
+            .committed();
+        assert_eq!(told(&scenario, &first), None, "no part of the creation");
+        scenario.attempted(8, Attempt::Taken);
+        let (settled, disposition) = told(&scenario, &first).unwrap();
+        assert_eq!(disposition, Disposition::Done);
+        let settled: Value = serde_json::from_slice(&settled).unwrap();
+        assert_eq!(settled["outcomeStatus"], "completed");
+        assert_eq!(settled["repair"], Value::Null);
+        assert_eq!(settled["revision"], 1);
+        assert_eq!(settled["managerInvitationStatus"], "pending");
     }
 
     #[test]

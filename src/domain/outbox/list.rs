@@ -189,3 +189,117 @@ impl Looking<'_> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::outbox::message::{Born, MessageEvent};
+    use crate::domain::resource::Resource as _;
+    use crate::domain::scenario::Scenario;
+
+    /// Messages 1 to 40, all of them waiting; one in twenty is of the topic `rare`.
+    fn service() -> Scenario {
+        let mut service = Scenario::new();
+        for number in 1..=40 {
+            let topic = if number % 20 == 0 { "rare" } else { "usual" };
+            let born = MessageEvent::Born(Box::new(Born {
+                number,
+                topic: topic.into(),
+                resource: "admin/branches/1".into(),
+                reference: None,
+                log_id: [1; 16],
+                body: Some(crate::base::codec::Blob(b"{}".to_vec())),
+            }));
+            service.given(&Message::apply(None, &born, Instant::default()));
+        }
+        service
+    }
+
+    fn pages(asked: &Asked, last: i64) -> Vec<(Vec<i64>, Option<i64>)> {
+        let service = service();
+        let (mut pages, mut after) = (Vec::new(), None);
+        loop {
+            let page = service.view(|view| page(view, asked, after, last));
+            let numbers = page.messages.iter().map(|message| message.number);
+            pages.push((numbers.collect(), page.next));
+            after = page.next;
+            if after.is_none() {
+                return pages;
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_looks_at_ten_messages_for_each_that_it_may_have_and_goes_on_behind_them() {
+        let asked = Asked {
+            status: None,
+            topic: Some("rare".to_owned()),
+            resource: None,
+            oldest_first: true,
+            limit: 1,
+        };
+        assert_eq!(
+            pages(&asked, 40),
+            [
+                (vec![], Some(10)),
+                (vec![20], Some(20)),
+                (vec![], Some(30)),
+                (vec![40], None),
+            ]
+        );
+        let newest_first = Asked {
+            oldest_first: false,
+            ..asked
+        };
+        assert_eq!(
+            pages(&newest_first, 40),
+            [
+                (vec![40], Some(40)),
+                (vec![], Some(30)),
+                (vec![20], Some(20)),
+                (vec![], Some(10)),
+                (vec![], None),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_page_that_is_full_with_the_last_message_is_the_last_one() {
+        let asked = Asked {
+            status: Some(MessageStatus::Waiting),
+            topic: None,
+            resource: None,
+            oldest_first: true,
+            limit: 40,
+        };
+        let all: Vec<_> = (1..=40).collect();
+        assert_eq!(pages(&asked, 40), [(all, None)]);
+        let of_39 = pages(&asked, 39);
+        assert_eq!(
+            of_39,
+            [((1..=39).collect(), None)],
+            "later ones are not shown"
+        );
+    }
+
+    #[test]
+    fn a_number_is_written_in_one_way() {
+        let service = service();
+        let read = |number: &str| {
+            let mut service = service.clone();
+            let mut actor = crate::domain::scenario::actor(
+                crate::base::actor::ActorKind::SystemWorkflow,
+                "workflow",
+            );
+            actor.permissions = vec!["outbox:manage".into()];
+            service.acting(actor);
+            service
+                .read("read_outbox_message", &[("number", number)])
+                .is_ok()
+        };
+        assert!(read("7"));
+        for number in ["07", "+7", "7 ", "-7", "41", "x", ""] {
+            assert!(!read(number), "{number:?}");
+        }
+    }
+}

@@ -103,4 +103,37 @@ mod tests {
         assert_eq!(waits.status, MessageStatus::Waiting);
         assert_eq!(waits.unsettled.unwrap().tried, 1);
     }
+
+    #[test]
+    fn a_retry_is_due_at_once_whatever_pause_there_was_or_would_have_been() {
+        let mut rows = MANAGEMENT.iter();
+        let retry = rows.find(|row| row.name == "retry_outbox_message");
+        let mut case = Case::of_example(retry.unwrap());
+        let number = case.parameter().parse().unwrap();
+        let hours_later = Instant::parse("2026-11-20T20:00:00Z").unwrap();
+        let failed = |revision| RecordAttempt {
+            number,
+            revision,
+            attempt: Attempt::Failed(
+                Failure {
+                    status: Some(500),
+                    error: "it answered 500".into(),
+                },
+                hours_later,
+            ),
+        };
+        let due = |case: &Case| {
+            let message: Message = case.service.state(&[&number.to_string()]).unwrap();
+            message.unsettled.unwrap().next_attempt_at
+        };
+        case.service.recorded(&failed(Revision::FIRST));
+        assert_eq!(due(&case), Some(hours_later));
+        let answer = case.ask().committed();
+        assert_eq!(answer["nextAttemptAt"], serde_json::Value::Null);
+        assert_eq!(due(&case), None);
+        // The attempt that was under way while it was requested.
+        case.service.at("2026-11-20T12:00:05Z");
+        case.service.recorded(&failed(Revision::FIRST));
+        assert_eq!(due(&case), Instant::parse("2026-11-20T12:00:05Z"));
+    }
 }
