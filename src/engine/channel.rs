@@ -821,6 +821,50 @@ mod tests {
         assert_eq!(sent(&mut channel, 0), [1]);
     }
 
+    #[test]
+    fn one_that_is_hurried_is_due_at_once_and_recorded_so() {
+        let mut channel = channel(&[(1, "a")]);
+        assert_eq!(sent(&mut channel, 0), [1]);
+        channel.ended(1, Err(&failed(None)), at(0), 0);
+        assert_eq!(channel.take_unrecorded().waiting, [1]);
+        assert!(channel.is_recorded());
+        assert!(channel.hurry(1));
+        let standing = Standing {
+            attempts: 1,
+            due: None,
+        };
+        assert_eq!(channel.standing(1), Some(standing));
+        assert_eq!(channel.take_unrecorded().waiting, [1]);
+    }
+
+    #[test]
+    fn a_receiver_that_has_failed_before_a_start_is_failing_after_it() {
+        let mut channel = Channel::new(Bounds::default());
+        let standing = |attempts| Standing {
+            attempts,
+            due: None,
+        };
+        channel.resume(1, "a", 1, (), &standing(0), at(0));
+        assert!(!channel.is_failing());
+        channel.resume(2, "b", 1, (), &standing(3), at(0));
+        assert!(channel.is_failing());
+        assert_eq!(sent(&mut channel, 0), [1, 2]);
+        channel.ended(2, Ok(()), at(0), 0);
+        assert!(!channel.is_failing());
+    }
+
+    #[test]
+    fn what_was_settled_while_it_was_not_recorded_does_not_wait_any_more() {
+        let mut channel = channel(&[(1, "a"), (2, "b")]);
+        let unrecorded = channel.take_unrecorded();
+        assert_eq!(unrecorded.waiting, [1, 2]);
+        assert_eq!(sent(&mut channel, 0), [1, 2]);
+        channel.ended(1, Ok(()), at(0), 0);
+        channel.not_recorded(unrecorded);
+        let next = channel.take_unrecorded();
+        assert_eq!((next.waiting, next.settled), (vec![2], vec![1]));
+    }
+
     /// What the log has of a channel.
     #[derive(Clone, Default)]
     struct Recorded {

@@ -218,6 +218,25 @@ mod tests {
     }
 
     #[test]
+    fn the_log_is_needed_from_where_the_first_of_those_who_read_it_stands() {
+        let needed = NeededFrom::default();
+        assert_eq!(needed.get(), None);
+        needed.set(Some(9));
+        // Of some it is known what they need, and of others not yet.
+        needed.lower(Some(12));
+        assert_eq!(needed.get(), Some(9));
+        needed.lower(None);
+        assert_eq!(needed.get(), Some(9));
+        needed.lower(Some(7));
+        assert_eq!(needed.get(), Some(7));
+        needed.set_for_publisher(5);
+        assert_eq!(needed.get(), Some(5));
+        needed.set(None);
+        needed.set_for_publisher(8);
+        assert_eq!(needed.get(), Some(8));
+    }
+
+    #[test]
     fn a_reminder_is_due_at_once_each_hour_and_anew_after_its_cause_was_gone() {
         let mut reminder = Reminder::default();
         let begun = Tick::now();

@@ -433,3 +433,197 @@ impl Carried {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::revision::Revision;
+    use crate::domain::event::Name;
+    use crate::domain::webhook::subscription::Description;
+
+    fn now() -> Now {
+        Now {
+            steady: Duration::ZERO,
+            wall: Instant::default(),
+        }
+    }
+
+    fn id(position: u64) -> EventId {
+        EventId {
+            position,
+            number: 0,
+        }
+    }
+
+    fn attached() -> Attached {
+        Attached {
+            run: 1,
+            subscription: WebhookSubscription {
+                subscription_id: Uuid::from_u128(1),
+                revision: Revision::FIRST,
+                created_at: Instant::default(),
+                url: "https://example.com/".into(),
+                types: EventTypePatterns(Vec::new()),
+                description: Description::default(),
+                is_paused: false,
+                is_deleted: false,
+                secret_number: 1,
+                rotated_at: None,
+            },
+            types: EventTypePatterns(Vec::new()),
+            generation: 0,
+            channel: Channel::new(Bounds::default()),
+            kept_bytes: 0,
+            examined: EventId::NONE,
+            known_at: 0,
+            changed_at: 0,
+            is_at_end: false,
+            is_reading: false,
+            is_gone: false,
+            died: Vec::new(),
+            failure: None,
+            is_unrecorded: false,
+            recorded: EventId::NONE,
+            recorded_at: Duration::ZERO,
+            loaded_at: Duration::ZERO,
+            recording: None,
+            wake: None,
+            figures: SubscriptionFigures::default(),
+        }
+    }
+
+    fn event(position: u64) -> Arc<Event> {
+        Arc::new(Event {
+            id: id(position),
+            at: Instant::default(),
+            name: Name {
+                kind: "branch",
+                what: "created",
+            },
+            subject: format!("admin/branches/{position}").into(),
+            json: Bytes::from_static(b"{}"),
+        })
+    }
+
+    /// What waits: the event, and from where it is a gap.
+    fn waiting(attached: &Attached) -> Vec<(EventId, Option<u64>)> {
+        let waiting = attached.channel.waiting();
+        waiting
+            .map(|(id, carried)| (id, carried.gap_from))
+            .collect()
+    }
+
+    #[test]
+    fn one_that_is_paused_may_fill_half_of_what_all_may_and_each_has_a_share_of_its_own() {
+        let mut attached = attached();
+        for position in 1..100 {
+            attached.offer(&event(position), now());
+        }
+        assert!(attached.has_room(1_000, 1_000), "its own share");
+        attached.offer(&event(100), now());
+        assert!(!attached.has_room(1_000, 1_000));
+        assert!(attached.has_room(999, 1_000));
+        attached.subscription.is_paused = true;
+        assert!(!attached.has_room(500, 1_000));
+        assert!(attached.has_room(499, 1_000));
+    }
+
+    #[test]
+    fn events_that_wait_for_the_end_of_a_pause_take_no_memory() {
+        let mut attached = attached();
+        attached.offer(&event(1), now());
+        assert_eq!(attached.kept_bytes, 2);
+        attached.subscription.is_paused = true;
+        attached.offer(&event(2), now());
+        assert_eq!(attached.kept_bytes, 2);
+        assert!(attached.attempt(id(1), now().wall, "log").has_body);
+        assert!(!attached.attempt(id(2), now().wall, "log").has_body);
+    }
+
+    #[test]
+    fn gaps_that_are_told_one_after_the_other_stay_those_that_they_are() {
+        let mut attached = attached();
+        for position in [3, 5, 12] {
+            attached.offer(&event(position), now());
+        }
+        attached.lose(10, now());
+        assert_eq!(
+            waiting(&attached),
+            [(EventId::behind(9), Some(3)), (id(12), None)]
+        );
+        attached.lose(20, now());
+        assert_eq!(
+            waiting(&attached),
+            [
+                (EventId::behind(9), Some(3)),
+                (EventId::behind(19), Some(12))
+            ]
+        );
+        assert_eq!(attached.kept_bytes, 0, "nothing is kept of what is lost");
+    }
+
+    #[test]
+    fn what_waits_and_what_was_not_read_before_one_position_is_one_gap() {
+        let mut attached = attached();
+        attached.offer(&event(3), now());
+        attached.examined = id(5);
+        attached.lose(10, now());
+        attached.skip_to(10, now());
+        assert_eq!(waiting(&attached), [(EventId::behind(9), Some(3))]);
+        assert_eq!(attached.examined, EventId::behind(9));
+        attached.skip_to(10, now());
+        assert_eq!(waiting(&attached).len(), 1, "nothing lies between");
+    }
+
+    #[test]
+    fn what_could_not_be_recorded_goes_before_what_came_since() {
+        let mut attached = attached();
+        let dead = |position| {
+            Carried {
+                event_type: "carebook.branch.created".into(),
+                subject: "admin/branches/1".into(),
+                event: None,
+                gap_from: None,
+                last_status: None,
+                last_error: None,
+            }
+            .delivery(id(position), 10, None)
+        };
+        let failure = |position| LastFailure {
+            id: id(position),
+            at: Instant::default(),
+            status: Some(500),
+            error: "it answered 500".into(),
+        };
+        let recording = |failure| Recording {
+            serial: 1,
+            unrecorded: Unrecorded {
+                waiting: Vec::new(),
+                settled: Vec::new(),
+            },
+            died: vec![dead(1)],
+            failure,
+            examined: id(1),
+        };
+        attached.take_back(recording(Some(failure(1))));
+        assert_eq!(attached.failure, Some(failure(1)));
+        assert_eq!(attached.died, [dead(1)]);
+        assert!(attached.is_unrecorded);
+        attached.died = vec![dead(2)];
+        attached.failure = Some(failure(2));
+        attached.take_back(recording(Some(failure(1))));
+        assert_eq!(attached.died, [dead(1), dead(2)]);
+        assert_eq!(attached.failure, Some(failure(2)), "the last one is told");
+    }
+
+    #[test]
+    fn the_log_is_needed_from_what_waits_and_from_what_a_start_would_read_again() {
+        let mut attached = attached();
+        (attached.recorded, attached.examined) = (id(7), id(30));
+        assert_eq!(attached.needed_from(), 8, "30 is not recorded yet");
+        attached.recorded = id(30);
+        assert_eq!(attached.needed_from(), 31);
+        attached.offer(&event(12), now());
+        assert_eq!(attached.needed_from(), 12);
+    }
+}
