@@ -140,4 +140,23 @@ mod tests {
             assert!(no_origin.parse::<Origin>().is_err(), "{no_origin}");
         }
     }
+
+    #[test]
+    fn a_request_that_names_several_origins_is_told_nothing() {
+        let cors = Cors::of(vec!["https://a.example".parse().unwrap()]).unwrap();
+        let told = |origins: &[&'static str]| {
+            let (mut request, mut answer) = (HeaderMap::new(), HeaderMap::new());
+            for origin in origins {
+                request.append(ORIGIN, HeaderValue::from_static(origin));
+            }
+            cors.tell(&Method::GET, &request, &mut answer);
+            assert_eq!(answer[VARY], "Origin");
+            answer.get(ACCESS_CONTROL_ALLOW_ORIGIN).cloned()
+        };
+        let (ours, other) = ("https://a.example", "https://b.example");
+        assert_eq!(told(&[ours]).unwrap(), ours);
+        for origins in [[ours, other], [other, ours], [ours, ours]] {
+            assert_eq!(told(&origins), None, "{origins:?}");
+        }
+    }
 }

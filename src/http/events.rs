@@ -457,4 +457,20 @@ mod tests {
         assert!(!wants("application/json"));
         assert!(!wants("*/*"));
     }
+
+    #[test]
+    fn a_stream_goes_on_behind_the_last_event_that_the_browser_names() {
+        let after = |last: &str, is_stream| {
+            let mut headers = HeaderMap::new();
+            headers.insert(LAST_EVENT_ID, last.parse().unwrap());
+            let wanted = wanted(Some("after=3-0"), &headers, is_stream);
+            wanted.map(|wanted| wanted.after.unwrap().to_string())
+        };
+        assert_eq!(after("7-1", true).unwrap(), "7-1");
+        assert_eq!(after("7-1", false).unwrap(), "3-0", "it is for streams");
+        assert_eq!(after("x", false).unwrap(), "3-0");
+        assert_eq!(after("", true).unwrap(), "3-0", "before the first event");
+        let faults = after("x", true).unwrap_err().faults;
+        assert_eq!(faults[0].path, "header.Last-Event-ID");
+    }
 }

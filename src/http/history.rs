@@ -181,7 +181,9 @@ mod tests {
             limit: 3,
         };
         assert_eq!(next.unwrap().query, expected);
+        let before_all = first.cursors.at(0);
         for (uri, subject) in [
+            (format!("/things/1/history?cursor={before_all}"), "me"),
             (format!("/things/2/history?cursor={cursor}"), "me"),
             (format!("/things/1/history?cursor={cursor}"), "you"),
             (format!("/things/1/history?cursor={cursor}A"), "me"),

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use rand::Rng as _;
 use serde_json::{Value, json};
 
@@ -67,6 +69,41 @@ fn each_page_of_a_long_history_follows_on_the_one_before_and_any_revision_is_fou
             number >= revision as u64 && same == at,
             "{number} {revision}"
         );
+    }
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// A cursor is no secret: who has one can write another place into it.
+#[test]
+fn a_cursor_to_a_place_where_the_resource_was_not_changed_is_refused() {
+    let world = World::new();
+    let server = Server::start(&world);
+    put(&server, &world, 1..=2);
+    let mut other = fact(1);
+    other["id"] = json!("office-2");
+    let mut client = server.client();
+    client.put_facts(&world.workflow(), &[other]);
+    put(&server, &world, 3..=4);
+    let token = world.headquarters();
+    let first = client.get(&format!("{PATH}/history?limit=1"), &token);
+    let end: u64 = first.header("carebook-position").unwrap().parse().unwrap();
+    let next = first.json()["next"].as_str().unwrap().to_owned();
+    let next = BASE64_URL_SAFE_NO_PAD.decode(next).unwrap();
+    let (bound_to, place) = std::str::from_utf8(&next).unwrap().split_at(16);
+    let mut at = |place: u64| {
+        let cursor = BASE64_URL_SAFE_NO_PAD.encode(format!("{bound_to}{place}"));
+        client.get(&format!("{PATH}/history?cursor={cursor}"), &token)
+    };
+    let page = at(place.parse().unwrap());
+    assert_eq!(page.json()["revisions"].as_array().unwrap().len(), 3);
+    let path = "/branch-office-profiles/office-2/history";
+    let of_other = server.client().get(path, &token).json();
+    let others = of_other["revisions"][0]["position"].as_u64().unwrap();
+    for wrong in [0, others, end + 1, u64::MAX] {
+        let refused = at(wrong);
+        let fault = ("query.cursor".to_owned(), "pattern".to_owned());
+        assert_eq!(refused.status, 400, "{wrong}: {refused:?}");
+        assert_eq!(refused.faults(), [fault], "{wrong}");
     }
     assert_eq!(server.stop(), Some(0));
 }

@@ -221,6 +221,7 @@ mod tests {
             ("max-age=300", Some(300)),
             ("public, MAX-AGE=\"7\" , must-revalidate", Some(7)),
             ("max-age=9, max-age=8", Some(8)),
+            ("max-age=8, max-age=9", Some(8)),
             ("no-store", Some(0)),
             ("max-age=300, no-cache", Some(0)),
             ("s-maxage=5", None),
