@@ -2,6 +2,7 @@
 //! more is committed, replayed or read for it.
 
 use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
 
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::cli::open::Replaying;
@@ -11,8 +12,9 @@ use carebook::domain::rejection::Rejection;
 use carebook::engine::clock::SystemClock;
 use carebook::engine::intake::FactBatch;
 use carebook::engine::outbox::{Delivery, Outgoing, Receiver};
+use carebook::engine::past::{NoPast, PastFound, PastQuery};
 use carebook::engine::{CommandResult, Engine, Limits};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 use wal::Log;
 use wal::storage::sim::SimDisk;
@@ -20,6 +22,7 @@ use wal::storage::sim::SimDisk;
 use super::inside::{call_of, lifecycle, put_lifecycle, small};
 use crate::support::command::{HeldUp, Wrapped};
 use crate::support::gated::{Gate, OpenInTheEnd, reading_through};
+use crate::support::inside::{Inside, Wanted};
 use crate::support::{World, actor};
 
 /// An engine of two lanes, so that one can be held up while the other goes on.
@@ -260,4 +263,120 @@ fn whoever_waits_for_an_identical_command_and_withdraws_is_not_given_its_answer(
     })
     .unwrap();
     engine.shut_down().unwrap();
+}
+
+#[test]
+fn a_history_that_waits_for_the_disk_while_its_reader_withdraws_is_not_given() {
+    let world = World::new();
+    let reads = Arc::new(Gate::default());
+    let disk = reading_through(&reads, SimDisk::new().storage());
+    let engine = engine(disk, Limits::default());
+    let _open = OpenInTheEnd(Arc::clone(&reads));
+    let mut rows = carebook::catalogue::READS.iter();
+    let row = rows.find(|row| row.name == "read_statement");
+    let row = row.unwrap();
+    let call = || {
+        call_of(
+            &engine,
+            "request_deposit",
+            somebody(),
+            None,
+            &deposit(&world),
+        )
+    };
+    on_lane(&engine, async {
+        let first = engine.execute(call(), engine.admit().unwrap()).await;
+        let CommandResult::Done { body, .. } = first else {
+            panic!("{first:?}");
+        };
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let id = body["statementId"].as_str().unwrap();
+        let (reader, path) = (Arc::new(somebody()), [("statementId", id)]);
+        let query = PastQuery::History {
+            from: None,
+            limit: 7,
+        };
+        let told = async || {
+            engine
+                .past(row, row.trail.unwrap(), &reader, &path, query)
+                .await
+        };
+        let before = told().await;
+        assert!(matches!(before, Ok((PastFound::Page(_), _))), "{before:?}");
+        reads.set(true);
+        let withdrawing = async {
+            reads.somebody_waits().await;
+            let engine = Arc::clone(&engine);
+            let position = tokio::task::spawn_blocking(move || withdraw(&engine));
+            let position = position.await.unwrap();
+            reads.set(false);
+            position
+        };
+        let (told, position) = tokio::join!(told(), withdrawing);
+        match told {
+            Err(NoPast::Answered(refused)) => assert_gone(&refused, position),
+            told => panic!("after the withdrawal at {position}: {told:?}"),
+        }
+    })
+    .unwrap();
+    engine.shut_down().unwrap();
+}
+
+/// A page rests on everything that was committed by its end. The withdrawal comes after that, and
+/// before it is durable.
+#[test]
+fn a_list_that_waits_for_the_disk_while_its_reader_withdraws_is_not_given() {
+    let world = World::new();
+    let gate: Arc<Gate> = Arc::default();
+    let wanted = Wanted {
+        gate: Arc::clone(&gate),
+        ..Wanted::default()
+    };
+    let inside = Inside::start(&world, wanted);
+    let _open = OpenInTheEnd(Arc::clone(&gate));
+    let queued = || inside.engine().figures().queued_bytes;
+    let put = async |id: &str, lifecycle: &str| {
+        let facts = json!({"lifecycle": lifecycle});
+        let fact = json!({"kind": "actor", "id": id, "revision": 1, "facts": facts});
+        let (token, body) = (world.workflow(), json!({"facts": [fact]}));
+        let put = inside.send_json("POST", "/reference-facts", &token, "-", Some(body));
+        assert_eq!(put.await.json()["applied"], 1, "{id}");
+    };
+    for path in [
+        "/settlement-statements",
+        "/outbox",
+        "/webhook-subscriptions",
+    ] {
+        let reader = format!("reader of {path}");
+        let token = world.token(&Actor {
+            permissions: vec!["outbox:manage".into(), "webhooks:manage".into()],
+            ..actor(ActorKind::HeadquartersAdministrator, &reader)
+        });
+        let list = async || inside.send_json("GET", path, &token, "-", None).await;
+        on_lane(inside.engine(), async {
+            assert_eq!(list().await.status, 200, "{path}");
+            gate.set(true);
+            let listing = async {
+                while queued() == 0 {
+                    tokio::task::yield_now().await;
+                }
+                let mut listing = std::pin::pin!(list());
+                let early = tokio::time::timeout(Duration::from_millis(100), &mut listing).await;
+                assert!(early.is_err(), "{path}: {early:?}");
+                let before = queued();
+                let opening = async {
+                    while queued() == before {
+                        tokio::task::yield_now().await;
+                    }
+                    gate.set(false);
+                };
+                tokio::join!(listing, put(&reader, "withdrawn"), opening).0
+            };
+            let other = format!("other than the {reader}");
+            let (listed, ()) = tokio::join!(listing, put(&other, "active"));
+            assert_eq!(listed.status, 403, "{path}: {listed:?}");
+            assert_eq!(listed.json()["code"], "actor_withdrawn", "{path}");
+        })
+        .unwrap();
+    }
 }
