@@ -49,3 +49,35 @@ impl Holding {
         *self.until.lock() = None;
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_taken_for_lost_two_seconds_before_the_servers_forget_it() {
+        let holding = Holding::default();
+        assert!(!holding.holds());
+        let ago = |long: Duration| Instant::now().checked_sub(long).unwrap();
+        holding.renewed(ago(TTL - MARGIN - Duration::from_secs(2)));
+        assert!(holding.holds());
+        holding.renewed(ago(TTL - MARGIN));
+        assert!(!holding.holds());
+        assert!(holding.age().unwrap() >= TTL - MARGIN);
+        holding.renewed(Instant::now());
+        assert!(holding.holds());
+        holding.lost();
+        assert!(!holding.holds());
+    }
+
+    #[test]
+    fn a_lease_that_another_process_may_have_had_is_never_held_again() {
+        let holding = Holding::default();
+        holding.renewed(Instant::now());
+        holding.breaks();
+        assert!(!holding.holds());
+        holding.renewed(Instant::now());
+        assert!(!holding.holds());
+    }
+}

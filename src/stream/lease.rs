@@ -432,4 +432,33 @@ mod tests {
             fake.kept.lock().key = None;
         }
     }
+
+    #[test]
+    fn who_seizes_a_lease_waits_for_a_holder_that_may_still_answer_and_for_no_other() {
+        for relies in [false, true] {
+            let fake = Fake::with_room(1 << 20);
+            let [one, two] = [1, 2].map(|number| hold(fake.connection(), "node", [number; 16]));
+            let terms = Terms {
+                address: "127.0.0.1:1".to_owned(),
+                relies,
+                replicas: 1,
+            };
+            let held = Lease::take_within(&one, &terms, Duration::from_secs(6)).unwrap();
+            assert!(held.unwrap().holding().holds());
+            let (seized, until) = Lease::seize(&two, &terms).unwrap();
+            assert!(seized.holding().holds());
+            assert_eq!(until.is_some(), relies, "{until:?}");
+            let known = TTL.saturating_sub(MARGIN);
+            assert!(until.is_none_or(|until| until <= Instant::now() + known));
+        }
+    }
+
+    #[test]
+    fn a_holder_that_does_not_say_so_is_taken_for_one_that_answers_by_its_lease() {
+        let relies = |value: &str| Holder::read(value.as_bytes()).unwrap().relies;
+        assert!(relies("{\"node\":\"a\",\"relies\":true}"));
+        assert!(!relies("{\"node\":\"a\",\"relies\":false}"));
+        assert!(relies("{\"node\":\"a\"}"));
+        assert_eq!(Holder::read(b"no JSON"), None);
+    }
 }
