@@ -418,6 +418,7 @@ fn a_file_that_is_in_an_archive_is_left_as_it_is() {
     snapshot(&mut log, 80).unwrap();
     snapshot(&mut log, 90).unwrap();
     let copy = source.after_kill();
+    let third = source.after_kill();
     // A copy of the directory is run beside the first.
     log.compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
         .unwrap();
@@ -446,6 +447,14 @@ fn a_file_that_is_in_an_archive_is_left_as_it_is() {
     assert!(archive.bytes(&names[0]).unwrap() == bytes);
     assert!(segments(&other_source) == before, "nothing was removed");
     other.append(&[payload(1)]).unwrap();
+    // So is what begins with the same bytes and goes on.
+    let longer = archive.storage().open_write(&names[0]).unwrap();
+    longer.set_length(bytes.len() as u64 + 8).unwrap();
+    let mut third = open(&third).unwrap().log;
+    let error = third
+        .compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
+        .unwrap_err();
+    assert!(error.to_string().contains("left as it is"), "{error}");
 }
 
 #[test]
