@@ -194,4 +194,23 @@ mod tests {
         };
         assert!(check(storage.as_ref(), &another).is_err());
     }
+
+    #[test]
+    fn ancestors_of_another_log_and_what_a_later_format_adds_are_not_read() {
+        let identity = Identity {
+            log_id: [5; 16],
+            ancestors: vec![Ancestor {
+                log_id: [1; 16],
+                upto: 5,
+            }],
+        };
+        let bytes = encode(&identity);
+        assert_eq!(parse(&bytes, &identity.log_id), Ok(identity.ancestors));
+        assert_eq!(parse(&bytes, &[6; 16]).unwrap_err().0, 16);
+        let mut body = bytes[..bytes.len() - DIGEST].to_vec();
+        body[HEAD - 1] = 1;
+        let digest = blake3::hash(&body);
+        body.extend_from_slice(&digest.as_bytes()[..DIGEST]);
+        assert_eq!(parse(&body, &identity.log_id).unwrap_err().0, 32);
+    }
 }

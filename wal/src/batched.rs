@@ -264,6 +264,21 @@ mod tests {
     }
 
     #[test]
+    fn one_huge_batch_does_not_keep_its_memory() {
+        let mut batched = Batched::with_room();
+        for _ in 0..100 {
+            batched.push(&[7; LARGE - 1]);
+        }
+        assert_eq!(batches(&mut batched, usize::MAX).len(), 1);
+        assert!(batched.bytes.capacity() > 1 << 20);
+        batched.clear(1 << 20);
+        assert!(batched.is_empty());
+        assert!(batched.bytes.capacity() <= 1 << 20);
+        batched.clear(0);
+        assert!(batched.bytes.capacity() <= FIRST);
+    }
+
+    #[test]
     fn records_of_all_sizes_are_one_piece_in_their_order_when_they_become_batches() {
         let sizes = [
             0,

@@ -95,6 +95,18 @@ fn a_log_that_begins_with_a_carried_snapshot_has_all_that_the_other_had() {
     carrying.is_there(&disk);
 }
 
+/// As after a cut between the manifest and the removal.
+#[test]
+fn what_is_left_of_the_carried_snapshot_beside_a_whole_log_is_removed() {
+    let carrying = carrying();
+    let disk = SimDisk::new();
+    carrying.seed(&disk, &carrying.bytes).unwrap();
+    disk.put("carried", &carrying.bytes);
+    assert!(!wal::is_free(disk.storage().as_ref()).unwrap());
+    assert_eq!(disk.bytes("carried"), None);
+    carrying.is_there(&disk);
+}
+
 #[test]
 fn wherever_it_is_cut_off_there_is_nothing_or_all_of_it() {
     let carrying = carrying();
