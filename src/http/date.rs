@@ -1,7 +1,7 @@
 //! The `Date` of responses.
 //!
-//! hyper sets one where there is none, and keeps it on each thread until the clock has passed it: where
-//! the clock is set back, for as long as it had run ahead. This one is always the clock's.
+//! hyper would keep its own on each thread until the clock has passed it: where the clock is set back,
+//! for as long as it had run ahead. This one is always the clock's.
 
 use std::cell::RefCell;
 
