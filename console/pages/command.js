@@ -5,7 +5,7 @@ import { call, filled, freshKey } from '../lib/api.js'
 import { differences } from '../lib/differences.js'
 import { blank, fieldsOf, operations, resolved } from '../lib/document.js'
 import { ANSWERED, kindNamed, now, pathOf } from '../lib/kinds.js'
-import { problemOf, useLoad } from '../lib/load.js'
+import { mayBeDone, problemOf, useLoad } from '../lib/load.js'
 import { link, linkToResource } from '../lib/router.js'
 import { actAs, actor, actors } from '../lib/session.js'
 import { t, word } from '../lib/words.js'
@@ -117,7 +117,8 @@ function OneCommand({ operation, whole }) {
     } catch (error) {
       const found = problemOf(error)
       setProblem(found)
-      setTried(null)
+      // What may have been done is sent again as it was.
+      if (!mayBeDone(found)) setTried(null)
     }
     setBusy(false)
   }
@@ -155,7 +156,7 @@ function OneCommand({ operation, whole }) {
         </div>
       </form>
       <div class="results" aria-live="polite">
-        ${problem ? html`<${Panel} title=${t('commands.wouldBeRefused')}><${Problem} problem=${problem} /><//>` : ''}
+        ${problem ? html`<${Panel} title=${t(mayBeDone(problem) ? 'commands.unanswered' : 'commands.wouldBeRefused')}><${Problem} problem=${problem} /><//>` : ''}
         ${tried ? html`<${Panel} title=${t('commands.would')} aside=${html`<span class="badge good">${tried.answer.status}</span>`}>
             ${tried.isReplay ? html`<p class="notice">${t('commands.wouldReplay')}</p>` : ''}
             ${tried.before ? html`<h3>${t('commands.wouldChange')}</h3><${Differences} changes=${differences(tried.before, tried.answer.body)} label=${t('commands.wouldChange')} />` : ''}

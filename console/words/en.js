@@ -153,6 +153,7 @@ export const en = {
   'commands.wouldChange': 'What would change',
   'commands.wouldReplay': 'This was done already: nothing would change, and the stored response would be returned.',
   'commands.wouldBeRefused': 'Refused',
+  'commands.unanswered': 'No answer',
   'commands.answer': 'The response',
   'commands.sent': 'Done',
   'commands.anew': 'Another one',

@@ -153,6 +153,7 @@ export const ko = {
   'commands.wouldChange': '바뀔 것',
   'commands.wouldReplay': '이미 처리된 명령과 같습니다. 아무것도 바뀌지 않고 그때의 응답이 다시 옵니다.',
   'commands.wouldBeRefused': '거절됨',
+  'commands.unanswered': '응답 없음',
   'commands.answer': '응답',
   'commands.sent': '처리되었습니다',
   'commands.anew': '새 명령 쓰기',

@@ -699,6 +699,29 @@ await step('what is sent again without an answer to the first is the same, thoug
   await page.context().close()
 })
 
+await step('a command whose answer was lost is sent again as it was, and is done once', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await signedIn(page)
+  await go(page, '#/commands/request_deposit')
+  await page.getByRole('button', { name: page.t('commands.example') }).click()
+  await page.locator('.command input').evaluateAll((inputs) => inputs.find((input) => input.value === 'statement-code-1').setAttribute('data-code', ''))
+  await page.locator('[data-code]').fill('LOST')
+  const sending = page.getByRole('button', { name: page.t('commands.send'), exact: true })
+  await page.getByRole('button', { name: page.t('commands.try'), exact: true }).click()
+  await page.getByRole('heading', { name: page.t('commands.wouldMake') }).waitFor()
+  await page.route('**/settlement-deposit-requests', async (route) => {
+    await route.fetch()
+    await route.abort()
+  }, { times: 1 })
+  await sending.click()
+  await page.getByRole('heading', { name: page.t('commands.unanswered') }).waitFor()
+  await page.getByText(page.t('problem.unreachable.sent')).waitFor()
+  await sending.click()
+  await page.getByRole('heading', { name: page.t('commands.sent') }).waitFor()
+  check((await api('GET', '/console/found?id=LOST')).body.found.length === 1, 'it was not done once')
+  await page.context().close()
+})
+
 await step('without a stream of events, a revision that is stale is read again', async () => {
   const page = await opened({ language: 'en', width: 1440 })
   await page.route((url) => url.pathname === '/events', (route) => route.fulfill({ status: 403, contentType: 'application/json', body: '{"code":"permission_denied"}' }))
