@@ -190,7 +190,7 @@ impl Shared {
         grow: &mut (dyn FnMut(usize) -> bool + Send),
     ) -> Result<ListPage, CommandResult> {
         let kind = request.row.resource.kind().tag;
-        let plan = self.plan(request);
+        let way = self.tables.way_through_list(kind, self.plan(request));
         let most = request.limit.saturating_mul(EXAMINED_PER_ITEM);
         let mut page = ListPage::default();
         // The last one that is on the page, and the last one that was looked at.
@@ -200,7 +200,7 @@ impl Shared {
         loop {
             let found = self
                 .tables
-                .look_into_list(kind, &plan, after, most - examined);
+                .look_into_list(kind, &way, after, most - examined);
             examined += found.examined;
             for candidate in found.candidates {
                 if looked_at.is_enough() {
@@ -222,7 +222,13 @@ impl Shared {
                 last = Some(candidate.born);
             }
             match found.on {
-                Some(on) if examined < most && !looked_at.is_enough() => after = Some(on),
+                Some(on) if examined < most && !looked_at.is_enough() => {
+                    after = Some(on);
+                    // A look takes a while for an actor to whom much belongs, though it may have
+                    // found nothing.
+                    looked_at.in_turn = (0, 0);
+                    tokio::task::yield_now().await;
+                }
                 on => {
                     page.next = on;
                     return Ok(page);

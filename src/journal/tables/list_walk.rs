@@ -29,36 +29,90 @@ pub struct Found<C> {
     pub on: Option<Born>,
 }
 
+/// A plan, and by which part of it the list is gone through: by whatever leads past the fewest
+/// resources. To find that out takes a look at each value, so it is done once for a page.
+#[derive(Clone, Debug)]
+pub struct ListWay {
+    newest_first: bool,
+    /// It goes past what has one of these values; `None`: past everything.
+    by: Option<Vec<Set>>,
+    /// One of which it must have, where it does not go by them.
+    scope: Option<Vec<Set>>,
+    /// All of which it must have.
+    filters: Vec<Set>,
+}
+
+impl ListWay {
+    pub(super) fn of(list: &KindList, plan: ListPlan) -> Self {
+        let ListPlan {
+            scope,
+            mut filters,
+            newest_first,
+        } = plan;
+        let scope = scope.map(|mut sets| {
+            sets.sort_unstable_by_key(|(_, value)| *value);
+            sets.dedup();
+            sets
+        });
+        let counts = filters.iter().map(|filter| list.count(*filter));
+        let fewest = counts.enumerate().min_by_key(|(_, count)| *count);
+        let is_narrow =
+            |sets: &[Set]| fewest.is_none_or(|(_, most)| have_at_most(list, sets, most));
+        let (by, scope) = match (scope, fewest) {
+            (Some(sets), _) if is_narrow(&sets) => (Some(sets), None),
+            (scope, Some((index, _))) => (Some(vec![filters.swap_remove(index)]), scope),
+            (scope, None) => (None, scope),
+        };
+        Self {
+            newest_first,
+            by,
+            scope,
+            filters,
+        }
+    }
+}
+
+/// Whether no more than so many have one of these values; one that has two of them counts twice.
+fn have_at_most(list: &KindList, sets: &[Set], most: u64) -> bool {
+    let mut count: u64 = 0;
+    sets.iter().all(|set| {
+        count = count.saturating_add(list.count(*set));
+        count <= most
+    })
+}
+
 /// Some of what is looked for in a list, after this place; at most `most` resources are looked at.
 pub(super) fn look(
     list: &KindList,
-    plan: &ListPlan,
+    way: &ListWay,
     after: Option<Born>,
     most: usize,
 ) -> Found<(Noted, Born)> {
-    let mut walk = Walk::new(list, plan, after);
-    let mut found = Found {
-        candidates: Vec::new(),
-        examined: 0,
-        on: None,
-    };
-    let mut last = None;
+    let mut walk = Walk::new(list, way, after);
+    let mut numbers = Vec::new();
+    let mut on = None;
     while let Some(number) = walk.next() {
-        if found.examined == most.min(LOOKED_AT) {
-            found.on = last;
-            return found;
+        if numbers.len() == most.min(LOOKED_AT) {
+            on = numbers.last().map(|last| list.born_of(*last));
+            break;
         }
-        found.examined += 1;
-        let born = list.born_of(number);
-        last = Some(born);
-        if walk.has_the_rest(number) {
-            found.candidates.push((list.entry(number), born));
-        }
+        numbers.push(number);
     }
-    found
+    let examined = numbers.len();
+    numbers.retain(|number| way.filters.iter().all(|set| list.has(*set, *number)));
+    if let Some(scope) = &way.scope {
+        let in_scope = list.with_any(scope, &numbers);
+        numbers.retain(|number| in_scope.contains(*number));
+    }
+    let candidate = |number| (list.entry(number), list.born_of(number));
+    Found {
+        candidates: numbers.into_iter().map(candidate).collect(),
+        examined,
+        on,
+    }
 }
 
-/// A way through a list, in order: by whatever leads past the fewest.
+/// A walk along a way through a list, in order.
 struct Walk<'a> {
     list: &'a KindList,
     newest_first: bool,
@@ -66,33 +120,11 @@ struct Walk<'a> {
     next: Option<u32>,
     /// Or else what it goes by, each with its next number.
     heads: Option<Vec<(Set, Option<u32>)>>,
-    /// One of which it must have, where it does not go by them.
-    scope: Option<&'a [Set]>,
-    /// All of which it must have.
-    filters: Vec<Set>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(list: &'a KindList, plan: &'a ListPlan, after: Option<Born>) -> Self {
-        let mut filters = plan.filters.clone();
-        let mut scope = plan.scope.as_deref();
-        let counts = filters.iter().map(|filter| list.count(*filter));
-        let fewest = counts.enumerate().min_by_key(|(_, count)| *count);
-        let in_scope = scope.map(|scope| {
-            let counts = scope.iter().map(|set| list.count(*set));
-            counts.fold(0, u64::saturating_add)
-        });
-        let sets = match (in_scope, fewest) {
-            (Some(count), fewest) if fewest.is_none_or(|(_, fewest)| count <= fewest) => {
-                let mut sets = scope.take().unwrap_or_default().to_vec();
-                sets.sort_unstable_by_key(|(_, value)| *value);
-                sets.dedup();
-                Some(sets)
-            }
-            (_, Some((index, _))) => Some(vec![filters.swap_remove(index)]),
-            (_, None) => None,
-        };
-        let newest_first = plan.newest_first;
+    fn new(list: &'a KindList, way: &ListWay, after: Option<Born>) -> Self {
+        let newest_first = way.newest_first;
         let next = match (newest_first, after) {
             (true, after) => {
                 let end = after.map_or(list.len(), |after| list.born_before(after, false));
@@ -111,13 +143,12 @@ impl<'a> Walk<'a> {
                 false => list.first(set, Some(next)),
             }
         };
+        let sets = way.by.as_ref();
         Self {
             list,
             newest_first,
             next,
-            heads: sets.map(|sets| sets.into_iter().map(|set| (set, head(set))).collect()),
-            scope,
-            filters,
+            heads: sets.map(|sets| sets.iter().map(|set| (*set, head(*set))).collect()),
         }
     }
 
@@ -143,9 +174,128 @@ impl<'a> Walk<'a> {
         }
         Some(number)
     }
+}
 
-    fn has_the_rest(&self, number: u32) -> bool {
-        let has = |set: &Set| self.list.has(*set, number);
-        self.filters.iter().all(has) && self.scope.is_none_or(|scope| scope.iter().any(has))
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rand::rngs::SmallRng;
+    use rand::{Rng as _, SeedableRng as _};
+
+    use super::super::short::Short;
+    use super::*;
+    use crate::base::digest::Digest;
+    use crate::domain::listing::{Shared, ValueHash};
+
+    fn by_many(value: u64) -> Set {
+        (Shared::ByMany, ValueHash(value))
+    }
+
+    fn by_few(value: u64) -> Set {
+        (Shared::ByFew, ValueHash(value))
+    }
+
+    /// A list of items with these values, born one after the other.
+    fn list_of(items: &[BTreeSet<u64>]) -> KindList {
+        let mut list = KindList::default();
+        for (position, values) in (1..).zip(items) {
+            let key = Digest::of(1, &[position.to_string()]);
+            list.reserve(key);
+            let born = Born {
+                position,
+                number: 0,
+            };
+            let (number, _) = list.enter(Noted::First(Short::of(key)), born);
+            for value in values {
+                list.add(set(*value), number);
+            }
+        }
+        list
+    }
+
+    /// Even values are shared by many.
+    fn set(value: u64) -> Set {
+        match value.is_multiple_of(2) {
+            true => by_many(value),
+            false => by_few(value),
+        }
+    }
+
+    #[test]
+    fn by_whatever_it_goes_a_way_finds_what_has_all_filters_and_one_of_the_scope_in_order() {
+        let seed: u64 =
+            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
+        println!("SEED={seed}");
+        let mut random = SmallRng::seed_from_u64(seed);
+        let items: Vec<BTreeSet<u64>> = (0..700)
+            .map(|_| (0..4).map(|_| random.random_range(0..12)).collect())
+            .collect();
+        let list = list_of(&items);
+        for _ in 0..100 {
+            let mut values = |most| -> Vec<u64> {
+                let count = random.random_range(0..=most);
+                (0..count).map(|_| random.random_range(0..15)).collect()
+            };
+            let (filters, scope) = (values(2), values(6));
+            let scope = Some(scope).filter(|_| random.random());
+            let newest_first = random.random();
+            let plan = ListPlan {
+                scope: scope
+                    .as_ref()
+                    .map(|scope| scope.iter().copied().map(set).collect()),
+                filters: filters.iter().copied().map(set).collect(),
+                newest_first,
+            };
+            let way = ListWay::of(&list, plan);
+            let (mut found, mut after) = (Vec::new(), None);
+            loop {
+                let looked = look(&list, &way, after, random.random_range(1..100));
+                assert!(looked.examined <= LOOKED_AT, "SEED={seed}");
+                found.extend(looked.candidates.iter().map(|(_, born)| born.position));
+                let Some(on) = looked.on else { break };
+                after = Some(on);
+            }
+            let is_meant = |values: &BTreeSet<u64>| {
+                let is_in = |scope: &Vec<u64>| scope.iter().any(|value| values.contains(value));
+                filters.iter().all(|value| values.contains(value))
+                    && scope.as_ref().is_none_or(is_in)
+            };
+            let all = (1_u64..).zip(&items);
+            let mut expected: Vec<_> = all
+                .filter(|(_, values)| is_meant(values))
+                .map(|(position, _)| position)
+                .collect();
+            if newest_first {
+                expected.reverse();
+            }
+            assert_eq!(found, expected, "{way:?} SEED={seed}");
+        }
+    }
+
+    #[test]
+    fn which_values_lead_past_the_fewest_is_found_out_once_for_all_looks_of_a_page() {
+        let items: Vec<BTreeSet<u64>> = (0..100)
+            .map(|number| BTreeSet::from([2 * (number % 10), 101]))
+            .collect();
+        let mut list = list_of(&items);
+        let plan = |filters| ListPlan {
+            scope: Some(vec![set(4), set(2), set(4)]),
+            filters,
+            newest_first: false,
+        };
+        let narrow = ListWay::of(&list, plan(vec![set(101)]));
+        assert_eq!(narrow.by, Some(vec![set(2), set(4)]));
+        assert_eq!((narrow.scope, narrow.filters), (None, vec![set(101)]));
+        let wide = ListWay::of(&list, plan(vec![set(101), set(6)]));
+        assert_eq!(wide.by, Some(vec![set(6)]));
+        assert_eq!(wide.scope, Some(vec![set(2), set(4)]));
+        // Much comes in meanwhile; the way stays as it is, and what it finds is right.
+        for number in 0..100 {
+            list.add(set(6), number);
+        }
+        let looked = look(&list, &wide, None, 64);
+        assert_eq!((looked.examined, looked.candidates.len()), (64, 14));
     }
 }

@@ -463,7 +463,8 @@ mod tests {
             filters: vec![value(1)],
             ..ListPlan::default()
         };
-        let found = tables.look_into_list(100, &plan, None, 9).candidates;
+        let way = tables.way_through_list(100, plan);
+        let found = tables.look_into_list(100, &way, None, 9).candidates;
         let found: Vec<_> = found.iter().map(|found| found.entry).collect();
         assert_eq!(found, keys[..2]);
         // Built again, from states in another order.
@@ -497,7 +498,8 @@ mod tests {
         tables.build_lists(Vec::new());
         let tag = kind.kind().tag;
         assert_eq!((tables.in_list(tag), tables.listed_now()), (1, Vec::new()));
-        let found = tables.look_into_list(tag, &ListPlan::default(), None, 9);
+        let way = tables.way_through_list(tag, ListPlan::default());
+        let found = tables.look_into_list(tag, &way, None, 9);
         assert_eq!(found.candidates.len(), 1);
         assert_eq!(found.candidates[0].entry, Digest([4; 16]));
         assert_eq!(tables.born_in_list(kind, Digest([4; 16])), Some(born));

@@ -10,7 +10,7 @@
 use std::sync::atomic::Ordering;
 
 use super::born::Born;
-use super::list_walk::{self, Found, ListPlan};
+use super::list_walk::{self, Found, ListPlan, ListWay};
 use super::lists::{Candidate, Set};
 use super::short::{Later, Noted};
 use super::{Ready, Tables};
@@ -357,13 +357,19 @@ impl Tables {
         }
     }
 
+    /// By what the list of a kind is gone through for what is looked for.
+    #[must_use]
+    pub fn way_through_list(&self, kind: u16, plan: ListPlan) -> ListWay {
+        ListWay::of(&self.lists.of(kind).read(), plan)
+    }
+
     /// Some of what is looked for in the list of a kind, after this place; at most `most` resources
     /// are looked at, and fewer when that would take long.
     #[must_use]
     pub fn look_into_list(
         &self,
         kind: u16,
-        plan: &ListPlan,
+        way: &ListWay,
         after: Option<Born>,
         most: usize,
     ) -> Found<Candidate> {
@@ -371,7 +377,7 @@ impl Tables {
             candidates,
             examined,
             on,
-        } = list_walk::look(&self.lists.of(kind).read(), plan, after, most);
+        } = list_walk::look(&self.lists.of(kind).read(), way, after, most);
         let candidates = candidates.into_iter().filter_map(|(noted, born)| {
             let entry = self.entry_of(catalogue::resource(kind)?, noted);
             Some(Candidate { entry, born })

@@ -279,6 +279,24 @@ impl KindList {
         }
     }
 
+    /// Those of these numbers that have one of these values. Each value is gone through from one of the
+    /// numbers on to the next: most have none of them, and are passed with one search.
+    pub(super) fn with_any(&self, sets: &[Set], numbers: &[u32]) -> RoaringBitmap {
+        let mut left: RoaringBitmap = numbers.iter().copied().collect();
+        let mut found = RoaringBitmap::new();
+        for set in sets {
+            let mut from = left.min();
+            while let Some(number) = self.first(*set, from) {
+                if left.remove(number) {
+                    found.insert(number);
+                }
+                let beyond = number.checked_add(1);
+                from = beyond.and_then(|beyond| left.range(beyond..).next());
+            }
+        }
+        found
+    }
+
     /// About how many have this value.
     pub(super) fn count(&self, (shared, value): Set) -> u64 {
         match shared {

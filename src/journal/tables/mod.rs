@@ -48,7 +48,7 @@ use parking_lot::{Mutex, RwLock};
 use self::born::Births;
 pub use self::born::{Born, NoBirth};
 use self::compact::CompactMap;
-pub use self::list_walk::{Found, ListPlan};
+pub use self::list_walk::{Found, ListPlan, ListWay};
 pub(super) use self::listed::{AllListed, FoundLists};
 use self::lists::Lists;
 pub use self::lists::{Candidate, Set};
