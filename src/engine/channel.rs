@@ -832,8 +832,9 @@ mod tests {
         let standing = Standing {
             attempts: 1,
             due: None,
+            asked: None,
         };
-        assert_eq!(channel.standing(1), Some(standing));
+        assert_eq!(channel.standing(1, at(0)), Some(standing));
         assert_eq!(channel.take_unrecorded().waiting, [1]);
     }
 
@@ -843,6 +844,7 @@ mod tests {
         let standing = |attempts| Standing {
             attempts,
             due: None,
+            asked: None,
         };
         channel.resume(1, "a", 1, (), &standing(0), at(0));
         assert!(!channel.is_failing());

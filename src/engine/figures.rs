@@ -77,7 +77,7 @@ impl Shared {
                 reserve: space.reserve,
             }),
             unready: self.unready(),
-            outbox: self.outbox.figures(self.clock.now()),
+            outbox: self.outbox.figures(self.both_clocks()),
             checkpoints: self.checkpointer.figures(),
             has_room: self.journal.has_room(),
             commits_ahead: self.commit_times.ahead_of(self.clock.now()),

@@ -445,6 +445,7 @@ mod tests {
         Now {
             steady: Duration::ZERO,
             wall: Instant::default(),
+            committed: Instant::default(),
         }
     }
 
@@ -487,6 +488,7 @@ mod tests {
             recorded_at: Duration::ZERO,
             loaded_at: Duration::ZERO,
             recording: None,
+            dating: None,
             wake: None,
             figures: SubscriptionFigures::default(),
         }
