@@ -439,6 +439,8 @@ mod tests {
             assert_eq!(at_once(&mut one).await, None);
         }
         drop((asked, held));
+        // It has its turn once those who have gone are passed over.
+        assert_eq!(feed.read_behind(begun, || Ok(6)).await, Ok(6));
         assert_eq!(feed.read_behind(MANY, || Ok(7)).await, Ok(7));
     }
 }

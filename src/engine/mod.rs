@@ -67,6 +67,7 @@ mod room;
 #[allow(clippy::unwrap_used)]
 pub(crate) mod sample;
 pub mod schedule;
+mod second_key;
 mod settling;
 mod snapshot_size;
 mod snapshots;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::StatusCode;
+use hyper::body::Body as _;
 use hyper::header::{DATE, STRICT_TRANSPORT_SECURITY};
 
 use super::answer_body::AnswerBody;
@@ -71,6 +72,9 @@ impl<'b> Bare<'b> {
         }
         let status = StatusCode::from_bytes(status).ok()?;
         let head = bytes.strip_suffix(b"\r\n")?;
+        if !head.ends_with(b"\r\n") {
+            return None;
+        }
         let mut lines: Vec<&[u8]> = head.split_inclusive(|byte| *byte == b'\n').collect();
         let is_empty = |line: &[u8]| line == b"content-length: 0\r\n";
         let all = lines.len();
@@ -83,10 +87,12 @@ impl<'b> Bare<'b> {
         is_bare.then_some(Self { status, lines })
     }
 
-    /// The bytes of `answer` in its place.
+    /// The bytes of `answer` in its place, which is complete.
     #[must_use]
     pub fn replaced_by(&self, answer: &Answer) -> Vec<u8> {
         let mut bytes = self.lines.concat();
+        let length = answer.body().size_hint().lower();
+        bytes.extend_from_slice(format!("content-length: {length}\r\n").as_bytes());
         for (name, value) in answer.headers() {
             for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
                 bytes.extend_from_slice(part);

@@ -406,6 +406,7 @@ mod tests {
         "chargebackState",
         "fieldPath",
         "kind",
+        "method",
         "object",
         "ownerSubject",
         "policyVersion",

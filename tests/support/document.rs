@@ -230,9 +230,12 @@ impl Judge {
         // A head that cannot be parsed has no route.
         let ends = answer.header("connection") == Some("close");
         if matches!(answer.status, 400 | 431) && ends {
-            let problem = json!({"$ref": "#/components/schemas/Problem"});
             let mut faults = self.beside_at_fault(answer);
-            faults.extend(self.misfits("a head's problem", &problem, &body.unwrap_or_default()));
+            let told = body.unwrap_or_default();
+            let is_problem = told["status"] == answer.status && told["code"] == "request_invalid";
+            if !is_problem || told["fieldErrors"] != json!([]) {
+                faults.push(format!("the problem of a head: {told}"));
+            }
             return faults;
         }
         let code = body.as_ref().and_then(|body| text(body, "code"));

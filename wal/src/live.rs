@@ -76,13 +76,11 @@ impl LiveReader {
         })
     }
 
-    /// The same, and shows what compactions have moved to an archive as if it were
-    /// still there: those segments of the log, in its folder, that go on without a gap
-    /// before the first position that the log has.
+    /// The same, with what compactions have moved to an archive: those segments of the log, in its
+    /// folder, that go on without a gap before the first position that the log has.
     ///
     /// # Errors
-    /// As [`LiveReader::open`]; a damaged segment of the archive is an error when a
-    /// position in it is to be shown.
+    /// As [`LiveReader::open`]; a damaged segment of the archive is one when it is to be shown.
     pub fn open_with_archive(
         storage: Arc<dyn Storage>,
         archive: Arc<dyn Storage>,

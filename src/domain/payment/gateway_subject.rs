@@ -11,6 +11,7 @@ use crate::base::won::Won;
 use crate::domain::reference::gateway_payment::GatewayPayment;
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{IndexKey, Kind, Resource};
+use crate::domain::stored::Older;
 use crate::public_events;
 
 /// A gateway payment's current fact.
@@ -63,6 +64,8 @@ pub enum PaymentSubjectEvent {
 
 impl Resource for PaymentSubject {
     const KIND: Kind = GatewayPayment::KIND;
+    /// Version 1 had three methods only.
+    const OLDER: &'static [Older<Self, PaymentSubjectEvent>] = &[Older::ADDED_TO];
     type Event = PaymentSubjectEvent;
 
     fn apply(state: Option<Self>, event: &PaymentSubjectEvent, _: Instant) -> Self {

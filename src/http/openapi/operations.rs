@@ -47,11 +47,7 @@ pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
             parameter["schema"] = parts::event_id();
         }
     }
-    match row.key {
-        KeySource::Header => parameters.push(parts::parameter("Idempotency-Key")),
-        KeySource::HeaderIfSent => parameters.push(parts::parameter("Idempotency-Key-If-Any")),
-        _ => {}
-    }
+    parameters.extend(key_parameter(row.key));
     if row.purpose == Purpose::Service {
         parameters.push(parts::parameter("dryRun"));
     }
@@ -118,6 +114,15 @@ pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
         BodySource::Query => {}
     }
     operation
+}
+
+/// The parameter that carries an idempotency key.
+fn key_parameter(key: KeySource) -> Option<Value> {
+    match key {
+        KeySource::Header => Some(parts::parameter("Idempotency-Key")),
+        KeySource::HeaderIfSent => Some(parts::parameter("Idempotency-Key-If-Any")),
+        KeySource::Body | KeySource::BodyOfAll { .. } | KeySource::None => None,
+    }
 }
 
 /// The statuses of an operation's responses, with the codes of its problems.
