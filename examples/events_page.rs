@@ -77,10 +77,10 @@ progress of publishing.
 128 MiB of large answers are being sent, or 64 MiB and more than 8 MiB of them to the same subject, a page of more than
 16 KiB is 429: ask again, or for fewer events.
 
-Readers who follow the end of the log share what is read of it. For a reader who is further behind the log is read by
-itself, for two at a time and up to 10,000 commits or 4 MiB for each, one of each subject in a round: a subject with
-hundreds of readers who catch up delays another subject by one such reading, and delays neither readers at the end
-nor webhooks nor NATS. 1,024 requests of a subject may wait for a reading and 4,096 in all; further ones are 429
+Readers at the end of the log share what is read of it. For a reader further behind, the log is read separately: two such
+readings at a time, each of up to 10,000 commits or 4 MiB, and the subjects take turns. So a subject with hundreds of
+readers who catch up delays another subject by one reading, and delays neither readers at the end nor webhooks nor
+NATS. 1,024 requests of a subject may wait for a reading and 4,096 in all; further ones are 429
 `overloaded` with `Retry-After`. A stream that is open waits for its turns.
 
 ## Stream

@@ -2,7 +2,7 @@
 
 import { html, useState } from '../lib/html.js'
 import { call, freshKey } from '../lib/api.js'
-import { mayBeDone, problemOf } from '../lib/load.js'
+import { failedAgain, mayBeDone, problemOf } from '../lib/load.js'
 import { t } from '../lib/words.js'
 import { Dialog } from './dialog.js'
 import { Problem } from './states.js'
@@ -20,11 +20,12 @@ import { Problem } from './states.js'
  * @param {any} [props.body]
  * @param {boolean} [props.asksReason] whether the body has a reason
  * @param {boolean} [props.isGrave]
+ * @param {boolean} [props.isOffered] whether it can be begun; what has begun stays
  * @param {(isSending: boolean) => void} [props.sending] told when it begins, and when it was refused
  * @param {(problem: import('../lib/api.js').Problem) => void} [props.refused]
  * @param {(answer: any) => any} props.done what is shown afterwards, or nothing
  */
-export function Act({ label, about, explains, method, path, query, body, asksReason, isGrave, sending, refused, done }) {
+export function Act({ label, about, explains, method, path, query, body, asksReason, isGrave, isOffered = true, sending, refused, done }) {
   // What is asked for stands from the opening on: what is sent again, without an answer to the first, is the same.
   const [asked, setAsked] = useState(/** @type {Asked | null} */ (null))
   const [problem, setProblem] = useState(/** @type {any} */ (null))
@@ -52,11 +53,11 @@ export function Act({ label, about, explains, method, path, query, body, asksRea
     } catch (error) {
       sending?.(false)
       refused?.(problemOf(error))
-      setProblem(problemOf(error))
+      setProblem((/** @type {any} */ before) => failedAgain(before, problemOf(error)))
     }
     setSending(false)
   }
-  return html`<button type="button" class=${isGrave ? 'grave' : ''} aria-label=${about && `${label}: ${about}`} onClick=${open}>${label}</button>
+  return html`${isOffered ? html`<button type="button" class=${isGrave ? 'grave' : ''} aria-label=${about && `${label}: ${about}`} onClick=${open}>${label}</button>` : ''}
     ${asked ? html`<${Dialog} title=${asked.label} close=${close} isBusy=${isSending}>
       ${asked.about ? html`<p class="id">${asked.about}</p>` : ''}
       ${shown ? html`${shown}<div class="actions"><button type="button" onClick=${close}>${t('action.close')}</button></div>` : html`<form class="stack" onSubmit=${act}>

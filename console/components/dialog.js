@@ -45,7 +45,7 @@ export function Dialog({ title, close, isBusy = false, children }) {
   }
   /** A browser closes it without asking when Escape is pressed twice. @param {KeyboardEvent} event */
   const typed = (event) => {
-    if (event.key === 'Escape') cancelled(event)
+    if (event.key === 'Escape' && !event.isComposing) cancelled(event)
   }
   // Closed by the browser all the same, it is opened again, or gone altogether.
   const closed = () => {

@@ -66,8 +66,12 @@ const seen = (box) => ({ top: box.scrollTop, height: box.clientHeight, gutter: b
  * @property {(item: any) => any} show
  */
 
+/** Whether this comes from a dialog, which a row may have. @param {Event} event */
+const isOfDialog = (event) => Boolean(/** @type {Element} */ (event.target).closest('dialog'))
+
 /** What is cut off is in the title. @param {Event} event */
 function explain(event) {
+  if (isOfDialog(event)) return
   const cell = /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.target).closest('[role=cell]'))
   const isCut = (/** @type {Element} */ element) => element.scrollWidth > element.clientWidth
   if (cell) cell.title = isCut(cell) || [...cell.querySelectorAll('.badge')].some(isCut) ? cell.innerText : ''
@@ -129,6 +133,11 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
     )
   }, [key])
   const begin = useCallback(() => {
+    // A row that leaves would take its dialog along, and what that is to tell.
+    if (box.current?.querySelector('dialog[open]')) {
+      setNews((news) => news + 1)
+      return
+    }
     setNews(0)
     if (box.current) box.current.scrollTop = 0
     ask(undefined, (_, page) => begun(page))
@@ -197,6 +206,7 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
 
   /** The arrows go from row to row, Home to the first of all. @param {KeyboardEvent} event */
   const move = (event) => {
+    if (isOfDialog(event)) return
     if (event.key === 'Home' && held.first > 0) {
       event.preventDefault()
       begin()

@@ -107,8 +107,9 @@ export async function call(method, path, asked = {}) {
   if (!answer.ok) {
     const requestId = answer.headers.get('x-request-id') ?? ''
     // An answer that is no problem is not the service's: something before it does not reach it.
-    const code = body?.conflictCode ?? (body === null && answer.status >= 500 ? 'unreachable' : String(answer.status))
-    throw new Refused({ status: answer.status, code, ...body, requestId, asked: kindOf(method, asked) })
+    const isOurs = typeof (body?.code ?? body?.conflictCode) === 'string'
+    const code = body?.conflictCode ?? (!isOurs && answer.status >= 500 ? 'unreachable' : String(answer.status))
+    throw new Refused({ code, ...body, status: answer.status, requestId, asked: kindOf(method, asked) })
   }
   return { status: answer.status, headers: answer.headers, body }
 }

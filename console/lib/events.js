@@ -262,7 +262,7 @@ effect(() => {
 
 /** The newest events, for a feed. @param {AbortSignal} signal @param {number} count */
 export async function recent(signal, count) {
-  const answer = await send('GET', '/events', { query: { limit: 1 }, signal })
+  const answer = await call('GET', '/events', { query: { limit: 1 }, signal })
   const position = Number(answer.headers.get('carebook-position') ?? 0)
   // Commits without events lie between those with: it looks further back until there are enough.
   for (let back = count; ; back *= 8) {

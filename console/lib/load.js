@@ -22,6 +22,16 @@ export function problemOf(error) {
 export const mayBeDone = (problem) => problem?.asked === 'sent' && (problem.code === 'unreachable' || problem.code === 'outcome_unknown')
 
 /**
+ * What is told after one more failure: that one before may have done it counts until that is known.
+ * @param {import('./api.js').Problem | null} before
+ * @param {import('./api.js').Problem} found
+ */
+export function failedAgain(before, found) {
+  const isKnown = found.status >= 400 && found.status < 500 && found.status !== 408 && found.status !== 429
+  return before && mayBeDone(before) && !isKnown ? before : found
+}
+
+/**
  * For one question: aborted with what it is asked under, too.
  * @param {{current: AbortController}} [scope]
  */

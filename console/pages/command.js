@@ -5,7 +5,7 @@ import { call, filled, freshKey } from '../lib/api.js'
 import { differences } from '../lib/differences.js'
 import { blank, fieldsOf, operations, resolved } from '../lib/document.js'
 import { ANSWERED, kindNamed, now, pathOf } from '../lib/kinds.js'
-import { mayBeDone, problemOf, useLoad } from '../lib/load.js'
+import { failedAgain, mayBeDone, problemOf, useLoad } from '../lib/load.js'
 import { link, linkToResource } from '../lib/router.js'
 import { actAs, actor, actors } from '../lib/session.js'
 import { t, word } from '../lib/words.js'
@@ -92,6 +92,11 @@ function OneCommand({ operation, whole }) {
   useEffect(() => {
     asked.current += 1
   }, [body, path, key, actor.value])
+  // What came of it was told to the actor of then.
+  useEffect(() => {
+    setSent(null)
+    setProblem(null)
+  }, [actor.value?.subject])
   // What is tried after it was done is another one, under a key of its own: it is tried once that stands.
   const isDue = useRef(false)
   useEffect(() => {
@@ -115,7 +120,7 @@ function OneCommand({ operation, whole }) {
         setTried(null)
       }
     } catch (error) {
-      const found = problemOf(error)
+      const found = failedAgain(problem, problemOf(error))
       setProblem(found)
       // What may have been done is sent again as it was.
       if (!mayBeDone(found)) setTried(null)
@@ -136,18 +141,22 @@ function OneCommand({ operation, whole }) {
       again()
     } else act(operation.canBeTried)
   }
+  // What is sent, or may have been done, stays as it is.
+  const isFixed = isBusy || mayBeDone(problem)
   const fits = actors.value.find((one) => one.kind === operation.actor)
   return html`
     ${operation.description ? html`<p class="muted">${operation.description}</p>` : ''}
     ${fits && fits.subject !== actor.value?.subject ? html`<p class="notice">${t('commands.otherActor', { actor: word(operation.actor) })} <button type="button" onClick=${() => actAs(fits)}>${t('commands.actAs', { actor: word(operation.actor) })}</button></p>` : ''}
     <div class="columns two">
       <form class="panel command" onSubmit=${submit} novalidate>
-        <header class="panel-head"><h2>${t('commands.form')}</h2>${operation.example ? html`<button type="button" onClick=${fillIn}>${t('commands.example')}</button>` : ''}</header>
+        <header class="panel-head"><h2>${t('commands.form')}</h2>${operation.example ? html`<button type="button" disabled=${isFixed} onClick=${fillIn}>${t('commands.example')}</button>` : ''}</header>
+        <fieldset class="bare" disabled=${isFixed}>
         ${operation.parameters.map((parameter) => html`<${Field} key=${parameter.name} whole=${whole} schema=${parameter.schema ?? { type: 'string' }} value=${path[parameter.name]} name=${parameter.name} path=${`${parameter.in}.${parameter.name}`} faults=${faults}
           change=${(/** @type {any} */ value) => setPath({ ...path, [parameter.name]: value ?? '' })} />`)}
         ${operation.body?.properties ? fieldsOf(operation.body).map(([name, schema]) => html`<${Field} key=${name} whole=${whole} schema=${schema} value=${body?.[name]} name=${name} path=${name} faults=${faults}
           required=${operation.body?.required?.includes(name) ?? false}
           change=${(/** @type {any} */ value) => setBody((/** @type {any} */ old) => { const all = { ...old }; if (value === undefined) delete all[name]; else all[name] = value; return all })} />`) : ''}
+        </fieldset>
         ${operation.hasKey ? html`<p class="muted small">Idempotency-Key <code>${key}</code></p>` : ''}
         <div class="actions sticky">
           ${operation.canBeTried ? html`<button type="submit" class=${tried ? '' : 'primary'} disabled=${isBusy}>${t('commands.try')}</button>` : ''}
@@ -156,7 +165,7 @@ function OneCommand({ operation, whole }) {
         </div>
       </form>
       <div class="results" aria-live="polite">
-        ${problem ? html`<${Panel} title=${t(mayBeDone(problem) ? 'commands.unanswered' : 'commands.wouldBeRefused')}><${Problem} problem=${problem} /><//>` : ''}
+        ${problem ? html`<${Panel} title=${t(mayBeDone(problem) ? 'commands.unanswered' : 'commands.wouldBeRefused')}><${Problem} problem=${problem} />${mayBeDone(problem) ? html`<div class="actions"><button type="button" disabled=${isBusy} onClick=${() => { again(); setProblem(null) }}>${t('commands.anew')}</button></div>` : ''}<//>` : ''}
         ${tried ? html`<${Panel} title=${t('commands.would')} aside=${html`<span class="badge good">${tried.answer.status}</span>`}>
             ${tried.isReplay ? html`<p class="notice">${t('commands.wouldReplay')}</p>` : ''}
             ${tried.before ? html`<h3>${t('commands.wouldChange')}</h3><${Differences} changes=${differences(tried.before, tried.answer.body)} label=${t('commands.wouldChange')} />` : ''}

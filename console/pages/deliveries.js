@@ -2,7 +2,7 @@
 
 import { html, useState } from '../lib/html.js'
 import { call, freshKey, get } from '../lib/api.js'
-import { mayBeDone, useLoad, problemOf } from '../lib/load.js'
+import { failedAgain, mayBeDone, useLoad, problemOf } from '../lib/load.js'
 import { link, refine } from '../lib/router.js'
 import { number } from '../lib/format.js'
 import { t, word } from '../lib/words.js'
@@ -111,7 +111,7 @@ function AddWebhook({ close }) {
       setMade((await call('POST', '/webhook-subscriptions', { key, body })).body)
       setProblem(null)
     } catch (error) {
-      setProblem(problemOf(error))
+      setProblem((/** @type {any} */ before) => failedAgain(before, problemOf(error)))
     }
     setSending(false)
   }

@@ -36,7 +36,7 @@ function unlessForbidden(error) {
 async function search(term, signal) {
   /** @type {Map<string, Found>} */
   const found = new Map()
-  /** Of which kinds there are more, by what. @type {{kind: import('../lib/kinds.js').Kind, by: string}[]} */
+  /** Of which kinds there may be more, by what, beyond how many. @type {{kind: import('../lib/kinds.js').Kind, by: string, n: number}[]} */
   const more = []
   /** @type {Promise<void>[]} */
   const asked = []
@@ -49,7 +49,7 @@ async function search(term, signal) {
     for (const by of BY.filter((name) => kind.filters.includes(name))) {
       asked.push(get(`/${kind.path}`, { [by]: term, limit: FIRST }, signal).then((page) => {
         page.items.forEach((/** @type {any} */ body) => add(kind, body, by))
-        if (page.next) more.push({ kind, by })
+        if (page.next) more.push({ kind, by, n: page.items.length })
       }, unlessForbidden))
     }
   }
@@ -76,8 +76,8 @@ export function Find({ query }) {
   return html`
     <${PageHead} title=${t('find.title')} lead=${term ? html`<span class="id">${term}</span>` : t('find.hint')} />
     <${When} of=${results}>${(/** @type {any} */ { found, more, message, subscription }) => {
-      if (found.length === 0 && !message && !subscription) return html`<${Empty}>${t('find.none')}<//>`
-      const kinds = KINDS.filter((kind) => found.some((/** @type {Found} */ one) => one.kind === kind))
+      if (found.length === 0 && more.length === 0 && !message && !subscription) return html`<${Empty}>${t('find.none')}<//>`
+      const kinds = KINDS.filter((kind) => [...found, ...more].some((one) => one.kind === kind))
       return html`<p class="muted" role="status">${t(more.length ? 'find.shown' : 'find.count', { n: found.length + (message ? 1 : 0) + (subscription ? 1 : 0) })}</p>
         ${message ? html`<${Panel} title=${t('message.title')}><ul class="plain-list"><li><a href=${link(['messages', String(message.number)])}>${t('message.number', { n: message.number })}</a> <code>${message.topic}</code> <${Status} value=${message.state} /></li></ul><//>` : ''}
         ${subscription ? html`<${Panel} title=${t('subscription.title')}><ul class="plain-list"><li><a href=${link(['webhooks', subscription.subscriptionId])}>${subscription.url}</a> <${Status} value=${subscription.status} /></li></ul><//>` : ''}
@@ -86,8 +86,8 @@ export function Find({ query }) {
             <${Id} id=${decodeURIComponent(one.path.slice(kind.path.length + 1))} href=${kind.name === 'lifecycle' ? link(['reservations', one.body.reservationBookingId]) : linkToResource(one.path)} whole=${true} />
             ${kind.columns.slice(0, 2).map((column) => html` <${Scalar} key=${column} path=${column} value=${one.body[column]} />`)}
             ${kind.status ? html` <${Status} value=${one.body[kind.status]} />` : ''} ${kind.at ? html`<${Time} at=${one.body[kind.at]} />` : ''}
-            <span class="muted small">${t('find.by', { name: one.by })}</span></li>`)}
+            <span class="muted small">${t('find.by', { name: field(one.by) })}</span></li>`)}
         </ul>
-          ${more.filter((/** @type {any} */ one) => one.kind === kind).map((/** @type {any} */ { by }) => html`<p key=${by} class="muted small">${t('find.first', { n: FIRST, name: field(by) })} ${ALL[kind.name]?.[by] ? html`<a href=${ALL[kind.name][by](term)}>${t('find.all')}</a>` : ''}</p>`)}<//>`)}`
+          ${more.filter((/** @type {any} */ one) => one.kind === kind).map((/** @type {any} */ { by, n }) => html`<p key=${by} class="muted small">${t('find.first', { n, name: field(by) })} ${ALL[kind.name]?.[by] ? html`<a href=${ALL[kind.name][by](term)}>${t('find.all')}</a>` : ''}</p>`)}<//>`)}`
     }}<//>`
 }

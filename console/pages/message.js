@@ -24,9 +24,9 @@ export function Message({ rest }) {
   return html`
     <${PageHead} title=${title} lead=${one && html`<code>${one.topic}</code>`}>
       ${one ? html`<${Status} value=${one.state} />` : ''}
-      ${isOpen ? html`
-        <${Act} label=${t('message.retry')} about=${about} explains=${t('message.retryExplains')} method="POST" path=${`${path}/retries`} done=${() => { message.again() }} />
-        <${Act} label=${t('message.skip')} about=${about} explains=${t('message.skipExplains')} method="POST" path=${`${path}/skips`} asksReason=${true} isGrave=${true} done=${() => { message.again() }} />` : ''}
+      ${one ? html`
+        <${Act} isOffered=${isOpen} label=${t('message.retry')} about=${about} explains=${t('message.retryExplains')} method="POST" path=${`${path}/retries`} done=${() => { message.again() }} />
+        <${Act} isOffered=${isOpen} label=${t('message.skip')} about=${about} explains=${t('message.skipExplains')} method="POST" path=${`${path}/skips`} asksReason=${true} isGrave=${true} done=${() => { message.again() }} />` : ''}
     <//>
     <${When} of=${message}>${(/** @type {any} */ one) => html`<${Panel} title=${t('message.about')}><p><${Id} id=${one.resource} href=${linkToResource(one.resource)} whole=${true} /></p>
         ${isOpen ? html`<p class="notice">${why(one)}</p>` : ''}<${Body} value=${one} /><//>`}<//>`

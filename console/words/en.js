@@ -176,7 +176,7 @@ export const en = {
   'find.hint': 'Any identifier: of a reservation, a statement, a branch, a payment, a message.',
   'find.none': 'Nothing is found by this identifier.',
   'find.count': '{n} found.',
-  'find.shown': '{n} shown; there are more.',
+  'find.shown': '{n} shown; there may be more.',
   'find.first': 'The first {n} by {name}.',
   'find.all': 'Show all',
   'find.by': 'by {name}',

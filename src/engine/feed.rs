@@ -5,7 +5,7 @@
 //! events of the last commits in memory, so that a thousand of them cost one reading of the log;
 //! one that is behind reads the log itself, on a thread that no command waits for. However many are
 //! behind, they delay neither those near the end nor what is delivered: the readings of each kind
-//! have room of their own. Those who are behind take turns by their subjects.
+//! have room of their own. Clients who are behind take turns by their subjects.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +27,9 @@ const SHARED_BYTES_MAX: usize = 8 << 20;
 const END_READINGS_MAX: usize = 1;
 /// The same for what is delivered, where it is behind the shared end.
 const DELIVERY_READINGS_MAX: usize = 1;
-/// The same for all others who are behind; more of them are not done sooner.
+/// The same for webhooks that are behind, each with a page at a time.
+const WEBHOOK_READINGS_MAX: usize = 1;
+/// The same for clients who are behind; more of them are not done sooner.
 pub(super) const CATCHING_UP_MAX: usize = 2;
 /// The same of single events, each of one record.
 const SINGLE_READINGS_MAX: usize = 2;
@@ -67,7 +69,7 @@ pub enum EventReader<'s> {
     /// The publisher, or what feeds all webhooks that are near the end of the log: neither waits for
     /// any other reader.
     Delivery,
-    /// A webhook that is behind. All of them take turns as one subject does.
+    /// A webhook that is behind: those wait for each other.
     Webhook,
     /// A client.
     Client {
@@ -119,7 +121,9 @@ pub struct Feed {
     pub(super) end_readings: Readings,
     /// Those for what is delivered, where it is behind that.
     pub(super) delivery_readings: Readings,
-    /// Those for all others who are behind.
+    /// Those for webhooks that are behind.
+    pub(super) webhook_readings: Readings,
+    /// Those for clients who are behind.
     pub(super) catching_up: Arc<Looks>,
     /// Those of single events, which are delivered once more.
     pub(super) single_readings: Readings,
@@ -188,6 +192,7 @@ impl Feed {
             recent: Mutex::default(),
             end_readings: Readings::new(END_READINGS_MAX),
             delivery_readings: Readings::new(DELIVERY_READINGS_MAX),
+            webhook_readings: Readings::new(WEBHOOK_READINGS_MAX),
             catching_up: Looks::new(CATCHING_UP_MAX),
             single_readings: Readings::new(SINGLE_READINGS_MAX),
         }

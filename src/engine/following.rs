@@ -13,8 +13,6 @@ use crate::journal::events::{Event, EventId, Teller};
 
 /// Readers that are at most so many positions behind share what they read.
 const NEAR: u64 = 4_096;
-/// The subject of all webhooks that are behind; no actor has it.
-const WEBHOOKS: &str = "";
 /// Bytes of records, and how many of them, that are looked at for one page.
 const PAGE_BYTES_MAX: usize = 4 << 20;
 const PAGE_RECORDS_MAX: u64 = 10_000;
@@ -80,9 +78,10 @@ impl Shared {
         durable: u64,
     ) -> Option<Result<Page, NoPage>> {
         let mut recent = self.feed.recent.lock().await;
-        // A reader who begins ahead of what was read does not begin it anew: those who follow it would
-        // be behind it then.
-        if recent.from == 0 || durable.saturating_sub(recent.upto.position) > NEAR {
+        // A reader who begins ahead of what was read does not begin it anew, unless the log has given up
+        // what comes next: those who follow it would be behind it then.
+        let is_given_up = recent.upto.position + 1 < self.journal.first();
+        if recent.from == 0 || is_given_up || durable.saturating_sub(recent.upto.position) > NEAR {
             recent.begin_at(after.position.max(self.journal.first()).max(1));
         } else if !recent.covers(after) {
             return None;
@@ -95,6 +94,10 @@ impl Shared {
                 Ok(read) => {
                     recent.upto = read.upto;
                     read.events.into_iter().for_each(|event| recent.push(event));
+                }
+                // It was given up meanwhile, and nothing that this reader waits for.
+                Err(NoPage::Gone { earliest }) if after.position + 1 >= earliest.position => {
+                    recent.begin_at(after.position.max(earliest.position));
                 }
                 Err(why) => {
                     *recent = Recent::default();
@@ -171,8 +174,11 @@ impl Feed {
                 let read = self.delivery_readings.read(reading).await;
                 return read.unwrap_or(Err(NoPage::Unavailable));
             }
-            // Each of them asks for one page at a time.
-            EventReader::Webhook => (WEBHOOKS, true),
+            // Each of them asks for one page at a time, so that all are served in turn.
+            EventReader::Webhook => {
+                let read = self.webhook_readings.read(reading).await;
+                return read.unwrap_or(Err(NoPage::Unavailable));
+            }
             EventReader::Client { subject, is_begun } => (subject, is_begun),
         };
         match self.catching_up.look(subject, is_begun, reading).await {
@@ -297,6 +303,10 @@ mod tests {
         subject: "few",
         is_begun: false,
     };
+    const OTHER: EventReader<'static> = EventReader::Client {
+        subject: "other",
+        is_begun: true,
+    };
     /// How long is waited for what would otherwise never come.
     const NEVER: Duration = Duration::from_secs(60);
 
@@ -318,7 +328,7 @@ mod tests {
                 let _ = may_end.recv();
                 Ok(())
             };
-            let mut one = pin!(feed.read_behind(EventReader::Webhook, reading));
+            let mut one = pin!(feed.read_behind(OTHER, reading));
             assert!(at_once(&mut one).await.is_none());
             held.push(end);
         }
@@ -353,6 +363,8 @@ mod tests {
             assert!(at_end.end && !at_end.events.is_empty());
             let delivered = page(&engine, EventReader::Delivery, EventId::NONE).await;
             assert_eq!(delivered.next.position, engine.durable());
+            let webhook = page(&engine, EventReader::Webhook, EventId::NONE).await;
+            assert_eq!(webhook.next.position, engine.durable());
             assert!(at_once(&mut behind).await.is_none());
             drop(held);
             let caught_up = behind.await.unwrap();
@@ -389,8 +401,8 @@ mod tests {
         let (told, order) = mpsc::channel();
         let mut asked = Vec::new();
         let many = (0..5).map(|number| ("many", number, MANY));
-        let webhooks = (0..2).map(|number| ("webhook", number, EventReader::Webhook));
-        for (name, number, reader) in many.chain([("few", 0, FEW)]).chain(webhooks) {
+        let others = (0..2).map(|number| ("other", number, OTHER));
+        for (name, number, reader) in many.chain([("few", 0, FEW)]).chain(others) {
             let (own, told) = (Arc::clone(&feed), told.clone());
             let reading = move || {
                 told.send((name, number)).unwrap();
@@ -409,9 +421,9 @@ mod tests {
         let expected = [
             ("many", 0),
             ("few", 0),
-            ("webhook", 0),
+            ("other", 0),
             ("many", 1),
-            ("webhook", 1),
+            ("other", 1),
             ("many", 2),
             ("many", 3),
             ("many", 4),
@@ -434,7 +446,7 @@ mod tests {
             subject: "many",
             is_begun: true,
         };
-        for reader in [begun, FEW, EventReader::Webhook] {
+        for reader in [begun, FEW] {
             let mut one = Box::pin(feed.read_behind(reader, || Ok(())));
             assert_eq!(at_once(&mut one).await, None);
         }

@@ -31,6 +31,11 @@ pub(crate) struct Repeats {
 pub(crate) struct GivenUp;
 
 impl Repeats {
+    /// Time was spent waiting for the disk: it does not count.
+    pub(crate) fn waited(&mut self) {
+        self.since = None;
+    }
+
     /// Gives others their turn before the next attempt, and more time the more often it was tried.
     ///
     /// # Errors
@@ -42,7 +47,7 @@ impl Repeats {
             let repeats = self.count;
             tracing::warn!(
                 repeats,
-                "what it rests on has changed each time: the command or read is abandoned"
+                "what it rests on has changed, or it was overtaken, each time: the command or read is abandoned"
             );
             return Err(GivenUp);
         }

@@ -95,7 +95,11 @@ impl ActorMessage {
             *cached = CachedState::default();
             let goes_on = match awaited {
                 None => repeats.rest().await.is_ok(),
-                Some(position) => self.shared.lanes.wait(position).await.is_ok(),
+                Some(position) => {
+                    let is_durable = self.shared.lanes.wait(position).await.is_ok();
+                    repeats.waited();
+                    is_durable
+                }
             };
             if !goes_on {
                 break Some(ActorResult::Unavailable);
@@ -190,7 +194,7 @@ impl ActorMessage {
                     }
                 }
             }
-            Ok(AnyDecision::ReplayOf(first_key)) => self.second_key(&read_set, at, &first_key),
+            Ok(AnyDecision::ReplayOf(first_key)) => self.second_key(&read_set, (now, at), &first_key),
             Ok(AnyDecision::Answer(body)) => self.unless_changed(&read_set, |position| {
                 ActorResult::Answered { body, position }
             }),

@@ -9,8 +9,14 @@ use crate::domain::rejection::{Class, Rejection};
 use crate::journal::record::{NewRecord, Record, RecordKey, RecordOutcome, SCHEMA, key_digest};
 
 impl ActorMessage {
-    /// Uses the present idempotency key for the response that is stored under `first_key`.
-    pub(super) fn second_key(&self, read_set: &ReadSet, at: Instant, first_key: &str) -> Attempted {
+    /// Uses the present idempotency key for the response that is stored under `first_key`, in a commit
+    /// at `at` of a decision that began at `began`.
+    pub(super) fn second_key(
+        &self,
+        read_set: &ReadSet,
+        (began, at): (Instant, Instant),
+        first_key: &str,
+    ) -> Attempted {
         let shared = &*self.shared;
         let tag = self.pending.request.row.map_or(0, |row| row.tag);
         let first_digest = key_digest(tag, &self.pending.scope, first_key);
@@ -59,11 +65,11 @@ impl ActorMessage {
         .encode();
         shared.tables.reserve(&mut [], Some(key));
         let mut sequence = shared.journal.sequence();
-        if !shared.is_valid(read_set)
-            || !shared.commit_times.can_be_next(at)
-            || shared.tables.key(first_digest) != Some(first)
-        {
+        if !shared.is_valid(read_set) || shared.tables.key(first_digest) != Some(first) {
             return Attempted::Again;
+        }
+        if !shared.commit_times.can_be_next(at) {
+            return Attempted::Overtaken(began);
         }
         let Ok(position) = sequence.push(record) else {
             return Attempted::Final(ActorResult::Unavailable);

@@ -228,6 +228,7 @@ await step('each operation that takes a dry run can be tried, by who may carry i
     const { status, ...told } = await answer.then(async (one) => ({ status: one.status(), ...(await one.json().catch(() => null)) }))
     const faults = (told.fieldErrors ?? []).map((fault) => fault.fieldPath).filter((path) => path.startsWith('header.'))
     check(faults.length === 0, `${id}: ${status} ${faults.join(', ')}`)
+    check(status < 300 || status === 404 || status === 409, `${id}: ${status} ${told.code}`)
     await page.waitForSelector('.results .panel')
   }
   check((await page.locator('[aria-pressed="true"]').count()) === 0, 'values of persons are shown to who acts next')
@@ -709,15 +710,19 @@ await step('a command whose answer was lost is sent again as it was, and is done
   const sending = page.getByRole('button', { name: page.t('commands.send'), exact: true })
   await page.getByRole('button', { name: page.t('commands.try'), exact: true }).click()
   await page.getByRole('heading', { name: page.t('commands.wouldMake') }).waitFor()
+  const bodies = []
+  page.on('request', (request) => request.method() === 'POST' && request.url().endsWith('/settlement-deposit-requests') && bodies.push(request.postData()))
   await page.route('**/settlement-deposit-requests', async (route) => {
     await route.fetch()
     await route.abort()
   }, { times: 1 })
   await sending.click()
   await page.getByRole('heading', { name: page.t('commands.unanswered') }).waitFor()
+  check(await page.locator('[data-code]').isDisabled(), 'what may have been done can be changed')
   await page.getByText(page.t('problem.unreachable.sent')).waitFor()
   await sending.click()
   await page.getByRole('heading', { name: page.t('commands.sent') }).waitFor()
+  check(bodies.length === 2 && bodies[0] === bodies[1], bodies.join('\n'))
   check((await api('GET', '/console/found?id=LOST')).body.found.length === 1, 'it was not done once')
   await page.context().close()
 })

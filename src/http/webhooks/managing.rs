@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hyper::header::HeaderMap;
 use hyper::{StatusCode, Uri};
+use tracing::Instrument as _;
 
 use super::secret::{MasterKey, told};
 use crate::base::actor::Actor;
@@ -91,7 +92,7 @@ pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> 
     let (engine, dispatcher) = (Arc::clone(engine), webhooks.dispatcher.clone());
     // A client that resets its stream drops this future, and what was committed by then would not be
     // delivered: a task of its own goes on.
-    let carried_out = tokio::spawn(async move {
+    let carrying_out = async move {
         let result = engine.execute(call, permit).await;
         if let CommandResult::Done { body, replay, .. } = &result
             && let Some(id) = subscription.or_else(|| subscription_of(body))
@@ -102,7 +103,8 @@ pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> 
             }
         }
         result
-    });
+    };
+    let carried_out = tokio::spawn(carrying_out.in_current_span());
     let mut result = carried_out.await.unwrap_or(CommandResult::OutcomeUnknown);
     if let CommandResult::Done { body, .. } = &mut result
         && let Some(told) = told(&webhooks.key, body)
