@@ -194,7 +194,9 @@ impl ActorMessage {
                     }
                 }
             }
-            Ok(AnyDecision::ReplayOf(first_key)) => self.second_key(&read_set, (now, at), &first_key),
+            Ok(AnyDecision::ReplayOf(first_key)) => {
+                self.second_key(&read_set, (now, at), &first_key)
+            }
             Ok(AnyDecision::Answer(body)) => self.unless_changed(&read_set, |position| {
                 ActorResult::Answered { body, position }
             }),

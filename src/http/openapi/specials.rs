@@ -121,7 +121,7 @@ fn managed_list(special: Special, answers: &mut Answers, schemas: &mut Schemas) 
     };
     let page = page(name, item.to_value(), schemas);
     let mut parameters = list_parameters();
-    let text = json!({"type": "string"});
+    let text = json!({"type": "string", "minLength": 1});
     match special {
         Special::Outbox => {
             let states = MessageStatus::ALL.map(MessageStatus::as_str);
