@@ -9,8 +9,10 @@ use carebook::cli::open::Replaying;
 use carebook::cli::runtime::on_lane;
 use carebook::engine::checkpointer::{CheckpointFigures, CheckpointPolicy};
 use carebook::engine::clock::{Clock, SystemClock};
+use carebook::engine::feed::EventReader;
 use carebook::engine::retention::LogRetention;
 use carebook::engine::{CommandResult, Engine, Limits};
+use carebook::journal::events::EventId;
 use wal::storage::sim::SimDisk;
 use wal::{Log, Options};
 
@@ -303,4 +305,35 @@ fn a_stopped_log_keeps_a_week_unless_told_otherwise_and_every_tool_can_work_with
     let made: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(made["snapshots"][0]["covers"], whole, "{made}");
     assert!(made["snapshots"][0]["bytes"].as_u64() > Some(0), "{made}");
+}
+
+#[test]
+fn a_reader_whose_place_is_kept_goes_on_though_what_was_read_before_is_given_up() {
+    let (world, disk) = (World::new(), SimDisk::new());
+    let engine = start(&disk, small(), Arc::new(SystemClock::default()));
+    let client = EventReader::Client {
+        subject: "reader",
+        is_begun: false,
+    };
+    let read = |position| {
+        let after = EventId {
+            position,
+            number: u32::MAX,
+        };
+        let all = Arc::default();
+        let page = on_lane(&engine, engine.events(client, after, &all, 10));
+        page.unwrap().unwrap()
+    };
+    deposit(&engine, &world, 0);
+    // What readers share of the log's end ends here.
+    assert!(read(0).end);
+    for number in 1..200 {
+        deposit(&engine, &world, number);
+    }
+    snapshot(&engine);
+    let first = engine.compact_log(&mut |_| {}).unwrap().first_position;
+    assert!(first > 2, "{first}");
+    let page = read(engine.durable() - 1);
+    assert!(page.end && !page.events.is_empty(), "{page:?}");
+    engine.shut_down().unwrap();
 }
