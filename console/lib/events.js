@@ -4,7 +4,7 @@
 // each change. Out of sight nothing is followed.
 
 import { effect, signal } from './html.js'
-import { get, Refused, send } from './api.js'
+import { call, get, Refused, send } from './api.js'
 import { actor } from './session.js'
 
 /** @typedef {{id: string, type: string, subject: string, time: string, data: Record<string, any>}} Told */
@@ -221,7 +221,7 @@ async function follow(signal) {
           tell(MANY)
           continue
         }
-      } else hasFailed = true
+      } else if (answer.status !== 410) hasFailed = true
     } catch {
       // It is tried again.
       hasFailed ||= !attempt.signal.aborted

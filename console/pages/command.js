@@ -64,6 +64,7 @@ function OneCommand({ operation, whole }) {
   const [sent, setSent] = useState(/** @type {any} */ (null))
   const [problem, setProblem] = useState(/** @type {any} */ (null))
   const [isBusy, setBusy] = useState(false)
+  const [isSending, setSending] = useState(false)
   const faults = useMemo(() => new Map((problem?.fieldErrors ?? []).map((/** @type {any} */ fault) => [fault.fieldPath.replace(/^body\./, ''), fault.code])), [problem])
   useEffect(() => {
     setTried(null)
@@ -108,6 +109,7 @@ function OneCommand({ operation, whole }) {
   const act = async (dryRun) => {
     const turn = asked.current
     setBusy(true)
+    setSending(!dryRun)
     setProblem(null)
     try {
       const answer = await ask(dryRun)
@@ -126,6 +128,7 @@ function OneCommand({ operation, whole }) {
       if (!mayBeDone(found)) setTried(null)
     }
     setBusy(false)
+    setSending(false)
   }
   const again = () => {
     const fresh = freshKey()
@@ -142,7 +145,7 @@ function OneCommand({ operation, whole }) {
     } else act(operation.canBeTried)
   }
   // What is sent, or may have been done, stays as it is.
-  const isFixed = isBusy || mayBeDone(problem)
+  const isFixed = isSending || mayBeDone(problem)
   const fits = actors.value.find((one) => one.kind === operation.actor)
   return html`
     ${operation.description ? html`<p class="muted">${operation.description}</p>` : ''}

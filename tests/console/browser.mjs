@@ -225,7 +225,7 @@ await step('each operation that takes a dry run can be tried, by who may carry i
     await page.getByRole('button', { name: page.t('commands.example'), exact: true }).click()
     const answer = page.waitForResponse((answer) => answer.url().includes('dryRun=true'))
     await page.getByRole('button', { name: page.t('commands.try'), exact: true }).click()
-    const { status, ...told } = await answer.then(async (one) => ({ status: one.status(), ...(await one.json().catch(() => null)) }))
+    const { status, ...told } = await answer.then(async (one) => ({ ...(await one.json().catch(() => null)), status: one.status() }))
     const faults = (told.fieldErrors ?? []).map((fault) => fault.fieldPath).filter((path) => path.startsWith('header.'))
     check(faults.length === 0, `${id}: ${status} ${faults.join(', ')}`)
     check(status < 300 || status === 404 || status === 409, `${id}: ${status} ${told.code}`)
