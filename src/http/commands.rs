@@ -1,5 +1,6 @@
 //! Commands that were read: carried out by the engine, and answered.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use super::request::{DryRun, ReadCommand};
@@ -44,7 +45,9 @@ impl Service {
             header_key: read.header_key,
         };
         let is_dry_run = dry_run == DryRun::Yes;
-        let result = self.engine.carry_out(call, permit, is_dry_run).await;
+        // Where it is: it is large, and would be moved to where it is awaited.
+        let carrying_out = pin!(self.engine.carry_out(call, permit, is_dry_run));
+        let result = carrying_out.await;
         problems.reply(result, row.success)
     }
 }

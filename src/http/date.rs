@@ -1,7 +1,7 @@
 //! The `Date` of responses.
 //!
-//! hyper would keep its own on each thread until the clock has passed it: where the clock is set back,
-//! for as long as it had run ahead. This one is always the clock's.
+//! hyper keeps its own on each thread until the clock has passed it: where the clock is set back, for as
+//! long as it had run ahead. This one, for what is answered in hyper's place, is always the clock's.
 
 use std::cell::RefCell;
 

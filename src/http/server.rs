@@ -328,8 +328,6 @@ impl Front {
             .header_read_timeout(None)
             // A client that has closed its sending side may still wait for the response.
             .half_close(true)
-            // Its own date stands still where the clock is set back: each response has one by now.
-            .auto_date_header(false)
             .max_buf_size(HEAD_BYTES_MAX)
             .serve_connection(TokioIo::new(stream), respond);
         let watched = graceful.watch(connection);
@@ -388,7 +386,6 @@ impl Front {
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_send_buf_size(SEND_BYTES_MAX)
-            .auto_date_header(false)
             .serve_connection(TokioIo::new(stream), respond);
         // Closed by itself, or with all others.
         let own = GracefulShutdown::new();

@@ -8,8 +8,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use hyper::body::Body;
 use hyper::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, DATE, ETAG, EXPECT, HeaderMap,
-    HeaderValue, STRICT_TRANSPORT_SECURITY,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ETAG, EXPECT, HeaderMap, HeaderValue,
+    STRICT_TRANSPORT_SECURITY,
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode, Uri, Version};
@@ -21,7 +21,6 @@ use super::caller::Caller;
 use super::connections::ConnectionCounts;
 use super::console::Console;
 use super::cors::Cors;
-use super::date::date;
 use super::forgeries::Forgeries;
 use super::list_query::as_body;
 use super::metrics::Metrics;
@@ -38,7 +37,6 @@ use crate::base::actor::Actor;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::{BodySource, Purpose, Row, Success};
 use crate::engine::admission::{Admission, Permit};
-use crate::engine::clock::system_now;
 use crate::engine::{CommandResult, Engine};
 
 /// The service behind every connection.
@@ -255,7 +253,6 @@ impl Service {
 
     /// Gives a response the headers that every one has.
     fn dress(&self, answer: &mut Answer, caller: &Caller, head: &Parts) {
-        answer.headers_mut().insert(DATE, date(system_now()));
         if head.headers.contains_key(AUTHORIZATION) {
             // A 304 has the headers of its 200.
             let kept = match answer.headers().contains_key(ETAG) {
