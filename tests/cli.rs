@@ -534,6 +534,28 @@ fn run_with_input(command: &mut Command, input: &str) -> (Option<i32>, String, S
 }
 
 #[test]
+fn facts_that_are_refused_are_told_so_while_their_input_says_nothing() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let url = format!("http://{}", server.address);
+    let mut child = carebook()
+        .args(["facts", "load", "-", "--url", &url, "--token", "none"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It stays open.
+    let input = child.stdin.take().unwrap();
+    crate::support::until("it ends", || child.try_wait().unwrap().is_some());
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("401"), "{err}");
+}
+
+#[test]
 fn the_template_has_each_kind_once_and_every_way_in_takes_it() {
     let (code, template, err) = run(&["facts", "template"]);
     assert_eq!((code, err.as_str()), (Some(0), ""));

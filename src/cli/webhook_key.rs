@@ -127,6 +127,15 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_beside_a_key_that_is_made_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join("webhook.new");
+        std::fs::write(&other, "another's").unwrap();
+        open(&place(None, folder.path()), 0).unwrap();
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "another's");
+    }
+
+    #[test]
     fn without_its_file_no_key_is_made_for_subscriptions_that_are_there() {
         let folder = tempfile::tempdir().unwrap();
         let file = place(None, folder.path());

@@ -28,20 +28,6 @@ pub(crate) fn instant_of(time: SystemTime) -> Option<Instant> {
     Some(Instant::from_millis(millis))
 }
 
-/// This time as one of the system; the beginning of 1970 for one before.
-pub(crate) fn time_of(at: Instant) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(u64::try_from(at.millis()).unwrap_or(0))
-}
-
-/// The present time of the system, whatever clock an engine was given.
-#[must_use]
-pub fn system_now() -> Instant {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Instant::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
-}
-
 /// The system's clock.
 pub trait Clock: Send + Sync {
     /// The present time of the system. It may be set forward and back at any time.
@@ -65,7 +51,10 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn now(&self) -> Instant {
-        system_now()
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Instant::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 
     fn steady(&self) -> Duration {

@@ -78,8 +78,8 @@ impl Shared {
         durable: u64,
     ) -> Option<Result<Page, NoPage>> {
         let mut recent = self.feed.recent.lock().await;
-        // A reader who begins ahead of what was read does not begin it anew, unless the log has given up
-        // what comes next: those who follow it would be behind it then.
+        // It begins anew where what comes next is far back, or given up, and not where a reader begins
+        // ahead of it: those who follow it would be behind it then.
         let is_given_up = recent.upto.position + 1 < self.journal.first();
         if recent.from == 0 || is_given_up || durable.saturating_sub(recent.upto.position) > NEAR {
             recent.begin_at(after.position.max(self.journal.first()).max(1));
@@ -169,23 +169,20 @@ impl Feed {
         reader: EventReader<'_>,
         reading: impl FnOnce() -> Result<T, NoPage> + Send + 'static,
     ) -> Result<T, NoPage> {
-        let (subject, is_begun) = match reader {
-            EventReader::Delivery => {
-                let read = self.delivery_readings.read(reading).await;
-                return read.unwrap_or(Err(NoPage::Unavailable));
-            }
+        let readings = match reader {
+            EventReader::Delivery => &self.delivery_readings,
             // Each of them asks for one page at a time, so that all are served in turn.
-            EventReader::Webhook => {
-                let read = self.webhook_readings.read(reading).await;
-                return read.unwrap_or(Err(NoPage::Unavailable));
+            EventReader::Webhook => &self.webhook_readings,
+            EventReader::Client { subject, is_begun } => {
+                return match self.catching_up.look(subject, is_begun, reading).await {
+                    Ok(read) => read,
+                    Err(NoLook::Crowded) => Err(NoPage::Crowded),
+                    Err(NoLook::Failed) => Err(NoPage::Unavailable),
+                };
             }
-            EventReader::Client { subject, is_begun } => (subject, is_begun),
         };
-        match self.catching_up.look(subject, is_begun, reading).await {
-            Ok(read) => read,
-            Err(NoLook::Crowded) => Err(NoPage::Crowded),
-            Err(NoLook::Failed) => Err(NoPage::Unavailable),
-        }
+        let read = readings.read(reading).await;
+        read.unwrap_or(Err(NoPage::Unavailable))
     }
 }
 

@@ -61,3 +61,32 @@ impl Repeats {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_given_up_after_ten_seconds_of_which_waiting_for_the_disk_is_no_part() {
+        let mut repeats = Repeats::default();
+        assert!(repeats.rest().await.is_ok());
+        advance(REPEATED_FOR - Duration::from_secs(1)).await;
+        assert!(repeats.rest().await.is_ok());
+        repeats.waited();
+        advance(REPEATED_FOR).await;
+        assert!(repeats.rest().await.is_ok());
+        advance(REPEATED_FOR).await;
+        assert!(repeats.rest().await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_given_up_after_a_hundred_times() {
+        let mut repeats = Repeats::default();
+        for _ in 1..REPEATS_MAX {
+            assert!(repeats.rest().await.is_ok());
+        }
+        assert!(repeats.rest().await.is_err());
+    }
+}

@@ -185,10 +185,7 @@ impl ActorMessage {
                             position,
                         })
                     }
-                    Ok(record) => match self.commit(cached, &read_set, at, record, *decided) {
-                        Some(committed) => committed,
-                        None => Attempted::Overtaken(now),
-                    },
+                    Ok(record) => self.commit(cached, &read_set, (now, at), record, *decided),
                     Err(TooLarge { bytes }) => {
                         self.unless_changed(&read_set, |position| Self::too_large(bytes, position))
                     }
@@ -311,19 +308,19 @@ impl ActorMessage {
         }
     }
 
-    /// Gives the commit its place in the log and makes it visible, both in one step. `None` when
-    /// its time is before that of the last commit.
+    /// Gives the commit its place in the log and makes it visible, both in one step: a
+    /// commit at `at` of a decision that began at `began`.
     fn commit(
         &self,
         cached: &mut CachedState,
         read_set: &ReadSet,
-        at: Instant,
+        (began, at): (Instant, Instant),
         mut record: Vec<u8>,
         decided: Decided,
-    ) -> Option<Attempted> {
+    ) -> Attempted {
         let shared = &*self.shared;
         if !shared.has_room() {
-            return Some(Attempted::Final(ActorResult::Unavailable));
+            return Attempted::Final(ActorResult::Unavailable);
         }
         let awaited = settling::awaited(self.pending.request.row, &decided);
         let Decided {
@@ -340,15 +337,15 @@ impl ActorMessage {
         };
         let messages = shared.born(&outbox, at, &mut changes);
         let Some(mut changes) = self.made_ready(changes, read_set, record.len()) else {
-            return Some(Attempted::Again);
+            return Attempted::Again;
         };
         let mut sequence = shared.journal.sequence();
         shared.report_sequenced(Sequenced::Taken);
         if !shared.is_valid(read_set) {
-            return Some(Attempted::Again);
+            return Attempted::Again;
         }
         if !shared.commit_times.can_be_next(at) {
-            return None;
+            return Attempted::Overtaken(began);
         }
         if self
             .pending
@@ -356,19 +353,17 @@ impl ActorMessage {
             .is_some_and(|key| shared.tables.key(key).is_some())
         {
             tracing::error!("an idempotency key was used while it was locked");
-            return Some(Attempted::Final(ActorResult::Fault));
+            return Attempted::Final(ActorResult::Fault);
         }
         let position = match sequence.push_taking(&mut record) {
             Ok(position) => position,
             Err(wal::Refused::TooLarge { bytes }) => {
                 drop(sequence);
-                return Some(
-                    self.unless_changed(read_set, |position| Self::too_large(bytes, position)),
-                );
+                return self.unless_changed(read_set, |position| Self::too_large(bytes, position));
             }
             Err(error) => {
                 tracing::error!(%error, "the log has not accepted a record");
-                return Some(Attempted::Final(ActorResult::Unavailable));
+                return Attempted::Final(ActorResult::Unavailable);
             }
         };
         // From here on the log has the commit: if the rest of it cannot be published, the process
@@ -387,11 +382,11 @@ impl ActorMessage {
             shared.recent.keep(position, &stored);
         }
         std::mem::forget(whole);
-        Some(Attempted::Final(ActorResult::Committed {
+        Attempted::Final(ActorResult::Committed {
             position,
             stored,
             awaited,
-        }))
+        })
     }
 
     /// Work that grows with the size of a state, and memory that a commit needs, belong before or

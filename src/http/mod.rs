@@ -13,7 +13,6 @@ pub mod console;
 mod console_asked;
 pub mod cors;
 mod cursor;
-mod date;
 pub mod deadlines;
 pub mod dial;
 pub mod docs_page;

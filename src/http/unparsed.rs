@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::body::Body as _;
-use hyper::header::{DATE, STRICT_TRANSPORT_SECURITY};
+use hyper::header::STRICT_TRANSPORT_SECURITY;
 
 use super::answer_body::AnswerBody;
-use super::date::date;
 use super::request_id::{REQUEST_ID, new_request_id};
 use super::response::{Answer, Problems};
 use super::service::{Service, TLS_ONLY};
-use crate::engine::clock::system_now;
 
 /// Makes the response to a head that cannot be parsed, of this status.
 pub type Unparsed = Arc<dyn Fn(StatusCode) -> Answer + Send + Sync>;
@@ -43,7 +41,6 @@ impl Service {
         self.metrics.count_refusal("request_invalid");
         let headers = answer.headers_mut();
         headers.insert(REQUEST_ID, new_request_id(&self.engine));
-        headers.insert(DATE, date(system_now()));
         if is_secure {
             headers.insert(STRICT_TRANSPORT_SECURITY, TLS_ONLY);
         }
@@ -56,7 +53,7 @@ impl Service {
 pub struct Bare<'b> {
     /// Its status.
     pub status: StatusCode,
-    /// Its lines, with their ends, without those of its length and its date.
+    /// Its lines, with their ends, without the one of its length.
     lines: Vec<&'b [u8]>,
 }
 
@@ -81,10 +78,8 @@ impl<'b> Bare<'b> {
         lines.retain(|line| !is_empty(line));
         let is_common =
             |line: &&[u8]| line.starts_with(b"connection: ") || line.starts_with(b"date: ");
-        let is_bare = lines.len() + 1 == all && lines.iter().skip(1).all(is_common);
-        // The date is hyper's: what takes its place has the service's.
-        lines.retain(|line| !line.starts_with(b"date: "));
-        is_bare.then_some(Self { status, lines })
+        (lines.len() + 1 == all && lines.iter().skip(1).all(is_common))
+            .then_some(Self { status, lines })
     }
 
     /// The bytes of `answer` in its place, which is complete.
@@ -110,7 +105,6 @@ impl<'b> Bare<'b> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::base::time::Instant;
 
     const BARE: &[u8] = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\
         content-length: 0\r\ndate: Fri, 27 Nov 2026 13:33:55 GMT\r\n\r\n";
@@ -119,9 +113,7 @@ mod tests {
     fn a_response_of_hyper_s_own_gets_the_fields_and_the_body_of_a_problem() {
         let bare = Bare::of(BARE).unwrap();
         assert_eq!(bare.status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
-        let mut answer = Problems::PLAIN.problem(bare.status, "request_invalid", "Too large.");
-        let now = Instant::from_millis(1_795_788_835_000);
-        answer.headers_mut().insert(DATE, date(now));
+        let answer = Problems::PLAIN.problem(bare.status, "request_invalid", "Too large.");
         let text = String::from_utf8(bare.replaced_by(&answer)).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let mut lines: Vec<&str> = head.split("\r\n").collect();
@@ -136,7 +128,7 @@ mod tests {
                 "connection: close",
                 &format!("content-length: {}", body.len()),
                 "content-type: application/json",
-                "date: Fri, 27 Nov 2026 14:13:55 GMT",
+                "date: Fri, 27 Nov 2026 13:33:55 GMT",
             ]
         );
         let body: serde_json::Value = serde_json::from_str(body).unwrap();

@@ -95,6 +95,35 @@ fn a_standby_shows_what_its_writer_has_answered_and_takes_no_command() {
 }
 
 #[test]
+fn a_standby_whose_disk_has_no_room_leaves_the_lease_to_another() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let writer = cluster.serve(&world);
+    ask_for(&world, &writer, 0..5);
+    let full = world.path("full");
+    assert_eq!(standby(&cluster, &world, &full).stop(), Some(0));
+    // It has all there is, and more than any disk is kept in reserve.
+    let mut command = cluster.command(&world, &full);
+    command.args(["--standby", "--reserve-bytes", "1152921504606846976"]);
+    command
+        .arg("--webhook-key")
+        .arg(world.data().join("webhook.key"));
+    let full = Server::spawn(command);
+    until("it follows", || {
+        full.metric("carebook_standby_lag_positions") == 0.0
+            && full.metric("carebook_role{role=\"standby\"}") == 1.0
+    });
+    assert_eq!(writer.stop(), Some(0));
+    let other = standby(&cluster, &world, &world.path("other"));
+    until_taken(&world, &other, 5);
+    assert_eq!(full.metric("carebook_role{role=\"standby\"}"), 1.0);
+    assert_eq!(full.stop(), Some(0));
+    assert_eq!(other.stop(), Some(0));
+}
+
+#[test]
 fn a_standby_without_its_writer_s_key_of_webhooks_does_not_start() {
     let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
         return;

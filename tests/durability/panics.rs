@@ -18,6 +18,7 @@ use carebook::domain::example::Example;
 use carebook::domain::operation::{AnyCommand, AnyOperation, Disposition, Parts};
 use carebook::domain::read::{ReadRequest, Representation};
 use carebook::domain::rejection::{Declared, Rejection};
+use carebook::engine::checkpointer::CheckpointPolicy;
 use carebook::engine::outbox::{Delivery, Outgoing, Receiver};
 use carebook::engine::{CommandResult, Engine};
 use carebook::http::service::Service;
@@ -30,7 +31,8 @@ use wal::storage::sim::SimDisk;
 use super::inside::{call_of, carry_out, engine};
 use crate::operations::branch::external_directory::{creation, receiving};
 use crate::support::command::{Around, Asked, Wrapped};
-use crate::support::{AUDIENCE, ISSUER, World, actor};
+use crate::support::inside::{Inside, Wanted};
+use crate::support::{AUDIENCE, ISSUER, World, actor, until};
 
 /// A command that panics once, when it is asked something.
 struct Panicking {
@@ -309,5 +311,31 @@ fn a_panic_beside_the_engine_is_answered_500_and_the_next_request_as_ever() {
     .unwrap();
     assert_eq!(engine.figures().commands_in_flight, 0);
     drop(service);
+    engine.shut_down().unwrap();
+}
+
+/// The thread that takes snapshots and compacts the log looks at the clock each time.
+#[test]
+fn a_fault_in_the_upkeep_of_the_log_costs_one_turn_and_not_all_later_ones() {
+    let inside = Inside::start(&World::new(), Wanted::default());
+    let engine = inside.engine();
+    let figures = || engine.figures().checkpoints;
+    inside.clock.panic(true);
+    engine.checkpoint_by(CheckpointPolicy {
+        look: Duration::from_millis(2),
+        ..CheckpointPolicy::default()
+    });
+    engine.start_checkpointer().unwrap();
+    // Figures look at the clock, too.
+    std::thread::sleep(Duration::from_millis(100));
+    inside.clock.panic(false);
+    until("a turn has failed", || figures().failures > 0);
+    let put = on_lane(
+        engine,
+        carry_out(engine, &World::new().deposit_request("S-1", "key-1")),
+    );
+    assert!(matches!(put, Ok(CommandResult::Done { .. })), "{put:?}");
+    engine.request_snapshot();
+    until("a snapshot is taken", || figures().snapshots > 0);
     engine.shut_down().unwrap();
 }

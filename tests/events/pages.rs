@@ -131,6 +131,10 @@ fn who_may_not_read_events_and_what_no_page_can_be_asked_for_is_refused() {
         assert_eq!(answer.status, 400, "{query}: {answer:?}");
         assert_eq!(answer.faults()[0].0, path, "{query}");
     }
+    // That there is nothing yet is an answer about the log, as of a position.
+    let future = client.get("/events?after=1-0", &token);
+    assert_eq!(future.position(), Some(0), "{future:?}");
+    assert_eq!(client.get("/events?after=1", &token).position(), None);
     // Shape is looked at before who may do what.
     let mother = world.plain(ActorKind::Mother, "mother-1");
     assert_eq!(client.get("/events?limit=0", &mother).status, 400);

@@ -1,6 +1,5 @@
 //! What an operator sees of messages and does about them, over HTTP and at the command line.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use carebook::base::actor::{Actor, ActorKind};
@@ -10,8 +9,7 @@ use serde_json::{Value, json};
 
 use super::receiver::Receiver;
 use super::{administrator, create, listed, operator};
-use crate::support::gated::{Gate, OpenInTheEnd};
-use crate::support::inside::{Inside, Wanted};
+use crate::support::inside::Inside;
 use crate::support::{Server, World, actor, run};
 
 /// A server with a receiver for branches, whose pauses together last a tenth of a second.
@@ -436,13 +434,7 @@ fn a_message_that_was_taken_is_inspected_with_its_birth_in_another_s_commit() {
 #[test]
 fn a_list_goes_out_when_everything_that_was_committed_by_its_end_is_durable() {
     let world = World::new();
-    let gate: Arc<Gate> = Arc::default();
-    let wanted = Wanted {
-        gate: Arc::clone(&gate),
-        ..Wanted::default()
-    };
-    let inside = Inside::start(&world, wanted);
-    let _open = OpenInTheEnd(Arc::clone(&gate));
+    let (inside, gate, _open) = Inside::gated(&world);
     let operator = operator(&world);
     let list = async || {
         let answer = inside.send_json("GET", "/outbox?state=waiting", &operator, "-", None);

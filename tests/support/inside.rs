@@ -28,7 +28,7 @@ use wal::storage::sim::SimDisk;
 use wal::{Log, Options};
 
 use super::document::{Sent, judge};
-use super::gated::{Gate, syncing_through};
+use super::gated::{Gate, OpenInTheEnd, syncing_through};
 use super::watched::Watched;
 use super::{AUDIENCE, Answer, ISSUER, World};
 
@@ -162,6 +162,17 @@ impl Inside {
     /// The next commit fails to be synced.
     pub fn fail_next_commit(&self) {
         self.failing.store(true, Ordering::SeqCst);
+    }
+
+    /// The same, whose syncs go through a gate; that is opened when what comes last is dropped.
+    pub fn gated(world: &World) -> (Self, Arc<Gate>, OpenInTheEnd) {
+        let gate: Arc<Gate> = Arc::default();
+        let wanted = Wanted {
+            gate: Arc::clone(&gate),
+            ..Wanted::default()
+        };
+        let inside = Self::start(world, wanted);
+        (inside, Arc::clone(&gate), OpenInTheEnd(gate))
     }
 
     /// A service whose tokens the world's key signs.

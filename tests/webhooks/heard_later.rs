@@ -172,13 +172,7 @@ fn a_stop_records_what_was_brought_while_a_record_is_on_its_way() {
 #[test]
 fn a_subscription_whose_client_has_gone_by_its_commit_is_brought_its_events() {
     let world = World::new();
-    let gate: Arc<Gate> = Arc::default();
-    let wanted = Wanted {
-        gate: Arc::clone(&gate),
-        ..Wanted::default()
-    };
-    let inside = Inside::start(&world, wanted);
-    let _open = OpenInTheEnd(Arc::clone(&gate));
+    let (inside, gate, _open) = Inside::gated(&world);
     let token = manager(&world);
     let types = ["carebook.reference-fact.*"];
     let body = json!({"url": "https://receiver.invalid/", "types": types, "description": null});

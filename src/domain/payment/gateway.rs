@@ -361,6 +361,8 @@ mod tests {
             ("vcnt", json!("open"), true),
             ("vcnt", json!("closed"), false),
             ("vcnt", Value::Null, false),
+            ("virtual account", json!("open"), true),
+            ("virtual account", json!("closed"), false),
             ("card", Value::Null, false),
             ("card", json!("open"), false),
             ("bank", Value::Null, false),

@@ -10,10 +10,12 @@ use carebook::catalogue::OPERATIONS;
 use carebook::cli::runtime::on_lane;
 use carebook::domain::operation::{Disposition, Parts};
 use carebook::engine::clock::SystemClock;
-use carebook::engine::outbox::{Delivery, Outgoing, Receiver};
+use carebook::engine::outbox::{Delivery, NamedReceiver, Outgoing, Receiver};
+use carebook::engine::schedule::{Failure, RETRY_AFTER_MAX};
 use carebook::engine::{CommandRequest, CommandResult, Engine, Limits};
 use carebook::journal::replay::Recovered;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 use wal::{BoxError, Log, Options, Record, Visitor};
 
 use super::external_directory::{creation, receiving};
@@ -78,11 +80,9 @@ fn call(engine: &Engine) -> CommandRequest {
     }
 }
 
-#[test]
-fn a_message_waits_for_the_first_commit_and_the_answer_for_the_second() {
-    let world = World::new();
-    let gate = Arc::new(Gate::default());
-    let disk = syncing_through(&gate, wal::open_dir(&world.data()).unwrap());
+/// An engine with an empty log, whose syncs go through the gate.
+fn engine(world: &World, gate: &Arc<Gate>) -> Arc<Engine> {
+    let disk = syncing_through(gate, wal::open_dir(&world.data()).unwrap());
     let options = Options {
         reserve_bytes: 0,
         create: true,
@@ -97,7 +97,14 @@ fn a_message_waits_for_the_first_commit_and_the_answer_for_the_second() {
         Arc::new(SystemClock::default()),
         Box::new(|error| panic!("{error}")),
     );
-    let engine = Arc::new(engine.unwrap());
+    Arc::new(engine.unwrap())
+}
+
+#[test]
+fn a_message_waits_for_the_first_commit_and_the_answer_for_the_second() {
+    let world = World::new();
+    let gate = Arc::new(Gate::default());
+    let engine = engine(&world, &gate);
     let directory = Arc::new(Directory {
         gate: Arc::clone(&gate),
         taken: Mutex::default(),
@@ -143,6 +150,76 @@ fn a_message_waits_for_the_first_commit_and_the_answer_for_the_second() {
         );
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["outcomeStatus"], "completed");
+    })
+    .unwrap();
+    engine.shut_down().unwrap();
+}
+
+/// A receiver that takes nothing, and asks to be left alone for longer than a response waits.
+struct Refuses;
+
+impl Receiver for Refuses {
+    fn deliver<'a>(&'a self, _: &'a Outgoing) -> Delivery<'a> {
+        Box::pin(async {
+            Err(Failure {
+                status: Some(503),
+                error: "it was told to".into(),
+                retry_after: Some(RETRY_AFTER_MAX),
+            })
+        })
+    }
+}
+
+/// A receiver that takes as many messages as it is let.
+struct Lets(Semaphore);
+
+impl Receiver for Lets {
+    fn deliver<'a>(&'a self, _: &'a Outgoing) -> Delivery<'a> {
+        Box::pin(async {
+            self.0.acquire().await.unwrap().forget();
+            Ok(())
+        })
+    }
+}
+
+#[test]
+fn what_one_receiver_refuses_ends_no_waiting_for_another() {
+    let engine = engine(&World::new(), &Arc::default());
+    let lets = Arc::new(Lets(Semaphore::new(0)));
+    let (mut receivers, schedule) = receiving(Arc::clone(&lets) as _);
+    receivers.push(NamedReceiver {
+        topics: "branch_onboarding.operator_identity".parse().unwrap(),
+        receiver: Arc::new(Refuses),
+    });
+    engine.deliver_to(receivers, schedule);
+    on_lane(&engine, async {
+        engine.start_deliveries();
+        let asked = tokio::spawn({
+            let engine = Arc::clone(&engine);
+            async move {
+                let permit = engine.admit().unwrap();
+                engine.execute(call(&engine), permit).await
+            }
+        });
+        tokio::time::sleep(QUIET).await;
+        assert!(!asked.is_finished(), "the others may be taken");
+        lets.0.add_permits(2);
+        let reply = asked.await.unwrap();
+        let CommandResult::Done {
+            body, disposition, ..
+        } = reply
+        else {
+            panic!("{reply:?}");
+        };
+        assert_eq!(disposition, Disposition::Accepted);
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let effects = body["sideEffects"].as_array().unwrap();
+        let statuses: Vec<_> = effects.iter().map(|effect| &effect["status"]).collect();
+        assert_eq!(statuses, ["pending", "completed", "completed"]);
+        assert_eq!(
+            body["repair"]["pendingSideEffects"],
+            Value::from(&effects[..1])
+        );
     })
     .unwrap();
     engine.shut_down().unwrap();
