@@ -234,6 +234,7 @@ impl Line {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::base::codec::Blob;
@@ -241,16 +242,20 @@ mod tests {
     use crate::domain::outbox::message::{About, Born, Failure, MessageEvent};
     use crate::domain::resource::Resource as _;
 
-    /// The count of messages without a receiver after these events of one.
-    fn unclaimed(outbox: &Outbox, body: Option<Blob>, events: &[MessageEvent]) -> u64 {
-        let birth = MessageEvent::Born(Box::new(Born {
+    fn birth(body: Option<Blob>) -> MessageEvent {
+        MessageEvent::Born(Box::new(Born {
             number: 1,
             topic: "a.b".into(),
             resource: "a/1".into(),
             reference: None,
             log_id: [0; 16],
             body,
-        }));
+        }))
+    }
+
+    /// The count of messages without a receiver after these events of one.
+    fn unclaimed(outbox: &Outbox, body: Option<Blob>, events: &[MessageEvent]) -> u64 {
+        let birth = birth(body);
         let now = Now {
             steady: Duration::ZERO,
             wall: Instant::default(),
@@ -290,5 +295,43 @@ mod tests {
         assert_eq!(unclaimed(&outbox, body(), &[dead(), skipped()]), 3);
         // The embedded directory has done at once what this one asked for.
         assert_eq!(unclaimed(&outbox, None, &[]), 3);
+    }
+
+    /// A receiver that is asked nothing.
+    struct Unasked;
+
+    impl Receiver for Unasked {
+        fn deliver<'a>(&'a self, _: &'a Outgoing) -> Delivery<'a> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[test]
+    fn a_message_shows_when_it_is_really_tried_next_after_the_clock_was_set_back() {
+        let outbox = Outbox::default();
+        let receiver = NamedReceiver {
+            topics: "a.*".parse().unwrap(),
+            receiver: Arc::new(Unasked),
+        };
+        outbox.deliver_to(vec![receiver], Bounds::default());
+        let day = 86_400_000;
+        let failed = MessageEvent::Failed {
+            next_attempt_at: Instant::from_millis(day + 5_000),
+            failure: Failure {
+                status: Some(503),
+                error: "it answered 503".into(),
+            },
+        };
+        let born = Message::apply(None, &birth(Some(Blob(b"{}".to_vec()))), Instant::default());
+        let mut message = Message::apply(Some(born), &failed, Instant::from_millis(day));
+        let now = Now {
+            steady: Duration::ZERO,
+            wall: Instant::default(),
+            committed: Instant::from_millis(day),
+        };
+        outbox.touched(2, &message, now);
+        outbox.show_due(&mut message, now);
+        let shown = message.unsettled.unwrap().next_attempt_at;
+        assert_eq!(shown, Some(Instant::from_millis(6_000)));
     }
 }
