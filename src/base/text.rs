@@ -69,13 +69,18 @@ macro_rules! texts {
                 &self.0
             }
 
-            fn of(text: &str, at: &mut Reader) -> Option<Self> {
+            /// The text, unless it has a fault, which is noted.
+            pub fn check<'t>(text: &'t str, at: &mut Reader) -> Option<&'t str> {
                 let text = bounded(text, at, $max, $blank)?;
                 let has_form: fn(&str) -> bool = $form;
                 if !has_form(text) {
                     return at.fault(FaultCode::Pattern);
                 }
-                Some(Self(text.into()))
+                Some(text)
+            }
+
+            fn of(text: &str, at: &mut Reader) -> Option<Self> {
+                Self::check(text, at).map(Self::from_trusted)
             }
         }
 

@@ -1,6 +1,6 @@
 //! The types of fields: numbers, lists, maps, times, and which of them may be absent or null.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -234,35 +234,36 @@ pub fn refuse_repeats<T: Ord>(items: &[T], name: &'static str, at: &mut Reader) 
     }
 }
 
+/// Whether no text is there twice.
+pub fn all_differ<'t>(texts: impl ExactSizeIterator<Item = &'t str>) -> bool {
+    let count = texts.len();
+    count < 2 || texts.collect::<HashSet<_>>().len() == count
+}
+
 /// A map with names of the sender's choice; sorted, so that equal maps have equal forms.
 impl<T: FromJson> FromJson for BTreeMap<Box<str>, T> {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         let Json::Object(members) = value else {
             return at.fault(FaultCode::WrongType);
         };
-        let mut map = Self::new();
-        let mut faulty = BTreeSet::new();
-        let mut repeats = false;
+        let mut seen = HashSet::with_capacity(members.len());
+        let mut entries = Vec::with_capacity(members.len());
         for (name, value) in members {
             let name = name.as_ref();
             at.entry(name, |at| {
-                let repeated = map.contains_key(name) || faulty.contains(name);
-                match T::read(value, at) {
-                    Some(value) if !repeated => {
-                        map.insert(name.into(), value);
-                    }
-                    Some(_) => {}
-                    None => {
-                        faulty.insert(name);
-                    }
+                let value = T::read(value, at);
+                if !seen.insert(name) {
+                    return at.fault(FaultCode::DuplicateField);
                 }
-                if repeated {
-                    repeats = true;
-                    at.fault::<()>(FaultCode::DuplicateField);
-                }
+                entries.extend(value.map(|value| (name.into(), value)));
+                Some(())
             });
         }
-        (faulty.is_empty() && !repeats).then_some(map)
+        (entries.len() == members.len()).then(|| entries.into_iter().collect())
+    }
+
+    fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
+        from.entries(|name, _| Some(name))
     }
 
     fn shape() -> Shape {

@@ -5,6 +5,8 @@
 //! all: that says only that the tree has to be read. Both ways share every rule of a single value: a value
 //! that has no way of its own is parsed into a small tree and read from there.
 
+use std::collections::BTreeMap;
+
 use super::fault::FaultCode;
 use super::reader::Reader;
 use super::scanner::Scanner;
@@ -241,6 +243,26 @@ impl Scanner<'_> {
         Some(items)
     }
 
+    /// The entries of a map with names of the sender's choice, which `check` passes.
+    pub fn entries<T: FromJson>(
+        &mut self,
+        check: impl for<'n> Fn(&'n str, &mut Reader) -> Option<&'n str>,
+    ) -> Option<BTreeMap<Box<str>, T>> {
+        let mut entries = Vec::new();
+        let mut more = self.open_object()?;
+        while more {
+            let name = self.name()?;
+            let name = self.without_fault(|at| check(name, at))?;
+            self.take(b':')?;
+            entries.push((name.into(), T::read_straight(self)?));
+            more = self.more_fields()?;
+        }
+        // Sorted at once, which is less work than to insert them one by one.
+        let count = entries.len();
+        let map: BTreeMap<_, _> = entries.into_iter().collect();
+        (map.len() == count).then_some(map)
+    }
+
     /// The next value, which has to be a string.
     pub fn by_text<T>(&mut self, read: impl FnOnce(&str, &mut Reader) -> Option<T>) -> Option<T> {
         let text = self.text()?;
@@ -375,7 +397,6 @@ pub(super) mod tests {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod straight_tests {
-    use std::collections::BTreeMap;
 
     use rand::rngs::StdRng;
     use rand::{Rng as _, SeedableRng as _};
@@ -435,7 +456,7 @@ mod straight_tests {
     }
 
     const GOOD: &str = r#"{"number":7,"day":"2026-11-22","items":["a","b"],"few":[true],
-        "map":{"x":1},"free":{"any":[1.5,{}]},"inner":[{"flag":false},{"flag":true}]}"#;
+        "map":{"y":2,"x":1},"free":{"any":[1.5,{}]},"inner":[{"flag":false},{"flag":true}]}"#;
 
     #[test]
     fn what_has_no_fault_is_read_without_a_tree_and_counted_alike() {
@@ -464,7 +485,7 @@ mod straight_tests {
             ("[\"a\",\"b\"]", "[]"),
             ("[\"a\",\"b\"]", "[\"\"]"),
             ("[true]", "[true,true,true]"),
-            ("{\"x\":1}", "{\"x\":1,\"x\":1}"),
+            ("{\"y\":2,\"x\":1}", "{\"x\":2,\"x\":1}"),
             ("false}", "0}"),
             ("[{\"flag\":false}", "[null"),
             ("true}]}", "true}]} 1"),

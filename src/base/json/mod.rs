@@ -24,7 +24,7 @@ mod writer;
 pub use canonical::AnyObject;
 pub use differences::{Difference, differences};
 pub use fault::{Fault, FaultCode};
-pub use fields::{AtLeast, AtMost, NonEmpty, Nullable, refuse_repeats};
+pub use fields::{AtLeast, AtMost, NonEmpty, Nullable, all_differ, refuse_repeats};
 pub use from_json::{FromJson, field, read_straight};
 pub use reader::{FAULTS_MAX, Reader};
 pub use scanner::{Scanner, texts_of};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::{Charge, Grant, Settlement, Shares, benefit_krw, settle};
-use crate::base::json::{AtLeast, FromJson, Json, Reader, Shape};
+use crate::base::json::{AtLeast, FromJson, Json, Reader, Scanner, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, BranchProfileId, Ident};
 use crate::base::time::{Date, Instant};
@@ -34,11 +34,15 @@ impl FromJson for ComponentAmounts {
         if let Json::Object(components) = value {
             for (code, _) in components {
                 at.entry(code, |at| {
-                    <Ident as FromJson>::read(&Json::Text(code.clone()), at)
+                    Ident::check(code, at);
                 });
             }
         }
         FromJson::read(value, at).map(Self)
+    }
+
+    fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
+        from.entries(Ident::check).map(Self)
     }
 
     fn shape() -> Shape {
@@ -243,5 +247,33 @@ response_body! {
         care_delivery_session_code: Option<&'a Ident> = charge.care_delivery_session_code.as_ref(),
         delivered_day_count: Option<i64> = charge.delivered_day_count,
         ledger_line_count: usize = settlement.lines.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::json::read_straight;
+    use crate::base::time::Instant;
+
+    #[test]
+    fn components_are_read_straight_unless_a_code_or_an_amount_is_faulty() {
+        for (text, has_fault) in [
+            (r#"{"twins":1,"night":0}"#, false),
+            ("{}", false),
+            (r#"{"twins":-1}"#, true),
+            (r#"{" ":1}"#, true),
+            (r#"{"":1}"#, true),
+            (r#"{"twins":1,"night":2,"twins":1}"#, true),
+        ] {
+            let mut at = Reader::new(Instant::default());
+            let by_tree = Json::parse(text.as_bytes())
+                .ok()
+                .and_then(|tree| ComponentAmounts::read(&tree, &mut at))
+                .filter(|_| at.is_clean());
+            let straight = read_straight(text.as_bytes(), Instant::default());
+            assert_eq!(straight.map(|(read, _)| read), by_tree, "{text}");
+            assert_eq!(by_tree.is_none(), has_fault, "{text}");
+        }
     }
 }

@@ -18,7 +18,8 @@ use super::statement::{
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::{
-    AtLeast, FaultCode, FromJson, Json, NonEmpty, Nullable, Reader, Shape, read_straight,
+    AtLeast, FaultCode, FromJson, Json, NonEmpty, Nullable, Reader, Shape, all_differ,
+    read_straight,
 };
 use crate::base::text::{BodyKey, Ident, StatementId, Text};
 use crate::base::time::Instant;
@@ -83,10 +84,7 @@ impl Request for Command {
 fn is_consistent(body: &Body, now: Instant) -> bool {
     let NonEmpty(lines) = &body.line_acknowledgements;
     let latest = now.plus_seconds(CLOCK_SKEW_SECONDS_MAX);
-    let are_unique = |id: fn(&LineAcknowledgement) -> &Ident| {
-        let ids: BTreeSet<_> = lines.iter().map(id).collect();
-        ids.len() == lines.len()
-    };
+    let are_unique = |id: fn(&LineAcknowledgement) -> &str| all_differ(lines.iter().map(id));
     body.inter_office_acknowledgement.is_none()
         && lines.iter().all(|line| {
             line.acknowledged_by_actor_profile_id == body.actor_profile_id

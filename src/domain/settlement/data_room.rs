@@ -1,6 +1,6 @@
 //! The settlement data-room request: its state, its events, and how it looks from outside.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,9 @@ use uuid::Uuid;
 use super::state::may_request;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Fingerprint;
-use crate::base::json::{AtLeast, FaultCode, FromJson, Json, NonEmpty, Nullable, Reader, Shape};
+use crate::base::json::{
+    AtLeast, FaultCode, FromJson, Json, NonEmpty, Nullable, Reader, Scanner, Shape, all_differ,
+};
 use crate::base::revision::Revision;
 use crate::base::text::{CollectionName, Ident, ObjectKey, Sha256Hex};
 use crate::base::time::{Date, Instant};
@@ -52,18 +54,24 @@ impl FromJson for EvidenceKeys {
             return at.fault(FaultCode::TooShort);
         }
         // A repeated key is reported though another one cannot be read.
-        let mut seen = BTreeSet::new();
+        let mut seen = HashSet::with_capacity(items.len());
         let mut keys = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
             keys.extend(at.item(index, |at| {
-                let key = Ident::read(item, at)?;
-                if !seen.insert(key.clone()) {
+                let text = at.text(item)?;
+                let key = Ident::check(text, at)?;
+                if !seen.insert(key) {
                     return at.fault(FaultCode::NotUnique);
                 }
-                Some(key)
+                Some(Ident::from_trusted(key))
             }));
         }
         (keys.len() == items.len()).then_some(Self(keys))
+    }
+
+    fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
+        let NonEmpty(keys) = NonEmpty::<Ident>::read_straight(from)?;
+        all_differ(keys.iter().map(Ident::as_str)).then_some(Self(keys))
     }
 
     fn shape() -> Shape {

@@ -159,11 +159,14 @@ impl Operation for OpenDataRoom {
 mod tests {
     use serde_json::{Value, json};
 
+    use super::super::data_room::EvidenceKeys;
     use super::super::samples::{
         DATA_ROOM_ID, data_room_request, faults, headquarters, opened_data_room, with,
         with_profile, workflow,
     };
     use crate::base::actor::{Actor, ActorKind};
+    use crate::base::json::read_straight;
+    use crate::base::time::Instant;
     use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, actor, manager};
 
@@ -356,5 +359,19 @@ mod tests {
                 ("scope.sourceEvidenceKeys[7]", "not_unique"),
             ])
         );
+    }
+
+    #[test]
+    fn the_keys_of_evidence_are_read_straight_unless_one_is_repeated_or_faulty() {
+        let straight = |keys: &str| {
+            read_straight::<EvidenceKeys>(keys.as_bytes(), Instant::default())
+                .map(|(keys, _)| json!(keys))
+        };
+        for keys in [r#"["b"]"#, r#"["b","a","c"]"#] {
+            assert_eq!(straight(keys), serde_json::from_str(keys).ok(), "{keys}");
+        }
+        for keys in [r#"["b","a","b"]"#, "[]", r#"["a",""]"#, r#"["a",5]"#] {
+            assert_eq!(straight(keys), None, "{keys}");
+        }
     }
 }
