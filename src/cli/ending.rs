@@ -3,16 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::exit::{DAMAGED, FAILED, OF_ANOTHER};
 use super::manager;
 use super::tell::tell;
 use crate::engine::OnFatal;
 use crate::stream::error::StreamError;
 use crate::stream::link::Link;
 
-/// The exit code of a writer that another one has taken over from.
-const TAKEN_OVER: i32 = 5;
-/// The exit code of one whose directory is not where it was, as of one whose log is damaged.
-const MOVED: i32 = 3;
 /// How long responses may still leave after the log has failed.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
@@ -26,29 +23,28 @@ pub(super) fn end_the_process() -> OnFatal {
 /// own.
 pub(super) fn end_the_process_of(link: Arc<Link>) -> OnFatal {
     Box::new(move |error| match link.ended() {
-        Some(fenced) if fenced.is_fenced() => end(&fenced.to_string(), TAKEN_OVER),
+        Some(fenced) if fenced.is_fenced() => end(&fenced.to_string(), OF_ANOTHER),
         Some(StreamError::Stopped) | None => end(&error.to_string(), code_of(error)),
-        Some(why) => end(&why.to_string(), 1),
+        Some(why) => end(&why.to_string(), FAILED),
     })
 }
 
-/// A log that is not where it was is as a damaged one to who would start the process again: that would
-/// begin another log in its place.
-fn code_of(error: &wal::Error) -> i32 {
+/// The exit code of a server whose log failed in this way.
+fn code_of(error: &wal::Error) -> u8 {
     match error {
-        wal::Error::Moved { .. } => MOVED,
-        _ => 1,
+        wal::Error::Moved { .. } => DAMAGED,
+        _ => FAILED,
     }
 }
 
 /// Ends the process, for this reason and with this code, once the last answers are out.
-pub(super) fn end(error: &str, code: i32) {
+pub(super) fn end(error: &str, code: u8) {
     let spawned = std::thread::Builder::new().spawn(move || {
         std::thread::sleep(LAST_WORDS);
-        std::process::exit(code);
+        std::process::exit(code.into());
     });
     if spawned.is_err() {
-        std::process::exit(code);
+        std::process::exit(code.into());
     }
     tracing::error!(%error, "the log has failed: the process ends");
     manager::status(&format!("the log has failed: {error}"));

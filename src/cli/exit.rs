@@ -15,6 +15,18 @@ const WHEN_BUSY: &str = "or verify a copy, which `carebook backup` makes of a ru
 const WHEN_OTHER_VERSION: &str = "use the carebook that wrote it, or a newer one; to go back to an older \
     one, restore a backup that it made";
 
+/// The exit code of what failed and has no code of its own.
+pub(super) const FAILED: u8 = 1;
+/// That of arguments that are wrong.
+const BAD_ARGUMENTS: u8 = 2;
+/// That of a damaged log, and of one that is not where it was: a supervisor that started the process
+/// again would begin another log in its place.
+pub(super) const DAMAGED: u8 = 3;
+/// That of a log that a running server holds.
+const BUSY: u8 = 4;
+/// That of a log of another version, and of a journal that another process has taken over.
+pub(super) const OF_ANOTHER: u8 = 5;
+
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
@@ -129,14 +141,14 @@ impl Failure {
     #[must_use]
     pub fn report(self) -> ExitCode {
         let (code, sentence, next) = match self {
-            Self::Other(sentence) => (1, sentence, None),
-            Self::Held(sentence) => (1, sentence, Some(WHEN_HELD)),
-            Self::Arguments(sentence) => (2, sentence, None),
-            Self::Damaged(sentence) => (3, sentence, Some(WHEN_DAMAGED)),
-            Self::JournalDamaged(sentence) => (3, sentence, None),
-            Self::TakenOver(sentence) => (5, sentence, None),
-            Self::Busy(sentence) => (4, sentence, Some(WHEN_BUSY)),
-            Self::OtherVersion(sentence) => (5, sentence, Some(WHEN_OTHER_VERSION)),
+            Self::Other(sentence) => (FAILED, sentence, None),
+            Self::Held(sentence) => (FAILED, sentence, Some(WHEN_HELD)),
+            Self::Arguments(sentence) => (BAD_ARGUMENTS, sentence, None),
+            Self::Damaged(sentence) => (DAMAGED, sentence, Some(WHEN_DAMAGED)),
+            Self::JournalDamaged(sentence) => (DAMAGED, sentence, None),
+            Self::TakenOver(sentence) => (OF_ANOTHER, sentence, None),
+            Self::Busy(sentence) => (BUSY, sentence, Some(WHEN_BUSY)),
+            Self::OtherVersion(sentence) => (OF_ANOTHER, sentence, Some(WHEN_OTHER_VERSION)),
             Self::NobodyReads => return ExitCode::SUCCESS,
         };
         match next {

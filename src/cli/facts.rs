@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::exit::Failure;
+use super::exit::{FAILED, Failure};
 use super::open::{Opening, endless_bar, open, progress_bar};
 use super::output::Output;
 use super::place::{Place, PlaceArgs};
@@ -153,7 +153,7 @@ fn load_into(data: &Path, input: impl Read) -> Result<Value, Failure> {
     };
     let on_fatal = Box::new(|error: &wal::Error| {
         tell(format_args!("carebook: the log has failed: {error}"));
-        std::process::exit(1);
+        std::process::exit(FAILED.into());
     });
     let (engine, report) = open(data, opening, on_fatal)?;
     if report.created {

@@ -14,7 +14,7 @@ use crate::engine::channel::Bounds;
 use crate::engine::delivery::webhooks::Webhooks;
 use crate::http::dial::system_resolve;
 use crate::http::traces::Tracer;
-use crate::http::webhooks::address::{Allowed, Cidr};
+use crate::http::webhooks::address::{Allowed, network};
 use crate::http::webhooks::client::{Client, Judge};
 use crate::http::webhooks::managing::WebhookFront;
 use crate::http::webhooks::sender::WebhookSender;
@@ -29,8 +29,8 @@ pub struct WebhookArgs {
     webhook_key: Option<PathBuf>,
     /// A network that webhooks may go to though it is private, link-local or the loopback, such
     /// as 10.1.0.0/16; may be repeated.
-    #[arg(long, value_name = "CIDR")]
-    webhooks_allow: Vec<Cidr>,
+    #[arg(long, value_name = "CIDR", value_parser = network)]
+    webhooks_allow: Vec<ipnet::IpNet>,
     /// Lets webhooks go to other machines over plain http, which anyone on the path can read.
     #[arg(long)]
     webhooks_allow_http: bool,

@@ -2,58 +2,24 @@
 //! call what only the service can reach: its own machine, its network, a cloud's metadata.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::str::FromStr;
+
+use ipnet::{IpNet, Ipv4Net};
 
 /// Networks that are allowed in spite of all.
 #[derive(Clone, Debug, Default)]
-pub struct Allowed(pub Vec<Cidr>);
+pub struct Allowed(pub Vec<IpNet>);
 
-/// A network: an address, and how many of its first bits are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cidr {
-    address: IpAddr,
-    bits: u32,
-}
-
-impl FromStr for Cidr {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
-            None => (text, None),
-        };
-        let address: IpAddr = address
-            .parse()
-            .map_err(|_| format!("{address} is no address"))?;
-        let most = match address {
-            IpAddr::V4(_) => 32,
-            IpAddr::V6(_) => 128,
-        };
-        let bits = bits.map_or(Ok(most), str::parse);
-        match bits {
-            Ok(bits) if bits <= most => Ok(Self { address, bits }),
-            _ => Err(format!("after the slash stands a number up to {most}")),
-        }
+/// Reads a network in CIDR notation; an address alone is a network of one.
+///
+/// # Errors
+///
+/// What the text should have been.
+pub fn network(text: &str) -> Result<IpNet, String> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(address.into());
     }
-}
-
-impl Cidr {
-    /// Whether the address is in it.
-    #[must_use]
-    pub fn contains(&self, address: IpAddr) -> bool {
-        let same = |one: u128, other: u128, width: u32| {
-            let shift = width - self.bits;
-            shift == 128 || one >> shift == other >> shift
-        };
-        match (self.address, address) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                same(own.to_bits().into(), other.to_bits().into(), 32)
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => same(own.to_bits(), other.to_bits(), 128),
-            _ => false,
-        }
-    }
+    text.parse()
+        .map_err(|_| format!("{text:?} is neither a network, such as 10.1.0.0/16, nor an address"))
 }
 
 impl Allowed {
@@ -61,7 +27,7 @@ impl Allowed {
     #[must_use]
     pub fn allows(&self, address: IpAddr) -> bool {
         let plain = address.to_canonical();
-        let is_named = |cidr: &Cidr| cidr.contains(address) || cidr.contains(plain);
+        let is_named = |network: &IpNet| network.contains(&address) || network.contains(&plain);
         self.0.iter().any(is_named) || is_public(plain)
     }
 }
@@ -76,27 +42,29 @@ fn is_public(address: IpAddr) -> bool {
 
 /// By the registry of special addresses (RFC 6890 and what came after it).
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    const SPECIAL: [(u32, u32); 16] = [
-        (0x0000_0000, 8),  // 0.0.0.0/8, this network
-        (0x0a00_0000, 8),  // 10.0.0.0/8, private
-        (0x6440_0000, 10), // 100.64.0.0/10, shared by carriers
-        (0x7f00_0000, 8),  // 127.0.0.0/8, the loopback
-        (0xa9fe_0000, 16), // 169.254.0.0/16, link-local
-        (0xac10_0000, 12), // 172.16.0.0/12, private
-        (0xc000_0000, 24), // 192.0.0.0/24, protocols
-        (0xc000_0200, 24), // 192.0.2.0/24, documentation
-        (0xc01f_c400, 24), // 192.31.196.0/24, AS112
-        (0xc034_c100, 24), // 192.52.193.0/24, AMT
-        (0xc058_6300, 24), // 192.88.99.0/24, relays of 6to4
-        (0xc0a8_0000, 16), // 192.168.0.0/16, private
-        (0xc612_0000, 15), // 198.18.0.0/15, benchmarks
-        (0xc633_6400, 24), // 198.51.100.0/24, documentation
-        (0xcb00_7100, 24), // 203.0.113.0/24, documentation
-        (0xe000_0000, 3),  // 224.0.0.0/3, multicast, reserved and broadcast
+    const fn network(of: [u8; 4], prefix_len: u8) -> Ipv4Net {
+        let [a, b, c, d] = of;
+        Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix_len)
+    }
+    const SPECIAL: [Ipv4Net; 16] = [
+        network([0, 0, 0, 0], 8),       // this network
+        network([10, 0, 0, 0], 8),      // private
+        network([100, 64, 0, 0], 10),   // shared by carriers
+        network([127, 0, 0, 0], 8),     // the loopback
+        network([169, 254, 0, 0], 16),  // link-local
+        network([172, 16, 0, 0], 12),   // private
+        network([192, 0, 0, 0], 24),    // protocols
+        network([192, 0, 2, 0], 24),    // documentation
+        network([192, 31, 196, 0], 24), // AS112
+        network([192, 52, 193, 0], 24), // AMT
+        network([192, 88, 99, 0], 24),  // relays of 6to4
+        network([192, 168, 0, 0], 16),  // private
+        network([198, 18, 0, 0], 15),   // benchmarks
+        network([198, 51, 100, 0], 24), // documentation
+        network([203, 0, 113, 0], 24),  // documentation
+        network([224, 0, 0, 0], 3),     // multicast, reserved and broadcast
     ];
-    let address = address.to_bits();
-    let is_in = |(network, bits): &(u32, u32)| address >> (32 - bits) == network >> (32 - bits);
-    !SPECIAL.iter().any(is_in)
+    !SPECIAL.iter().any(|network| network.contains(&address))
 }
 
 /// Only global unicast (2000::/3) is public, and only outside of its special ranges. An address
@@ -199,11 +167,8 @@ mod tests {
 
     #[test]
     fn a_network_is_allowed_by_name_whole_and_no_more() {
-        let allowed = Allowed(vec![
-            "10.1.0.0/16".parse().unwrap(),
-            "127.0.0.1".parse().unwrap(),
-            "fd00::/8".parse().unwrap(),
-        ]);
+        let allowed = ["10.1.0.0/16", "127.0.0.1", "fd00::/8"];
+        let allowed = Allowed(allowed.map(|text| network(text).unwrap()).into());
         for (address, is_allowed) in [
             ("10.1.2.3", true),
             ("::ffff:10.1.2.3", true),
@@ -219,7 +184,8 @@ mod tests {
                 "{address}"
             );
         }
-        let everything = Allowed(vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()]);
+        let everything = ["0.0.0.0/0", "::/0"];
+        let everything = Allowed(everything.map(|text| network(text).unwrap()).into());
         assert!(everything.allows("127.0.0.1".parse().unwrap()));
         assert!(everything.allows("::1".parse().unwrap()));
         for bad in [
@@ -231,7 +197,7 @@ mod tests {
             "a/8",
             "1.2.3.4/",
         ] {
-            assert!(bad.parse::<Cidr>().is_err(), "{bad}");
+            assert!(network(bad).is_err(), "{bad}");
         }
     }
 }
