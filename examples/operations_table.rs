@@ -37,8 +37,8 @@ With a token: 401 `authentication_required`, 403 `actor_inactive` and `actor_wit
 `outcome_unknown`. [codes.md](codes.md) says what each means, and what a client does.
 
 An unknown path is 404 `route_not_found`, a method that the path does not have 405
-`method_not_allowed`. A head that cannot be parsed is answered by the HTTP library, 400 or 431 without
-a body.
+`method_not_allowed`. A head that cannot be parsed is 400 or 431 `request_invalid`, in the full shape;
+[contract-choices.md](contract-choices.md#http) says which heads are rejected.
 
 | shape of problems | fields |
 |---|---|
@@ -50,8 +50,8 @@ A 409 of `confirm_reservation_draft` has a body of its own: `conflictCode` inste
 `draftId`, `expectedDraftRevision`, `currentDraftRevision`,
 `reservationDraftStepAuthorityProjectionId`, `expectedReviewRevision`, `currentReviewRevision`,
 `refreshRequired`, `conflictingFieldPaths`, `disabledReasonCodes`. `create_branch` responds 202
-when an external directory has left a side effect pending (a replay is 200); with the embedded
-directory all are completed in the commit.
+when an external directory has left a side effect pending (a replay is 200). With the embedded
+directory all side effects are completed in the commit.
 ";
 
 const READS_INTRODUCTION: &str = "\
@@ -68,7 +68,7 @@ actor may not see; 503 `service_unavailable` when the log has failed. A read's o
 const LISTS_INTRODUCTION: &str = "\
 ## Lists
 
-All `GET`, with a token; [lists.md](lists.md) says how they are gone through. 200, also where there is
+All `GET`, with a token; [lists.md](lists.md) says how to page through them. 200, also where there is
 nothing to show; 304; 400 `request_invalid` for a query that is not valid; 401; 403 `actor_inactive` and
 `actor_withdrawn`; 429 `overloaded`; 503. An item is the body that the read gives.
 
@@ -87,10 +87,10 @@ const REQUESTS_INTRODUCTION: &str = "
 ## Request bodies
 
 Every field of each operation's body, in the order in which they are declared, and a body that succeeds
-with the sample data (`carebook serve --demo`). A field that is not in the
-table is a fault, and so is a duplicate. *Optional*: absent and null mean the same.
-`a.b` is the field `b` of `a`, `a[].b` that of each item. Texts are counted in characters. Where an
-example uses the response of another operation, `$field` stands for that field of it.
+with the sample data (`carebook serve --demo`). A field that is not in the table is a fault, and so is a
+duplicate. *Optional*: absent and null mean the same. `a.b` is the field `b` of `a`, `a[].b` that of
+each item. Texts are counted in characters. Where an example uses the response of another operation,
+`$field` stands for that field of the response.
 ";
 
 const NO_FIELD: &str = "\
@@ -106,10 +106,9 @@ The field `facts` of each kind, besides `kind`, `id` and `revision`.
 const METRICS_INTRODUCTION: &str = "
 ## Metrics
 
-Every metric that `GET /metrics` has, in its order. Counters are of the time since the start. Some are
-there only with what they tell of: `carebook_nats_…` with `--nats`, `carebook_certificate_…` with
-`--tls-cert`, `carebook_backup_…` with `--backup-status`. `carebook_webhook_…` has the 200
-subscriptions in the greatest need.
+Every metric that `GET /metrics` has, in its order. Counters begin at the start. Some are there only with
+a flag: `carebook_nats_…` with `--nats`, `carebook_certificate_…` with `--tls-cert`, `carebook_backup_…`
+with `--backup-status`. `carebook_webhook_…` are of the 200 subscriptions in the greatest need.
 
 | metric | kind | labels | what |
 |---|---|---|---|

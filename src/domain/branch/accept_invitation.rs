@@ -1,9 +1,10 @@
 //! The invited manager accepts the invitation to a branch.
 //!
-//! Resource: the branch whose invitation to the token's verified e-mail address is pending, else
-//! the one whose invitation to it this subject accepted last. Rejections, in the order tested:
-//! there is none (403); the branch's revision is stale, the invitation was accepted already (409).
-//! The commit queues a message for the system that keeps authorization relationships.
+//! Resource: the branch with a pending invitation to the token's verified e-mail address; where
+//! there is none, the branch whose invitation to that address this subject accepted last.
+//! Rejections, in the order tested: there is none (403); the branch's revision is stale, the
+//! invitation was accepted already (409). The commit queues a message for the system that keeps
+//! authorization relationships.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,12 +1,11 @@
 //! An actor that may create branches creates one, and invites its first manager.
 //!
 //! Resource: the organization; the branch, its deliveries and its profile are born in the same
-//! commit.
-//! Rejections, in the order tested: the actor lacks the permission (403); the organization's
-//! revision is stale, the business is a branch already, the code is given, the e-mail address has
-//! an invitation that is pending, the command has created a branch before (409). What is to happen
-//! in other systems goes into the outbox with the commit; what the directory has not done by then
-//! makes the answer one of a repair that is pending.
+//! commit. Rejections, in the order tested: the actor lacks the permission (403); the
+//! organization's revision is stale, the business is a branch already, the code is in use, the
+//! e-mail address has a pending invitation, the command has created a branch before (409). What
+//! other systems have to do goes into the outbox with the commit. As long as the directory has not
+//! done its part, the answer says that a repair is pending.
 
 use uuid::Uuid;
 

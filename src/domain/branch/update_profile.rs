@@ -2,8 +2,8 @@
 //!
 //! Resource: the profile. Rejections, in the order tested: the actor may not, or there is no such
 //! profile (403: authority over what cannot be found cannot be proved); the profile's revision is
-//! stale, the identifier of the new revision is given (409). The profile, which is a fact as well,
-//! advances by one: a fact of it that comes in later has to have a higher revision than that.
+//! stale, the identifier of the new revision is in use (409). The profile, which is a fact as well,
+//! advances by one revision. A later fact of it has to have a higher one.
 
 use super::office_profile::{
     BranchOfficeProfile, BranchOfficeProfileEvent, ProfileRevision, ProfileRevisionBody,

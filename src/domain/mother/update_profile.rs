@@ -1,13 +1,12 @@
 //! A mother updates her own profile and address, and accepts published consent versions.
 //!
 //! Resource: the profile that the subject owns. Rejections, in the order tested: the actor is no
-//! mother (403); she has no profile (404); her account is not active (403); an expected revision
-//! is stale, as many consent versions as may be were accepted (409); and last, as invalid: a contact
-//! is not verified, a consent version is not published. Each version not accepted before gets a
-//! receipt.
+//! mother (403); she has no profile (404); her account is not active (403); an expected revision is
+//! stale, no more consent versions may be accepted (409); and last, as invalid: a contact is not
+//! verified, a consent version is not published. Each version not accepted before gets a receipt.
 //!
 //! A profile has two revisions, `profileRevision` and `addressRevision`: both are 1 when its first
-//! fact has come in, whatever the revision of that, and an update advances both by one, whatever it
+//! fact has come in, whatever that fact's revision is. An update advances both by one, whatever it
 //! changes. A later fact that changes what the mother's account says (its lifecycle, contacts,
 //! verification, ownership) advances `profileRevision` alone. So read both before an update.
 

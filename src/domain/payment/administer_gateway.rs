@@ -1,12 +1,12 @@
 //! An administrator of the head office operates the payment gateway, and it is written down.
 //!
-//! Resource: what is operated on, the payment or, for a search, the search key. Its revision
-//! counts the operations recorded on it. Rejections, in the order tested: a field that the
-//! action needs is absent (invalid); the actor does not administer payments (403); the expected
-//! revision is stale (409). From then on there is an audit whatever the gateway says: that it
-//! does not know the payment, or will not do what is asked, is the outcome of the operation and no
-//! refusal. A virtual account that is closed and a chargeback that is recorded change the
-//! payment's fact, whose revision advances by one.
+//! Resource: what is operated on, the payment or, for a search, the search key. Its revision counts
+//! the operations recorded on it. Rejections, in the order tested: a field that the action needs is
+//! absent (invalid); the actor does not administer payments (403); the expected revision is stale
+//! (409). After that there is an audit, whatever the gateway says. That it does not know the
+//! payment, or does not do what is asked, is an outcome of the operation and no refusal. A virtual
+//! account that is closed and a chargeback that is recorded change the payment's fact, whose
+//! revision advances by one.
 
 use schemars::{Schema, SchemaGenerator};
 

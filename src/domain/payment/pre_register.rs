@@ -2,13 +2,13 @@
 //!
 //! Resource: the obligation. Rejections, in the order tested: the actor's kind can have no
 //! authority to pay (403); the obligation is unknown (404); the actor has no authority over it
-//! (403): the mother who owes, a member of her family with an active delegation on the booking that
-//! covers the amount, and finance operators of the branch or of the head office, by their token and
-//! by a relationship, have it; the obligation is not open, it is pre-registered by another actor or
-//! with other facts, or its product plan is unknown or is not for it (409). Who, at which fee, and
-//! with which cash receipt is frozen; a cash receipt that is rejected does not stop the
-//! pre-registration. The same actor with the same facts and another key gets what was recorded
-//! before; nothing is committed then.
+//! (403); the obligation is not open, it is pre-registered by another actor or with other facts, or
+//! its product plan is unknown or is not for it (409). Those with authority are the mother who
+//! owes, a member of her family with an active delegation on the booking that covers the amount,
+//! and finance operators of the branch or of the head office, by their token and by a relationship.
+//! The payer, the fee and the cash receipt are frozen. A cash receipt that is rejected does not
+//! stop the pre-registration. The same actor with the same facts and another key gets what was
+//! recorded before; nothing is committed then.
 
 use super::authority::{Authority, may_ever_pay};
 use super::decide_cash_receipt::{ReceiptRequest, eligibility};

@@ -1,11 +1,11 @@
-//! Headquarters, or a manager of the booking's branch, assigns a caregiver to a booking, out of
-//! the candidates that matching froze in a snapshot.
+//! Headquarters, or a manager of the booking's branch, assigns a caregiver to a booking, out of the
+//! candidates that matching froze in a snapshot.
 //!
 //! Resource: the booking's care-team roster. Rejections, in the order tested: the actor may not
-//! staff the booking, or there is none (403: the two are not distinguished); the booking is not
-//! active, the snapshot is not the one that is meant or not to be used any more, an expected
-//! revision is stale, the slot is filled, there is nothing to replace, the decision's identifier is
-//! in use, as many decisions as may be were taken together with it (409).
+//! staff the booking, or the booking is unknown (403: the two are not distinguished); the booking
+//! is not active, the snapshot is another one or may no longer be used, an expected revision is
+//! stale, the slot is filled, there is nothing to replace, the decision's identifier is in use, the
+//! roster's decision has as many as it may have (409).
 
 use super::roster::{
     Assignment, AssignmentDecision, CareTeamRoster, CaregiverAssigned, DECISIONS_TOGETHER_MAX,

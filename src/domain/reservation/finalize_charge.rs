@@ -1,14 +1,14 @@
 //! A backend finalizes the charge of a reservation, the regional benefit included. No token is
-//! looked at: an operator who wants it closed serves it on an inner address.
+//! looked at: an operator who wants it closed serves it on an internal address.
 //!
 //! Resource: the booking's financial lifecycle. The charge's own identifier is the key, unique in
-//! the whole service: with other facts it is `charge_snapshot_reused`; another identifier
-//! finalizes anew. Rejections, in the order tested: the facts by which the booking's charge is
-//! shared are unknown (404); a sum leaves the 64 bits because of the benefit (invalid; one that
-//! leaves them without it is refused with the request's shape).
+//! the whole service: with other facts it is `charge_snapshot_reused`; another identifier finalizes
+//! anew. Rejections, in the order tested: the facts by which the booking's charge is shared are
+//! unknown (404); a sum exceeds 64 bits with the benefit (invalid; one that does so without it is
+//! refused with the request's shape).
 //!
-//! What a charge rests on are those facts and the policies alone: the booking itself need not be
-//! known here, and the branch that the request names is recorded as it is named.
+//! A charge rests on those facts and the policies alone. The booking itself need not be known here,
+//! and the branch is recorded as the request names it.
 
 use std::collections::BTreeMap;
 
