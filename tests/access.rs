@@ -40,7 +40,7 @@ const READS: &str = "
 
 A read, its history and its list show the same: what a list does not show is 404 when it is read.
 An actor that may see nothing of a kind is given an empty list. Headquarters' private memo of a statement is
-shown to headquarters alone.
+shown to headquarters administrators and system workflows alone.
 
 | list | who sees something |
 |---|---|

@@ -704,6 +704,10 @@ fn what_is_no_json_object_is_told_alone() {
             let answer = client.request(good.method(), &good.path, &headers, body);
             assert_invalid(row, &answer, &fault("", code), &shown);
         }
+        // What has no body needs no type of one.
+        let untyped = [("Authorization", bearer.as_str())];
+        let answer = client.request(good.method(), &good.path, &untyped, b"");
+        assert_invalid(row, &answer, &fault("", "malformed_json"), "no body");
         let answer = good.send_bytes(&mut client, &token, deepest.as_bytes());
         assert_invalid(row, &answer, &fault("unknown", "unknown_field"), "31 deep");
     }

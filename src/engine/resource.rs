@@ -22,9 +22,9 @@ use crate::base::json::FaultCode;
 use crate::base::time::Instant;
 use crate::domain::operation::{AnyDecision, Change, Decided};
 use crate::domain::rejection::Rejection;
-use crate::domain::resource::{ReadView, Source as _};
+use crate::domain::resource::{IndexKey, ReadView, Source as _};
 use crate::journal::record::{NewChange, NewRecord, RecordActor, RecordKey, RecordOutcome, SCHEMA};
-use crate::journal::tables::Ready;
+use crate::journal::tables::{Ready, Tables};
 
 /// The result of one attempt at a command.
 pub(super) enum Attempted {
@@ -175,7 +175,10 @@ impl ActorMessage {
         let mut read_set = Shared::read_set(durable_before, &context.view);
         match outcome {
             Ok(AnyDecision::Commit(decided)) => {
-                self.check_unique_keys(&decided, &context.view);
+                let locked = (self.target, &*self.unique_keys);
+                if !are_unique_keys_free(&shared.tables, locked, &decided.changes, &context.view) {
+                    return Attempted::Again;
+                }
                 read_set.add_changed(&decided.changes, &context.view);
                 match self.record(at, &decided, &context.view) {
                     Ok(_) if self.pending.is_dry_run => {
@@ -201,24 +204,6 @@ impl ActorMessage {
                 rejection,
                 position,
             }),
-        }
-    }
-
-    /// A decision takes only unique keys that are free, and that were locked for it; or that it has
-    /// looked up itself, when what the keys are made of was changed after they were locked: then
-    /// its commit is valid only while they are free.
-    fn check_unique_keys(&self, decided: &Decided, view: &ReadView<'_>) {
-        let looked_up = view.unique_seen();
-        for change in &decided.changes {
-            for name in &change.unique_taken {
-                let holder = self.shared.tables.holder(*name);
-                assert!(holder.is_none(), "a unique key that is taken was free");
-                let own = Some(change.key) == self.target;
-                assert!(
-                    !own || self.unique_keys.contains(name) || looked_up.contains(&(*name, None)),
-                    "a unique key that is taken was locked or looked up"
-                );
-            }
         }
     }
 
@@ -410,6 +395,36 @@ impl ActorMessage {
     }
 }
 
+/// Whether the unique keys that a decision on the resource `target` takes are free. They were locked for it;
+/// or it has looked them up itself, when what they are made of was changed after they were locked: then
+/// another commit may have taken them since.
+fn are_unique_keys_free(
+    tables: &Tables,
+    (target, locked): (Option<Digest>, &[IndexKey]),
+    changes: &[Change],
+    view: &ReadView<'_>,
+) -> bool {
+    let looked_up = view.unique_seen();
+    for change in changes {
+        for name in &change.unique_taken {
+            let is_locked = locked.contains(name);
+            let was_free = || looked_up.contains(&(*name, None));
+            if tables.holder(*name).is_some() {
+                assert!(
+                    !is_locked && was_free(),
+                    "a unique key that is taken was free"
+                );
+                return false;
+            }
+            assert!(
+                Some(change.key) != target || is_locked || was_free(),
+                "a unique key that is taken was locked or looked up"
+            );
+        }
+    }
+    true
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -420,6 +435,7 @@ mod tests {
     use crate::cli::runtime::on_lane;
     use crate::engine::clock::Clock;
     use crate::engine::sample::{engine_at, put_fact};
+    use crate::journal::tables::tests::change;
 
     /// A clock that goes on by this much each time it is looked at.
     struct Going(AtomicI64);
@@ -454,5 +470,25 @@ mod tests {
         on_lane(&engine, put_fact(&engine, 1)).unwrap();
         assert_eq!(attempts.load(Ordering::SeqCst), 2);
         engine.shut_down().unwrap();
+    }
+
+    #[test]
+    fn a_unique_key_that_was_not_locked_and_was_taken_since_it_was_looked_up_is_no_fault() {
+        let tables = Tables::default();
+        let name = IndexKey(Digest([7; 16]));
+        let taken_by = |key: u8| Change {
+            unique_taken: vec![name],
+            ..change(key, b"state")
+        };
+        let changes = [taken_by(1)];
+        let own = Some(changes[0].key);
+        let view = ReadView::new(&tables);
+        assert_eq!(view.holder(name), None);
+        assert!(are_unique_keys_free(&tables, (own, &[]), &changes, &view));
+        tables.publish(1, taken_by(2));
+        assert!(!are_unique_keys_free(&tables, (own, &[]), &changes, &view));
+        // Nobody else may take one that is locked.
+        let locked = || are_unique_keys_free(&tables, (own, &[name]), &changes, &view);
+        assert!(catch_unwind(AssertUnwindSafe(locked)).is_err());
     }
 }

@@ -371,11 +371,16 @@ impl Shared {
             self.tables.forget(through);
             position
         };
+        self.wait_until_durable(position)?;
+        self.sweep_forgotten(marks, pace)
+    }
+
+    fn wait_until_durable(&self, position: u64) -> Result<(), wal::Error> {
         while self.journal.durable() < position {
             self.unless_stopped()?;
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.sweep_forgotten(marks, pace)
+        Ok(())
     }
 
     /// Frees what is left of keys that are forgotten: by this engine, or by the writer that it
@@ -402,17 +407,21 @@ impl Shared {
         pace: &mut Pace<'_>,
         progress: OnProgress<'_>,
     ) -> Result<(SnapshotInfo, Counters), wal::Error> {
+        // A standby goes on to apply what the writer forgets. What this snapshot says is forgotten is so by
+        // records that it covers: to one that it does not cover, a key may not be forgotten yet.
+        let forgotten = self.tables.forgotten();
+        self.wait_until_durable(self.journal.appended())?;
         let covers = self.journal.durable();
         // A commit may be durable before it is published: both happen under the sequencer, so once
         // it is taken here, all of those are published.
         drop(self.journal.sequence());
         let mut snapshot = self.journal.begin_snapshot(covers)?;
         let mut covered = known.covered.clone();
-        self.keep_records(&mut snapshot, &mut covered, pace)?;
+        self.keep_records(&mut snapshot, forgotten, &mut covered, pace)?;
         let ran = self.running_time.now(&*self.clock);
         covered.marks = known.marks.upto(covers, ran);
         let summary = Summary {
-            forgotten: self.tables.forgotten(),
+            forgotten,
             counters: covered,
         };
         snapshot.entry(&summary.encode())?;
@@ -447,6 +456,7 @@ impl Shared {
     fn keep_records(
         &self,
         snapshot: &mut wal::SnapshotWriter,
+        forgotten: u64,
         covered: &mut Counters,
         pace: &mut Pace<'_>,
     ) -> Result<(), wal::Error> {
@@ -456,7 +466,8 @@ impl Shared {
         let walked = self.journal.history(covers, &mut |found| {
             let record = Record::decode(found.payload)?;
             covered.note(found.position, &record);
-            let used = keep(&self.tables, covers, found.position, &record, &mut kept)?;
+            let bounds = (covers, forgotten);
+            let used = keep(&self.tables, bounds, found.position, &record, &mut kept)?;
             let mut step = || {
                 if let Some(used) = used {
                     used.encode_into(&mut note);

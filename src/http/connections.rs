@@ -96,6 +96,7 @@ struct Open {
 /// One open connection; dropping it counts it out.
 pub struct Counted {
     connections: Arc<Connections>,
+    address: IpAddr,
     place: IpAddr,
 }
 
@@ -136,16 +137,17 @@ impl Connections {
         open.by_place.insert(place, here + 1);
         Some(Counted {
             connections: Arc::clone(self),
+            address,
             place,
         })
     }
 }
 
 impl Counted {
-    /// Where it comes from: an IPv4 address, or an IPv6 network.
+    /// The client's address.
     #[must_use]
-    pub fn place(&self) -> IpAddr {
-        self.place
+    pub fn address(&self) -> IpAddr {
+        self.address
     }
 }
 
@@ -192,6 +194,8 @@ mod tests {
             ["2001:db8::1", "2001:db8::ffff:0:0:1", "2001:db8:0:1::1"],
         ] {
             let held = [one, same].map(|text| connections.count(address(text)).unwrap());
+            // Whether it is this machine is told by the whole of it.
+            assert_eq!(held[1].address(), address(same));
             assert!(connections.count(address(one)).is_none(), "{one}");
             assert!(connections.count(address(other)).is_some(), "{other}");
             assert_eq!(connections.counts.open(), 2);

@@ -153,8 +153,11 @@ impl Service {
         }
         let id = id.unwrap_or_default();
         let coded = self.engine.read(by_code, &actor, &[("code", &id)]).await;
-        let coded: Vec<Coded> = match coded {
-            Ok((found, _)) => serde_json::from_slice(&found.body).unwrap_or_default(),
+        let (coded, mut position): (Vec<Coded>, _) = match coded {
+            Ok((found, position)) => {
+                let coded = serde_json::from_slice(&found.body);
+                (coded.unwrap_or_default(), position)
+            }
             Err(reply) => return problems.reply(reply, Success::Ok),
         };
         let mut found = Vec::new();
@@ -166,19 +169,17 @@ impl Service {
             let codes = coded.iter().filter(|coded| coded.read == row.name);
             let ids = codes.map(|coded| &*coded.id).chain([&*id]);
             for id in ids {
-                if self
-                    .engine
-                    .read(row.read, &actor, &[(name, id)])
-                    .await
-                    .is_ok()
-                {
+                let read = self.engine.read(row.read, &actor, &[(name, id)]).await;
+                if let Ok((_, at)) = read {
+                    position = position.max(at);
                     let id = utf8_percent_encode(id, NON_ALPHANUMERIC).to_string();
                     let path = row.path.replace(&format!("{{{name}}}"), &id);
                     found.push(json!({"read": row.name, "path": path.trim_start_matches('/')}));
                 }
             }
         }
-        response::json(StatusCode::OK, json!({"found": found}).to_string())
+        let answer = response::json(StatusCode::OK, json!({"found": found}).to_string());
+        at_position(answer, position)
     }
 
     /// The figures of the service, for actors that may read them.

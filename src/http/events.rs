@@ -344,9 +344,12 @@ impl Follower {
     }
 
     /// Whether the actor may have this piece of events, and its reader has made room for it in time.
-    /// Once the actor's withdrawal is acknowledged, nothing more is given to it.
+    /// Once the actor's withdrawal is acknowledged, nothing more is handed over.
     async fn hand_over(&mut self, piece: String) -> bool {
-        self.engine.may_act(&self.actor).await.is_ok() && self.outlet.send(piece.into_bytes()).await
+        // A page of a reader that is slow takes longer than a judgement holds.
+        self.is_still_allowed().await
+            && self.engine.may_act(&self.actor).await.is_ok()
+            && self.outlet.send(piece.into_bytes()).await
     }
 }
 

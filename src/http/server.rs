@@ -308,7 +308,7 @@ impl Front {
         let service = Arc::clone(&self.service);
         let limits = &self.limits;
         let deadlines = Deadlines::new(limits.write_timeout);
-        let caller = self.service.caller(counted.place(), self.tls.is_some());
+        let caller = self.service.caller(counted.address(), self.tls.is_some());
         let caller = Arc::new(caller.within(&deadlines));
         let head = HeadLimit::new(limits.idle_timeout, limits.head_timeout);
         let stream = TimedIo::new(stream, limits.write_timeout, Arc::clone(stop))
@@ -353,7 +353,7 @@ impl Front {
         let limits = &self.limits;
         let held = ResponseBudget::default();
         let deadlines = Deadlines::new(limits.write_timeout);
-        let caller = self.service.caller(counted.place(), self.tls.is_some());
+        let caller = self.service.caller(counted.address(), self.tls.is_some());
         let caller = Arc::new(caller.sharing(held.clone()).within(&deadlines));
         let seen = Arc::clone(&caller);
         let respond = service_fn(move |request: Request<Incoming>| {

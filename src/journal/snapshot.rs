@@ -163,15 +163,16 @@ impl<'a> StateEntry<'a> {
     }
 }
 
-/// What a snapshot that covers everything up to `covers` keeps of the record at `position`, into `kept`, whose
-/// content before is gone; what is noted of it. `None`: it keeps nothing of it.
+/// What a snapshot that covers everything up to `covers`, and has forgotten the keys up to `forgotten`, keeps
+/// of the record at `position`, into `kept`, whose content before is gone; what is noted of it. `None`: it
+/// keeps nothing of it. The tables may have forgotten more meanwhile, and may not have been swept since.
 ///
 /// # Errors
 /// When the tables do not have the record's key at this position or a later one, and it is not forgotten: its
 /// response would be lost.
 pub fn keep(
     tables: &Tables,
-    covers: u64,
+    (covers, forgotten): (u64, u64),
     position: u64,
     record: &Record<'_>,
     kept: &mut Vec<u8>,
@@ -180,9 +181,9 @@ pub fn keep(
     let is_current = match used.key.map(KeyDigest) {
         // A key leads elsewhere when another response has replaced this one. While the log after
         // the snapshot has that one, its record has to find this one.
-        Some(key) => match tables.key(key) {
+        Some(key) => match tables.last_use(key) {
             Some(holder) if holder >= position => holder == position || holder > covers,
-            _ if position > tables.forgotten() => {
+            _ if position > forgotten => {
                 return Err(format!(
                     "the tables lack the idempotency key of position {position}: `carebook verify` tells why"
                 ));
@@ -191,8 +192,8 @@ pub fn keep(
         },
         None => false,
     };
-    let is_current = is_current && position > tables.forgotten();
-    let is_asked_for = is_current || tables.is_first(position);
+    let is_current = is_current && position > forgotten;
+    let is_asked_for = is_current || tables.is_first(position, forgotten);
     if !is_asked_for {
         return Ok(None);
     }
@@ -337,7 +338,14 @@ mod tests {
     fn kept(tables: &Tables, covers: u64, position: u64, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut kept = Vec::new();
         let record = Record::decode(bytes).unwrap();
-        let used = keep(tables, covers, position, &record, &mut kept).unwrap()?;
+        let used = keep(
+            tables,
+            (covers, tables.forgotten()),
+            position,
+            &record,
+            &mut kept,
+        )
+        .unwrap()?;
         assert_eq!(used, KeyUse::of(&Record::decode(&kept).unwrap()));
         Some(kept)
     }
@@ -376,14 +384,14 @@ mod tests {
 
         let unknown = record(&[], "key-3").encode();
         let unknown = Record::decode(&unknown).unwrap();
-        let told = keep(&tables, 9, 3, &unknown, &mut Vec::new()).unwrap_err();
+        let told = keep(&tables, (9, 0), 3, &unknown, &mut Vec::new()).unwrap_err();
         assert!(
             told.contains("lack the idempotency key of position 3"),
             "{told}"
         );
         // What the tables have is of an earlier position.
         let again = Record::decode(&keyed).unwrap();
-        assert!(keep(&tables, 9, 2, &again, &mut Vec::new()).is_err());
+        assert!(keep(&tables, (9, 0), 2, &again, &mut Vec::new()).is_err());
         let keyless = NewRecord {
             key: None,
             outcome: RecordOutcome::None,

@@ -385,16 +385,20 @@ impl Keeping {
     /// stops relying on the lease: for good, since the other one may have written and given it up.
     async fn make_again(&self, sent: Instant) {
         self.holding.lost();
-        if let Ok(Some((revision, found))) = entry(self.link.connection()).await
-            && found == self.value
-        {
-            // The next renewal goes on from there.
-            self.revisions.send_replace(revision);
-            return;
+        match entry(self.link.connection()).await {
+            Ok(Some((revision, found))) if found == self.value => {
+                // The next renewal goes on from there.
+                self.revisions.send_replace(revision);
+                return;
+            }
+            Ok(_) => {}
+            Err(_) => return,
         }
+        // Before it is made: the answer to that may be lost, and then it is found as if it had never been
+        // another's.
+        self.holding.breaks();
         let made = self.store.create(KEY, self.value.clone());
         if let Ok(Ok(revision)) = timeout(ANSWER_WITHIN, made).await {
-            self.holding.breaks();
             self.revisions.send_replace(revision);
             self.holding.renewed(sent);
         }
@@ -451,6 +455,40 @@ mod tests {
             let known = TTL.saturating_sub(MARGIN);
             assert!(until.is_none_or(|until| until <= Instant::now() + known));
         }
+    }
+
+    #[test]
+    fn a_lease_that_was_made_again_is_not_relied_on_though_the_answer_was_lost() {
+        let fake = Fake::with_room(1 << 20);
+        let link = hold(fake.connection(), "node", [1; 16]);
+        let connection = link.connection();
+        let terms = Terms {
+            address: "127.0.0.1:1".to_owned(),
+            relies: true,
+            replicas: 1,
+        };
+        let taken = connection.block(take(&link, &terms, Duration::from_secs(6)));
+        let taken = taken.unwrap().unwrap();
+        let (revisions, current) = watch::channel(taken.revision);
+        let keeping = Keeping {
+            holding: Arc::default(),
+            store: taken.store,
+            value: taken.value,
+            link: Arc::clone(&link),
+            revisions,
+        };
+        keeping.holding.renewed(Instant::now());
+        assert!(keeping.holding.holds());
+        {
+            let mut kept = fake.kept.lock();
+            (kept.key, kept.lost) = (None, 1);
+        }
+        connection.block(keeping.make_again(Instant::now()));
+        assert_eq!(*current.borrow(), taken.revision, "its answer was lost");
+        connection.block(keeping.make_again(Instant::now()));
+        assert_ne!(*current.borrow(), taken.revision);
+        keeping.holding.renewed(Instant::now());
+        assert!(!keeping.holding.holds());
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub(super) struct Look {
     /// The tag of the present body.
     pub(super) present: String,
     pub(super) now: Instant,
+    /// The last position of the time that is asked for, once it is found.
+    pub(super) at: Option<u64>,
     /// From where the way back goes on, and the position of the change after it.
     pub(super) begin: Option<(u64, u64)>,
     /// How far several resources have come.

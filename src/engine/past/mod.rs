@@ -90,6 +90,7 @@ impl Shared {
             upto: self.journal.durable().max(position),
             present: present.tag,
             now,
+            at: None,
             begin: None,
             ways: Ways::default(),
             instead: (None, 0),
@@ -184,7 +185,11 @@ impl Look {
                 Ok(body?.map(PastFound::Body))
             }
             PastQuery::At(time) => {
-                let upto = past.position_at(time, self.upto)?;
+                let upto = match self.at {
+                    Some(at) => at,
+                    None => past.position_at(time, self.upto)?,
+                };
+                self.at = Some(upto);
                 if let Some(Descent::Further(..)) = self.descended(past, Wanted::Upto(upto))? {
                     return Ok(None);
                 }

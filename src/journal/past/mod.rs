@@ -231,7 +231,8 @@ impl<'a> Past<'a> {
         // The times of commits never fall.
         let (mut known, mut later) = (self.first().saturating_sub(1), upto + 1);
         let begin = known;
-        while later - known > 1 {
+        // Where all up to `upto` was given up meanwhile, there is nothing between.
+        while later.saturating_sub(known) > 1 {
             let middle = known + (later - known) / 2;
             match self.at(middle) {
                 Ok(at) if at <= time => known = middle,
@@ -469,5 +470,35 @@ impl Stretch {
             .moments
             .partition_point(|moment| moment.position <= upto);
         self.moments.get(after.checked_sub(1)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue;
+
+    /// A log of which all was given up but what comes after this position.
+    struct GivenUp(u64);
+
+    impl Records for GivenUp {
+        fn first(&self) -> u64 {
+            self.0 + 1
+        }
+
+        fn read(&self, _: u64) -> Result<Vec<u8>, Lost> {
+            Err(Lost::Gone)
+        }
+    }
+
+    #[test]
+    fn no_time_has_a_position_where_all_was_given_up_meanwhile() {
+        let tables = Tables::default();
+        for given_up in [9, 10, 11, 20] {
+            let records = GivenUp(given_up);
+            let past = Past::new(&records, &tables, catalogue::resource, [0; 16]);
+            let found = past.position_at(Instant::default(), 10);
+            assert!(matches!(found, Ok(0)), "{given_up}: {found:?}");
+        }
     }
 }

@@ -298,8 +298,15 @@ impl Tables {
     /// The position of the commit that used the key with this digest, unless that is forgotten.
     #[must_use]
     pub fn key(&self, KeyDigest(key): KeyDigest) -> Option<u64> {
-        let position = self.keys.shard(key).read().get(key);
+        let position = self.last_use(KeyDigest(key));
         position.filter(|position| *position > self.forgotten())
+    }
+
+    /// The position of the commit that used the key with this digest last, though it may be forgotten, if it
+    /// was not swept yet.
+    #[must_use]
+    pub fn last_use(&self, KeyDigest(key): KeyDigest) -> Option<u64> {
+        self.keys.shard(key).read().get(key)
     }
 
     /// Idempotency keys used at this position or before are forgotten; 0: none is.
@@ -320,12 +327,12 @@ impl Tables {
         *last = second.max(*last);
     }
 
-    /// Whether a key that is not forgotten leads to the response of the commit at `position`, which
-    /// has another key.
+    /// Whether a key that was used after the position `forgotten` leads to the response of the commit at
+    /// `position`, which has another key.
     #[must_use]
-    pub fn is_first(&self, position: u64) -> bool {
+    pub fn is_first(&self, position: u64, forgotten: u64) -> bool {
         let second = self.firsts.lock().get(&position).copied();
-        second.is_some_and(|second| second > self.forgotten())
+        second.is_some_and(|second| second > forgotten)
     }
 
     /// The position of a resource's last commit; 0 if there is none.
@@ -499,7 +506,7 @@ impl Tables {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::cell::Cell;
 
     use super::*;
@@ -509,7 +516,8 @@ mod tests {
     use crate::domain::registered::Entries;
     use crate::domain::resource::{IndexKey, Rank, Source as _};
 
-    pub(super) fn change(key: u8, state: &[u8]) -> Change {
+    /// A change of a resource with this key, to this state.
+    pub(crate) fn change(key: u8, state: &[u8]) -> Change {
         Change {
             kind: 100,
             version: 1,
@@ -600,7 +608,7 @@ mod tests {
         for number in 0..10_000 {
             let kept = (number % 100 != 7).then_some(2);
             assert_eq!(tables.key(KeyDigest(of_one_shard(number))), kept);
-            assert_eq!(tables.is_first(number), kept.is_some());
+            assert_eq!(tables.is_first(number, 1), kept.is_some());
         }
         let chunks = 2 * (10_000 / CHUNK);
         assert!(pauses.get() >= chunks, "{} of {chunks}", pauses.get());
@@ -746,11 +754,10 @@ mod tests {
         let tables = Tables::default();
         tables.note_first(1, 9);
         tables.note_first(1, 5);
-        assert!(tables.is_first(1) && !tables.is_first(5));
-        tables.forget(8);
-        assert!(tables.is_first(1));
+        assert!(tables.is_first(1, 0) && !tables.is_first(5, 0));
+        assert!(tables.is_first(1, 8));
+        assert!(!tables.is_first(1, 9));
         tables.forget(9);
-        assert!(!tables.is_first(1));
         let _ = tables.sweep(|| Ok::<_, ()>(()));
         assert!(tables.firsts.lock().is_empty());
     }
