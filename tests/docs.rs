@@ -134,18 +134,20 @@ fn the_example_of_a_file_of_settings_has_every_flag_and_is_accepted() {
 }
 
 #[test]
-fn every_flag_that_the_readme_names_exists() {
-    let readme = text("README.md");
-    let flags = readme.split("| flag |").nth(1).unwrap();
-    let flags: Vec<_> = flags
-        .lines()
+fn every_flag_that_the_page_for_operators_names_exists() {
+    let page = text("docs/operating.md");
+    let flags: Vec<_> = page
+        .split("| flag |")
         .skip(1)
-        .take_while(|line| line.starts_with('|'))
+        .flat_map(|table| {
+            let rows = table.lines().skip(1);
+            rows.take_while(|line| line.starts_with('|'))
+        })
         .flat_map(|line| line.split('`'))
         .filter(|word| word.starts_with("--"))
         .map(|word| word.split(' ').next().unwrap())
         .collect();
-    assert!(flags.len() > 5, "{flags:?}");
+    assert!(flags.len() > 50, "{flags:?}");
     let help = carebook().args(["serve", "--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     for flag in flags {
@@ -160,21 +162,32 @@ fn sources(folder: &str) -> String {
     rust.map(text).collect()
 }
 
+/// The cells of the rows of tables, without their heads.
+fn rows_of<'a>(lines: impl Iterator<Item = &'a str>, head: &str) -> Vec<Vec<&'a str>> {
+    lines
+        .filter(|line| line.starts_with("| ") && *line != head)
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect()
+}
+
 #[test]
-fn every_bound_that_the_table_names_is_there_with_its_flag_and_its_test() {
+fn every_limit_is_there_with_its_flag_its_place_and_its_test() {
+    let page = text("docs/limits.md");
+    let limits = rows_of(page.lines(), "| what | limit | flag |");
     let page = text("docs/security.md");
-    let table = page.split("## What is bounded").nth(1).unwrap();
+    let section = page.split("## What is bounded").nth(1).unwrap();
+    let table = section
+        .lines()
+        .skip_while(|line| !line.starts_with('|'))
+        .take_while(|line| line.starts_with('|'));
+    let places = rows_of(table, "| what | where | shown by |");
     let help = carebook().args(["serve", "--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let tests: String = ["src", "tests", "wal"].map(sources).concat();
-    let rows: Vec<Vec<&str>> = table
-        .lines()
-        .skip_while(|line| !line.starts_with("|---"))
-        .skip(1)
-        .take_while(|line| line.starts_with('|'))
-        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
-        .collect();
-    assert!(rows.len() > 20, "{rows:?}");
+    assert!(limits.len() > 20, "{limits:?}");
+    let of_limits: Vec<_> = limits.iter().map(|row| row[0]).collect();
+    let of_places: Vec<_> = places.iter().map(|row| row[0]).collect();
+    assert_eq!(of_limits, of_places, "both pages have the same rows");
     let names = |cell: &str| -> Vec<String> {
         cell.split('`')
             .skip(1)
@@ -182,13 +195,19 @@ fn every_bound_that_the_table_names_is_there_with_its_flag_and_its_test() {
             .map(str::to_owned)
             .collect()
     };
-    for row in rows {
-        let [what, _, flag, place, shown] = row[..] else {
+    for row in limits {
+        let [what, limit, flag] = row[..] else {
             panic!("{row:?}");
         };
+        assert!(!limit.is_empty(), "{what}");
         for flag in names(flag) {
             assert!(help.contains(&flag), "{what}: serve has no {flag}");
         }
+    }
+    for row in places {
+        let [what, place, shown] = row[..] else {
+            panic!("{row:?}");
+        };
         let mut source = String::new();
         assert!(!names(place).is_empty(), "{what}");
         for name in names(place) {

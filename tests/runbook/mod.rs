@@ -284,8 +284,8 @@ fn every_reason_not_to_be_ready_and_every_exit_code_leads_to_a_section() {
     for (reason, _) in Unready::default().reasons() {
         assert!(words.contains(reason), "{reason}");
     }
-    let readme = text("README.md");
-    let codes = readme.split("| exit code | meaning |").nth(1).unwrap();
+    let page = text("docs/operating.md");
+    let codes = page.split("| exit code | meaning |").nth(1).unwrap();
     let codes = codes
         .lines()
         .skip(2)
