@@ -24,7 +24,7 @@ use crate::domain::operation::{AnyDecision, Change, Decided};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::{IndexKey, ReadView, Source as _};
 use crate::journal::record::{NewChange, NewRecord, RecordActor, RecordKey, RecordOutcome, SCHEMA};
-use crate::journal::tables::{Ready, Tables};
+use crate::journal::tables::Ready;
 
 /// The result of one attempt at a command.
 pub(super) enum Attempted {
@@ -176,7 +176,8 @@ impl ActorMessage {
         match outcome {
             Ok(AnyDecision::Commit(decided)) => {
                 let locked = (self.target, &*self.unique_keys);
-                if !are_unique_keys_free(&shared.tables, locked, &decided.changes, &context.view) {
+                let holder = |name| shared.tables.holder(name);
+                if !are_unique_keys_free(holder, locked, &decided.changes, &context.view) {
                     return Attempted::Again;
                 }
                 read_set.add_changed(&decided.changes, &context.view);
@@ -399,7 +400,7 @@ impl ActorMessage {
 /// or it has looked them up itself, when what they are made of was changed after they were locked: then
 /// another commit may have taken them since.
 fn are_unique_keys_free(
-    tables: &Tables,
+    holder: impl Fn(IndexKey) -> Option<Digest>,
     (target, locked): (Option<Digest>, &[IndexKey]),
     changes: &[Change],
     view: &ReadView<'_>,
@@ -409,7 +410,7 @@ fn are_unique_keys_free(
         for name in &change.unique_taken {
             let is_locked = locked.contains(name);
             let was_free = || looked_up.contains(&(*name, None));
-            if tables.holder(*name).is_some() {
+            if holder(*name).is_some() {
                 assert!(
                     !is_locked && was_free(),
                     "a unique key that is taken was free"
@@ -435,6 +436,7 @@ mod tests {
     use crate::cli::runtime::on_lane;
     use crate::engine::clock::Clock;
     use crate::engine::sample::{engine_at, put_fact};
+    use crate::journal::tables::Tables;
     use crate::journal::tables::tests::change;
 
     /// A clock that goes on by this much each time it is looked at.
@@ -476,19 +478,21 @@ mod tests {
     fn a_unique_key_that_was_not_locked_and_was_taken_since_it_was_looked_up_is_no_fault() {
         let tables = Tables::default();
         let name = IndexKey(Digest([7; 16]));
-        let taken_by = |key: u8| Change {
+        let changes = [Change {
             unique_taken: vec![name],
-            ..change(key, b"state")
-        };
-        let changes = [taken_by(1)];
+            ..change(1, b"state")
+        }];
         let own = Some(changes[0].key);
         let view = ReadView::new(&tables);
         assert_eq!(view.holder(name), None);
-        assert!(are_unique_keys_free(&tables, (own, &[]), &changes, &view));
-        tables.publish(1, taken_by(2));
-        assert!(!are_unique_keys_free(&tables, (own, &[]), &changes, &view));
+        let other = Digest([2; 16]);
+        let are_free = |holder: Option<Digest>, locked: &[IndexKey]| {
+            are_unique_keys_free(|_| holder, (own, locked), &changes, &view)
+        };
+        assert!(are_free(None, &[]) && are_free(None, &[name]));
+        assert!(!are_free(Some(other), &[]));
         // Nobody else may take one that is locked.
-        let locked = || are_unique_keys_free(&tables, (own, &[name]), &changes, &view);
+        let locked = || are_free(Some(other), &[name]);
         assert!(catch_unwind(AssertUnwindSafe(locked)).is_err());
     }
 }

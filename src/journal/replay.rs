@@ -478,6 +478,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     use super::super::snapshot::keep;
+    use super::super::tables::Ready;
     use super::*;
     use crate::base::revision::Revision;
     use serde_json::Value;
@@ -850,18 +851,38 @@ mod tests {
         Compared,
     }
 
+    /// The tables after the first `covers` records, to which those up to `upto` were applied.
+    fn later(records: &[Vec<u8>], covers: usize, upto: usize) -> Tables {
+        let tables = replayed(&records[..covers]).unwrap().tables;
+        for (position, record) in (1..).zip(&linked(&records[..upto])).skip(covers) {
+            let of = Followed::of(&tables, catalogue::resource, [0; 16], position, record);
+            let followed = of.unwrap();
+            let mut changes = Ready::all(followed.changes);
+            tables.reserve(&mut changes, followed.key);
+            if let Some(through) = followed.forgets {
+                tables.forget(through);
+            }
+            tables.publish_commit(position, &mut changes, followed.key);
+            if let Some(first) = followed.first {
+                tables.note_first(first, position);
+            }
+            tables.settle(&changes);
+        }
+        tables
+    }
+
     impl SnapshotParts {
         /// Of the first `covers` records, and of the states at `upto`.
         fn of(records: &[Vec<u8>], covers: usize, upto: usize) -> Self {
             let recovered = replayed(&records[..covers]).unwrap();
-            let later = replayed(&records[..upto]).unwrap();
+            let later = later(records, covers, upto);
             let covered = u64::try_from(covers).unwrap();
             let mut kept = Vec::new();
             for (position, bytes) in (1..).zip(&records[..covers]) {
                 let record = Record::decode(bytes).unwrap();
                 let mut bytes = Vec::new();
                 let bounds = (covered, recovered.tables.forgotten());
-                let used = keep(&later.tables, bounds, position, &record, &mut bytes);
+                let used = keep(&later, bounds, position, &record, &mut bytes);
                 if used.unwrap().is_some() {
                     kept.push((position, bytes));
                 }
@@ -872,7 +893,7 @@ mod tests {
             };
             let mut entries = vec![summary.encode()];
             // Copied one by one: some in the earlier state, some in the later one.
-            later.tables.each(|kind, key, position, bytes| {
+            later.each(|kind, key, position, bytes| {
                 let entry = StateEntry {
                     kind,
                     version: 1,

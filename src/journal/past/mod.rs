@@ -494,7 +494,7 @@ mod tests {
     #[test]
     fn no_time_has_a_position_where_all_was_given_up_meanwhile() {
         let tables = Tables::default();
-        for given_up in [9, 10, 11, 20] {
+        for given_up in [10, 11, 12, 20] {
             let records = GivenUp(given_up);
             let past = Past::new(&records, &tables, catalogue::resource, [0; 16]);
             let found = past.position_at(Instant::default(), 10);
