@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 
 use crate::engine::Limits;
-use crate::http::front_limits::FrontLimits;
+use crate::http::limits::front_limits::FrontLimits;
 
 /// The flags of bounds.
 #[derive(Args)]

@@ -14,7 +14,7 @@ use super::key_set::{self, KeySetAge};
 use super::provider::{self, KeysPlace, keys_place};
 use super::shown::shown;
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
-use crate::http::dial::{Dialer, system_resolve};
+use crate::http::client::dial::{Dialer, system_resolve};
 use crate::http::provider::Provider;
 use crate::http::token::TokenVerifier;
 

@@ -10,7 +10,7 @@ use tokio_rustls::rustls::ClientConfig;
 use super::exit::Failure;
 use crate::engine::channel::Bounds;
 use crate::engine::outbox::{NamedReceiver, Pattern};
-use crate::http::dial::system_resolve;
+use crate::http::client::dial::system_resolve;
 use crate::http::receiver::{HttpReceiver, ReceiverUrl, secret_of};
 use crate::http::small_file::{self, SMALL_FILE_BYTES_MAX};
 use crate::http::traces::Tracer;

@@ -7,7 +7,7 @@ use tokio_rustls::rustls::ClientConfig;
 
 use super::exit::Failure;
 use crate::engine::clock::SystemClock;
-use crate::http::dial::{Dialer, system_resolve};
+use crate::http::client::dial::{Dialer, system_resolve};
 use crate::http::traces::Tracer;
 use crate::http::traces::export::{Collector, Exporting, export};
 

@@ -9,7 +9,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use super::exit::Failure;
-use crate::http::dial::trusting;
+use crate::http::client::dial::trusting;
 use crate::http::small_file::{self, SMALL_FILE_BYTES_MAX};
 
 /// The flags of trust.

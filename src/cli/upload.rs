@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::client::{BoxError, Client, Connection, boxed};
 use super::exit::Failure;
 use crate::domain::reference::intake::{Lines, Summary};
-use crate::http::pieces::pieces;
+use crate::http::response::pieces::pieces;
 
 /// How much is read, and sent, at once.
 pub const CHUNK_BYTES: usize = 64 * 1024;

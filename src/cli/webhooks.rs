@@ -12,7 +12,7 @@ use super::webhook_key;
 use crate::engine::Engine;
 use crate::engine::channel::Bounds;
 use crate::engine::delivery::webhooks::Webhooks;
-use crate::http::dial::system_resolve;
+use crate::http::client::dial::system_resolve;
 use crate::http::traces::Tracer;
 use crate::http::webhooks::address::{Allowed, network};
 use crate::http::webhooks::client::{Client, Judge};

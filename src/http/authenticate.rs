@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
-use super::body::shed;
 use super::caller::Caller;
+use super::request::body::shed;
 use super::response::{Answer, Problems};
 use super::service::Service;
 use super::token::{Bearer, Newer, Recalled, TokenRefusal, bearer, challenge};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::deadlines::Deadlines;
-use super::forgeries::Peer;
-use super::portions::ResponseBudget;
+use super::limits::deadlines::Deadlines;
+use super::limits::forgeries::Peer;
+use super::limits::portions::ResponseBudget;
 use super::response::Answer;
 use super::token::LastToken;
 

@@ -9,7 +9,7 @@ use hyper::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 
-use super::conditional::Unchanging;
+use super::read::conditional::Unchanging;
 use super::response::Answer;
 
 /// A file of the page.

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use super::connections::ConnectionCounts;
-use super::journal_metrics::JournalFigures;
+use super::limits::connections::ConnectionCounts;
+use super::metrics::journal::JournalFigures;
+use super::metrics::process::ProcessFigures;
 use super::metrics::{FrontFigures, Metrics};
 use super::outbox;
-use super::process::ProcessFigures;
 use super::tls::CertificateFigures;
 use super::token::RefusalCounts;
 use super::traces::TraceFigures;

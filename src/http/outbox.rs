@@ -7,10 +7,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hyper::header::HeaderMap;
 use serde::Serialize;
 
-use super::metrics_page::Page;
-use super::min_position::come_to;
-use super::outgoing::Outgoing;
-use super::query::Query;
+use super::limits::outgoing::Outgoing;
+use super::metrics::page::Page;
+use super::read::min_position::come_to;
+use super::read::query::Query;
 use super::response::{Answer, Problems, at_position};
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, hex};

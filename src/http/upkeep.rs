@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use tracing_appender::non_blocking::ErrorCounter;
 
 use super::access_log::AccessLog;
-use super::journal_metrics::JournalFigures;
-use super::metrics_page::{Page, age};
+use super::metrics::journal::JournalFigures;
+use super::metrics::page::{Page, age};
 use super::tls::{CertificateFigures, Tls};
 use super::traces::{TraceFigures, Tracer};
 use crate::base::time::Instant;

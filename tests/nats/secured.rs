@@ -134,7 +134,7 @@ fn a_server_over_tls_is_published_to_when_its_certificate_is_trusted_and_only_th
         path(&key),
     ];
     let der = CertificateDer::from_pem_file(&certificate).unwrap();
-    let trusting = carebook::http::dial::trusting(vec![der]).unwrap();
+    let trusting = carebook::http::client::dial::trusting(vec![der]).unwrap();
     nats.login = ConnectOptions::new().tls_client_config(trusting);
     nats.host = "localhost";
     nats.start();

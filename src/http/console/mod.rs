@@ -24,7 +24,7 @@ use hyper::{StatusCode, Uri};
 use serde_json::{Value, json};
 
 use self::link::Link;
-use super::conditional::{has_tag, tag_of};
+use super::read::conditional::{has_tag, tag_of};
 use super::response::{self, Answer, tagged};
 
 /// Where it is.

@@ -21,7 +21,7 @@ use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 
 use self::schemas::Schemas;
-use super::conditional::Unchanging;
+use super::read::conditional::Unchanging;
 use super::route::{Asked, Offer, Routes};
 
 /// The document as `GET /openapi.json` serves it, made at the first request; `None` when making it

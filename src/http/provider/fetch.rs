@@ -13,7 +13,7 @@ use hyper::header::{
 use hyper::{Request, Response, StatusCode, Uri};
 use tokio::time::timeout;
 
-use crate::http::dial::{Dialer, Target};
+use crate::http::client::dial::{Dialer, Target};
 
 /// From resolving the name to the last byte of an answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

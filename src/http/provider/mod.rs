@@ -20,7 +20,7 @@ pub use self::fetch::{ANSWER_TIMEOUT, HttpsUrl};
 pub use self::keeping::{FIRST_KEYS_PATIENCE, First, INTERVAL_MAX, INTERVAL_MIN};
 
 use self::fetch::Fetcher;
-use super::dial::Dialer;
+use super::client::dial::Dialer;
 use super::token::KEY_SET_BYTES_MAX;
 use super::token::fields::{Fields, Text};
 

@@ -22,7 +22,7 @@ use super::keeping::First;
 use super::*;
 use crate::base::actor::{Actor, ActorKind};
 use crate::cli::signing::{Claims, SigningAlgorithm, SigningKey};
-use crate::http::dial::{Stream, trusting};
+use crate::http::client::dial::{Stream, trusting};
 use crate::http::token::{
     ASKED_INTERVAL, KEYS_WAITING_MAX, KeyRequests, Newer, TokenRefusal, TokenVerifier,
 };

@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{TraceCounts, text};
-use crate::http::dial::{Connection, Dialer, Target};
+use crate::http::client::dial::{Connection, Dialer, Target};
 
 /// Spans of a batch, and how long the first of them waits for others.
 pub const BATCH_SPANS_MAX: usize = 512;

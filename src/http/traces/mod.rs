@@ -17,7 +17,7 @@ use opentelemetry_proto::tonic::trace::v1::{Span, Status};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::metrics_page::Page;
+use super::metrics::page::Page;
 use crate::base::trace_context::TraceContext;
 use crate::engine::clock::Clock;
 

@@ -23,7 +23,7 @@ use super::address::Allowed;
 use crate::base::time::Instant as Time;
 use crate::engine::clock::{Clock as _, SystemClock};
 use crate::engine::schedule::Failure;
-use crate::http::dial::{Connection, Dialer, Resolve, Target};
+use crate::http::client::dial::{Connection, Dialer, Resolve, Target};
 use crate::http::traces::{Done, Tracer, number, text};
 
 /// From connecting to the end of the answer's head.
@@ -403,7 +403,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::http::dial::{system_resolve, trusting};
+    use crate::http::client::dial::{system_resolve, trusting};
 
     #[test]
     fn a_receiver_asks_to_be_left_alone_in_seconds_or_until_a_date() {

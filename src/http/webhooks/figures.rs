@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::base::time::Instant;
 use crate::engine::delivery::webhooks::SubscriptionFigures;
-use crate::http::metrics_page::Page;
+use crate::http::metrics::page::Page;
 
 /// Subscriptions that have series of their own: those in the greatest need.
 const SUBSCRIPTIONS_SHOWN: usize = 200;

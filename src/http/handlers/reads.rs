@@ -5,17 +5,17 @@ use std::sync::Arc;
 use hyper::Uri;
 use hyper::header::HeaderMap;
 
-use super::caller::Caller;
-use super::conditional::found_answer;
-use super::history::{self, HistoryQuery};
-use super::lists;
-use super::min_position::come_to;
-use super::request::{DryRun, no_dry_run};
-use super::response::{Answer, Problems};
-use super::service::{Parameters, Service};
 use crate::base::actor::Actor;
 use crate::catalogue::{ListRow, ReadRow, Success};
 use crate::domain::rejection::Rejection;
+use crate::http::caller::Caller;
+use crate::http::read::conditional::found_answer;
+use crate::http::read::history::{self, HistoryQuery};
+use crate::http::read::lists;
+use crate::http::read::min_position::come_to;
+use crate::http::request::{DryRun, no_dry_run};
+use crate::http::response::{Answer, Problems};
+use crate::http::service::{Parameters, Service};
 
 impl Service {
     /// The actor of a request that only reads, and so has no dry run. Faults of the request are
@@ -35,7 +35,7 @@ impl Service {
     }
 
     /// A page of a list.
-    pub(super) async fn list_row(
+    pub(in crate::http) async fn list_row(
         &self,
         caller: &Caller,
         row: &'static ListRow,
@@ -59,7 +59,7 @@ impl Service {
     }
 
     /// The answer to a read, of the current state or an earlier one.
-    pub(super) async fn read_row(
+    pub(in crate::http) async fn read_row(
         &self,
         caller: &Caller,
         row: &'static ReadRow,
@@ -100,7 +100,7 @@ impl Service {
     }
 
     /// A page of the history of what `row` reads.
-    pub(super) async fn history(
+    pub(in crate::http) async fn history(
         &self,
         caller: &Caller,
         row: &'static ReadRow,

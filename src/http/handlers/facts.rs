@@ -20,9 +20,6 @@ use hyper::body::Body;
 use hyper::header::HeaderMap;
 use tokio::time::{Instant, timeout};
 
-use super::body::{json_body, shed, unsupported_media_type};
-use super::request::{Unread, is_media_type, parse_object};
-use super::response::{Answer, Problems, at_position, json};
 use crate::base::actor::Actor;
 use crate::base::json::Json;
 use crate::catalogue::{FACTS, Success};
@@ -33,6 +30,9 @@ use crate::domain::rejection::Rejection;
 use crate::engine::admission::{Admission, Permit};
 use crate::engine::intake::{Ended, FactBatch};
 use crate::engine::{CommandResult, Engine};
+use crate::http::request::body::{json_body, shed, unsupported_media_type};
+use crate::http::request::{Unread, is_media_type, parse_object};
+use crate::http::response::{Answer, Problems, at_position, json};
 
 /// How long a stream may stay silent.
 const SILENCE_MAX: Duration = Duration::from_secs(30);

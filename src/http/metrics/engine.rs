@@ -1,6 +1,6 @@
 //! The metrics of the engine: the log, its snapshots, what is published.
 
-use super::metrics_page::{Page, age};
+use super::page::{Page, age};
 use crate::base::time::Instant;
 use crate::engine::checkpointer::CheckpointFigures;
 use crate::engine::figures::{BATCH_BOUNDS, Figures};

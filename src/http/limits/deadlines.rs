@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::outgoing::SMALL_BYTES_MAX;
-use super::response::Answer;
+use crate::http::response::Answer;
 
 /// How fast a response has to be taken, once the patience with a client that takes nothing is over.
 const BYTES_PER_SECOND: u64 = 64 << 10;
@@ -110,13 +110,13 @@ mod tests {
     use tokio::task::JoinHandle;
 
     use super::*;
-    use crate::http::answer_body::AnswerBody;
-    use crate::http::frames::{Frames, Patience};
-    use crate::http::head_limit::HeadLimit;
-    use crate::http::pieces::pieces;
-    use crate::http::portions::ResponseBudget;
+    use crate::http::connection::frames::{Frames, Patience};
+    use crate::http::connection::head_limit::HeadLimit;
+    use crate::http::connection::timed_io::{Stop, TimedIo};
+    use crate::http::limits::portions::ResponseBudget;
+    use crate::http::response::answer_body::AnswerBody;
     use crate::http::response::json;
-    use crate::http::timed_io::{Stop, TimedIo};
+    use crate::http::response::pieces::pieces;
 
     const PATIENCE: Duration = Duration::from_secs(30);
     const HOUR: Duration = Duration::from_secs(3_600);

@@ -8,22 +8,22 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::body::json_body;
-use super::caller::Caller;
-use super::console::figures::{FIGURES_READ, figures};
-use super::console::link::NoSignIn;
-use super::console::{Console, ConsolePart, PATH};
-use super::figures_page::AllFigures;
-use super::observed::Told;
-use super::process::ProcessFigures;
-use super::query::Query;
-use super::response::{self, Answer, Problems, at_position};
-use super::service::Service;
-use super::token::IDENTIFIER_CHARS_MAX;
 use crate::base::json::FaultCode;
 use crate::catalogue::{MANAGEMENT_READS, READS, Success};
 use crate::domain::by_code::{Coded, by_code};
 use crate::domain::rejection::Rejection;
+use crate::http::caller::Caller;
+use crate::http::console::figures::{FIGURES_READ, figures};
+use crate::http::console::link::NoSignIn;
+use crate::http::console::{Console, ConsolePart, PATH};
+use crate::http::figures_page::AllFigures;
+use crate::http::metrics::process::ProcessFigures;
+use crate::http::observed::Told;
+use crate::http::read::query::Query;
+use crate::http::request::body::json_body;
+use crate::http::response::{self, Answer, Problems, at_position};
+use crate::http::service::Service;
+use crate::http::token::IDENTIFIER_CHARS_MAX;
 
 /// The body of a sign-in with a link.
 #[derive(Deserialize)]
@@ -34,7 +34,7 @@ struct SignIn {
 
 impl Service {
     /// The response, of the console or of the API.
-    pub(super) async fn answered<'s, B>(
+    pub(in crate::http) async fn answered<'s, B>(
         &'s self,
         caller: &Caller,
         method: &Method,

@@ -9,19 +9,24 @@ use crate::base::time::Instant;
 pub struct Page(pub String);
 
 impl Page {
-    pub(super) fn head(&mut self, name: &str, kind: &str, help: &str) {
+    pub(in crate::http) fn head(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a String cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    pub(super) fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+    pub(in crate::http) fn sample(
+        &mut self,
+        name: &str,
+        labels: &str,
+        value: impl std::fmt::Display,
+    ) {
         let _ = match labels {
             "" => writeln!(self.0, "{name} {value}"),
             labels => writeln!(self.0, "{name}{{{labels}}} {value}"),
         };
     }
 
-    pub(super) fn one(
+    pub(in crate::http) fn one(
         &mut self,
         name: &str,
         kind: &str,
@@ -33,7 +38,7 @@ impl Page {
     }
 
     /// A sample for each reason.
-    pub(super) fn by_reason(
+    pub(in crate::http) fn by_reason(
         &mut self,
         name: &str,
         kind: &str,
@@ -50,7 +55,7 @@ impl Page {
 /// How long ago that was, in seconds by the system's clock: never less than none, should that have
 /// been set back.
 #[allow(clippy::cast_precision_loss)]
-pub(super) fn age(at: Option<Instant>, now: Instant) -> String {
+pub(in crate::http) fn age(at: Option<Instant>, now: Instant) -> String {
     at.map_or_else(
         || "+Inf".to_owned(),
         |at| {

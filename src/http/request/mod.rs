@@ -13,6 +13,10 @@
 //! less. A body that would hold more is rejected. While memory is short, a body that is slower than
 //! [`Pace`] is rejected, too.
 
+pub mod authority;
+pub(super) mod body;
+pub mod request_id;
+
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -24,7 +28,7 @@ use hyper::body::Body;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName};
 use tokio::time::{MissedTickBehavior, interval_at};
 
-use super::pace::Pace;
+use super::limits::pace::Pace;
 use crate::base::json::{FaultCode, Json, Reader};
 use crate::base::time::Instant;
 use crate::catalogue::{KeySource, Row};

@@ -3,19 +3,19 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use super::request::{DryRun, ReadCommand};
-use super::response::{Answer, Problems};
-use super::service::Service;
-use super::webhooks::managing::{Managed, manage};
 use crate::base::actor::Actor;
 use crate::catalogue::{Purpose, Row};
 use crate::engine::CommandRequest;
 use crate::engine::admission::Permit;
+use crate::http::request::{DryRun, ReadCommand};
+use crate::http::response::{Answer, Problems};
+use crate::http::service::Service;
+use crate::http::webhooks::managing::{Managed, manage};
 
 impl Service {
     /// The answer to a command of the operation, which has its permit; `parameters` are those of
     /// its path.
-    pub(super) async fn carried_out(
+    pub(in crate::http) async fn carried_out(
         &self,
         row: &'static Row,
         actor: Arc<Actor>,

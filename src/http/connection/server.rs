@@ -25,19 +25,19 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Barrier, mpsc, watch};
 use tokio::time::Instant;
 
-use super::connections::{ConnectionRefusal, Connections, Counted};
-use super::deadlines::Deadlines;
 use super::frames::{Frames, Patience};
-use super::front_limits::FrontLimits;
 use super::head_limit::HeadLimit;
-use super::portions::ResponseBudget;
-use super::response;
-use super::service::Service;
 use super::timed_io::{Stop, TimedIo};
-use super::tls::Tls;
 use super::unparsed::Unparsed;
 use crate::engine::lane::Lanes;
 use crate::engine::processors::Processors;
+use crate::http::limits::connections::{ConnectionRefusal, Connections, Counted};
+use crate::http::limits::deadlines::Deadlines;
+use crate::http::limits::front_limits::FrontLimits;
+use crate::http::limits::portions::ResponseBudget;
+use crate::http::response;
+use crate::http::service::Service;
+use crate::http::tls::Tls;
 
 /// The most bytes that the head of a request may have. The most fields in it are hyper's 100, for
 /// which it has room on the stack; for any other number it fills room at each request.

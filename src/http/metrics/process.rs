@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use procfs::WithCurrentSystemInfo as _;
 use procfs::process::{LimitValue, Process};
 
-use super::metrics_page::Page;
+use super::page::Page;
 
 /// The kernel's figures of this process. A figure that cannot be read is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -59,7 +59,7 @@ impl ProcessFigures {
     }
 
     /// Puts them on the page.
-    pub(super) fn put(&self, page: &mut Page) {
+    pub(in crate::http) fn put(&self, page: &mut Page) {
         let gauge = "gauge";
         page.one(
             "process_cpu_seconds_total",

@@ -2,11 +2,11 @@
 
 use hyper::header::{HeaderMap, HeaderName};
 
-use super::response::{Answer, Problems};
 use crate::base::json::FaultCode;
 use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
 use crate::engine::min_position::Reached;
+use crate::http::response::{Answer, Problems};
 
 const MIN_POSITION: HeaderName = HeaderName::from_static("carebook-min-position");
 /// How faults name it.
@@ -16,7 +16,7 @@ const PATH: &str = "header.Carebook-Min-Position";
 ///
 /// # Errors
 /// The answer, when the header is invalid, too many wait already, or the wait timed out.
-pub(super) async fn come_to(
+pub(in crate::http) async fn come_to(
     engine: &Engine,
     headers: &HeaderMap,
     problems: Problems,

@@ -10,11 +10,11 @@ use hyper::body::Body;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use tokio::time::{sleep, timeout};
 
-use super::pace::Pace;
-use super::request::{BodyError, is_media_type, whole_body};
-use super::response::{Answer, Problems};
+use super::{BodyError, is_media_type, whole_body};
 use crate::engine::admission::{Admission, Permit};
 use crate::engine::feed::Feed;
+use crate::http::limits::pace::Pace;
+use crate::http::response::{Answer, Problems};
 
 /// How much of the rest of a body is drained after an early response, in bytes, for how long, and
 /// how long it may be silent meanwhile.
@@ -30,14 +30,14 @@ const SHED_PAUSE: Duration = Duration::from_millis(20);
 
 /// 429, after a pause. Without it, clients that retry at once would get so many 429s that little is
 /// left for the commands that were admitted.
-pub(super) async fn shed(problems: Problems) -> Answer {
+pub(in crate::http) async fn shed(problems: Problems) -> Answer {
     sleep(SHED_PAUSE).await;
     problems.overloaded()
 }
 
 /// The body of a request as JSON, or 415, 413, 408; or 503, when the service stops (which ends `feed`)
 /// before it is there.
-pub(super) async fn json_body<B>(
+pub(in crate::http) async fn json_body<B>(
     headers: &HeaderMap,
     body: B,
     budget: &Arc<Admission>,
@@ -61,7 +61,7 @@ where
 
 /// In the place of a body that a request need not have: nothing. 415 when it has one of a type that it
 /// does not say.
-pub(super) async fn no_body<B>(
+pub(in crate::http) async fn no_body<B>(
     headers: &HeaderMap,
     body: B,
     budget: &Arc<Admission>,
@@ -111,7 +111,7 @@ fn not_arrived(error: &BodyError, problems: Problems) -> Box<Answer> {
 }
 
 /// 415, with a message that names the accepted media types.
-pub(super) fn unsupported_media_type(problems: Problems, message: &'static str) -> Answer {
+pub(in crate::http) fn unsupported_media_type(problems: Problems, message: &'static str) -> Answer {
     problems.problem(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "unsupported_media_type",
@@ -122,7 +122,7 @@ pub(super) fn unsupported_media_type(problems: Problems, message: &'static str) 
 /// Drains the rest of the body of a request that was answered early, up to 8 MiB: closing the
 /// connection with unread bytes would reset it, and the client might not see the response. A stop, which
 /// ends `feed`, leaves little time for that.
-pub(super) async fn drain<B>(body: &mut B, feed: &Feed)
+pub(in crate::http) async fn drain<B>(body: &mut B, feed: &Feed)
 where
     B: Body<Data = Bytes> + Unpin,
 {

@@ -7,13 +7,13 @@ use hyper::header::HeaderMap;
 
 use super::conditional::{found_body, tag_of};
 use super::list_query::ListQuery;
-use super::outgoing::{OutgoingTo, charged};
-use super::response::{Answer, Problems, at_position};
 use crate::base::actor::Actor;
 use crate::catalogue::{ListRow, Success};
 use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
 use crate::engine::lists::{ListPage, ListRequest};
+use crate::http::limits::outgoing::{OutgoingTo, charged};
+use crate::http::response::{Answer, Problems, at_position};
 use crate::journal::tables::Born;
 
 /// Parses the query of a list.
@@ -60,7 +60,7 @@ pub async fn page(
 }
 
 /// The page as it is answered to this query.
-pub(super) fn body_of<P: Display>(page: &ListPage<P>, query: &ListQuery) -> Vec<u8> {
+pub(in crate::http) fn body_of<P: Display>(page: &ListPage<P>, query: &ListQuery) -> Vec<u8> {
     let next = page.next.as_ref().map_or_else(
         || "null".to_owned(),
         |next| format!("\"{}\"", query.cursor(&next.to_string())),

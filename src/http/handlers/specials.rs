@@ -9,24 +9,24 @@ use hyper::body::Body;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use hyper::{StatusCode, Uri};
 
-use super::caller::Caller;
 use super::facts;
-use super::figures_page::{self, AllFigures};
-use super::metrics::FrontFigures;
-use super::openapi;
-use super::outbox;
-use super::process::ProcessFigures;
-use super::response::{self, Answer, Problems, json};
-use super::route::Special;
-use super::service::Service;
-use super::webhooks::managing::{ManagedList, ready};
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::Success;
 use crate::engine::CommandResult;
 use crate::engine::delivery::webhooks::SubscriptionFigures;
+use crate::http::caller::Caller;
+use crate::http::figures_page::{self, AllFigures};
+use crate::http::metrics::FrontFigures;
+use crate::http::metrics::process::ProcessFigures;
+use crate::http::openapi;
+use crate::http::outbox;
+use crate::http::response::{self, Answer, Problems, json};
+use crate::http::route::Special;
+use crate::http::service::Service;
+use crate::http::webhooks::managing::{ManagedList, ready};
 
 impl Service {
-    pub(super) async fn special<B>(
+    pub(in crate::http) async fn special<B>(
         &self,
         caller: &Caller,
         special: Special,
@@ -104,7 +104,7 @@ impl Service {
     }
 
     /// The list of messages, subscriptions or deliveries at this path.
-    pub(super) async fn management_list(
+    pub(in crate::http) async fn management_list(
         &self,
         caller: &Caller,
         special: Special,

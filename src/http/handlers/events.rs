@@ -10,16 +10,6 @@ use hyper::{Response, StatusCode};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use super::answer_body::AnswerBody;
-use super::caller::Caller;
-use super::min_position::come_to;
-use super::outgoing::Outgoing;
-use super::pieces::pieces;
-use super::portions::ResponseBudget;
-use super::query::Query;
-use super::response::{Answer, Problems, at_position};
-use super::service::Service;
-use super::token::TokenVerifier;
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
 use crate::base::text::EventTypePattern;
@@ -27,6 +17,16 @@ use crate::catalogue::Success;
 use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
 use crate::engine::feed::{EventFilter, EventReader, NoPage, Page};
+use crate::http::caller::Caller;
+use crate::http::limits::outgoing::Outgoing;
+use crate::http::limits::portions::ResponseBudget;
+use crate::http::read::min_position::come_to;
+use crate::http::read::query::Query;
+use crate::http::response::answer_body::AnswerBody;
+use crate::http::response::pieces::pieces;
+use crate::http::response::{Answer, Problems, at_position};
+use crate::http::service::Service;
+use crate::http::token::TokenVerifier;
 use crate::journal::events::EventId;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -355,7 +355,7 @@ impl Follower {
 
 impl Service {
     /// The answer to a reader of events.
-    pub(super) async fn events(
+    pub(in crate::http) async fn events(
         &self,
         caller: &Caller,
         query: Option<&str>,

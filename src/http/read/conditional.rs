@@ -4,16 +4,16 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderValue, IF_NONE_MATCH};
 
-use super::outgoing::OutgoingTo;
-use super::response::{self, Answer, json, tagged};
 use crate::domain::read::Representation;
+use crate::http::limits::outgoing::OutgoingTo;
+use crate::http::response::{self, Answer, json, tagged};
 
 /// Characters of an entity tag that is a digest.
 const TAG: usize = 32;
 
 /// 200 with the entity tag, or 304 when the caller has it already; `None` when too much is on its
 /// way out.
-pub(super) fn found_answer(
+pub(in crate::http) fn found_answer(
     found: Representation,
     headers: &HeaderMap,
     outgoing: OutgoingTo<'_>,
@@ -38,27 +38,27 @@ fn unchanged(tag: &str) -> Answer {
 }
 
 /// The tag of a body by its content alone.
-pub(super) fn tag_of(body: &[u8]) -> String {
+pub(in crate::http) fn tag_of(body: &[u8]) -> String {
     let mut tag = blake3::hash(body).to_hex().to_string();
     tag.truncate(TAG);
     tag
 }
 
 /// A body that is the same for as long as the program runs; all answers share it.
-pub(super) struct Unchanging {
+pub(in crate::http) struct Unchanging {
     tag: String,
     body: Bytes,
 }
 
 impl Unchanging {
-    pub(super) fn new(body: Bytes) -> Self {
+    pub(in crate::http) fn new(body: Bytes) -> Self {
         let tag = tag_of(&body);
         Self { tag, body }
     }
 
     /// 200, or 304 when the caller has it already. Caches may keep it but must revalidate it:
     /// another version of the program may have another body.
-    pub(super) fn answer(&self, headers: &HeaderMap) -> Answer {
+    pub(in crate::http) fn answer(&self, headers: &HeaderMap) -> Answer {
         let mut answer = found_body(&self.tag, self.body.clone(), headers);
         let kept = HeaderValue::from_static("no-cache");
         answer.headers_mut().insert(CACHE_CONTROL, kept);
@@ -67,7 +67,7 @@ impl Unchanging {
 }
 
 /// Whether `If-None-Match` has the tag: weakly compared, `*` matches what exists (RFC 9110 13.1.2).
-pub(super) fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
+pub(in crate::http) fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
     headers.get_all(IF_NONE_MATCH).iter().any(|value| {
         let Ok(value) = value.to_str() else {
             return false;
@@ -94,7 +94,7 @@ mod tests {
             tag: "7".into(),
             body: vec![b'7'; bytes],
         };
-        let (outgoing, _all) = super::super::outgoing::taken();
+        let (outgoing, _all) = crate::http::limits::outgoing::taken();
         let outgoing = outgoing.to("me");
         let mut headers = HeaderMap::new();
         assert!(found_answer(found(17 << 10), &headers, outgoing).is_none());

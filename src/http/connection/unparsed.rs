@@ -8,10 +8,10 @@ use hyper::StatusCode;
 use hyper::body::Body as _;
 use hyper::header::STRICT_TRANSPORT_SECURITY;
 
-use super::answer_body::AnswerBody;
-use super::request_id::{REQUEST_ID, new_request_id};
-use super::response::{Answer, Problems};
-use super::service::{Service, TLS_ONLY};
+use crate::http::request::request_id::{REQUEST_ID, new_request_id};
+use crate::http::response::answer_body::AnswerBody;
+use crate::http::response::{Answer, Problems};
+use crate::http::service::{Service, TLS_ONLY};
 
 /// Makes the response to a head that cannot be parsed, of this status.
 pub type Unparsed = Arc<dyn Fn(StatusCode) -> Answer + Send + Sync>;

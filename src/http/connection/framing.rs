@@ -6,7 +6,7 @@
 
 use memchr::memchr;
 
-use super::authority::Authority;
+use crate::http::request::authority::Authority;
 
 /// What hyper reads instead of a rejected head: with any prefix that hyper already has, it is no
 /// valid head, so hyper answers 400 after earlier responses, and closes.

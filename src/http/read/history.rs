@@ -5,14 +5,14 @@ use hyper::{StatusCode, Uri};
 
 use super::conditional::found_answer;
 use super::cursor::{self, Cursors};
-use super::outgoing::OutgoingTo;
 use super::query::{Query, whole_number};
-use super::response::{Answer, Problems, at_position};
 use crate::base::json::FaultCode;
 use crate::base::time::Instant;
 use crate::catalogue::Success;
 use crate::domain::rejection::Rejection;
 use crate::engine::past::{HistoryPage, NoPast, PastFound, PastQuery};
+use crate::http::limits::outgoing::OutgoingTo;
+use crate::http::response::{Answer, Problems, at_position};
 use hyper::header::HeaderMap;
 
 /// A page's bytes beside its revisions, at most.
@@ -23,7 +23,7 @@ const AROUND_BYTES: usize = 256;
 ///
 /// # Errors
 /// `request_invalid` with every fault.
-pub(super) fn asked_of_read(query: Option<&str>) -> Result<Option<PastQuery>, Rejection> {
+pub(in crate::http) fn asked_of_read(query: Option<&str>) -> Result<Option<PastQuery>, Rejection> {
     let Some(text) = query else {
         return Ok(None);
     };
@@ -45,8 +45,8 @@ pub(super) fn asked_of_read(query: Option<&str>) -> Result<Option<PastQuery>, Re
 }
 
 /// The parsed query of a history.
-pub(super) struct HistoryQuery {
-    pub(super) query: PastQuery,
+pub(in crate::http) struct HistoryQuery {
+    pub(in crate::http) query: PastQuery,
     cursors: Cursors,
 }
 
@@ -55,7 +55,7 @@ impl HistoryQuery {
     ///
     /// # Errors
     /// `request_invalid` with every fault.
-    pub(super) fn read(uri: &Uri, subject: &str) -> Result<Self, Rejection> {
+    pub(in crate::http) fn read(uri: &Uri, subject: &str) -> Result<Self, Rejection> {
         let mut query = Query::read(uri.query(), &["limit", "cursor"]);
         let limit = cursor::limit(&mut query);
         let cursors = Cursors::bound_to(&format!("{}\n{subject}", uri.path()));
@@ -88,7 +88,7 @@ impl HistoryQuery {
 }
 
 /// The answer to a request for a history or an earlier body; 429 when too much is on its way out.
-pub(super) fn answer(
+pub(in crate::http) fn answer(
     problems: Problems,
     found: Result<(PastFound, u64), NoPast>,
     asked: Option<&HistoryQuery>,
@@ -207,7 +207,7 @@ mod tests {
             tag: "7".into(),
             body: large.clone().into_bytes(),
         };
-        let (outgoing, all) = super::super::outgoing::taken();
+        let (outgoing, all) = crate::http::limits::outgoing::taken();
         let answers = || {
             [PastFound::Page(page()), PastFound::Body(body())].map(|found| {
                 let (found, headers) = (Ok((found, 1)), HeaderMap::new());

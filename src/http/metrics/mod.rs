@@ -4,6 +4,11 @@
 //! Each lane counts for itself, in atomics that no other lane writes: three additions to a
 //! request, and no lock.
 
+mod engine;
+pub mod journal;
+pub mod page;
+pub mod process;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,13 +16,13 @@ use std::time::Duration;
 use hyper::StatusCode;
 use parking_lot::Mutex;
 
-use super::engine_metrics::{engine, publisher};
-use super::metrics_page::Page;
 use super::route::{Series, series_names};
 use crate::base::time::Instant;
 use crate::engine::figures::Figures;
 use crate::engine::lane;
 use crate::engine::publisher_counts::PublisherFigures;
+use engine::{engine, publisher};
+use page::Page;
 
 /// The upper bounds of the latencies' buckets, in microseconds, with how seconds are written.
 const BUCKETS: [(u64, &str); 14] = [

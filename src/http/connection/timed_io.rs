@@ -18,12 +18,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use super::deadlines::Deadlines;
 use super::frames::Frames;
 use super::framing::{Fault, Framing, REFUSED};
 use super::head_limit::HeadLimit;
 use super::unparsed::{Bare, Unparsed};
 use crate::base::output;
+use crate::http::limits::deadlines::Deadlines;
 
 /// What is tracked of a connection besides its bytes.
 enum Protocol {
@@ -689,7 +689,7 @@ mod tests {
     fn served_http2(stop: Stop, takes: Duration) -> tokio::io::DuplexStream {
         use hyper::service::service_fn;
         let (near, far) = tokio::io::duplex(65_536);
-        let patience = crate::http::frames::Patience {
+        let patience = crate::http::connection::frames::Patience {
             idle: LIMIT * 3,
             head: LIMIT,
             answer: LIMIT,

@@ -154,7 +154,7 @@ impl AsRef<[u8]> for Charged {
 
 /// A budget that another subject has taken, as long as its share lives.
 #[cfg(test)]
-pub(super) fn taken() -> (Outgoing, Share) {
+pub(in crate::http) fn taken() -> (Outgoing, Share) {
     let outgoing = Outgoing::default();
     let mut all = outgoing.to("another").share();
     assert!(all.grow(OUTGOING_BYTES_MAX));

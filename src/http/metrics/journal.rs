@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::metrics_page::Page;
+use super::page::Page;
 use crate::stream::figures::Counted;
 use crate::stream::link::Link;
 
@@ -17,7 +17,7 @@ pub struct JournalFigures {
 
 impl JournalFigures {
     /// As they are now.
-    pub(super) fn of(link: &Link) -> Self {
+    pub(in crate::http) fn of(link: &Link) -> Self {
         Self {
             counted: link.figures().counted(),
             lease_age: link.lease_age(),
@@ -25,7 +25,7 @@ impl JournalFigures {
     }
 
     /// Puts them on the page.
-    pub(super) fn put(&self, page: &mut Page) {
+    pub(in crate::http) fn put(&self, page: &mut Page) {
         let counted = &self.counted;
         for (name, kind, help, value) in [
             (

@@ -1,5 +1,8 @@
 //! Responses: the one place that knows status codes and the shapes of problems.
 
+pub(super) mod answer_body;
+pub mod pieces;
+
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -11,7 +14,6 @@ use hyper::header::{
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-use super::answer_body::AnswerBody;
 use super::token::challenge;
 use crate::base::json::{Fault, FaultCode};
 use crate::catalogue::{Invalid, KeySource, ProblemShape, ReadRow, Row, Success};
@@ -19,6 +21,7 @@ use crate::domain::operation::{Disposition, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::engine::CommandResult;
 use crate::engine::publisher_counts::PublisherFigures;
+use answer_body::AnswerBody;
 
 /// A response.
 pub type Answer = Response<AnswerBody>;

@@ -1,0 +1,9 @@
+//! Connections: the server that accepts them, and what happens to their bytes before they are
+//! requests.
+
+pub mod frames;
+pub mod framing;
+pub mod head_limit;
+pub mod server;
+pub mod timed_io;
+pub mod unparsed;

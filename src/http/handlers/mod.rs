@@ -1,0 +1,8 @@
+//! The handlers: what is done for each kind of request once its route is known.
+
+mod commands;
+mod console_asked;
+pub mod events;
+pub mod facts;
+mod reads;
+mod specials;

@@ -1,0 +1,10 @@
+//! What reads share: queries, pages and their cursors, lists, histories, conditional requests, and
+//! the wait for a position.
+
+pub(super) mod conditional;
+mod cursor;
+pub(super) mod history;
+pub mod list_query;
+pub mod lists;
+pub(super) mod min_position;
+pub mod query;
