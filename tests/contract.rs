@@ -8,7 +8,7 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::catalogue::{
     Invalid, KeySource, LISTS, OPERATIONS, ProblemShape, READS, ReadRow, Row, Success,
 };
-use carebook::cli::signing::{SigningAlgorithm, SigningKey};
+use carebook::cli::token::signing::{SigningAlgorithm, SigningKey};
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use carebook::cli::demo::load_samples;
+use carebook::cli::serve::demo::load_samples;
 use serde_json::Value;
 
 use crate::support::inside::{Inside, Wanted};

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use carebook::base::actor::ActorKind;
 use carebook::catalogue::{KeySource, RESOURCES, resource};
 use carebook::cli::open::Replaying;
-use carebook::cli::walk::{PARTS, Step};
+use carebook::cli::serve::walk::{PARTS, Step};
 use carebook::domain::cast::cast;
 use carebook::domain::reference::samples;
 use carebook::journal::record::Record;

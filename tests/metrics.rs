@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use carebook::base::actor::ActorKind;
-use carebook::cli::signing::{Claims, SigningAlgorithm, SigningKey};
+use carebook::cli::token::signing::{Claims, SigningAlgorithm, SigningKey};
 use carebook::http::figures_page::{Described, described, descriptions};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::json;

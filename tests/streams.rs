@@ -1,7 +1,7 @@
 //! Streams of facts: who may go on, and until when.
 
 use carebook::base::actor::{Actor, ActorKind};
-use carebook::cli::signing::{SigningAlgorithm, SigningKey};
+use carebook::cli::token::signing::{SigningAlgorithm, SigningKey};
 use serde_json::json;
 
 use crate::support::{Answer, Client, Server, World, actor};

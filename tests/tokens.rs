@@ -10,7 +10,7 @@ use bytes::Bytes;
 use carebook::base::actor::ActorKind;
 use carebook::catalogue::{OPERATIONS, READS};
 use carebook::cli::open::Replaying;
-use carebook::cli::signing::{SigningAlgorithm, SigningKey};
+use carebook::cli::token::signing::{SigningAlgorithm, SigningKey};
 use carebook::engine::clock::SystemClock;
 use carebook::engine::{Engine, Limits};
 use carebook::http::service::Service;

@@ -212,7 +212,10 @@ fn each_step_is_carried_out_as_printed_and_a_second_walk_is_one_of_replays() {
 
 #[test]
 fn the_document_is_the_walk_as_it_is() {
-    crate::docs::is_as_printed("docs/walkthrough.md", &carebook::cli::walk::document());
+    crate::docs::is_as_printed(
+        "docs/walkthrough.md",
+        &carebook::cli::serve::walk::document(),
+    );
 }
 
 /// Runs each block of the guide as a reader would. After it comes the last status that it printed,

@@ -13,7 +13,7 @@ use carebook::base::json::Json;
 use carebook::base::time::Instant;
 use carebook::catalogue::{self, FACTS, OPERATIONS, Row};
 use carebook::cli::open::Replaying;
-use carebook::cli::signing::{Claims, SigningAlgorithm, SigningKey};
+use carebook::cli::token::signing::{Claims, SigningAlgorithm, SigningKey};
 use carebook::cli::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use carebook::domain::example;
 use carebook::domain::operation::{AnyCommand, AnyDecision, Context, Decided, IdSource};

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use carebook::base::actor::{Actor, ActorKind};
-use carebook::cli::signing::{Claims, SigningAlgorithm, SigningKey};
+use carebook::cli::token::signing::{Claims, SigningAlgorithm, SigningKey};
 use carebook::cli::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use carebook::domain::example;
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,56 +1,26 @@
 //! The command line: what each command does, and its exit codes.
 
-mod announcing;
-pub mod backup;
 mod backup_status;
-mod bounds;
-pub mod client;
-pub mod compact;
-mod console;
-pub mod demo;
-pub mod descriptors;
 mod duration;
 mod ending;
-pub mod events;
 pub mod exit;
-mod export;
-pub mod facts;
-pub mod inspect;
 pub mod journal;
-mod key_set;
-pub mod keys;
-mod listening;
-pub mod logging;
 mod manager;
 pub mod nats;
+pub mod offline;
 pub mod open;
-pub mod outbox;
 pub mod output;
-mod place;
-pub mod provider;
-mod receivers;
-pub mod recover;
+pub mod remote;
 mod reread;
-pub mod restore;
 pub mod runtime;
 pub mod serve;
 pub mod settings;
-mod settings_file;
 pub mod shell;
-mod shown;
-mod signals;
-pub mod signing;
-mod stopping;
 mod table;
 pub mod tell;
 pub mod token;
 pub mod traces;
 pub mod trust;
-pub mod upload;
-pub mod verify;
-pub mod walk;
-mod webhook_key;
-pub mod webhooks;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -101,27 +71,27 @@ enum Command {
     #[allow(missing_docs)]
     Token(Box<token::TokenArgs>),
     /// Prints the events of a running server, and follows new ones.
-    Events(events::EventsArgs),
+    Events(remote::events::EventsArgs),
     /// Loads reference facts, or shows what they look like.
-    Facts(facts::FactsArgs),
+    Facts(remote::facts::FactsArgs),
     /// Reads a whole log, checks every byte of it, replays it, and reports what it found.
-    Verify(verify::VerifyArgs),
+    Verify(offline::verify::VerifyArgs),
     /// Shows what is in a data directory, also of a running server: commits, histories, keys,
     /// counts.
-    Inspect(inspect::InspectArgs),
+    Inspect(offline::inspect::InspectArgs),
     /// Copies the data directory of a running or a stopped server, and checks the copy.
-    Backup(backup::BackupArgs),
+    Backup(offline::backup::BackupArgs),
     /// Reports what of a damaged data directory can be recovered, and at what cost; recovers it
     /// with --give-up-after.
-    Recover(recover::RecoverArgs),
+    Recover(offline::recover::RecoverArgs),
     /// Makes a new data directory from a backup, at a position or a time.
-    Restore(restore::RestoreArgs),
+    Restore(offline::restore::RestoreArgs),
     /// Shows which messages to other systems wait or are dead; retries or skips them.
-    Outbox(outbox::OutboxArgs),
+    Outbox(remote::outbox::OutboxArgs),
     /// Creates, shows, fences and checks a journal that is a replicated stream.
     Journal(journal::JournalCommandArgs),
     /// Shortens the log of a stopped server: snapshots take over its content.
-    Compact(compact::CompactArgs),
+    Compact(offline::compact::CompactArgs),
     /// Prints the API document (OpenAPI 3.1), which `/openapi.json` serves.
     #[command(after_help = "Examples:\n  carebook openapi > carebook.json")]
     Openapi,
@@ -154,7 +124,7 @@ fn told() -> Result<Command, ExitCode> {
             Ok(told)
         });
     parsed.map_err(|error| {
-        let error = shown::masked(error);
+        let error = settings::shown::masked(error);
         let printed = error.print().and_then(|()| std::io::stdout().flush());
         match printed {
             // A help that was asked for is output like any other.
@@ -172,7 +142,7 @@ fn told() -> Result<Command, ExitCode> {
 /// Parses the arguments and runs the command.
 pub fn main() -> ExitCode {
     keep_huge_pages_to_where_they_are_asked_for();
-    signals::outlive_limits_of_files();
+    serve::signals::outlive_limits_of_files();
     let told = match told() {
         Ok(told) => told,
         Err(code) => return code,

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::time::Instant as Moment;
-use carebook::cli::facts::load_lines;
 use carebook::cli::open::Replaying;
+use carebook::cli::remote::facts::load_lines;
 use carebook::cli::runtime::on_lane;
 use carebook::domain::outbox::message::Message;
 use carebook::domain::resource::Resource as _;

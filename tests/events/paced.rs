@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use carebook::base::time::Instant;
 use carebook::cli::open::Replaying;
-use carebook::cli::signing::{SigningAlgorithm, SigningKey};
+use carebook::cli::token::signing::{SigningAlgorithm, SigningKey};
 use carebook::engine::clock::Clock;
 use carebook::engine::{Engine, Limits};
 use carebook::http::response::Answer;

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use carebook::base::actor::ActorKind;
 use carebook::base::time::Instant;
 use carebook::catalogue::KeySource;
-use carebook::cli::walk::{PARTS, Step};
+use carebook::cli::serve::walk::{PARTS, Step};
 use carebook::domain::cast::cast;
 use carebook::domain::reference::samples;
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ mod stands;
 use std::process::Command;
 
 use carebook::base::actor::ActorKind;
-use carebook::cli::signing::{Claims, SigningKey};
+use carebook::cli::token::signing::{Claims, SigningKey};
 
 use crate::support::{AUDIENCE, Client, World, actor, carebook, claims};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use carebook::cli::signing::{SigningAlgorithm, SigningKey};
+use carebook::cli::token::signing::{SigningAlgorithm, SigningKey};
 
 use super::provider::{Certified, Provider};
 use super::{command, of_issuer, status, token};

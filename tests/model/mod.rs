@@ -35,7 +35,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use carebook::base::time::Instant;
 use carebook::cli::open::Replaying;
-use carebook::cli::signing::{SigningAlgorithm, SigningKey};
+use carebook::cli::token::signing::{SigningAlgorithm, SigningKey};
 use carebook::domain::listing::ValueHash;
 use carebook::engine::clock::Clock;
 use carebook::engine::role::Role;

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::cli::open::{Opening, open};
-use carebook::cli::signing::{Claims, SigningAlgorithm, SigningKey};
+use carebook::cli::token::signing::{Claims, SigningAlgorithm, SigningKey};
 use carebook::engine::{Engine, Limits};
 use serde_json::{Value, json};
 use tempfile::TempDir;

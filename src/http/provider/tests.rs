@@ -21,7 +21,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::keeping::First;
 use super::*;
 use crate::base::actor::{Actor, ActorKind};
-use crate::cli::signing::{Claims, SigningAlgorithm, SigningKey};
+use crate::cli::token::signing::{Claims, SigningAlgorithm, SigningKey};
 use crate::http::client::dial::{Stream, trusting};
 use crate::http::token::{
     ASKED_INTERVAL, KEYS_WAITING_MAX, KeyRequests, Newer, TokenRefusal, TokenVerifier,

@@ -1,0 +1,9 @@
+//! Commands for a data directory: backups and restores, recovery, checks, and looks into the log.
+
+pub mod backup;
+pub mod compact;
+mod export;
+pub mod inspect;
+pub mod recover;
+pub mod restore;
+pub mod verify;

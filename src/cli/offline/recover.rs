@@ -1,0 +1,498 @@
+//! `carebook recover`: reports what of a damaged data directory can still be recovered, what each
+//! way out would cost, and takes the one that it is told to take.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use wal::{Salvage, WayOut};
+
+use super::export::export;
+use super::inspect::ids::Ids;
+use super::inspect::mask::Mask;
+use super::inspect::records::changes_of;
+use crate::base::codec::DecodeError;
+use crate::base::digest::{Digest, hex};
+use crate::catalogue;
+use crate::cli::exit::Failure;
+use crate::cli::open::{Replaying, log_name, progress_bar, refusal};
+use crate::cli::output::{Output, existing, kind_name, operation_name};
+use crate::cli::tell::tell;
+use crate::domain::resource::Source as _;
+use crate::journal::record::Record;
+use crate::journal::tables::Tables;
+
+/// How many of the resources and keys that a way out loses are named; `--json` names all.
+const NAMED_MAX: usize = 20;
+
+/// Arguments of `carebook recover`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  carebook recover --data /srv/carebook
+  carebook recover --data /srv/carebook --json | jq .ways
+  carebook recover --data /srv/carebook --export behind.jsonl --reveal
+  carebook recover --data /srv/carebook --give-up-after 120394
+
+Without --give-up-after it only reports, and writes nothing: what is damaged, which positions can
+still be recovered, and what each way out loses: positions, resources, idempotency keys. That may
+include acknowledged commits, so people have to decide: a newer backup may lose less (carebook
+restore). With --export, the readable records after the damage are written to a file, one JSON
+object a line, so that they can be done again.
+
+With --give-up-after, the log is cut after that position, and gets a new log id. Every original file
+is kept beside, under its name and `.given-up.N`. If it is interrupted, it can be run again. A
+position that is not one of the ways out gives up more than necessary: it is rejected unless
+--give-up-readable is given.
+
+Exit codes:
+  0  nothing is damaged; or the log was cut after that position, and is verified
+  1  failed, for example because no way out reaches that position, or a server holds the directory
+  2  the arguments are wrong
+  3  there is damage, and nothing was done about it
+  5  it was written by another version of carebook, which is named")]
+pub struct RecoverArgs {
+    /// The data directory.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Gives up every record after this position, for good. It has to be one of the ways out.
+    #[arg(long, value_name = "POSITION")]
+    give_up_after: Option<u64>,
+    /// With --give-up-after: also accepts a position that is not a way out, although more readable
+    /// records are given up than necessary.
+    #[arg(long, requires = "give_up_after")]
+    give_up_readable: bool,
+    /// Writes the readable records that are lost (with --give-up-after those after that position,
+    /// else those of the best way out) to a new file, one JSON object a line.
+    #[arg(long, value_name = "FILE")]
+    export: Option<PathBuf>,
+    /// With --export: shows names, contacts, addresses, accounts and free text, which are masked
+    /// otherwise.
+    #[arg(long, requires = "export")]
+    reveal: bool,
+    /// Prints JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+impl RecoverArgs {
+    /// Reports, and recovers with --give-up-after.
+    ///
+    /// # Errors
+    /// When there is damage and nothing was done about it; when the directory is held, or nothing
+    /// of it can be recovered.
+    pub fn run(self) -> Result<(), Failure> {
+        let storage = existing(&self.data)?;
+        let bar = progress_bar(0, "looking for damage");
+        let surveyed = Salvage::survey_shown(storage, &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        });
+        bar.finish_and_clear();
+        let salvage = surveyed.map_err(|error| Failure::of_log(&error))?;
+        match self.give_up_after {
+            Some(position) => {
+                if !self.is_wanted(&salvage, position)? {
+                    let sentence = format!(
+                        "nothing is damaged: every record up to position {position} can be read; \
+                         nothing was changed"
+                    );
+                    let log = hex(&salvage.log_id());
+                    return self.print_done(&log, position, (0, &[]), &sentence);
+                }
+                self.export(&salvage, position)?;
+                self.give_up(salvage, position)
+            }
+            None => {
+                let best = salvage.ways().first().map_or(0, |way| way.keep_to);
+                self.export(&salvage, best)?;
+                self.look(&salvage)
+            }
+        }
+    }
+
+    /// Whether the directory should be cut at that position; one that gives up more than necessary
+    /// needs the flag.
+    fn is_wanted(&self, salvage: &Salvage, position: u64) -> Result<bool, Failure> {
+        if salvage.damage().is_empty() && position == salvage.highest() {
+            return Ok(false);
+        }
+        let ways = salvage.ways();
+        let is_way = ways.iter().any(|way| way.keep_to == position);
+        let Some(nearest) = ways.iter().rev().find(|way| way.keep_to >= position) else {
+            // No way out reaches it: `wal` rejects it.
+            return Ok(true);
+        };
+        if (is_way && !salvage.damage().is_empty()) || self.give_up_readable {
+            return Ok(true);
+        }
+        let why = match salvage.damage().is_empty() {
+            true => "nothing is damaged",
+            false => "it is none of the ways out",
+        };
+        Err(Failure::other(format!(
+            "giving up after position {position} is refused: {why}, and {} positions would be given \
+             up that can be read, up to {}; --give-up-readable says that this is meant. Nothing was \
+             changed",
+            nearest.keep_to - position,
+            nearest.keep_to
+        )))
+    }
+
+    /// Writes the readable records after a position to the file, if one was given.
+    fn export(&self, salvage: &Salvage, position: u64) -> Result<(), Failure> {
+        let Some(file) = &self.export else {
+            return Ok(());
+        };
+        let exported = export(
+            salvage,
+            position,
+            file,
+            Mask {
+                reveal: self.reveal,
+            },
+        )?;
+        tell(format_args!(
+            "{exported} readable records after position {position} are in {}",
+            file.display()
+        ));
+        Ok(())
+    }
+
+    fn look(&self, salvage: &Salvage) -> Result<(), Failure> {
+        let ways: Vec<_> = salvage.ways();
+        let mut costs = Vec::new();
+        for way in &ways {
+            costs.push(Cost::of(salvage, *way)?);
+        }
+        let printed = self.print(salvage, &ways, &costs);
+        match salvage.damage().first() {
+            None => printed,
+            // Also if the output was closed.
+            Some(first) => Err(Failure::Damaged(format!(
+                "{}, offset {}: {}; nothing was changed",
+                first.file, first.offset, first.what
+            ))),
+        }
+    }
+
+    fn print(&self, salvage: &Salvage, ways: &[WayOut], costs: &[Cost]) -> Result<(), Failure> {
+        let mut out = Output::new();
+        if self.json {
+            let damage: Vec<_> = salvage
+                .damage()
+                .iter()
+                .map(|found| {
+                    json!({
+                        "file": found.file,
+                        "offset": found.offset,
+                        "position": found.position,
+                        "what": found.what,
+                    })
+                })
+                .collect();
+            let ways: Vec<_> = ways.iter().zip(costs).map(way_json).collect();
+            let found = json!({
+                "damage": damage,
+                "highestPosition": salvage.highest(),
+                "endIsKnown": salvage.end_is_known(),
+                "ways": ways,
+            });
+            out.line(format_args!("{found:#}"))?;
+        } else {
+            self.print_table(&mut out, salvage, ways, costs)?;
+        }
+        out.flush()
+    }
+
+    fn print_table(
+        &self,
+        out: &mut Output,
+        salvage: &Salvage,
+        ways: &[WayOut],
+        costs: &[Cost],
+    ) -> Result<(), Failure> {
+        if salvage.damage().is_empty() {
+            out.line(format_args!(
+                "nothing is damaged: every record up to position {} can be read",
+                salvage.highest()
+            ))?;
+            return Ok(());
+        }
+        out.line("damaged:")?;
+        for found in salvage.damage() {
+            let position = match found.position {
+                Some(position) => format!(", position {position}"),
+                None => String::new(),
+            };
+            out.line(format_args!(
+                "  {}, offset {}{position}: {}",
+                found.file, found.offset, found.what
+            ))?;
+        }
+        if ways.is_empty() {
+            return out.line("nothing of it can be recovered: restore a backup");
+        }
+        if !salvage.end_is_known() {
+            out.line(format_args!(
+                "bytes that cannot be read follow position {}: there may have been more",
+                salvage.highest()
+            ))?;
+        }
+        for (way, cost) in ways.iter().zip(costs) {
+            out.line("")?;
+            out.line(format_args!(
+                "way out: carebook recover --data {} --give-up-after {}",
+                self.data.display(),
+                way.keep_to
+            ))?;
+            out.pairs(cost.rows(*way))?;
+            cost.print_names(out)?;
+        }
+        Ok(())
+    }
+
+    fn give_up(&self, salvage: Salvage, position: u64) -> Result<(), Failure> {
+        let highest = salvage.highest();
+        let bar = progress_bar(0, "writing what is kept, and verifying it");
+        let done = salvage.give_up_after_shown(position, &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        });
+        bar.finish_and_clear();
+        let done = done.map_err(|error| {
+            Failure::of_log(&error).with(format_args!(
+                "It can be run again: carebook recover --data {} reports the state of the directory",
+                self.data.display()
+            ))
+        })?;
+        let sentence = format!("{} is recovered and verified", self.data.display());
+        let given_up = highest.saturating_sub(position);
+        let (log, last) = (log_name(&done.report), done.report.last_position);
+        self.print_done(&log, last, (given_up, &done.kept), &sentence)
+            .map_err(|failure| failure.after(sentence))
+    }
+
+    /// What was done; of the positions that were given up, how many, and which files keep them.
+    fn print_done(
+        &self,
+        log: &str,
+        last: u64,
+        (given_up, kept): (u64, &[String]),
+        sentence: &str,
+    ) -> Result<(), Failure> {
+        let mut out = Output::new();
+        if self.json {
+            let done =
+                json!({"logId": log, "lastPosition": last, "givenUp": given_up, "kept": kept});
+            out.line(format_args!("{done:#}"))?;
+            return out.flush();
+        }
+        out.pairs([
+            ("log".to_owned(), log.to_owned()),
+            ("last position".to_owned(), last.to_string()),
+            ("positions given up".to_owned(), given_up.to_string()),
+        ])?;
+        for kept in kept {
+            out.line(format_args!("kept: {kept}"))?;
+        }
+        out.line(sentence)?;
+        out.flush()
+    }
+}
+
+/// What giving up after a position loses, as far as it can be read.
+#[derive(Default)]
+struct Cost {
+    /// Positions that are lost, as far as their number is known.
+    lost: u64,
+    /// Whether there may have been more.
+    is_more: bool,
+    /// Records that are lost and can be read.
+    readable: u64,
+    /// Each resource that loses commits, by kind and identifier, and how many.
+    resources: BTreeMap<(String, String), u64>,
+    /// Each key that is lost: operation, subject, key.
+    keys: BTreeSet<(String, String, String)>,
+}
+
+impl Cost {
+    fn of(salvage: &Salvage, way: WayOut) -> Result<Self, Failure> {
+        let mut replaying = Replaying::new("weighing what is kept");
+        salvage
+            .show(way, &mut replaying)
+            .map_err(|error| Failure::of_log(&error))?;
+        let kept = replaying.finish().tables;
+        let mut names = LostNames {
+            kept: &kept,
+            ids: Ids::default(),
+        };
+        let mut cost = Self {
+            lost: salvage.highest().saturating_sub(way.keep_to),
+            is_more: !salvage.end_is_known(),
+            ..Self::default()
+        };
+        let mut weigh = |bytes: wal::Record<'_>| {
+            cost.readable += 1;
+            let record = match Record::decode(bytes.payload) {
+                Ok(record) => record,
+                Err(error @ DecodeError::OtherVersion(_)) => return Err(refusal(error)),
+                // A record that cannot be decoded is lost all the same.
+                Err(_) => return Ok(()),
+            };
+            if let Some(key) = &record.key {
+                cost.keys.insert((
+                    operation_name(record.operation).to_owned(),
+                    record.subject.to_string(),
+                    key.key.to_string(),
+                ));
+            }
+            for name in names.of(&record) {
+                *cost.resources.entry(name).or_default() += 1;
+            }
+            Ok(())
+        };
+        let bar = progress_bar(0, "weighing what is lost");
+        let walked = salvage.records_after_shown(way.keep_to, &mut weigh, &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        });
+        bar.finish_and_clear();
+        walked.map_err(|error| Failure::of_log(&error))?;
+        Ok(cost)
+    }
+
+    /// Positions of which nothing can be read. Each may have used one idempotency key.
+    fn unreadable(&self) -> u64 {
+        self.lost.saturating_sub(self.readable)
+    }
+
+    /// The least and the most of a number that is known only for readable records.
+    fn bounds(&self, known: usize) -> (u64, Option<u64>) {
+        let least = u64::try_from(known).unwrap_or(u64::MAX);
+        let most = (!self.is_more).then(|| least.saturating_add(self.unreadable()));
+        (least, most)
+    }
+
+    fn rows(&self, way: WayOut) -> Vec<(String, String)> {
+        let between = |(least, most): (u64, Option<u64>)| match most {
+            Some(most) if most == least => least.to_string(),
+            Some(most) => format!("{least} to {most}"),
+            None => format!("{least} or more"),
+        };
+        let or_more = if self.is_more { " or more" } else { "" };
+        let mut rows = vec![(
+            "  keeps positions up to".to_owned(),
+            way.keep_to.to_string(),
+        )];
+        if let Some(snapshot) = way.snapshot {
+            rows.push((
+                "  based on the snapshot of".to_owned(),
+                snapshot.covers.to_string(),
+            ));
+        }
+        rows.push((
+            "  positions lost".to_owned(),
+            format!("{}{or_more}", self.lost),
+        ));
+        rows.push(("  of these readable".to_owned(), self.readable.to_string()));
+        rows.push((
+            "  of these unreadable".to_owned(),
+            format!("{}{or_more}", self.unreadable()),
+        ));
+        // A record that cannot be read may have changed any number of resources.
+        let resources = self.resources.len();
+        let resources = match self.unreadable() == 0 && !self.is_more {
+            true => resources.to_string(),
+            false => format!("{resources} or more"),
+        };
+        rows.push(("  resources that lose commits".to_owned(), resources));
+        let keys = between(self.bounds(self.keys.len()));
+        rows.push(("  keys lost".to_owned(), keys));
+        rows
+    }
+
+    fn print_names(&self, out: &mut Output) -> Result<(), Failure> {
+        for ((kind, id), commits) in self.resources.iter().take(NAMED_MAX) {
+            out.line(format_args!("  loses {commits} commits: {kind} {id}"))?;
+        }
+        if self.resources.len() > NAMED_MAX {
+            out.line(format_args!(
+                "  and {} more resources; --json names all",
+                self.resources.len() - NAMED_MAX
+            ))?;
+        }
+        for (operation, subject, key) in self.keys.iter().take(NAMED_MAX) {
+            out.line(format_args!(
+                "  loses the key {key} of {subject} ({operation})"
+            ))?;
+        }
+        if self.keys.len() > NAMED_MAX {
+            out.line(format_args!(
+                "  and {} more keys; --json names all",
+                self.keys.len() - NAMED_MAX
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+fn way_json((way, cost): (&WayOut, &Cost)) -> Value {
+    let resources: Vec<_> = cost
+        .resources
+        .iter()
+        .map(|((kind, id), commits)| json!({"kind": kind, "id": id, "commits": commits}))
+        .collect();
+    let keys: Vec<_> = cost
+        .keys
+        .iter()
+        .map(|(operation, subject, key)| {
+            json!({"operation": operation, "subject": subject, "key": key})
+        })
+        .collect();
+    json!({
+        "giveUpAfter": way.keep_to,
+        "snapshot": way.snapshot.map(|snapshot| snapshot.covers),
+        "positionsLost": cost.lost,
+        "readableRecordsLost": cost.readable,
+        "unreadablePositionsLost": cost.unreadable(),
+        "mayBeMore": cost.is_more,
+        "keysLostAtLeast": cost.bounds(cost.keys.len()).0,
+        "keysLostAtMost": cost.bounds(cost.keys.len()).1,
+        "resources": resources,
+        "keys": keys,
+    })
+}
+
+/// Finds the identifiers of the resources of lost records. Nothing is replayed: what came before a
+/// record after the damage may be lost.
+struct LostNames<'a> {
+    kept: &'a Tables,
+    ids: Ids,
+}
+
+impl LostNames<'_> {
+    /// Kind and identifier of each resource that a record changes: from the kept state, or from the
+    /// record; the digest of its key if neither has it.
+    fn of(&mut self, record: &Record<'_>) -> Vec<(String, String)> {
+        let told = changes_of(&mut self.ids, record).unwrap_or_default();
+        let changes = record.changes.iter().enumerate();
+        changes
+            .map(|(index, change)| {
+                let told = told.get(index).and_then(|changed| changed.id());
+                let id = self.kept_id(change.kind, change.key);
+                let id = id.or_else(|| told.map(<[String]>::to_vec));
+                let id = id.map_or_else(|| hex(&change.key.0), |parts| parts.join("/"));
+                (kind_name(change.kind).to_owned(), id)
+            })
+            .collect()
+    }
+
+    fn kept_id(&self, kind: u16, key: Digest) -> Option<Vec<String>> {
+        let mut state = None;
+        self.kept
+            .read(key, &mut |bytes| state = Some(bytes.to_vec()));
+        catalogue::resource(kind)?.id(&state?).ok()
+    }
+}

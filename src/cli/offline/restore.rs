@@ -1,0 +1,237 @@
+//! `carebook restore`: makes a new data directory from a backup, or from a stopped server's
+//! directory, as of its end, a position, or a time.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use serde_json::json;
+use wal::{BoxError, Past, Record as Bytes, Visitor};
+
+use crate::base::time::Instant;
+use crate::cli::exit::Failure;
+use crate::cli::open::{log_name, progress_bar};
+use crate::cli::output::{
+    Output, existing, new_directory, snapshot_rows, told_snapshots, unfinished,
+};
+use crate::cli::tell::tell;
+use crate::journal::record::Record;
+
+/// Arguments of `carebook restore`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  carebook restore --from /backup/carebook-2026-11-20 --data /srv/carebook
+  carebook restore --from /backup/today --data /srv/carebook --at 120394
+  carebook restore --from /backup/today --data /srv/carebook --at 2026-11-20T09:30:00Z
+  carebook restore --from /backup/today --archive /archive --data /srv/carebook --at 5000
+
+The restored log has a log id of its own and the same positions, so the two can never be confused.
+Without --at it has all records and snapshots of the source; a snapshot that is damaged and not needed
+is left out, and told. --at POSITION keeps everything up to that position; --at TIME everything that
+was committed at that time or before.
+
+If the source begins with the first record, every position can be restored; if a compaction has
+removed some, the earliest is that of the older snapshot. With --archive, the directory that was
+given to serve or compact, the segments that compactions have moved there are used as well: those
+that join the source without a gap, before it, and after it when it is a backup.
+
+Exit codes:
+  0  the new directory is complete and verified
+  1  failed, for example because --data is not empty, or the position cannot be restored
+  2  the arguments are wrong
+  3  the source is damaged: file, offset and position are named
+  5  it was written by another version of carebook, which is named")]
+pub struct RestoreArgs {
+    /// The backup, or the directory of a stopped server. It is not changed.
+    #[arg(long, value_name = "DIR")]
+    from: PathBuf,
+    /// The new data directory: empty, or not existing yet.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// The last position, or the time (RFC 3339) of the last commit; without it, all.
+    #[arg(long, value_name = "POSITION|TIME")]
+    at: Option<At>,
+    /// Where compactions have moved segments to. It is not changed.
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
+    /// Prints JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How far is restored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum At {
+    Position(u64),
+    Time(Instant),
+}
+
+impl FromStr for At {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(position) = text.parse() {
+            return Ok(Self::Position(position));
+        }
+        Instant::parse(text)
+            .map(Self::Time)
+            .ok_or_else(|| "neither a position nor a time such as 2026-11-20T09:30:00Z".to_owned())
+    }
+}
+
+impl RestoreArgs {
+    /// Restores and verifies.
+    ///
+    /// # Errors
+    /// When the source is damaged or held, or does not reach that far, or the target cannot be
+    /// written.
+    pub fn run(self) -> Result<(), Failure> {
+        let source = existing(&self.from)?;
+        let archive = self.archive.as_deref().map(existing).transpose()?;
+        let past = Past::open(source, archive).map_err(|error| Failure::of_log(&error))?;
+        let upto = match self.at {
+            None => None,
+            Some(At::Position(position)) => Some(position),
+            Some(At::Time(time)) => {
+                let mut search = Search::until(time, past.earliest());
+                past.records(&mut search)
+                    .map_err(|error| Failure::of_log(&error))?;
+                search.bar.finish_and_clear();
+                Some(search.position().map_err(Failure::other)?)
+            }
+        };
+        let target = new_directory(&self.data)?;
+        let bar = progress_bar(0, "restoring");
+        let restored = past.restore(&target, upto, &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        });
+        bar.finish_and_clear();
+        let report = restored.map_err(|error| unfinished(&error, target.as_ref(), &self.data))?;
+        let done = format!("{} is restored and verified", self.data.display());
+        self.print(&report, &done)
+            .map_err(|failure| failure.after(done))
+    }
+
+    fn print(&self, report: &wal::Report, done: &str) -> Result<(), Failure> {
+        let left_out = report
+            .bad_snapshots
+            .iter()
+            .map(|bad| json!({"file": bad.file, "offset": bad.offset, "what": bad.what}));
+        for bad in &report.bad_snapshots {
+            tell(format_args!(
+                "carebook: a snapshot of the source is damaged and was left out, no record is lost by \
+                 it: {} at offset {}: {}",
+                bad.file, bad.offset, bad.what
+            ));
+        }
+        let mut out = Output::new();
+        if self.json {
+            let made = json!({
+                "logId": log_name(report),
+                "firstPosition": report.first_position,
+                "lastPosition": report.last_position,
+                "segments": report.segments,
+                "bytes": report.bytes,
+                "snapshots": told_snapshots(&report.snapshots),
+                "leftOut": left_out.collect::<Vec<_>>(),
+                "directory": self.data,
+            });
+            out.line(format_args!("{made:#}"))?;
+            return out.flush();
+        }
+        let own = [
+            ("log".to_owned(), log_name(report)),
+            ("segments".to_owned(), report.segments.to_string()),
+            ("bytes".to_owned(), report.bytes.to_string()),
+            ("last position".to_owned(), report.last_position.to_string()),
+        ];
+        out.pairs(own.into_iter().chain(snapshot_rows(&report.snapshots)))?;
+        out.line(done)?;
+        out.flush()
+    }
+}
+
+/// Finds the last position up to which everything was committed at a time or before.
+struct Search {
+    time: Instant,
+    /// The earliest position that can be restored, and its time once it is found.
+    earliest: u64,
+    earliest_at: Option<Instant>,
+    first: Option<(u64, Instant)>,
+    last: u64,
+    passed: bool,
+    bar: indicatif::ProgressBar,
+}
+
+impl Search {
+    fn until(time: Instant, earliest: u64) -> Self {
+        Self {
+            time,
+            earliest,
+            earliest_at: None,
+            first: None,
+            last: 0,
+            passed: false,
+            bar: progress_bar(0, "searching"),
+        }
+    }
+
+    fn position(&self) -> Result<u64, String> {
+        let earliest = self.earliest;
+        match (self.first, self.earliest_at) {
+            (Some(_), _) if self.last >= earliest => Ok(self.last),
+            (Some((1, at)), _) if self.last == 0 => Err(format!(
+                "the first commit is of {at}, which is after {}",
+                self.time
+            )),
+            (Some(_), Some(at)) => Err(format!(
+                "the earliest position that can be restored is {earliest} of {at}, which is after {}",
+                self.time
+            )),
+            _ => Err(format!(
+                "the log has no records in which a time could be found: name a position; \
+                 the earliest position that can be restored is {earliest}"
+            )),
+        }
+    }
+}
+
+impl Visitor for Search {
+    fn record(&mut self, bytes: Bytes<'_>) -> Result<(), BoxError> {
+        if self.passed && bytes.position > self.earliest {
+            return Ok(());
+        }
+        let record = Record::decode(bytes.payload)?;
+        if bytes.position == self.earliest {
+            self.earliest_at = Some(record.at);
+        }
+        self.first.get_or_insert((bytes.position, record.at));
+        if record.at <= self.time && !self.passed {
+            self.last = bytes.position;
+        } else {
+            self.passed = true;
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_a_position_and_everything_else_a_time() {
+        assert_eq!("17".parse(), Ok(At::Position(17)));
+        let time = Instant::parse("2026-11-20T09:30:00Z").unwrap();
+        assert_eq!("2026-11-20T09:30:00Z".parse(), Ok(At::Time(time)));
+        assert!("yesterday".parse::<At>().is_err());
+    }
+}

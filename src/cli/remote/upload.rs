@@ -1,0 +1,76 @@
+//! Sending facts to a running server: one POST with a streamed body.
+
+use std::io::{self, Read};
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::header::CONTENT_TYPE;
+use hyper::{Request, StatusCode};
+use serde_json::Value;
+
+use super::client::{BoxError, Client, Connection, boxed};
+use crate::cli::exit::Failure;
+use crate::domain::reference::intake::{Lines, Summary};
+use crate::http::response::pieces::pieces;
+
+/// How much is read, and sent, at once.
+pub const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Sends the facts, one a line, to a running server; its response, which tells of each of them.
+///
+/// # Errors
+/// When the server cannot be reached or trusted, responds with anything but 200, or tells of more
+/// or fewer facts than were sent.
+pub fn send(client: &Client, input: impl Read + Send + 'static) -> Result<Value, Failure> {
+    let (status, body, sent) = client.with_connection(|connection| post(connection, input))?;
+    if status != StatusCode::OK {
+        return Err(client.refused(status, &body));
+    }
+    let answer: Value = serde_json::from_slice(&body).map_err(|error| {
+        let text = String::from_utf8_lossy(&body);
+        Failure::other(format!("{}: {error}: {text}", client.url()))
+    })?;
+    let counts = Summary::COUNTS.iter();
+    let told: u64 = counts.filter_map(|name| answer[name].as_u64()).sum();
+    if told != sent {
+        return Err(Failure::other(format!(
+            "{} tells of {told} facts of the {sent} that were sent: loading the whole file again is safe",
+            client.url()
+        )));
+    }
+    Ok(answer)
+}
+
+async fn post(
+    mut connection: Connection,
+    mut input: impl Read + Send + 'static,
+) -> Result<(StatusCode, Bytes, u64), BoxError> {
+    let (chunks, body) = pieces(4);
+    // Reading may block, so it has a thread of its own.
+    let reading = tokio::task::spawn_blocking(move || {
+        let (mut lines, mut count) = (Lines::default(), 0);
+        loop {
+            let mut chunk = vec![0; CHUNK_BYTES];
+            let read = input.read(&mut chunk)?;
+            chunk.truncate(read);
+            let mut rest = &chunk[..];
+            while lines.next(&mut rest).is_some() {
+                count += 1;
+            }
+            // Otherwise the server has answered already, and reads no more.
+            if read == 0 || chunks.blocking_send(chunk.into()).is_err() {
+                return Ok::<u64, io::Error>(count + u64::from(lines.finish().is_some()));
+            }
+        }
+    });
+    let request = Request::post("/reference-facts").header(CONTENT_TYPE, "application/x-ndjson");
+    let answer = connection.send(request, boxed(body)).await?;
+    let status = answer.status();
+    let body = answer.into_body().collect().await?.to_bytes();
+    // Of a refusal it does not matter how much was read, and reading may wait for input without end.
+    let sent = match status {
+        StatusCode::OK => reading.await??,
+        _ => 0,
+    };
+    Ok((status, body, sent))
+}

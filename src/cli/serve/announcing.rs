@@ -1,0 +1,49 @@
+//! The lines that a server prints once it listens.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::console::Consoles;
+use super::demo::Demo;
+use super::logging::settle;
+use crate::cli::exit::Failure;
+use crate::cli::manager;
+use crate::engine::Engine;
+
+/// Reports its addresses to the service manager and on standard output.
+pub(super) fn announce(
+    engine: &Arc<Engine>,
+    told_to_stop: watch::Receiver<bool>,
+    base: &str,
+    (inside, consoles): (Option<SocketAddr>, &Consoles),
+    demo: Option<&Demo>,
+) -> Result<(), Failure> {
+    // Lines that were logged at the start come first.
+    settle();
+    let listening = format!("listening on {base}");
+    manager::ready(&listening);
+    manager::give_signs_of_life(engine, told_to_stop, listening.clone())
+        .map_err(Failure::from_error)?;
+    say(&listening);
+    let inside = inside.map(|inside| format!("http://{inside}"));
+    if let Some(inside) = &inside {
+        say(&format!("internal on {inside}"));
+    }
+    for line in consoles.told(base, inside.as_deref()) {
+        say(&line);
+    }
+    if let Some(demo) = demo {
+        say(&demo.introduction(base).map_err(Failure::other)?);
+    }
+    Ok(())
+}
+
+/// One or several lines on standard output, flushed.
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // A reader that goes away is no reason to stop serving.
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}

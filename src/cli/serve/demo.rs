@@ -1,0 +1,283 @@
+//! The demonstration: sample facts, a signing key of its own, a token for each kind of actor, a
+//! `curl` line to paste, and a walk through all operations.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use wal::storage::{FileStorage, Storage as _};
+
+use super::walk;
+use crate::base::actor::{Actor, ActorKind};
+use crate::base::json::{Json, Reader};
+use crate::base::time::Instant;
+use crate::catalogue::KeySource;
+use crate::cli::remote::facts::load_lines;
+use crate::cli::runtime::on_lane;
+use crate::cli::token::signing::{Claims, SigningAlgorithm, SigningKey};
+use crate::cli::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
+use crate::domain::example::actor;
+use crate::domain::operation::{Operation as _, Parts};
+use crate::domain::reference::read_fact::FACTS_WRITE;
+use crate::domain::reference::samples;
+use crate::domain::settlement::request_deposit::RequestDeposit;
+use crate::engine::{CommandRequest, CommandResult, Engine};
+use crate::http::examples::{Standing, standing};
+use crate::http::small_file;
+
+/// How long a token of the demonstration is valid.
+const TTL_SECONDS: u64 = 7 * 24 * 3_600;
+/// The signing key, beside the log in the data directory.
+const KEY_FILE: &str = "demo-key.pem";
+/// When the sample facts end, in milliseconds: at the beginning of 2099-12-31.
+const SAMPLES_END: i64 = 4_102_358_400_000;
+/// No more of it is read.
+const KEY_FILE_BYTES_MAX: usize = 64 << 10;
+
+/// A demonstration.
+pub struct Demo {
+    data: PathBuf,
+    is_temporary: bool,
+    key: SigningKey,
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+impl Demo {
+    /// A demonstration in `data`, or in a new directory under the system's temporary one.
+    ///
+    /// Sample facts, and a key whose tokens are printed, must not get into a log that was made for
+    /// something else: such a directory is accepted only with `over_existing`.
+    ///
+    /// # Errors
+    /// When the directory was made without a demonstration, is not this user's alone, or cannot be
+    /// made or read.
+    pub fn prepare(data: Option<&Path>, over_existing: bool) -> Result<Self, BoxError> {
+        let is_temporary = data.is_none();
+        let data = match data {
+            Some(data) => data.to_owned(),
+            None => temporary()?,
+        };
+        let storage = FileStorage::create(&data)
+            .map_err(|error| format!("{} cannot be used: {error}", data.display()))?;
+        let names = storage.list("")?;
+        let has_key = names.iter().any(|name| name == KEY_FILE);
+        // The key is made before the log, so a log without one was not made by a demonstration.
+        let is_anothers = !has_key && !names.is_empty();
+        if is_anothers && !over_existing {
+            return Err(format!(
+                "{} was not made by --demo, which would put sample facts into it and print tokens \
+                 for it: name a directory of its own, or give --demo-over-existing",
+                data.display()
+            )
+            .into());
+        }
+        let key = key_in(&data)?;
+        Ok(Self {
+            data,
+            is_temporary,
+            key,
+        })
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// The key set that the demonstration's tokens are verified with.
+    #[must_use]
+    pub fn jwks(&self) -> String {
+        self.key.jwks()
+    }
+
+    /// What to try, with tokens.
+    ///
+    /// # Errors
+    /// When a token cannot be signed.
+    pub fn introduction(&self, url: &str) -> Result<String, BoxError> {
+        let mut lines = vec![String::new()];
+        if self.is_temporary {
+            lines.push(format!(
+                "# data directory (pass --data to keep one): {}",
+                self.data.display()
+            ));
+        } else {
+            lines.push(format!("# data directory: {}", self.data.display()));
+        }
+        lines.push(
+            "# the address, and a token of each kind of actor, valid for seven days:".to_owned(),
+        );
+        lines.push(format!("export {}='{url}'", walk::ADDRESS));
+        for actor in samples::cast() {
+            let name = walk::token_variable(actor.kind);
+            lines.push(format!("export {name}='{}'", self.token(&actor)?));
+        }
+        let headquarters = samples::cast()
+            .into_iter()
+            .find(|actor| actor.kind == ActorKind::HeadquartersAdministrator)
+            .ok_or("the cast has a headquarters administrator")?;
+        let token = self.token(&headquarters)?;
+        let number = uuid::Uuid::new_v4().simple().to_string();
+        lines.push(String::new());
+        lines.push("# try it: ask the branch in Seoul for a settlement deposit".to_owned());
+        lines.push(format!(
+            "curl -sS '{url}/settlement-deposit-requests' \\\n  \
+             -H 'Authorization: Bearer {token}' \\\n  \
+             -H 'Content-Type: application/json' \\\n  \
+             -d '{}'",
+            deposit_request(&number[..12])
+        ));
+        lines.push(String::new());
+        lines.push(walk::printed());
+        Ok(lines.join("\n"))
+    }
+
+    /// Each actor with a token, for the sign-in to the console.
+    ///
+    /// # Errors
+    /// When a token cannot be signed.
+    pub fn actors(&self) -> Result<serde_json::Value, BoxError> {
+        let cast = samples::cast().into_iter();
+        let actors = cast.map(|actor| {
+            let token = self.token(&actor)?;
+            let subject = &*actor.subject;
+            Ok(serde_json::json!({"kind": actor.kind, "subject": subject, "token": token}))
+        });
+        actors.collect()
+    }
+
+    fn token(&self, actor: &Actor) -> Result<String, BoxError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        let mut claims = Claims::of(actor, DEFAULT_ISSUER, DEFAULT_AUDIENCE, now, TTL_SECONDS);
+        // A user of the demonstration may write more facts.
+        let writes = |permission: &String| permission == FACTS_WRITE;
+        if actor.kind == ActorKind::SystemWorkflow && !claims.permissions.iter().any(writes) {
+            claims.permissions.push(FACTS_WRITE.to_owned());
+        }
+        Ok(self.key.sign(&claims)?)
+    }
+}
+
+/// Applies the sample facts, and carries out the demonstration's own commands; what exists already
+/// is unchanged.
+///
+/// # Errors
+/// When the engine does not accept them.
+pub fn load_samples(engine: &Arc<Engine>) -> Result<(), BoxError> {
+    let loading = load_lines(engine, samples::NDJSON.as_bytes());
+    on_lane(engine, loading)??;
+    for standing in standing() {
+        let carried_out = on_lane(engine, carry_out(engine, &standing))?;
+        carried_out.map_err(|error| unless_over(error, engine.now()))?;
+    }
+    Ok(())
+}
+
+/// Why a command was not carried out: where the clock has passed the end of the sample facts, that.
+fn unless_over(error: BoxError, now: Instant) -> BoxError {
+    match now.millis() < SAMPLES_END {
+        true => error,
+        false => {
+            let told = "the sample facts end with the year 2099, and the clock says";
+            format!("{told} {now}").into()
+        }
+    }
+}
+
+/// Carries out a command of a fresh demonstration; later runs get a replay.
+async fn carry_out(engine: &Engine, standing: &Standing) -> Result<(), BoxError> {
+    let row = standing.row;
+    let shown = standing.shown();
+    let text = shown.body.to_string();
+    let body = Json::parse(text.as_bytes()).map_err(|_| "an example is JSON")?;
+    let path: Vec<_> = row
+        .parameters()
+        .zip(shown.path.iter().map(String::as_str))
+        .collect();
+    let parts = Parts {
+        path: &path,
+        body: &body,
+    };
+    let mut at = Reader::new(engine.now());
+    let command = row.operation.read(row.name, &parts, &mut at);
+    let call = CommandRequest {
+        row: Some(row),
+        actor: Arc::new(actor(row.operation.example().actor, &str::to_owned)),
+        command: command.ok_or("an example can be read")?,
+        header_key: (row.key == KeySource::Header).then(|| Standing::KEY.into()),
+    };
+    let permit = engine.admit().ok_or("too many commands are in flight")?;
+    match engine.execute_giving(standing.born(), call, permit).await {
+        CommandResult::Done { .. } => Ok(()),
+        CommandResult::Refused { rejection, .. } => Err(format!(
+            "{} was not carried out: {} ({})",
+            row.name, rejection.message, rejection.code
+        )
+        .into()),
+        other => Err(format!("{} was not carried out: {other:?}", row.name).into()),
+    }
+}
+
+/// The body of the example of a request for a deposit, with its own code and idempotency key.
+fn deposit_request(number: &str) -> String {
+    let mut body = RequestDeposit::EXAMPLE.body(&serde_json::Value::Null);
+    body["statementCode"] = format!("STATEMENT-{number}").into();
+    body["idempotencyKey"] = format!("demo-{number}").into();
+    body.to_string()
+}
+
+/// A new directory under the system's temporary one, with an unpredictable name.
+fn temporary() -> io::Result<PathBuf> {
+    let data = std::env::temp_dir().join(format!("carebook-demo-{}", uuid::Uuid::new_v4()));
+    DirBuilder::new().mode(0o700).create(&data)?;
+    Ok(data)
+}
+
+/// The directory's signing key, made when there is none. A link in its place is not followed.
+fn key_in(data: &Path) -> Result<SigningKey, BoxError> {
+    let file = data.join(KEY_FILE);
+    match small_file::open(&file, rustix::fs::OFlags::NOFOLLOW) {
+        Ok(found) => {
+            let pem = String::from_utf8(small_file::read_opened(found, KEY_FILE_BYTES_MAX)?)?;
+            return Ok(SigningKey::from_pem(&pem)
+                .map_err(|error| format!("the key file {} {error}", file.display()))?);
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => {
+            return Err(format!("the key file {} cannot be read: {error}", file.display()).into());
+        }
+    }
+    let key = SigningKey::generate(SigningAlgorithm::Es256)?;
+    let mut made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&file)?;
+    made.write_all(key.to_pem()?.as_bytes())?;
+    Ok(key)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_told_to_be_too_late_only_behind_the_end_of_the_sample_facts() {
+        let end = "2099-12-31T00:00:00.000Z";
+        assert!(samples::NDJSON.contains(&format!("\"expiresAt\":\"{end}\"")));
+        let end = Instant::parse(end).unwrap();
+        let told = |now| unless_over("it was refused".into(), now).to_string();
+        let before = Instant::from_millis(end.millis() - 1);
+        assert_eq!(told(before), "it was refused");
+        assert_eq!(
+            told(end),
+            "the sample facts end with the year 2099, and the clock says 2099-12-31T00:00:00.000Z"
+        );
+    }
+}

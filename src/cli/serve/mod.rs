@@ -1,0 +1,485 @@
+//! `carebook serve`: recovers the data directory, then serves until a signal stops it.
+
+mod announcing;
+mod bounds;
+mod console;
+pub mod demo;
+pub mod descriptors;
+mod key_set;
+pub mod keys;
+mod listening;
+pub mod logging;
+pub mod provider;
+mod receivers;
+pub(super) mod signals;
+mod stopping;
+pub mod walk;
+mod webhook_key;
+pub mod webhooks;
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use tokio_rustls::rustls::ClientConfig;
+
+use super::backup_status;
+use super::duration::a_second_or_more;
+use super::ending::end_the_process;
+use super::exit::Failure;
+use super::journal::{JournalArgs, Node};
+use super::manager;
+use super::nats::NatsArgs;
+use super::open::{Opening, open, tell_of_recovery};
+use super::output::new_directory;
+use super::settings::SettingsArgs;
+use super::traces::TraceArgs;
+use super::trust::TrustArgs;
+use crate::engine::Engine;
+use crate::engine::checkpointer::CheckpointPolicy;
+use crate::engine::processors::Processors;
+use crate::engine::retention::LogRetention;
+use crate::http::connection::server::{Internal, Server};
+use crate::http::cors::{Cors, Origin};
+use crate::http::service::Service;
+use crate::http::tls::Tls;
+use crate::http::token::TokenVerifier;
+use crate::http::traces::Tracer;
+use crate::http::upkeep::Upkeep;
+use crate::http::webhooks::managing::WebhookFront;
+use announcing::announce;
+use bounds::{BoundArgs, one_or_more};
+use console::{ConsoleArgs, Consoles};
+use demo::{Demo, load_samples};
+use descriptors::room_for_connections;
+use keys::{KeyArgs, KeysFrom};
+use listening::{cannot_listen, listen};
+use logging::{LogArgs, Logs};
+use receivers::ReceiverArgs;
+use signals::{Starting, keep_certificate_fresh, listen_to_signals};
+use stopping::stopped;
+use webhooks::WebhookArgs;
+
+/// Arguments of `carebook serve`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  carebook serve --demo
+  carebook serve --demo --data ./demo --listen 127.0.0.1:0
+  carebook serve --data /srv/carebook --listen 0.0.0.0:8080 --internal-listen 127.0.0.1:8081 \\
+      --issuer https://id.example.com --audience carebook
+  carebook serve --data /srv/carebook --jwks https://id.example.com/keys \\
+      --issuer https://id.example.com --audience carebook
+  carebook serve --data /srv/carebook --jwks jwks.json --tls-cert cert.pem --tls-key key.pem
+  carebook serve --data /srv/carebook --journal nats://a:4222,b:4222,c:4222 --journal-name main \\
+      --jwks jwks.json --issuer https://id.example.com --audience carebook
+  carebook serve --config /etc/carebook/carebook.toml
+  carebook serve --config /etc/carebook/carebook.toml --check
+
+Prints `listening on http://ADDRESS` on standard output when it is ready, and with
+--internal-listen a second line, `internal on http://ADDRESS`; logs go to standard
+error (RUST_LOG sets what is logged). SIGTERM and SIGINT end it after the requests in flight are
+answered; SIGHUP reads the key set and the certificate again; SIGUSR1 takes a snapshot.
+
+Exit codes:
+  0  stopped by a signal, and everything is durable
+  1  failed, or the data directory is held by another process
+  2  the arguments are wrong, or --demo is reached from other machines without --demo-public
+  3  the log is damaged: file, offset and position are named
+  5  it was written by another version of carebook, which is named; or, with --journal, another
+     process has taken the journal over")]
+pub struct ServeArgs {
+    #[command(flatten)]
+    pub(super) settings: SettingsArgs,
+    /// The data directory; created when it does not exist.
+    #[arg(long, value_name = "DIR", required_unless_present = "demo")]
+    data: Option<PathBuf>,
+    /// Where to listen; port 0 takes any free one.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// A second address, for the routes that need no token (the finalization of charges, and
+    /// /metrics), to keep them internal; without it they are on --listen. Without TLS.
+    #[arg(long, value_name = "ADDR")]
+    internal_listen: Option<SocketAddr>,
+    /// Serves the routes that need no token to everyone who can reach --listen, even beyond the
+    /// loopback: they can finalize charges. --demo-public implies it.
+    #[arg(long, conflicts_with = "internal_listen")]
+    internal_public: bool,
+    #[command(flatten)]
+    receivers: ReceiverArgs,
+    #[command(flatten)]
+    nats: NatsArgs,
+    #[command(flatten)]
+    journal: JournalArgs,
+    #[command(flatten)]
+    keys: KeyArgs,
+    /// A demonstration with everything embedded: a directory of its own, its own signing key,
+    /// sample facts of every kind, a token of each kind of actor.
+    #[arg(long, conflicts_with = "jwks")]
+    demo: bool,
+    /// Lets --demo listen beyond this machine: anyone who sees its output can act as any actor.
+    #[arg(long, requires = "demo", conflicts_with = "jwks")]
+    demo_public: bool,
+    /// Lets --demo use a directory that was created without it, and put sample facts into it.
+    #[arg(long, requires = "demo", conflicts_with = "jwks")]
+    demo_over_existing: bool,
+    /// The certificate chain for TLS, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key for TLS, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// An origin, scheme://HOST[:PORT], whose pages may call the service from a browser; may be
+    /// repeated. Not for --internal-listen.
+    #[arg(long, value_name = "ORIGIN")]
+    cors_origin: Vec<Origin>,
+    /// Lanes: runtimes with a thread each; by default one for each processor.
+    #[arg(long, value_name = "N", value_parser = one_or_more())]
+    runtimes: Option<usize>,
+    /// Does not pin lanes to processors. By default each lane is pinned to one when there are as
+    /// many lanes as processors. For a machine that is shared with other busy programs.
+    #[arg(long)]
+    unbound: bool,
+    #[command(flatten)]
+    bounds: BoundArgs,
+    /// Free bytes on the disk below which commands are answered 503; reads go on.
+    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
+    reserve_bytes: u64,
+    /// Bytes of records, before they are packed, after which a snapshot is taken; those of the last
+    /// snapshot if it has more.
+    #[arg(long, value_name = "BYTES", default_value_t = CheckpointPolicy::default().log_bytes)]
+    snapshot_log_bytes: u64,
+    /// How long after the last snapshot the next one is taken, when anything was committed since.
+    #[arg(long, value_name = "DURATION", default_value = "1h",
+        value_parser = humantime::parse_duration)]
+    snapshot_interval: Duration,
+    /// How long idempotency keys are kept, such as 30d; for ever by default. They are forgotten
+    /// when a snapshot is taken, so up to a snapshot's interval later.
+    #[arg(long, value_name = "DURATION", value_parser = a_second_or_more)]
+    idempotency_retention: Option<Duration>,
+    /// How old records are (by the time that servers ran) when the log removes them, once snapshots
+    /// cover them.
+    #[arg(long, value_name = "DURATION", default_value = "7d",
+        value_parser = humantime::parse_duration)]
+    log_retention: Duration,
+    /// Bytes of the log beyond which its oldest records are removed, however young.
+    #[arg(long, value_name = "BYTES", default_value_t = LogRetention::default().bytes)]
+    log_retention_bytes: u64,
+    /// How old records are when the log removes them although a delivery still needs them.
+    #[arg(long, value_name = "DURATION", default_value = "30d",
+        value_parser = humantime::parse_duration)]
+    log_kept_for_delivery: Duration,
+    /// Bytes that the log keeps beyond its retention for deliveries that still need them.
+    #[arg(long, value_name = "BYTES", default_value_t = LogRetention::default().delivery_bytes)]
+    log_kept_for_delivery_bytes: u64,
+    /// Where segments that the log no longer keeps are moved; by default they are deleted.
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
+    /// The file in which `carebook backup --status` records backups; the metrics report it.
+    #[arg(long, value_name = "FILE")]
+    backup_status: Option<PathBuf>,
+    #[command(flatten)]
+    webhooks: WebhookArgs,
+    #[command(flatten)]
+    console: ConsoleArgs,
+    #[command(flatten)]
+    trust: TrustArgs,
+    #[command(flatten)]
+    logs: LogArgs,
+    #[command(flatten)]
+    traces: TraceArgs,
+}
+
+impl ServeArgs {
+    /// Serves.
+    ///
+    /// # Errors
+    /// When it cannot start, or its log fails.
+    pub fn run(self) -> Result<(), Failure> {
+        if self.settings.only_checks() {
+            return self.check();
+        }
+        let logs = self.logs.start();
+        if let Some(file) = self.settings.file() {
+            tracing::info!(file = %file.display(), "settings were read");
+        }
+        self.judged()?;
+        let trusted = self.trust.config()?;
+        let traces = self.traces.start(&trusted)?;
+        let receivers = self.receivers.named(&trusted, traces.tracer.as_ref())?;
+        let keys_from = match self.demo {
+            true => KeysFrom::Demo,
+            false => self.keys.place(&trusted)?,
+        };
+        let starting = Starting::watched().map_err(Failure::from_error)?;
+        let room = room_for_connections(self.lanes());
+        let demo = match self.demo {
+            true => Some(
+                Demo::prepare(self.data.as_deref(), self.demo_over_existing)
+                    .map_err(Failure::other)?,
+            ),
+            false => None,
+        };
+        let data = self.directory(demo.as_ref())?;
+        let tls = self.tls()?;
+        let nats = self.nats.target(&trusted)?;
+        // A provider may let this wait: what can fail at once has failed before.
+        manager::status("waiting for the keys of tokens");
+        let (verifier, age) = self.keys.verifier(keys_from, demo.as_ref())?;
+        manager::status("reading the log");
+        let (engine, node) = self.engine(&data, nats.is_some(), &trusted)?;
+        if demo.is_some() {
+            load_samples(&engine).map_err(Failure::other)?;
+        }
+        engine.deliver_to(receivers, self.receivers.bounds());
+        let listener = self.bind()?;
+        let address = listener.local_addr().map_err(Failure::from_error)?;
+        let (webhooks, told_to_stop, stop) =
+            self.webhooks
+                .start(&engine, &data, trusted, traces.tracer.clone())?;
+        let upkeep = Upkeep {
+            journal: node.as_ref().map(|node| Arc::clone(node.link())),
+            ..self.upkeep(tls.as_ref(), &logs, traces.tracer.as_ref())?
+        };
+        let consoles = self.consoles(demo.as_ref())?;
+        let (service, internal, inside) =
+            self.services(&engine, &verifier, (&webhooks, &upkeep, &consoles))?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let server = Server {
+            service,
+            internal,
+            processors: (!self.unbound)
+                .then(|| Processors::one_each(engine.lanes().count()))
+                .flatten(),
+            lanes: engine.lanes(),
+            tls,
+            limits: self.bounds.front(room),
+        };
+        let told = told_to_stop.subscribe();
+        listen_to_signals(&engine, age, told_to_stop).map_err(Failure::from_error)?;
+        let published = nats.map(|to| to.publish(&engine, &traces)).transpose()?;
+        drop(starting);
+        let base = format!("{scheme}://{address}");
+        let terms = self.journal.terms(&base);
+        let running = node
+            .map(|node| node.start(&engine, terms, &data))
+            .transpose()?;
+        let server = server.start(stop).map_err(Failure::from_error)?;
+        announce(&engine, told, &base, (inside, &consoles), demo.as_ref())?;
+        server.run(listener).map_err(Failure::from_error)?;
+        stopped(&engine, published, running)
+    }
+
+    /// Judges all that can be judged without starting, and prints it.
+    fn check(&self) -> Result<(), Failure> {
+        self.judged()?;
+        let trusted = self.trust.config()?;
+        self.receivers.named(&trusted, None)?;
+        if !self.demo {
+            self.keys.check(self.keys.place(&trusted)?)?;
+        }
+        self.tls()?;
+        self.nats.target(&trusted)?;
+        self.journal.place.check(&trusted)?;
+        self.settings.print()
+    }
+
+    /// The engine on the data directory, and on the journal where there is one; it tends its log
+    /// from here on.
+    #[allow(clippy::type_complexity)]
+    fn engine(
+        &self,
+        data: &Path,
+        publishes: bool,
+        trusted: &ClientConfig,
+    ) -> Result<(Arc<Engine>, Option<Node>), Failure> {
+        let (engine, report, node) = match self.journal.place.is_given() {
+            true => {
+                let (engine, report, node) = self.journal.open(data, self.opening(), trusted)?;
+                (engine, report, Some(node))
+            }
+            false => {
+                let (engine, report) = open(data, self.opening(), end_the_process())?;
+                (engine, report, None)
+            }
+        };
+        tell_of_recovery(data, &report);
+        let engine = Arc::new(engine);
+        engine.checkpoint_by(self.checkpoint_policy()?);
+        if publishes {
+            engine.begin_to_publish();
+        }
+        engine.start_checkpointer().map_err(Failure::from_error)?;
+        Ok((engine, node))
+    }
+
+    /// Rejects a demonstration, whose tokens are printed, on an address that other machines reach,
+    /// unless a flag allows it.
+    fn expect_demo_inside(&self) -> Result<(), Failure> {
+        let listeners = [Some(self.listen), self.internal_listen];
+        let beyond = listeners
+            .into_iter()
+            .flatten()
+            .find(|address| !address.ip().to_canonical().is_loopback());
+        match beyond {
+            Some(address) if self.demo && !self.demo_public => Err(Failure::Arguments(format!(
+                "--demo prints tokens for everything, and {address} is not only for this machine: \
+                 listen on 127.0.0.1, or give --demo-public"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn checkpoint_policy(&self) -> Result<CheckpointPolicy, Failure> {
+        let archive = self.archive.as_deref().map(new_directory).transpose()?;
+        Ok(CheckpointPolicy {
+            log_bytes: self.snapshot_log_bytes,
+            interval: self.snapshot_interval,
+            retention: self.idempotency_retention,
+            log: LogRetention {
+                age: self.log_retention,
+                bytes: self.log_retention_bytes,
+                delivery_age: self.log_kept_for_delivery,
+                delivery_bytes: self.log_kept_for_delivery_bytes,
+            },
+            archive,
+            ..CheckpointPolicy::default()
+        })
+    }
+
+    fn lanes(&self) -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        self.runtimes.unwrap_or(processors).max(1)
+    }
+
+    /// The data directory.
+    fn directory(&self, demo: Option<&Demo>) -> Result<PathBuf, Failure> {
+        let named = demo.map(Demo::data).or(self.data.as_deref());
+        named
+            .map(Path::to_owned)
+            .ok_or_else(|| Failure::other("--data is required"))
+    }
+
+    /// Checks what the flags alone determine.
+    fn judged(&self) -> Result<(), Failure> {
+        self.console.client(self.keys.issuer())?;
+        self.keeps_inside()
+    }
+
+    /// Rejects serving the routes that need no token to others, unless a flag allows it.
+    fn keeps_inside(&self) -> Result<(), Failure> {
+        self.expect_demo_inside()?;
+        let is_near = self.listen.ip().to_canonical().is_loopback();
+        let is_meant = self.internal_public || self.demo_public;
+        if is_near || self.internal_listen.is_some() || is_meant {
+            return Ok(());
+        }
+        Err(Failure::Arguments(format!(
+            "--listen {} would serve the finalization of charges and /metrics, which need no token, \
+             beyond this machine: give --internal-listen ADDR, or --internal-public",
+            self.listen
+        )))
+    }
+
+    fn opening(&self) -> Opening {
+        Opening {
+            lanes: self.lanes(),
+            limits: self.bounds.engine(),
+            reserve_bytes: self.reserve_bytes,
+            create: true,
+        }
+    }
+
+    /// The service, the internal service, and its address.
+    #[allow(clippy::type_complexity)]
+    fn services(
+        &self,
+        engine: &Arc<Engine>,
+        verifier: &Arc<TokenVerifier>,
+        (webhooks, upkeep, consoles): (&WebhookFront, &Upkeep, &Consoles),
+    ) -> Result<(Arc<Service>, Option<Internal>, Option<SocketAddr>), Failure> {
+        let cors = Cors::of(self.cors_origin.clone());
+        let of_both = |service: Service| {
+            service
+                .with_webhooks(webhooks.clone())
+                .with_upkeep(upkeep.clone())
+        };
+        let Some(inside) = self.internal_listen else {
+            let all = Service::new(Arc::clone(engine), Arc::clone(verifier));
+            let all = of_both(all).with_cors(cors);
+            let all = all.with_console(consoles.public.clone());
+            return Ok((Arc::new(all), None, None));
+        };
+        let listener = listen(inside).map_err(|error| cannot_listen(inside, &error))?;
+        let address = listener.local_addr().map_err(Failure::from_error)?;
+        let inside = consoles.offer_inside();
+        let (public, internal) = Service::in_two(engine, verifier, inside);
+        let internal = Internal {
+            listener,
+            service: Arc::new(of_both(internal).with_console(consoles.internal.clone())),
+        };
+        let public = of_both(public).with_cors(cors);
+        let public = Arc::new(public.with_console(consoles.public.clone()));
+        Ok((public, Some(internal), Some(address)))
+    }
+
+    /// The sources of metrics beside the engine and its front; starts the threads that update them.
+    fn upkeep(
+        &self,
+        tls: Option<&Arc<Tls>>,
+        logs: &Logs,
+        tracer: Option<&Arc<Tracer>>,
+    ) -> Result<Upkeep, Failure> {
+        if let Some(tls) = tls {
+            keep_certificate_fresh(Arc::clone(tls)).map_err(Failure::from_error)?;
+        }
+        let backups = self.backup_status.as_deref().map(backup_status::watched);
+        Ok(Upkeep {
+            tls: tls.cloned(),
+            backups: backups.transpose().map_err(Failure::from_error)?,
+            access_log: logs.access.clone(),
+            log_lost: Some(logs.lost.clone()),
+            tracer: tracer.cloned(),
+            journal: None,
+        })
+    }
+
+    /// The console, with the retention settings that it shows.
+    fn consoles(&self, demo: Option<&Demo>) -> Result<Consoles, Failure> {
+        let kept = serde_json::json!({
+            "logSeconds": self.log_retention.as_secs(),
+            "logBytes": self.log_retention_bytes,
+            "logForDeliverySeconds": self.log_kept_for_delivery.as_secs(),
+            "logForDeliveryBytes": self.log_kept_for_delivery_bytes,
+            "idempotencyKeysSeconds": self.idempotency_retention.map(|kept| kept.as_secs()),
+            "snapshotIntervalSeconds": self.snapshot_interval.as_secs(),
+            "snapshotLogBytes": self.snapshot_log_bytes,
+            "isArchived": self.archive.is_some(),
+        });
+        let inside = self.internal_listen.is_some();
+        self.console
+            .consoles(self.keys.issuer(), demo, inside, kept)
+    }
+
+    fn bind(&self) -> Result<TcpListener, Failure> {
+        let bound = listen(self.listen);
+        // So that a demonstration need not look for a free port.
+        let bound = match bound {
+            Err(error) if self.demo && error.kind() == std::io::ErrorKind::AddrInUse => {
+                listen((self.listen.ip(), 0).into())
+            }
+            bound => bound,
+        };
+        bound.map_err(|error| cannot_listen(self.listen, &error))
+    }
+
+    fn tls(&self) -> Result<Option<Arc<Tls>>, Failure> {
+        let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else {
+            return Ok(None);
+        };
+        let tls = Tls::read(cert.clone(), key.clone()).map_err(Failure::from_error)?;
+        Ok(Some(Arc::new(tls)))
+    }
+}

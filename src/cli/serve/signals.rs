@@ -1,0 +1,142 @@
+//! Signals of a server: stop, take a snapshot, read the certificate again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use super::key_set::KeySetAge;
+use super::logging::settle;
+use crate::cli::manager;
+use crate::cli::reread::reread;
+use crate::engine::Engine;
+use crate::http::tls::Tls;
+
+/// How often the certificate's files are checked.
+const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// While the service starts: until this is dropped, SIGTERM and SIGINT end the process at once.
+/// Nothing was acknowledged yet, and a start may be interrupted anywhere.
+pub(super) struct Starting(Arc<AtomicBool>);
+
+impl Starting {
+    pub(super) fn watched() -> std::io::Result<Self> {
+        let is_starting = Arc::new(AtomicBool::new(true));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (mut terminate, mut interrupt) = {
+            let _inside = runtime.enter();
+            (
+                signal(SignalKind::terminate())?,
+                signal(SignalKind::interrupt())?,
+            )
+        };
+        let watched = Arc::clone(&is_starting);
+        let thread = std::thread::Builder::new().name("starting".to_owned());
+        thread.spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            });
+            // After that others listen to the signals.
+            if watched.load(Ordering::Acquire) {
+                tracing::info!("told to stop while starting");
+                settle();
+                std::process::exit(0);
+            }
+        })?;
+        Ok(Self(is_starting))
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// From here on a write beyond the largest file that the process may make (`ulimit -f`) fails, as one
+/// on a full disk does, where by default it ends the process. Where that cannot be set up, the default
+/// stays.
+pub(in crate::cli) fn outlive_limits_of_files() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build();
+    if let Ok(runtime) = runtime {
+        let _inside = runtime.enter();
+        // A handler that was set up once stays, also when nobody listens.
+        let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
+    }
+}
+
+/// Sends true on SIGTERM or SIGINT; requests a snapshot on SIGUSR1. SIGHUP is handled elsewhere,
+/// but must not end the process when nothing else handles it. Regularly checks the age of the key
+/// set.
+pub(super) fn listen_to_signals(
+    engine: &Arc<Engine>,
+    age: Option<KeySetAge>,
+    sender: watch::Sender<bool>,
+) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let engine = Arc::downgrade(engine);
+    let (mut terminate, mut interrupt, mut hang_up, mut user) = {
+        let _inside = runtime.enter();
+        (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::hangup())?,
+            signal(SignalKind::user_defined1())?,
+        )
+    };
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                loop {
+                    let pause = age.as_ref().map_or(Duration::MAX, KeySetAge::next_look);
+                    tokio::select! {
+                        _ = terminate.recv() => break,
+                        _ = interrupt.recv() => break,
+                        _ = hang_up.recv() => {}
+                        _ = user.recv() => {
+                            if let Some(engine) = engine.upgrade() {
+                                engine.request_snapshot();
+                            }
+                            continue;
+                        }
+                        () = tokio::time::sleep(pause) => {}
+                    }
+                    if let Some(age) = &age {
+                        age.look();
+                    }
+                }
+            });
+            tracing::info!("told to stop");
+            manager::stopping();
+            // The receiver is gone when the server has ended already.
+            let _ = sender.send(true);
+        })?;
+    Ok(())
+}
+
+/// Reads the certificate again at SIGHUP and when its files have changed, on its own thread: a disk
+/// that hangs must block nothing else.
+pub(super) fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
+    reread("certificate", CERTIFICATE_INTERVAL, move || {
+        match tls.reload() {
+            Ok(false) => {}
+            Ok(true) => tracing::info!("the certificate was replaced"),
+            Err(error) => tracing::warn!(
+                %error,
+                "the certificate cannot be read: the last good one stays in use"
+            ),
+        }
+    })
+}

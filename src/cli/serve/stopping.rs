@@ -1,0 +1,26 @@
+//! How a server stops at a signal.
+
+use crate::cli::exit::Failure;
+use crate::cli::journal::Running;
+use crate::cli::nats::Running as Published;
+use crate::engine::Engine;
+
+/// Stops the threads beside the server; by then all is durable, and another node may write.
+pub(super) fn stopped(
+    engine: &Engine,
+    published: Option<Published>,
+    node: Option<Running>,
+) -> Result<(), Failure> {
+    engine.end_feed();
+    if let Some(published) = published {
+        published.wait();
+    }
+    engine
+        .shut_down()
+        .map_err(|error| Failure::of_log(&error))?;
+    if let Some(node) = node {
+        node.give_up();
+    }
+    tracing::info!("stopped");
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Values of settings as they may be shown: without the user and the password that a URL may have.
+
+use clap::error::{ContextKind, ContextValue};
+
+/// A value of this flag, which is written with its placeholder, such as `--nats <URL>`. What stands
+/// before the last `@` is left out but for a scheme: as a password may have any letter, also where
+/// the value is none that can be used.
+pub(in crate::cli) fn shown(value: &str, flag: &str) -> String {
+    let Some(at) = value.rfind('@') else {
+        return value.to_owned();
+    };
+    let (login, host) = value.split_at(at);
+    let names_url = ["URL", "ORIGIN", "--issuer"];
+    let is_url = names_url.iter().any(|name| flag.contains(name));
+    let may_be_file = flag.contains("FILE") && !login.contains(':');
+    match scheme(login) {
+        Some(scheme) => format!("{scheme}…{host}"),
+        None if is_url && !may_be_file => format!("…{host}"),
+        None => value.to_owned(),
+    }
+}
+
+/// The scheme of a URL, with its slashes: a colon that none follows ends a user.
+fn scheme(login: &str) -> Option<&str> {
+    let (scheme, rest) = login.split_once(':')?;
+    let slashes = rest.len() - rest.trim_start_matches('/').len();
+    (slashes > 0).then(|| &login[..=scheme.len() + slashes])
+}
+
+/// An error of the arguments whose values are shown so.
+pub(in crate::cli) fn masked(mut error: clap::Error) -> clap::Error {
+    let flag = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) => flag.clone(),
+        _ => String::new(),
+    };
+    let strings = error.context().filter_map(|(kind, value)| match value {
+        ContextValue::String(value) => Some((kind, shown(value, &flag))),
+        _ => None,
+    });
+    for (kind, value) in strings.collect::<Vec<_>>() {
+        error.insert(kind, ContextValue::String(value));
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_url_all_that_stands_before_the_last_at_is_left_out_but_its_scheme() {
+        for (value, wanted) in [
+            ("nats://user:pw@h:4222", "nats://…@h:4222"),
+            ("nats://user:p/w@h:4222", "nats://…@h:4222"),
+            ("nats://user:p?w@h", "nats://…@h"),
+            ("nats://user:p@w#@h", "nats://…@h"),
+            ("nats://u:p@a,nats://v:q@b", "nats://…@b"),
+            ("tls:/user:pw@h", "tls:/…@h"),
+            ("user:pw@h", "…@h"),
+            ("token@h", "…@h"),
+            ("user:p://w@h", "…@h"),
+            ("*=https://user:pw@h/in", "*=https://…@h/in"),
+            ("\"nats://user:pw@h\"", "\"nats://…@h\""),
+            ("nats://h:4222", "nats://h:4222"),
+        ] {
+            assert_eq!(shown(value, "--nats <URL>"), wanted, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_is_shown_whole() {
+        for (value, flag) in [
+            ("/srv/care@book", "--data <DIR>"),
+            ("/etc/keys@1.json", "--jwks <FILE|URL>"),
+            ("carebook@example", "--audience <AUD>"),
+            ("urn:a:b@c", "--console-resource <URI>"),
+        ] {
+            assert_eq!(shown(value, flag), value);
+        }
+        for (value, flag, wanted) in [
+            (
+                "https://u:p@h/keys",
+                "--jwks <FILE|URL>",
+                "https://…@h/keys",
+            ),
+            ("u:p@h/keys", "--jwks <FILE|URL>", "…@h/keys"),
+            ("https://u:p@h", "--issuer <ISS>", "https://…@h"),
+            ("u:p@h", "--issuer <ISS>", "…@h"),
+            ("u:p@h", "--issuer", "…@h"),
+            ("https://u:p@h", "--cors-origin <ORIGIN>", "https://…@h"),
+        ] {
+            assert_eq!(shown(value, flag), wanted);
+        }
+    }
+}
