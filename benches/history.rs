@@ -33,7 +33,7 @@ use carebook::domain::reference::branch_office_profile::BranchOfficeProfileFact;
 use carebook::domain::reference::{Fact, FactEvent};
 use carebook::domain::resource::Resource;
 use carebook::engine::clock::SystemClock;
-use carebook::engine::past::{PastFound, PastQuery};
+use carebook::engine::read::past::{PastFound, PastQuery};
 use carebook::engine::{Engine, Limits};
 use carebook::journal::bases::{Recording, is_due};
 use carebook::journal::record::{NewChange, NewRecord, RecordOutcome, SCHEMA};

@@ -5,7 +5,7 @@
 use carebook::base::codec::Blob;
 use carebook::base::time::Instant;
 use carebook::catalogue::OPERATIONS;
-use carebook::engine::admission::Permit;
+use carebook::engine::limits::admission::Permit;
 use carebook::http::request::{DryRun, bodies_budget, read_by_tree, read_command};
 use carebook::journal::record::{NewChange, NewRecord, Record, RecordChange, RecordKey, SCHEMA};
 use carebook::journal::replay::Replay;

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use carebook::engine::lane::Lanes;
-use carebook::engine::processors::Processors;
+use carebook::engine::lanes::lane::Lanes;
+use carebook::engine::lanes::processors::Processors;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::admission::Admission;
+use super::limits::admission::Admission;
 
 /// How long a reader waits for a position.
 pub const WAITED_MAX: Duration = Duration::from_secs(5);

@@ -24,7 +24,7 @@ use wal::storage::Storage;
 use wal::{Compacted, SnapshotInfo};
 
 use super::clock::instant_of;
-use super::retention::{LogRetention, NeededFrom, Reminder};
+use super::log_space::retention::{LogRetention, NeededFrom, Reminder};
 use crate::base::time::Instant;
 use crate::journal::counters::{Counters, Marks};
 use crate::journal::replay::Recovered;

@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::looks::Looks;
-use super::readings::Readings;
+use super::limits::looks::Looks;
+use super::limits::readings::Readings;
 use crate::base::digest::hex;
 use crate::base::text::EventTypePattern;
 use crate::catalogue;

@@ -6,10 +6,10 @@ pub use wal::BATCH_BOUNDS;
 
 use super::checkpointer::CheckpointFigures;
 use super::core::Shared;
-use super::lag::Lag;
 use super::outbox::OutboxFigures;
 use super::readiness::Unready;
 use super::role::Role;
+use super::role::lag::Lag;
 
 /// The engine's figures.
 #[derive(Clone, Debug, Default)]

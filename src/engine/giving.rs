@@ -6,8 +6,8 @@ use std::pin::pin;
 use uuid::Uuid;
 
 use super::Engine;
-use super::admission::Permit;
 use super::core::{CommandRequest, CommandResult};
+use super::limits::admission::Permit;
 use crate::base::panics::unless_its_future_panics;
 
 impl Engine {

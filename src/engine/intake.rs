@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::admission::{Admission, Permit};
+use super::limits::admission::{Admission, Permit};
 use super::{CommandResult, Engine};
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;

@@ -16,64 +16,36 @@
 //! Otherwise it is the higher of two: the position that was durable before reading, and the last
 //! commit among what was read. Both kinds wait in their lane's gate until that position is durable.
 
-pub mod admission;
 mod awaited;
-mod bases;
 pub mod channel;
+mod checkpoint;
 pub mod checkpointer;
 pub mod clock;
+mod command;
 mod core;
 pub mod delivery;
-pub mod directory;
 pub mod feed;
 pub mod figures;
-mod following;
 mod giving;
 mod id_source;
-mod idempotency;
 pub mod intake;
-pub mod key_locks;
-mod lag;
-pub mod lane;
-mod lifecycle;
+pub mod lanes;
+pub mod limits;
 mod list_births;
-pub mod lists;
-mod log_upkeep;
-mod looks;
+pub mod log_space;
 mod messages;
-pub mod min_position;
-mod now;
 pub mod outbox;
-mod pace;
-pub mod past;
-mod past_asked;
-mod pipeline;
-pub mod processors;
 pub mod publisher;
 pub mod publisher_counts;
 pub mod pulse;
-mod read_set;
+pub mod read;
 pub mod readiness;
-mod readings;
-mod reads;
 mod recent;
-mod repeats;
-mod resource;
-pub mod retention;
-pub mod right;
 pub mod role;
-mod room;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 pub(crate) mod sample;
-pub mod schedule;
-mod second_key;
-mod settling;
-mod snapshot_size;
-mod snapshots;
 pub mod standby;
-mod standing;
-mod turns;
 mod whole;
 
 use std::pin::pin;
@@ -96,22 +68,22 @@ use crate::journal::tables;
 use self::core::Shared;
 pub use self::core::{CommandRequest, CommandResult, Limits, OnSequenced, Sequenced};
 use self::recent::RecentAnswers;
-use admission::{Admission, Permit};
 use awaited::Awaited;
 use checkpointer::{Checkpoint, CheckpointPolicy, Checkpointer, OnProgress};
 use clock::{Clock, CommitTimes, RunningTime};
-use directory::Directory;
 use feed::{EventFilter, EventReader, Feed, NoPage, Page};
 use figures::Figures;
 use id_source::EngineIdSource;
-use key_locks::KeyLocks;
-use lag::Standby;
-use lane::Lanes;
+use lanes::directory::Directory;
+use lanes::lane::Lanes;
+use limits::admission::{Admission, Permit};
+use limits::key_locks::KeyLocks;
+use log_space::room::RoomWatch;
 use outbox::Outbox;
 use publisher_counts::PublisherCounts;
-use right::OwnRight;
+use role::lag::Standby;
+use role::right::OwnRight;
 use role::{Role, RoleNow};
-use room::RoomWatch;
 
 /// The engine.
 pub struct Engine {
@@ -221,7 +193,7 @@ impl Engine {
                 journal.snapshot_written(),
             ),
             room: RoomWatch::default(),
-            looks: looks::Looks::new(past::LOOKS_MAX),
+            looks: limits::looks::Looks::new(limits::looks::LOOKS_MAX),
             log_id: recovered.lineage.log_id,
             outbox: Outbox::default(),
             tables: recovered.tables,

@@ -17,10 +17,10 @@ use std::time::Duration;
 use tokio::time::{Instant as Tick, sleep, timeout, timeout_at};
 
 use super::Engine;
+use super::channel::schedule::recorded_every;
 use super::core::{CommandResult, Shared};
 use super::feed::{EventFilter, EventReader, NoPage};
 use super::publisher_counts::PublisherFigures;
-use super::schedule::recorded_every;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::RECORD_PUBLICATION;
 use crate::domain::publication::{Publication, Published};

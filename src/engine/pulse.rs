@@ -73,7 +73,7 @@ impl Pulse {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lane::Lanes;
+    use super::super::lanes::lane::Lanes;
     use super::*;
 
     #[tokio::test]

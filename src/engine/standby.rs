@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use super::Engine;
 use super::core::Shared;
-pub use super::lag::Lag;
 use super::role::Role;
+pub use super::role::lag::Lag;
 use super::whole::EndUnlessWhole;
 use crate::catalogue;
 use crate::journal::followed::Followed;
@@ -177,7 +177,7 @@ impl Engine {
     }
 
     /// The writer's answers depend on this right from here on. To be called once, before it answers.
-    pub fn answer_by(&self, right: Arc<dyn super::right::Right>) {
+    pub fn answer_by(&self, right: Arc<dyn super::role::right::Right>) {
         self.shared.right.share(right);
     }
 

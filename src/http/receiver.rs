@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 use super::webhooks::client::{Client, Judge};
 use super::webhooks::secret::{Secret, signed_headers};
 use crate::base::time::Instant;
+use crate::engine::channel::schedule::Failure;
 use crate::engine::outbox::{Delivery, Outgoing, Receiver};
-use crate::engine::schedule::Failure;
 
 /// Where a receiver is.
 #[derive(Clone, Debug, PartialEq, Eq)]

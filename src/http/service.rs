@@ -36,7 +36,7 @@ use super::webhooks::managing::WebhookFront;
 use crate::base::actor::Actor;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::{BodySource, Purpose, Row, Success};
-use crate::engine::admission::{Admission, Permit};
+use crate::engine::limits::admission::{Admission, Permit};
 use crate::engine::{CommandResult, Engine};
 
 /// The service behind every connection.

@@ -20,7 +20,7 @@ use super::holding::Holding;
 use super::message::{Content, IN_FLIGHT_MAX, NODE_BYTES_MAX, Node};
 use super::pen::{Made, Pen};
 use super::room::Room;
-use crate::engine::right::{Confirming, Right};
+use crate::engine::role::right::{Confirming, Right};
 
 /// How long a fence waits for room.
 const FENCED_WITHIN: Duration = Duration::from_secs(10);

@@ -13,7 +13,7 @@ use super::error::StreamError;
 use super::link::Link;
 use super::message::NUMBER_MAX;
 use crate::base::digest::hex;
-use crate::engine::right::Right as _;
+use crate::engine::role::right::Right as _;
 
 /// How many snapshots are listed.
 pub(super) const KEPT: usize = 2;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::cli::open::Replaying;
 use carebook::cli::runtime::on_lane;
-use carebook::engine::admission::Admission;
+use carebook::engine::limits::admission::Admission;
 use carebook::engine::{Engine, Limits};
 use carebook::http::handlers::facts::{self, Sender};
 use carebook::http::response::pieces::{Pieces, pieces};

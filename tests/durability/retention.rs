@@ -10,7 +10,7 @@ use carebook::cli::runtime::on_lane;
 use carebook::engine::checkpointer::{CheckpointFigures, CheckpointPolicy};
 use carebook::engine::clock::{Clock, SystemClock};
 use carebook::engine::feed::EventReader;
-use carebook::engine::retention::LogRetention;
+use carebook::engine::log_space::retention::LogRetention;
 use carebook::engine::{CommandResult, Engine, Limits};
 use carebook::journal::events::EventId;
 use wal::storage::sim::SimDisk;

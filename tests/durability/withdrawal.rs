@@ -11,7 +11,7 @@ use carebook::domain::rejection::Rejection;
 use carebook::engine::clock::SystemClock;
 use carebook::engine::intake::FactBatch;
 use carebook::engine::outbox::{Delivery, Outgoing, Receiver};
-use carebook::engine::past::{NoPast, PastFound, PastQuery};
+use carebook::engine::read::past::{NoPast, PastFound, PastQuery};
 use carebook::engine::{CommandResult, Engine, Limits};
 use serde_json::{Value, json};
 use tokio::sync::Notify;

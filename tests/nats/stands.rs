@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use carebook::engine::checkpointer::CheckpointPolicy;
-use carebook::engine::retention::LogRetention;
+use carebook::engine::log_space::retention::LogRetention;
 
 use serde_json::Value;
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use carebook::engine::channel::Bounds;
 use carebook::engine::checkpointer::CheckpointPolicy;
-use carebook::engine::retention::LogRetention;
+use carebook::engine::log_space::retention::LogRetention;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 

@@ -14,7 +14,7 @@ use crate::cli::open::{Opening, count_bar, log_name, open, progress_bar, waiting
 use crate::cli::output::{Output, new_directory, snapshot_rows, told_snapshots};
 use crate::engine::Limits;
 use crate::engine::checkpointer::{CheckpointPolicy, Step};
-use crate::engine::retention::LogRetention;
+use crate::engine::log_space::retention::LogRetention;
 
 /// Snapshots that are kept.
 const KEPT: usize = 2;

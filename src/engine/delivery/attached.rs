@@ -15,10 +15,10 @@ use crate::domain::event::{PublicEvents as _, subject};
 use crate::domain::resource::Resource as _;
 use crate::domain::webhook::deliveries::{Delivery, LastFailure};
 use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
+use crate::engine::channel::schedule::{Failure, recorded_every};
 use crate::engine::channel::{Bounds, Channel, Now, Settled, Standing, Unrecorded};
 use crate::engine::core::Shared;
 use crate::engine::feed::{EventFilter, EventReader, NoPage};
-use crate::engine::schedule::{Failure, recorded_every};
 use crate::journal::events::{Event, EventId};
 
 const OWN_PAGE: usize = 500;

@@ -36,9 +36,9 @@ use crate::base::panics::unless_its_future_panics;
 use crate::base::time::Instant;
 use crate::domain::event::Name;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
+use crate::engine::channel::schedule::{Failure, RECORDED_EVERY};
 use crate::engine::channel::{Bounds, Channel, Now, Settled};
 use crate::engine::core::Shared;
-use crate::engine::schedule::{Failure, RECORDED_EVERY};
 use crate::journal::events::EventId;
 
 /// A channel that is behind reads on when fewer than this are ready to be sent.

@@ -17,7 +17,7 @@ use crate::domain::webhook::read_subscription::{check_authority, read_subscripti
 use crate::domain::webhook::subscription::subscriptions;
 use crate::engine::Engine;
 use crate::engine::core::{CommandResult, Shared};
-use crate::engine::lists::ListPage;
+use crate::engine::read::lists::ListPage;
 
 /// After so many deliveries others have their turn.
 const TURN: usize = 16;

@@ -51,7 +51,7 @@ impl Engine {
     }
 
     /// Deliveries need the log from this position on: it is kept for them beyond its retention, up
-    /// to bounds of its own ([`LogRetention`](super::retention::LogRetention)). `None` when none waits.
+    /// to bounds of its own ([`LogRetention`](super::log_space::retention::LogRetention)). `None` when none waits.
     /// To be set before [`Engine::start_checkpointer`], and again as deliveries complete.
     pub fn keep_for_deliveries(&self, from: Option<u64>) {
         self.shared.checkpointer.needed_from.set(from);

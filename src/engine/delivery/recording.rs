@@ -11,7 +11,7 @@ use super::webhooks::{Message, SubscriptionFigures};
 use crate::domain::resource::Resource as _;
 use crate::domain::webhook::deliveries::{Progress, WebhookDeliveries};
 use crate::domain::webhook::record_progress::RecordProgress;
-use crate::engine::schedule::CLOCK_STEP;
+use crate::engine::channel::schedule::CLOCK_STEP;
 
 /// How often progress is recorded where nothing was to be delivered, and only the log went on.
 const IDLE_RECORD_INTERVAL: Duration = Duration::from_secs(30);

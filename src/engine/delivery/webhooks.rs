@@ -14,8 +14,8 @@ use super::turns::Turn;
 use crate::base::time::Instant;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
+use crate::engine::channel::schedule::Failure;
 use crate::engine::feed::{NoPage, Page};
-use crate::engine::schedule::Failure;
 use crate::journal::events::EventId;
 
 /// How long a stop waits for progress to be written.

@@ -12,9 +12,9 @@ use crate::catalogue::RECORD_MESSAGE_ATTEMPT;
 use crate::domain::outbox::message::{Failure, Message, MessageStatus};
 use crate::domain::outbox::report::{Attempt, RecordAttempt};
 use crate::domain::resource::ReadView;
+use crate::engine::channel::schedule;
 use crate::engine::core::{CommandResult, Shared};
 use crate::engine::outbox::{Line, Next, Outgoing};
-use crate::engine::schedule;
 
 /// The pause before it is tried again to record what became of an attempt.
 const RECORD_AGAIN: Duration = Duration::from_secs(1);

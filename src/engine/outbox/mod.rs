@@ -29,8 +29,8 @@ pub(super) use self::queue::Next;
 pub use self::receivers::{Delivery, NamedReceiver, Outgoing, Pattern, Receiver};
 
 use self::queue::Queue;
+use super::channel::schedule::CLOCK_STEP;
 use super::channel::{Bounds, Now};
-use super::schedule::CLOCK_STEP;
 use crate::base::revision::Revision;
 use crate::domain::outbox::message::Message;
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::base::time::Instant;
 use crate::domain::outbox::message::{Message, MessageStatus};
+use crate::engine::channel::schedule::Failure;
 use crate::engine::channel::{Bounds, Channel, Now, Settled, Standing};
-use crate::engine::schedule::Failure;
 
 /// The messages for one receiver.
 pub(in crate::engine) struct Queue {

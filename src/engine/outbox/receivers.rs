@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::base::codec::Blob;
 use crate::base::time::Instant;
-use crate::engine::schedule::Failure;
+use crate::engine::channel::schedule::Failure;
 
 /// A message on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]

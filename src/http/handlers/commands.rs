@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::actor::Actor;
 use crate::catalogue::{Purpose, Row};
 use crate::engine::CommandRequest;
-use crate::engine::admission::Permit;
+use crate::engine::limits::admission::Permit;
 use crate::http::request::{DryRun, ReadCommand};
 use crate::http::response::{Answer, Problems};
 use crate::http::service::Service;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::engine::admission::{Admission, Permit};
+use crate::engine::limits::admission::{Admission, Permit};
 
 /// Bytes of such bodies that there may be at once, over all clients.
 const OUTGOING_BYTES_MAX: usize = 128 << 20;

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use super::route::{Series, series_names};
 use crate::base::time::Instant;
 use crate::engine::figures::Figures;
-use crate::engine::lane;
+use crate::engine::lanes::lane;
 use crate::engine::publisher_counts::PublisherFigures;
 use engine::{engine, publisher};
 use page::Page;

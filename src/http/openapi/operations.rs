@@ -8,7 +8,7 @@ use super::schemas::{Schemas, pascal, title};
 use crate::base::json::{FromJson as _, Presence, Shape, Side};
 use crate::base::text::Ident;
 use crate::catalogue::{BodySource, KeySource, Purpose, ReadRow, Row, Success};
-use crate::engine::past::RevisionTold;
+use crate::engine::read::past::RevisionTold;
 use crate::http::examples;
 use crate::http::response::{Codes, statuses};
 

@@ -10,7 +10,7 @@ use crate::base::json::FaultCode;
 use crate::base::time::Instant;
 use crate::catalogue::Success;
 use crate::domain::rejection::Rejection;
-use crate::engine::past::{HistoryPage, NoPast, PastFound, PastQuery};
+use crate::engine::read::past::{HistoryPage, NoPast, PastFound, PastQuery};
 use crate::http::limits::outgoing::OutgoingTo;
 use crate::http::response::{Answer, Problems, at_position};
 use hyper::header::HeaderMap;

@@ -11,7 +11,7 @@ use crate::base::actor::Actor;
 use crate::catalogue::{ListRow, Success};
 use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
-use crate::engine::lists::{ListPage, ListRequest};
+use crate::engine::read::lists::{ListPage, ListRequest};
 use crate::http::limits::outgoing::{OutgoingTo, charged};
 use crate::http::response::{Answer, Problems, at_position};
 use crate::journal::tables::Born;

@@ -5,7 +5,7 @@ use hyper::header::{HeaderMap, HeaderName};
 use crate::base::json::FaultCode;
 use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
-use crate::engine::min_position::Reached;
+use crate::engine::read::min_position::Reached;
 use crate::http::response::{Answer, Problems};
 
 const MIN_POSITION: HeaderName = HeaderName::from_static("carebook-min-position");

@@ -11,8 +11,8 @@ use hyper::header::{CONTENT_TYPE, HeaderMap};
 use tokio::time::{sleep, timeout};
 
 use super::{BodyError, is_media_type, whole_body};
-use crate::engine::admission::{Admission, Permit};
 use crate::engine::feed::Feed;
+use crate::engine::limits::admission::{Admission, Permit};
 use crate::http::limits::pace::Pace;
 use crate::http::response::{Answer, Problems};
 

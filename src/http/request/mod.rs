@@ -34,7 +34,7 @@ use crate::base::time::Instant;
 use crate::catalogue::{KeySource, Row};
 use crate::domain::operation::{AnyCommand, Parts};
 use crate::domain::rejection::Rejection;
-use crate::engine::admission::{Admission, Permit};
+use crate::engine::limits::admission::{Admission, Permit};
 
 /// The most bytes that the body of a command may have.
 pub const BODY_BYTES_MAX: usize = 1 << 20;

@@ -21,8 +21,8 @@ use tokio_rustls::rustls::ClientConfig;
 
 use super::address::Allowed;
 use crate::base::time::Instant as Time;
+use crate::engine::channel::schedule::Failure;
 use crate::engine::clock::{Clock as _, SystemClock};
-use crate::engine::schedule::Failure;
 use crate::http::client::dial::{Connection, Dialer, Resolve, Target};
 use crate::http::traces::{Done, Tracer, number, text};
 

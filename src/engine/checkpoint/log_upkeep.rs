@@ -1,0 +1,165 @@
+//! How much of the log there is: what is not to be kept any longer is removed from it, also between
+//! snapshots, and more where the disk is nearly full.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant as Tick;
+
+use wal::{Compacted, Keep};
+
+use crate::engine::checkpointer::{CheckpointPolicy, OnProgress, Step};
+use crate::engine::core::Shared;
+use crate::journal::counters::Marks;
+
+impl Shared {
+    /// Has the log let go of what the older snapshot covers and is not to be kept.
+    pub(crate) fn compact_log(&self, progress: OnProgress<'_>) -> Result<Compacted, wal::Error> {
+        let mut known = self.checkpointer.known.lock();
+        self.note_age(&mut known.marks);
+        let policy = self.checkpointer.policy.lock().clone();
+        let keep = self.keep(&policy, &known.marks);
+        self.compact(&policy, &keep, progress)
+    }
+
+    /// What the log keeps now.
+    pub(super) fn keep(&self, policy: &CheckpointPolicy, marks: &Marks) -> Keep {
+        let ran = self.running_time.now(&*self.clock);
+        let needed_from = self.checkpointer.needed_from.get();
+        policy.log.keep(marks, ran, needed_from)
+    }
+
+    /// Where this engine follows: keeps the log for what it would have to deliver in its writer's
+    /// place.
+    pub(super) fn follow_needs(&self) {
+        if !self.role.is_standby() {
+            return;
+        }
+        let needed_from = &self.checkpointer.needed_from;
+        needed_from.set(self.webhooks_need());
+        if self.published.is_on.load(Ordering::Acquire)
+            && let Some(through) = self.published_through()
+        {
+            needed_from.set_for_publisher(through.position);
+        }
+    }
+
+    /// Between snapshots: has the log let go of what is not to be kept any longer, and of more
+    /// where the disk is nearly full.
+    pub(super) fn tend_log(&self, policy: &CheckpointPolicy) -> Result<(), wal::Error> {
+        let known = self.checkpointer.known.lock();
+        let keep = self.keep(policy, &known.marks);
+        let retained = self.journal.retained(&keep);
+        let done = match retained.removable_bytes {
+            0 => Ok(()),
+            _ => self.compact(policy, &keep, &mut |_| {}).map(drop),
+        };
+        let done = done.and_then(|()| self.make_room(policy));
+        self.look_at_log(policy, &known.marks);
+        match done {
+            // The thread ends at its next step.
+            Err(wal::Error::Stopped { .. }) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Notes how long the log is, and warns when it is long because deliveries do not come to
+    /// their end.
+    fn look_at_log(&self, policy: &CheckpointPolicy, marks: &Marks) {
+        let given_up = self.journal.given_up_bytes();
+        let before = self.checkpointer.given_up.swap(given_up, Ordering::Relaxed);
+        if given_up > before {
+            self.tell_of_given_up(given_up - before);
+        }
+        let retained = self.journal.retained(&self.keep(policy, marks));
+        {
+            let mut figures = self.checkpointer.figures.lock();
+            figures.log_first = self.journal.first();
+            figures.log_bytes = retained.bytes + retained.needed_bytes + retained.removable_bytes;
+            figures.log_kept_for_delivery_bytes = retained.needed_bytes;
+        }
+        let ran = self.running_time.now(&*self.clock);
+        let needed_from = self.checkpointer.needed_from.get();
+        let is_half = policy.log.is_half_used(marks, ran, needed_from, &retained);
+        if self
+            .checkpointer
+            .reminder
+            .lock()
+            .is_due(is_half, Tick::now())
+        {
+            tracing::warn!(
+                bytes = retained.needed_bytes,
+                from = needed_from,
+                "half of what may be kept for deliveries is used, in bytes or in time: what they \
+                 have not taken by the end of it is given up"
+            );
+        }
+    }
+
+    /// Has the log give up what it keeps beyond its snapshots, as far as the disk needs it before
+    /// commands are refused. Without an archive it does so by itself, and sooner.
+    fn make_room(&self, policy: &CheckpointPolicy) -> Result<(), wal::Error> {
+        let space = match self.journal.space() {
+            Ok(space) if policy.archive.is_some() => space,
+            // Where the free space cannot be found out, the log itself logs that.
+            _ => return Ok(()),
+        };
+        let wanted = space.reserve.saturating_add(2 * space.next_segment);
+        self.give_up_log(policy, wanted.saturating_sub(space.free))
+    }
+
+    /// Has the log give up its oldest records, also those that it would keep by their age or for
+    /// deliveries, until so many bytes are free, or nothing is left that snapshots cover.
+    pub(super) fn give_up_log(
+        &self,
+        policy: &CheckpointPolicy,
+        bytes: u64,
+    ) -> Result<(), wal::Error> {
+        let all = self.journal.retained(&Keep::newest(u64::MAX)).bytes;
+        let keep = Keep::newest(all.saturating_sub(bytes));
+        if self.journal.retained(&keep).removable_bytes == 0 {
+            return Ok(());
+        }
+        let compacted = self.compact(policy, &keep, &mut |_| {})?;
+        self.tell_of_given_up(compacted.bytes);
+        Ok(())
+    }
+
+    fn tell_of_given_up(&self, bytes: u64) {
+        self.checkpointer.figures.lock().log_given_up_bytes += bytes;
+        tracing::warn!(
+            bytes,
+            first = self.journal.first(),
+            "the disk is nearly full: the log gave up records before their time"
+        );
+    }
+
+    pub(super) fn compact(
+        &self,
+        policy: &CheckpointPolicy,
+        keep: &Keep,
+        progress: OnProgress<'_>,
+    ) -> Result<Compacted, wal::Error> {
+        let archive = policy.archive.as_deref();
+        let before = self.journal.first();
+        let mut copying = |done, total| {
+            progress(Step::Archiving(done, total));
+            self.unless_stopped()
+        };
+        let compacted = self
+            .journal
+            .compact_throttled(keep, archive, &mut copying)?;
+        let needed_from = self.checkpointer.needed_from.get();
+        if let Some(from) = needed_from.map(|from| from.max(before))
+            && from < compacted.first_position
+        {
+            tracing::warn!(
+                from,
+                to = compacted.first_position - 1,
+                "the log gave up records that deliveries still needed"
+            );
+        }
+        let mut figures = self.checkpointer.figures.lock();
+        figures.compacted_segments += compacted.segments;
+        figures.compacted_bytes += compacted.bytes;
+        Ok(compacted)
+    }
+}

@@ -1,0 +1,503 @@
+//! What the checkpointer's thread does: it takes snapshots while commands go on, forgets old
+//! idempotency keys, and compacts the log.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant as Tick};
+
+use wal::{Compacted, SnapshotInfo};
+
+use super::turns::Turns;
+use crate::base::codec;
+use crate::base::digest::KeyDigest;
+use crate::base::panics::unless_it_panics;
+use crate::base::time::Instant;
+use crate::catalogue;
+use crate::engine::checkpointer::{
+    Checkpoint, CheckpointPolicy, Known, OnProgress, Schedule, Step, WakeUp, is_due,
+};
+use crate::engine::core::Shared;
+use crate::journal::counters::{Counters, Marks};
+use crate::journal::record::{NewRecord, Record};
+use crate::journal::snapshot::{StateEntry, Summary, keep};
+
+/// The thread's loop.
+fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
+    // Without the permission to lower the priority, the pauses are enough.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19);
+    let mut schedule = Schedule {
+        last: Tick::now(),
+        failed: false,
+    };
+    let mut tending = Schedule {
+        last: Tick::now(),
+        failed: false,
+    };
+    let mut look = match shared.upgrade() {
+        Some(shared) => shared.checkpointer.policy.lock().look,
+        None => return,
+    };
+    loop {
+        let requested = wake_up.wait(look);
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        if wake_up.stops() {
+            return;
+        }
+        shared.checkpointer.figures.lock().looks += 1;
+        let policy = shared.checkpointer.policy.lock().clone();
+        look = policy.look;
+        // A panic in here costs one turn, not all later ones.
+        let tended = unless_it_panics(|| shared.tend(&policy, &mut tending));
+        if tended.is_none() {
+            shared.checkpointer.figures.lock().failures += 1;
+            tending.ended(Tick::now(), true);
+        }
+        let is_due = |since| shared.is_checkpoint_due(&policy, since);
+        if !schedule.wants(Tick::now(), requested, policy.pause, is_due) {
+            continue;
+        }
+        // A panic in here costs a snapshot, not all later ones.
+        let attempt = unless_it_panics(|| shared.checkpoint(true, &mut |_| {}));
+        let failed = match attempt {
+            Some(Ok(None)) => false,
+            Some(Ok(Some(taken))) => {
+                tracing::info!(
+                    covers = taken.snapshot.covers,
+                    bytes = taken.snapshot.bytes,
+                    segments_removed = taken.compacted.segments,
+                    "took a snapshot"
+                );
+                false
+            }
+            Some(Err(wal::Error::Stopped { .. })) => return,
+            Some(Err(error)) => {
+                tracing::warn!(%error, "a snapshot was not taken; commands go on");
+                true
+            }
+            None => {
+                shared.checkpointer.figures.lock().failures += 1;
+                true
+            }
+        };
+        schedule.ended(Tick::now(), failed);
+    }
+}
+
+impl Shared {
+    /// What is due beside snapshots.
+    fn tend(&self, policy: &CheckpointPolicy, tending: &mut Schedule) {
+        self.note_time();
+        self.look_for_room();
+        self.follow_needs();
+        if !tending.may_begin(Tick::now(), policy.pause) {
+            return;
+        }
+        let tended = self.tend_log(policy);
+        if let Err(error) = &tended {
+            tracing::warn!(%error, "the log was not compacted; it is tried again");
+            self.checkpointer.figures.lock().failures += 1;
+        }
+        tending.ended(Tick::now(), tended.is_err());
+    }
+}
+
+/// Pauses in proportion to the work that was done, while commands are in flight.
+struct Pace<'a> {
+    shared: &'a Shared,
+    is_background: bool,
+    turns: Turns,
+}
+
+impl<'a> Pace<'a> {
+    fn new(shared: &'a Shared, is_background: bool) -> Self {
+        Self {
+            shared,
+            is_background,
+            turns: Turns::new(shared.journal.appended(), Tick::now()),
+        }
+    }
+
+    /// Called after each small piece of work.
+    fn throttle(&mut self) -> Result<(), wal::Error> {
+        self.shared.unless_stopped()?;
+        let now = Tick::now();
+        let Some(worked) = self.turns.worked(now) else {
+            return Ok(());
+        };
+        self.must_have_room()?;
+        if self.is_background {
+            let appended = self.shared.journal.appended();
+            let in_flight = self.shared.admission.in_flight();
+            let rest = self.turns.rest(worked, in_flight, appended, now);
+            self.shared.checkpointer.wake_up.rest(rest);
+        }
+        self.turns.since = Tick::now();
+        self.shared.unless_stopped()
+    }
+
+    /// Bytes that may be written beside the log, so that no command is rejected for a snapshot's
+    /// sake. A snapshot in the foreground, without a server, may not use the reserve.
+    fn spare(&self) -> Result<u64, wal::Error> {
+        let space = self.shared.journal.space()?;
+        Ok(match self.is_background {
+            true => space.spare(),
+            false => space.free.saturating_sub(space.reserve),
+        })
+    }
+
+    /// Fails if there is no more disk space to spare.
+    fn must_have_room(&self) -> Result<(), wal::Error> {
+        match self.spare()? {
+            0 => Err(no_room("it would take what the log needs".to_owned())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A few states, copied while their shard was locked, written afterwards.
+#[derive(Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    entry: Vec<u8>,
+    /// The highest position of a state so far.
+    upto: u64,
+}
+
+impl Chunk {
+    fn take(&mut self, state: &StateEntry<'_>) {
+        codec::encode_record_into(state, &mut self.entry);
+        self.bytes.extend_from_slice(&self.entry);
+        self.ends.push(self.bytes.len());
+        self.upto = self.upto.max(state.position);
+    }
+
+    fn write(&mut self, snapshot: &mut wal::SnapshotWriter) -> Result<u64, wal::Error> {
+        let mut start = 0;
+        let mut written = 0;
+        for end in self.ends.drain(..) {
+            snapshot.entry(&self.bytes[start..end])?;
+            start = end;
+            written += 1;
+        }
+        self.bytes.clear();
+        Ok(written)
+    }
+}
+
+fn no_room(why: String) -> wal::Error {
+    wal::Error::Io {
+        what: "find room on the disk for",
+        file: "a snapshot".to_owned(),
+        source: std::io::Error::new(std::io::ErrorKind::StorageFull, why),
+    }
+}
+
+/// Whether it was for lack of disk space.
+fn is_no_room(error: &wal::Error) -> bool {
+    matches!(error, wal::Error::Io { source, .. }
+        if source.kind() == std::io::ErrorKind::StorageFull)
+}
+
+fn stopped() -> wal::Error {
+    wal::Error::Stopped {
+        reason: "the service ends".into(),
+    }
+}
+
+impl Shared {
+    /// Records the present time with the last position.
+    fn note_time(&self) {
+        self.warn_if_ahead();
+        self.note_age(&mut self.checkpointer.known.lock().marks);
+    }
+
+    /// Records that everything committed so far has reached the present age of the service.
+    pub(super) fn note_age(&self, marks: &mut Marks) {
+        let position = self.journal.appended();
+        marks.note(position, self.running_time.now(&*self.clock));
+    }
+
+    /// Whether the next snapshot is due so long after the last one.
+    fn is_checkpoint_due(&self, policy: &CheckpointPolicy, since: Duration) -> bool {
+        let figures = self.checkpointer.figures();
+        let log_bytes = self.journal.log_bytes_since_snapshot();
+        let snapshot_bytes = self.journal.unpacked_snapshot_bytes();
+        is_due(policy, since, log_bytes, snapshot_bytes, || {
+            let known = self.checkpointer.known.lock();
+            let forgets =
+                || !self.role.is_standby() && self.forgets(policy, &known.marks).is_some();
+            self.journal.durable() > figures.covers || forgets()
+        })
+    }
+
+    /// The position up to which keys are old enough to be forgotten, if it is higher than before.
+    fn forgets(&self, policy: &CheckpointPolicy, marks: &Marks) -> Option<u64> {
+        let retention = i64::try_from(policy.retention?.as_millis()).unwrap_or(i64::MAX);
+        let ran = self.running_time.now(&*self.clock);
+        let cutoff = ran.millis().saturating_sub(retention);
+        let old = marks.through(Instant::from_millis(cutoff));
+        // A command whose response is not final holds its key's lock, and will look for the key.
+        let held = self.keys.held();
+        // Unique keys are among them: no idempotency key has the digest of one.
+        let held = held.into_iter().map(KeyDigest);
+        let unsettled = held.filter_map(|key| self.tables.key(key)).min();
+        let through = unsettled.map_or(old, |first| old.min(first.saturating_sub(1)));
+        (through > self.tables.forgotten()).then_some(through)
+    }
+
+    /// Fails if the service is stopping.
+    pub(super) fn unless_stopped(&self) -> Result<(), wal::Error> {
+        match self.checkpointer.wake_up.stops() || self.lanes.has_failed() {
+            true => Err(stopped()),
+            false => Ok(()),
+        }
+    }
+
+    /// Fails if a snapshot does not fit, by an estimate, beside what the log needs.
+    fn must_fit(&self, pace: &mut Pace<'_>) -> Result<(), wal::Error> {
+        self.unless_stopped()?;
+        let estimate = self.snapshot_size(&mut || pace.throttle())?;
+        self.checkpointer.figures.lock().estimate = estimate;
+        let spare = pace.spare()?;
+        if estimate <= spare {
+            return Ok(());
+        }
+        Err(no_room(format!(
+            "it may have {estimate} bytes, and {spare} are free beside the reserve and the log's \
+             next segment"
+        )))
+    }
+
+    /// Takes a snapshot and compacts; `None` when there is no record to take one of. In the
+    /// background, it leaves the processors and the disk to commands.
+    ///
+    /// # Errors
+    /// [`wal::Error::Stopped`] when the log has failed or the service is stopping; every other
+    /// error does no harm and is temporary.
+    pub(crate) fn checkpoint(
+        &self,
+        is_background: bool,
+        progress: OnProgress<'_>,
+    ) -> Result<Option<Checkpoint>, wal::Error> {
+        let mut known = self.checkpointer.known.lock();
+        self.note_age(&mut known.marks);
+        let policy = self.checkpointer.policy.lock().clone();
+        let begun = Tick::now();
+        let mut pace = Pace::new(self, is_background);
+        let done = self.snapshot_and_compact(&policy, &mut known, &mut pace, progress);
+        let mut figures = self.checkpointer.figures.lock();
+        match &done {
+            Ok(Some(taken)) => {
+                figures.snapshots += 1;
+                figures.covers = taken.snapshot.covers;
+                figures.bytes = taken.snapshot.bytes;
+                figures.took = begun.elapsed();
+                figures.at = Some(self.clock.now());
+            }
+            Ok(None) | Err(wal::Error::Stopped { .. }) => {}
+            Err(error) => {
+                figures.failures += 1;
+                figures.without_room += u64::from(is_no_room(error));
+            }
+        }
+        done
+    }
+
+    fn snapshot_and_compact(
+        &self,
+        policy: &CheckpointPolicy,
+        known: &mut Known,
+        pace: &mut Pace<'_>,
+        progress: OnProgress<'_>,
+    ) -> Result<Option<Checkpoint>, wal::Error> {
+        if self.journal.durable() == 0 {
+            return Ok(None);
+        }
+        match self.must_fit(pace) {
+            Err(error) if is_no_room(&error) => {
+                // Segments that can be removed already may be the space that is missing, or else
+                // what is kept for its age.
+                let keep = self.keep(policy, &known.marks);
+                self.compact(policy, &keep, progress)?;
+                let estimate = self.checkpointer.figures.lock().estimate;
+                self.give_up_log(policy, estimate.saturating_sub(pace.spare()?))?;
+                self.must_fit(pace)?;
+            }
+            fits => fits?,
+        }
+        self.forget(policy, &mut known.marks, pace)?;
+        let (snapshot, covered) = self.snapshot(known, pace, progress)?;
+        known.covered = covered;
+        // A compaction that fails is tried again; the snapshot is kept.
+        let keep = self.keep(policy, &known.marks);
+        let compacted = self.compact(policy, &keep, progress);
+        let compacted = compacted.or_else(|error| match error {
+            wal::Error::Stopped { .. } => Err(error),
+            error => {
+                tracing::warn!(%error, "the log was not compacted; it is tried again");
+                self.checkpointer.figures.lock().failures += 1;
+                Ok(Compacted::default())
+            }
+        })?;
+        Ok(Some(Checkpoint {
+            snapshot,
+            compacted,
+        }))
+    }
+
+    /// Forgets the keys that are old enough, by a record of its own.
+    fn forget(
+        &self,
+        policy: &CheckpointPolicy,
+        marks: &mut Marks,
+        pace: &mut Pace<'_>,
+    ) -> Result<(), wal::Error> {
+        if self.role.is_standby() {
+            return self.sweep_forgotten(marks, pace);
+        }
+        let Some(through) = self.forgets(policy, marks) else {
+            return Ok(());
+        };
+        let position = {
+            let mut sequence = self.journal.sequence();
+            let at = self.commit_times.at(self.clock.now());
+            let record = NewRecord::forgotten(through, at).encode();
+            self.commit_times.next_is(at);
+            let position = sequence.push(record).map_err(|error| wal::Error::Stopped {
+                reason: error.to_string().into(),
+            })?;
+            self.tables.forget(through);
+            position
+        };
+        self.wait_until_durable(position)?;
+        self.sweep_forgotten(marks, pace)
+    }
+
+    fn wait_until_durable(&self, position: u64) -> Result<(), wal::Error> {
+        while self.journal.durable() < position {
+            self.unless_stopped()?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Frees what is left of keys that are forgotten: by this engine, or by the writer that it
+    /// follows.
+    fn sweep_forgotten(&self, marks: &mut Marks, pace: &mut Pace<'_>) -> Result<(), wal::Error> {
+        let through = self.tables.forgotten();
+        if through == 0 {
+            return Ok(());
+        }
+        let swept = self.tables.sweep(|| pace.throttle())?;
+        // The ages of what the log keeps are still needed.
+        marks.drop_before(through.min(self.journal.first() - 1));
+        if swept > 0 {
+            self.checkpointer.figures.lock().forgotten_keys += u64::try_from(swept).unwrap_or(0);
+            tracing::info!(through, keys = swept, "forgot idempotency keys");
+        }
+        Ok(())
+    }
+
+    /// Takes a snapshot; the counters over the records that it covers.
+    fn snapshot(
+        &self,
+        known: &Known,
+        pace: &mut Pace<'_>,
+        progress: OnProgress<'_>,
+    ) -> Result<(SnapshotInfo, Counters), wal::Error> {
+        // A standby goes on to apply what the writer forgets. What this snapshot says is forgotten is so by
+        // records that it covers: to one that it does not cover, a key may not be forgotten yet.
+        let forgotten = self.tables.forgotten();
+        self.wait_until_durable(self.journal.appended())?;
+        let covers = self.journal.durable();
+        // A commit may be durable before it is published: both happen under the sequencer, so once
+        // it is taken here, all of those are published.
+        drop(self.journal.sequence());
+        let mut snapshot = self.journal.begin_snapshot(covers)?;
+        let mut covered = known.covered.clone();
+        self.keep_records(&mut snapshot, forgotten, &mut covered, pace)?;
+        let ran = self.running_time.now(&*self.clock);
+        covered.marks = known.marks.upto(covers, ran);
+        let summary = Summary {
+            forgotten,
+            counters: covered,
+        };
+        snapshot.entry(&summary.encode())?;
+        let total = u64::try_from(self.tables.resources()).unwrap_or(u64::MAX);
+        let mut written = 0;
+        let chunk = std::cell::RefCell::new(Chunk::default());
+        self.tables.copy_states(
+            |standing| {
+                let version = catalogue::resource(standing.kind).map_or(0, |kind| kind.version());
+                let born = self
+                    .tables
+                    .born(standing.kind, standing.key, standing.bytes);
+                chunk
+                    .borrow_mut()
+                    .take(&StateEntry::new(standing, version, born));
+            },
+            || {
+                written += chunk.borrow_mut().write(&mut snapshot)?;
+                progress(Step::Writing(written, total.max(written)));
+                pace.throttle()
+            },
+        )?;
+        let upto = chunk.into_inner().upto.max(covers);
+        let mut throttle = || pace.throttle();
+        let info = self
+            .journal
+            .install_throttled(snapshot, upto, &mut throttle)?;
+        Ok((info, summary.counters))
+    }
+
+    /// Writes what is kept of the records that the snapshot covers.
+    fn keep_records(
+        &self,
+        snapshot: &mut wal::SnapshotWriter,
+        forgotten: u64,
+        covered: &mut Counters,
+        pace: &mut Pace<'_>,
+    ) -> Result<(), wal::Error> {
+        let covers = snapshot.covers();
+        let mut failed = None;
+        let (mut kept, mut note) = (Vec::new(), Vec::new());
+        let walked = self.journal.history(covers, &mut |found| {
+            let record = Record::decode(found.payload)?;
+            covered.note(found.position, &record);
+            let bounds = (covers, forgotten);
+            let used = keep(&self.tables, bounds, found.position, &record, &mut kept)?;
+            let mut step = || {
+                if let Some(used) = used {
+                    used.encode_into(&mut note);
+                    snapshot.keep_noted(found.position, &note, &kept)?;
+                }
+                pace.throttle()
+            };
+            step().map_err(|error| {
+                let sentence = error.to_string();
+                failed = Some(error);
+                sentence.into()
+            })
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => walked,
+        }
+    }
+}
+
+impl Shared {
+    /// Starts the checkpointer's thread.
+    pub(crate) fn start_checkpointer(self: &Arc<Self>) -> std::io::Result<()> {
+        let checkpointer = &self.checkpointer;
+        let (shared, wake_up) = (Arc::downgrade(self), Arc::clone(&checkpointer.wake_up));
+        let mut thread = checkpointer.thread.lock();
+        if thread.is_none() {
+            let builder = std::thread::Builder::new().name("checkpointer".to_owned());
+            *thread = Some(builder.spawn(move || run(&shared, &wake_up))?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,303 @@
+//! The way of a command: lifecycle, idempotency key, unique keys, actor, and the wait until its
+//! response is durable.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::idempotency::key_of;
+use crate::base::actor::Actor;
+use crate::base::digest::Fingerprint;
+use crate::base::panics::unless_its_future_panics;
+use crate::base::time::Instant;
+use crate::catalogue::{self, Row};
+use crate::domain::fact_kinds;
+use crate::domain::operation::{Context, Disposition};
+use crate::domain::rejection::Rejection;
+use crate::domain::report::Report;
+use crate::domain::resource::ReadView;
+use crate::engine::core::{
+    ActorMessage, ActorResult, CachedState, CommandRequest, CommandResult, MayAct, PendingCommand,
+    Shared,
+};
+use crate::engine::id_source::IdSourceAt;
+use crate::engine::limits::admission::Permit;
+use crate::journal::record::key_digest;
+
+impl Shared {
+    pub(in crate::engine) async fn execute(
+        self: &Arc<Self>,
+        request: CommandRequest,
+        permit: Option<Permit>,
+        is_dry_run: bool,
+        born: Option<Uuid>,
+    ) -> CommandResult {
+        if self.ended.load(Ordering::Acquire) {
+            return CommandResult::Unavailable;
+        }
+        if self.role.is_standby() {
+            return CommandResult::NotWriter;
+        }
+        // Facts are applied by an actor, too.
+        let may_act = if request.row.is_none_or(|row| row.bearer) {
+            match self.may_act(&request.actor.subject).await {
+                Ok(may_act) => Some(may_act),
+                Err(reply) => return reply,
+            }
+        } else {
+            None
+        };
+        let mut pending = PendingCommand {
+            operation: request.row.map_or(0, |row| row.tag),
+            is_dry_run,
+            key: Box::default(),
+            scope: request.actor.subject.clone(),
+            key_digest: None,
+            fingerprint: request.command.fingerprint(),
+            born: born.unwrap_or_else(|| self.ids.id(self.clock.now())),
+            key_lock: None,
+            permit,
+            may_act,
+            request,
+        };
+        if let Some((key, scope, reused)) = key_of(&pending.request) {
+            let row = pending.request.row;
+            let digest = key_digest(pending.operation, &scope, &key);
+            // While this is held, no other command with this key is carried out.
+            let held = self.keys.hold(digest.0).await;
+            if let Some(first) = self.tables.key(digest) {
+                drop(held);
+                // On the heap, as replays are few: what a future may await is part of its size.
+                let asked = Some((digest, pending.fingerprint));
+                let replay = Box::pin(self.replay(row, first, asked, may_act));
+                return match replay.await {
+                    Some(reply) => reply,
+                    None => Box::pin(self.key_reused(&pending, first, reused)).await,
+                };
+            }
+            pending = PendingCommand {
+                key,
+                scope,
+                key_digest: Some(digest),
+                key_lock: Some(held),
+                ..pending
+            };
+        }
+        self.decide(pending).await
+    }
+
+    /// Commits what the service itself reports of a resource, recorded as the operation with this
+    /// tag.
+    pub(in crate::engine) async fn report(
+        self: &Arc<Self>,
+        operation: u16,
+        report: impl Report,
+    ) -> CommandResult {
+        if self.role.is_standby() {
+            return CommandResult::NotWriter;
+        }
+        let pending = PendingCommand {
+            is_dry_run: false,
+            key: Box::default(),
+            scope: Box::default(),
+            key_digest: None,
+            fingerprint: Fingerprint::NONE,
+            born: self.ids.id(self.clock.now()),
+            key_lock: None,
+            permit: None,
+            operation,
+            may_act: None,
+            request: CommandRequest {
+                row: catalogue::row(operation),
+                actor: Arc::new(Actor::nobody()),
+                command: Box::new(report),
+                header_key: None,
+            },
+        };
+        let reported = unless_its_future_panics(pin!(self.decide(pending))).await;
+        reported.unwrap_or(CommandResult::Fault)
+    }
+
+    /// Has the command decided by its resource's actor.
+    pub(super) async fn decide(self: &Arc<Self>, mut pending: PendingCommand) -> CommandResult {
+        let (row, may_act) = (pending.request.row, pending.may_act);
+        loop {
+            let (target, looked_up, unique_keys) = {
+                let now = self.clock.now();
+                let ids = self.ids_for(&pending, now);
+                let context = self.context(&pending, now, self.commit_times.at(now), &ids);
+                let target = pending.request.command.target(&context);
+                (
+                    target,
+                    context.view.has_read(),
+                    pending.request.command.unique_keys(&context),
+                )
+            };
+            // Held until the commit has taken the keys, or until it is clear that it takes none.
+            let locks = unique_keys.iter().map(|key| key.0).collect();
+            let index_locks = self.unique_keys.hold_all(locks).await;
+            let (sender, receiver) = oneshot::channel();
+            let message = Box::new(ActorMessage {
+                pending,
+                target,
+                looked_up,
+                unique_keys,
+                index_locks,
+                reply: sender,
+                shared: Arc::clone(self),
+            });
+            match target {
+                Some(target) => {
+                    if let Err(error) = self.directory.dispatch(target, message).await {
+                        tracing::error!(%error, "an actor cannot be started");
+                        return CommandResult::Unavailable;
+                    }
+                }
+                // Without a resource there is nothing to change: it is decided here, and rejected.
+                None => Box::pin(message.run(&mut CachedState::default())).await,
+            }
+            match receiver.await {
+                Ok((ActorResult::Moved(back), _)) => pending = *back,
+                // The permit is held until the response can leave.
+                Ok((result, _permit)) => return self.answer(result, row, may_act).await,
+                // The actor dropped the message, in a panic or because the process ends: then its
+                // outcome is unknown.
+                Err(_) if self.is_ending() => return CommandResult::OutcomeUnknown,
+                Err(_) => return CommandResult::Fault,
+            }
+        }
+    }
+
+    /// The identifiers for a decision of `pending` at `now`.
+    pub(crate) fn ids_for(&self, pending: &PendingCommand, now: Instant) -> IdSourceAt<'_> {
+        match pending.is_dry_run {
+            true => self.ids.examples_at(now),
+            false => self.ids.at(now),
+        }
+    }
+
+    /// The context of a decision of `pending` at `now`, which is recorded with the time `at`.
+    pub(crate) fn context<'a>(
+        &'a self,
+        pending: &'a PendingCommand,
+        now: Instant,
+        at: Instant,
+        ids: &'a IdSourceAt<'a>,
+    ) -> Context<'a> {
+        Context {
+            actor: &pending.request.actor,
+            now,
+            at,
+            key: &pending.key,
+            fingerprint: pending.fingerprint,
+            born: pending.born,
+            // A dry run is answered as if everything were done.
+            has_receiver: match pending.is_dry_run {
+                true => &|_| false,
+                false => self.outbox.has_receiver(),
+            },
+            plain_webhooks: self.plain_webhooks.load(Ordering::Relaxed),
+            ids,
+            view: ReadView::new(&self.tables),
+            fact_revision: fact_kinds::revision_of,
+        }
+    }
+
+    pub(super) async fn answer(
+        &self,
+        result: ActorResult,
+        row: Option<&'static Row>,
+        may_act: Option<MayAct>,
+    ) -> CommandResult {
+        match result {
+            ActorResult::Committed {
+                position, stored, ..
+            } => {
+                if self.lanes.wait(position).await.is_err() {
+                    return CommandResult::OutcomeUnknown;
+                }
+                CommandResult::Done {
+                    body: stored.body,
+                    disposition: stored.disposition,
+                    replay: false,
+                    position,
+                }
+            }
+            // The task that has it is dropped when the process ends.
+            ActorResult::Settling(answer) => answer.await.unwrap_or(CommandResult::OutcomeUnknown),
+            ActorResult::ReplayOf { first, position } => {
+                if self.lanes.wait(position).await.is_err() {
+                    return CommandResult::OutcomeUnknown;
+                }
+                match Box::pin(self.replay(row, first, None, may_act)).await {
+                    Some(CommandResult::Done {
+                        body,
+                        disposition,
+                        replay,
+                        ..
+                    }) => CommandResult::Done {
+                        body,
+                        disposition,
+                        replay,
+                        position,
+                    },
+                    Some(other) => other,
+                    // Not with a fingerprint of `None`, which matches whatever is stored there.
+                    None => CommandResult::Fault,
+                }
+            }
+            ActorResult::Answered { body, position } => {
+                if self.lanes.wait(position).await.is_err() {
+                    return CommandResult::Unavailable;
+                }
+                if let Err(gone) = self.unless_gone(may_act).await {
+                    return gone;
+                }
+                CommandResult::Done {
+                    body: body.into(),
+                    disposition: Disposition::Done,
+                    replay: false,
+                    position,
+                }
+            }
+            ActorResult::Refused {
+                rejection,
+                position,
+            } => Box::pin(self.refuse_unless_gone(rejection, position, may_act)).await,
+            ActorResult::Unavailable => CommandResult::Unavailable,
+            ActorResult::OutcomeUnknown => CommandResult::OutcomeUnknown,
+            ActorResult::Fault | ActorResult::Moved(_) => CommandResult::Fault,
+        }
+    }
+
+    pub(in crate::engine) async fn refuse(
+        &self,
+        rejection: Rejection,
+        position: u64,
+    ) -> CommandResult {
+        if self.lanes.wait(position).await.is_err() {
+            return CommandResult::Unavailable;
+        }
+        CommandResult::Refused {
+            rejection: Box::new(rejection),
+            position,
+        }
+    }
+
+    /// Rejects: with `rejection`, or because the actor may no longer act.
+    pub(in crate::engine) async fn refuse_unless_gone(
+        &self,
+        rejection: Rejection,
+        position: u64,
+        may_act: Option<MayAct>,
+    ) -> CommandResult {
+        let refused = self.refuse(rejection, position).await;
+        match self.unless_gone(may_act).await {
+            Ok(_) => refused,
+            Err(gone) => gone,
+        }
+    }
+}

@@ -1,0 +1,498 @@
+//! What a resource's actor does with one command: decide, write, publish.
+
+use std::iter::repeat;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::read_set::ReadSet;
+use super::settling::{self, Unsettled};
+use crate::base::codec::Blob;
+use crate::base::codec::TooLarge;
+use crate::base::digest::Digest;
+use crate::base::json::FaultCode;
+use crate::base::time::Instant;
+use crate::domain::operation::{AnyDecision, Change, Decided};
+use crate::domain::rejection::Rejection;
+use crate::domain::resource::{IndexKey, ReadView, Source as _};
+use crate::engine::clock::Lead;
+use crate::engine::core::{ActorMessage, ActorResult, CachedState, Sequenced, Shared};
+use crate::engine::lanes::directory::{Directory, Work};
+use crate::engine::limits::repeats::Repeats;
+use crate::engine::recent::Stored;
+use crate::engine::whole::EndUnlessWhole;
+use crate::journal::record::{NewChange, NewRecord, RecordActor, RecordKey, RecordOutcome, SCHEMA};
+use crate::journal::tables::Ready;
+
+/// The result of one attempt at a command.
+pub(super) enum Attempted {
+    Final(ActorResult),
+    /// Its read set has changed: once more.
+    Again,
+    /// Others have committed at later times since it began, at this one: once more.
+    Overtaken(Instant),
+    /// It needs a record that can be read once this position is durable: once more, then.
+    AgainOnceDurable(u64),
+    /// It concerns another resource by now.
+    Moved,
+}
+
+/// A decision that has read so many resources through secondary keys, or a record of so many bytes,
+/// has left little else in the processor's caches.
+const MUCH_READ: usize = 1_000;
+const MUCH_WRITTEN: usize = 64 << 10;
+
+// In a box, since it is handed on several times.
+impl Work for Box<ActorMessage> {
+    type Kept = CachedState;
+    type Home = Shared;
+
+    fn target(&self) -> Option<Digest> {
+        self.target
+    }
+
+    fn home(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    fn directory(home: &Shared) -> &Directory<Self> {
+        &home.directory
+    }
+
+    fn run(self, cached: &mut CachedState) -> impl Future<Output = ()> + Send {
+        ActorMessage::run(self, cached)
+    }
+}
+
+impl ActorMessage {
+    /// Decides the command and, when it commits, writes and publishes it.
+    pub(crate) async fn run(self: Box<Self>, cached: &mut CachedState) {
+        let mut repeats = Repeats::default();
+        let mut lead = Lead::default();
+        let result = loop {
+            // A panic in here ends this command only: before its record has a place in the log
+            // nothing was done, and from there on until all of it is published the process would
+            // end.
+            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(cached, lead)));
+            let awaited = match attempt {
+                Ok(Attempted::Final(result)) => break Some(result),
+                Ok(Attempted::Moved) => break None,
+                Ok(Attempted::Again) => None,
+                Ok(Attempted::Overtaken(began)) => {
+                    lead = Lead::after(began, self.shared.clock.now());
+                    None
+                }
+                Ok(Attempted::AgainOnceDurable(position)) => Some(position),
+                Err(_) => {
+                    // The decoded state may be half changed: the next command decodes it again.
+                    *cached = CachedState::default();
+                    break Some(ActorResult::Fault);
+                }
+            };
+            // The decoded state may be what has changed.
+            *cached = CachedState::default();
+            let goes_on = match awaited {
+                None => repeats.rest().await.is_ok(),
+                Some(position) => {
+                    let is_durable = self.shared.lanes.wait(position).await.is_ok();
+                    repeats.waited();
+                    is_durable
+                }
+            };
+            if !goes_on {
+                break Some(ActorResult::Unavailable);
+            }
+        };
+        if result.is_none() {
+            *cached = CachedState::default();
+        }
+        let Self {
+            mut pending,
+            index_locks,
+            reply,
+            shared,
+            ..
+        } = *self;
+        // From here on the tables have the unique keys and the idempotency key.
+        drop(index_locks);
+        let answer = match result {
+            // The key stays locked: its response is not final yet.
+            Some(ActorResult::Committed {
+                position,
+                stored,
+                awaited,
+            }) if !awaited.is_empty() => {
+                let (answer, receiver) = oneshot::channel();
+                let unsettled = Unsettled {
+                    pending,
+                    position,
+                    stored,
+                    messages: awaited,
+                    answer,
+                };
+                settling::start(shared, unsettled);
+                (ActorResult::Settling(receiver), None)
+            }
+            Some(result) => {
+                pending.key_lock = None;
+                (result, pending.permit.take())
+            }
+            None => (ActorResult::Moved(Box::new(pending)), None),
+        };
+        // A client that has disconnected can send the command again.
+        let _ = reply.send(answer);
+    }
+
+    fn attempt(&self, cached: &mut CachedState, lead: Lead) -> Attempted {
+        let shared = &*self.shared;
+        let durable_before = shared.journal.durable();
+        let now = shared.clock.now();
+        let at = shared.commit_times.at(lead.before(now));
+        let ids = shared.ids_for(&self.pending, now);
+        let context = shared.context(&self.pending, now, at, &ids);
+        let command = &self.pending.request.command;
+        if let Err(refused) = shared.read_lifecycle(self.pending.may_act, &context.view) {
+            let (rejection, position) = *refused;
+            return Attempted::Final(ActorResult::Refused {
+                rejection,
+                position,
+            });
+        }
+        if self.looked_up && command.target(&context) != self.target {
+            return Attempted::Moved;
+        }
+        if cached.state.is_some()
+            && let Some(target) = self.target
+        {
+            context.view.note(target, cached.position);
+        }
+        let outcome = command.decide(self.target, &mut cached.state, &context);
+        if let (Some(target), 0) = (self.target, cached.position) {
+            cached.position = context.view.position(target);
+        }
+        let mut read_set = Shared::read_set(durable_before, &context.view);
+        match outcome {
+            Ok(AnyDecision::Commit(decided)) => {
+                let locked = (self.target, &*self.unique_keys);
+                let holder = |name| shared.tables.holder(name);
+                if !are_unique_keys_free(holder, locked, &decided.changes, &context.view) {
+                    return Attempted::Again;
+                }
+                read_set.add_changed(&decided.changes, &context.view);
+                match self.record(at, &decided, &context.view) {
+                    Ok(_) if self.pending.is_dry_run => {
+                        let body = decided.answer;
+                        self.unless_changed(&read_set, |position| ActorResult::Answered {
+                            body,
+                            position,
+                        })
+                    }
+                    Ok(record) => self.commit(cached, &read_set, (now, at), record, *decided),
+                    Err(TooLarge { bytes }) => {
+                        self.unless_changed(&read_set, |position| Self::too_large(bytes, position))
+                    }
+                }
+            }
+            Ok(AnyDecision::ReplayOf(first_key)) => {
+                self.second_key(&read_set, (now, at), &first_key)
+            }
+            Ok(AnyDecision::Answer(body)) => self.unless_changed(&read_set, |position| {
+                ActorResult::Answered { body, position }
+            }),
+            Err(rejection) => self.unless_changed(&read_set, |position| ActorResult::Refused {
+                rejection,
+                position,
+            }),
+        }
+    }
+
+    pub(super) fn unless_changed(
+        &self,
+        read_set: &ReadSet,
+        result: impl FnOnce(u64) -> ActorResult,
+    ) -> Attempted {
+        let position = self.shared.position_of(read_set);
+        if !self.shared.is_valid_at_one_instant(read_set) {
+            return Attempted::Again;
+        }
+        Attempted::Final(result(position))
+    }
+
+    /// The record of the commit. Each change has the position of the one before it, as the decision
+    /// has read it; validation under the log's sequencer makes sure that it is still that one.
+    ///
+    /// # Errors
+    /// When the log does not accept a record of that size.
+    fn record(
+        &self,
+        at: Instant,
+        decided: &Decided,
+        view: &ReadView<'_>,
+    ) -> Result<Vec<u8>, TooLarge> {
+        let bases = self.bases(decided, view);
+        let record = NewRecord {
+            schema: SCHEMA,
+            at,
+            operation: self.pending.operation,
+            subject: &self.pending.scope,
+            actor: self.pending.may_act.map(|_| RecordActor {
+                kind: self.pending.request.actor.kind,
+                profile_id: self.pending.request.actor.profile_id(),
+            }),
+            key: self.pending.key_digest.map(|_| RecordKey {
+                key: &*self.pending.key,
+                fingerprint: self.pending.fingerprint,
+            }),
+            changes: decided
+                .changes
+                .iter()
+                .zip(bases.iter().map(Option::as_deref).chain(repeat(None)))
+                .map(|(change, base)| NewChange {
+                    kind: change.kind,
+                    version: change.version,
+                    key: change.key,
+                    before: view.position(change.key),
+                    revision: change.revision,
+                    advances: change.advances,
+                    path: &change.path,
+                    event: Blob(change.event.as_slice()),
+                    base: base.map(Blob),
+                })
+                .collect(),
+            outbox: &decided.outbox,
+            outcome: match self.pending.key_digest {
+                Some(_) => RecordOutcome::Answer {
+                    accepted: decided.disposition.is_accepted(),
+                    body: Blob(decided.answer.as_slice()),
+                },
+                None => RecordOutcome::None,
+            },
+        };
+        let most = self.shared.limits.record_bytes_max;
+        record.encode_within(most).or_else(|too_large| {
+            if bases.iter().all(Option::is_none) {
+                return Err(too_large);
+            }
+            // Nothing needs them but what is shown of earlier times.
+            let mut record = record;
+            for change in &mut record.changes {
+                change.base = None;
+            }
+            record.encode_within(most)
+        })
+    }
+
+    /// Rejects a command whose record would have so many bytes: the request itself asks for so
+    /// much, and sending it again would change nothing.
+    fn too_large(bytes: usize, position: u64) -> ActorResult {
+        tracing::warn!(bytes, "a command is rejected: its record is too large");
+        ActorResult::Refused {
+            rejection: Rejection::invalid_at("", FaultCode::TooLong),
+            position,
+        }
+    }
+
+    /// Gives the commit its place in the log and makes it visible, both in one step: a
+    /// commit at `at` of a decision that began at `began`.
+    fn commit(
+        &self,
+        cached: &mut CachedState,
+        read_set: &ReadSet,
+        (began, at): (Instant, Instant),
+        mut record: Vec<u8>,
+        decided: Decided,
+    ) -> Attempted {
+        let shared = &*self.shared;
+        if !shared.has_room() {
+            return Attempted::Final(ActorResult::Unavailable);
+        }
+        let awaited = settling::awaited(self.pending.request.row, &decided);
+        let Decided {
+            mut changes,
+            outbox,
+            answer,
+            disposition,
+            next,
+        } = decided;
+        let stored = Stored {
+            fingerprint: self.pending.fingerprint,
+            body: Bytes::from(answer),
+            disposition,
+        };
+        let messages = shared.born(&outbox, at, &mut changes);
+        let Some(mut changes) = self.made_ready(changes, read_set, record.len()) else {
+            return Attempted::Again;
+        };
+        let mut sequence = shared.journal.sequence();
+        shared.report_sequenced(Sequenced::Taken);
+        if !shared.is_valid(read_set) {
+            return Attempted::Again;
+        }
+        if !shared.commit_times.can_be_next(at) {
+            return Attempted::Overtaken(began);
+        }
+        if self
+            .pending
+            .key_digest
+            .is_some_and(|key| shared.tables.key(key).is_some())
+        {
+            tracing::error!("an idempotency key was used while it was locked");
+            return Attempted::Final(ActorResult::Fault);
+        }
+        let position = match sequence.push_taking(&mut record) {
+            Ok(position) => position,
+            Err(wal::Refused::TooLarge { bytes }) => {
+                drop(sequence);
+                return self.unless_changed(read_set, |position| Self::too_large(bytes, position));
+            }
+            Err(error) => {
+                tracing::error!(%error, "the log has not accepted a record");
+                return Attempted::Final(ActorResult::Unavailable);
+            }
+        };
+        // From here on the log has the commit: if the rest of it cannot be published, the process
+        // must end.
+        let whole = EndUnlessWhole;
+        shared.commit_times.next_is(at);
+        let key = self.pending.key_digest;
+        shared.tables.publish_commit(position, &mut changes, key);
+        let given_back = || shared.report_sequenced(Sequenced::GivenBack);
+        shared.lanes.end(sequence, given_back);
+        shared.tables.settle(&changes);
+        shared.touch(position, &messages, &*next);
+        cached.state = Some(next);
+        cached.position = position;
+        if self.pending.key_digest.is_some() {
+            shared.recent.keep(position, &stored);
+        }
+        std::mem::forget(whole);
+        Attempted::Final(ActorResult::Committed {
+            position,
+            stored,
+            awaited,
+        })
+    }
+
+    /// Work that grows with the size of a state, and memory that a commit needs, belong before or
+    /// after the critical section: these are changes for which all of that is done. `None` when what
+    /// was read has changed.
+    fn made_ready(
+        &self,
+        changes: Vec<Change>,
+        read_set: &ReadSet,
+        record_bytes: usize,
+    ) -> Option<Vec<Ready>> {
+        let mut changes = Ready::all(changes);
+        // Validation inside the critical section would find nothing in the caches: once before.
+        let is_much = read_set.in_secondary >= MUCH_READ || record_bytes >= MUCH_WRITTEN;
+        if is_much && !self.shared.is_valid(read_set) {
+            return None;
+        }
+        let tables = &self.shared.tables;
+        tables.reserve(&mut changes, self.pending.key_digest);
+        Some(changes)
+    }
+}
+
+/// Whether the unique keys that a decision on the resource `target` takes are free. They were locked for it;
+/// or it has looked them up itself, when what they are made of was changed after they were locked: then
+/// another commit may have taken them since.
+fn are_unique_keys_free(
+    holder: impl Fn(IndexKey) -> Option<Digest>,
+    (target, locked): (Option<Digest>, &[IndexKey]),
+    changes: &[Change],
+    view: &ReadView<'_>,
+) -> bool {
+    let looked_up = view.unique_seen();
+    for change in changes {
+        for name in &change.unique_taken {
+            let is_locked = locked.contains(name);
+            let was_free = || looked_up.contains(&(*name, None));
+            if holder(*name).is_some() {
+                assert!(
+                    !is_locked && was_free(),
+                    "a unique key that is taken was free"
+                );
+                return false;
+            }
+            assert!(
+                Some(change.key) != target || is_locked || was_free(),
+                "a unique key that is taken was locked or looked up"
+            );
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cli::runtime::on_lane;
+    use crate::engine::clock::Clock;
+    use crate::engine::sample::{engine_at, put_fact};
+    use crate::journal::tables::Tables;
+    use crate::journal::tables::tests::change;
+
+    /// A clock that goes on by this much each time it is looked at.
+    struct Going(AtomicI64);
+    const STEP_MS: i64 = 50;
+
+    impl Clock for Going {
+        fn now(&self) -> Instant {
+            Instant::from_millis(self.0.fetch_add(STEP_MS, Ordering::SeqCst))
+        }
+
+        fn steady(&self) -> Duration {
+            Duration::from_millis(self.0.load(Ordering::SeqCst).unsigned_abs())
+        }
+    }
+
+    #[test]
+    fn a_long_decision_is_committed_however_fast_others_commit() {
+        let clock = Arc::new(Going(AtomicI64::new(1_800_000_000_000)));
+        let engine = engine_at(Arc::clone(&clock) as _);
+        let shared = Arc::downgrade(&engine.shared);
+        let attempts = Arc::new(AtomicI64::new(0));
+        let counted = Arc::clone(&attempts);
+        engine.on_sequenced(Box::new(move |sequenced| {
+            if let Sequenced::Taken = sequenced {
+                counted.fetch_add(1, Ordering::SeqCst);
+                // Somebody has committed a moment ago.
+                let now = clock.0.load(Ordering::SeqCst);
+                let shared = shared.upgrade().unwrap();
+                shared.commit_times.next_is(Instant::from_millis(now));
+            }
+        }));
+        on_lane(&engine, put_fact(&engine, 1)).unwrap();
+        assert_eq!(attempts.load(Ordering::SeqCst), 2);
+        engine.shut_down().unwrap();
+    }
+
+    #[test]
+    fn a_unique_key_that_was_not_locked_and_was_taken_since_it_was_looked_up_is_no_fault() {
+        let tables = Tables::default();
+        let name = IndexKey(Digest([7; 16]));
+        let changes = [Change {
+            unique_taken: vec![name],
+            ..change(1, b"state")
+        }];
+        let own = Some(changes[0].key);
+        let view = ReadView::new(&tables);
+        assert_eq!(view.holder(name), None);
+        let other = Digest([2; 16]);
+        let are_free = |holder: Option<Digest>, locked: &[IndexKey]| {
+            are_unique_keys_free(|_| holder, (own, locked), &changes, &view)
+        };
+        assert!(are_free(None, &[]) && are_free(None, &[name]));
+        assert!(!are_free(Some(other), &[]));
+        // Nobody else may take one that is locked.
+        let locked = || are_free(Some(other), &[name]);
+        assert!(catch_unwind(AssertUnwindSafe(locked)).is_err());
+    }
+}

@@ -1,0 +1,119 @@
+//! A replay that is found by its code takes the second key as well, in a commit of its own.
+
+use super::read_set::ReadSet;
+use super::resource::Attempted;
+use crate::base::time::Instant;
+use crate::domain::rejection::{Class, Rejection};
+use crate::engine::core::{ActorMessage, ActorResult};
+use crate::engine::whole::EndUnlessWhole;
+use crate::journal::record::{NewRecord, Record, RecordKey, RecordOutcome, SCHEMA, key_digest};
+
+impl ActorMessage {
+    /// Uses the present idempotency key for the response that is stored under `first_key`, in a commit
+    /// at `at` of a decision that began at `began`.
+    pub(super) fn second_key(
+        &self,
+        read_set: &ReadSet,
+        (began, at): (Instant, Instant),
+        first_key: &str,
+    ) -> Attempted {
+        let shared = &*self.shared;
+        let tag = self.pending.request.row.map_or(0, |row| row.tag);
+        let first_digest = key_digest(tag, &self.pending.scope, first_key);
+        let (first, key) = match (shared.tables.key(first_digest), self.pending.key_digest) {
+            (Some(first), Some(key)) => (first, key),
+            (None, Some(_)) if shared.tables.forgotten() > 0 => {
+                return Attempted::Final(self.first_answer_forgotten());
+            }
+            _ => {
+                tracing::error!("the stored response of a replay is not known");
+                return Attempted::Final(ActorResult::Fault);
+            }
+        };
+        match self.has_these_facts(first) {
+            Ok(Some(true)) => {}
+            Ok(Some(false)) => return Attempted::Final(self.first_answer_forgotten()),
+            Ok(None) => return Attempted::AgainOnceDurable(first),
+            Err(error) => {
+                tracing::error!(position = first, error, "a stored response cannot be read");
+                return Attempted::Final(ActorResult::OutcomeUnknown);
+            }
+        }
+        if self.pending.is_dry_run {
+            return self.unless_changed(read_set, |position| ActorResult::ReplayOf {
+                first,
+                position,
+            });
+        }
+        if !shared.has_room() {
+            return Attempted::Final(ActorResult::Unavailable);
+        }
+        let record = NewRecord {
+            schema: SCHEMA,
+            at,
+            operation: tag,
+            subject: &self.pending.scope,
+            actor: None,
+            key: Some(RecordKey {
+                key: &*self.pending.key,
+                fingerprint: self.pending.fingerprint,
+            }),
+            changes: Vec::new(),
+            outbox: &[],
+            outcome: RecordOutcome::SameAs(first),
+        }
+        .encode();
+        shared.tables.reserve(&mut [], Some(key));
+        let mut sequence = shared.journal.sequence();
+        if !shared.is_valid(read_set) || shared.tables.key(first_digest) != Some(first) {
+            return Attempted::Again;
+        }
+        if !shared.commit_times.can_be_next(at) {
+            return Attempted::Overtaken(began);
+        }
+        let Ok(position) = sequence.push(record) else {
+            return Attempted::Final(ActorResult::Unavailable);
+        };
+        let whole = EndUnlessWhole;
+        shared.commit_times.next_is(at);
+        shared.tables.take_key(key, position);
+        shared.tables.note_first(first, position);
+        shared.lanes.end(sequence, || ());
+        std::mem::forget(whole);
+        Attempted::Final(ActorResult::ReplayOf { first, position })
+    }
+
+    /// The command was carried out before, and its stored response is forgotten with its key.
+    fn first_answer_forgotten(&self) -> ActorResult {
+        ActorResult::Refused {
+            rejection: Rejection::new(
+                Class::Conflict,
+                "first_answer_forgotten",
+                "This was done before, under an idempotency key that is forgotten by now: read the resource.",
+            ),
+            position: self.shared.journal.appended(),
+        }
+    }
+
+    /// Whether the commit at `first` was of a command with the same content. Once keys are
+    /// forgotten, the key of the first response may have been used by another command. `None` where
+    /// that is not kept in memory, and cannot be read yet.
+    fn has_these_facts(&self, first: u64) -> Result<Option<bool>, String> {
+        let shared = &*self.shared;
+        if shared.tables.forgotten() == 0 {
+            return Ok(Some(true));
+        }
+        if let Some(stored) = shared.recent.get(first) {
+            return Ok(Some(stored.fingerprint == self.pending.fingerprint));
+        }
+        if first > shared.journal.durable() {
+            return Ok(None);
+        }
+        let bytes = shared.journal.read(first);
+        let bytes = bytes.map_err(|error| error.to_string())?;
+        let bytes = bytes.ok_or("it is not in the log")?;
+        let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
+        let key = record.key.ok_or("it has no key")?;
+        Ok(Some(key.fingerprint == self.pending.fingerprint))
+    }
+}

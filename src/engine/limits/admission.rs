@@ -1,0 +1,158 @@
+//! Admission: how much may be in flight at once, commands or bytes. Beyond the bound a request is
+//! rejected before any work, so memory does not grow with load.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Counts what is free of a bounded amount.
+pub struct Admission {
+    max: usize,
+    free: AtomicUsize,
+}
+
+/// A share of the amount; dropping it gives it back.
+#[must_use]
+pub struct Permit {
+    admission: Arc<Admission>,
+    amount: usize,
+}
+
+impl Admission {
+    /// At most `max` at once.
+    #[must_use]
+    pub fn new(max: usize) -> Self {
+        Self {
+            max,
+            free: AtomicUsize::new(max),
+        }
+    }
+
+    /// How much may be in flight.
+    #[must_use]
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
+    /// How much is in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.max - self.free.load(Ordering::Relaxed).min(self.max)
+    }
+
+    /// Whether nothing more may be in flight just now.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.free.load(Ordering::Relaxed) == 0
+    }
+
+    /// How much is free.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.free.load(Ordering::Relaxed)
+    }
+
+    /// A permit for `amount` more, if that much is free.
+    #[must_use]
+    pub fn admit(admission: &Arc<Self>, amount: usize) -> Option<Permit> {
+        let mut permit = Permit::none(admission);
+        permit.grow(amount, 0).then_some(permit)
+    }
+
+    fn take(&self, amount: usize, left: usize) -> bool {
+        let taken = self
+            .free
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |free| {
+                free.checked_sub(amount).filter(|rest| *rest >= left)
+            });
+        taken.is_ok()
+    }
+}
+
+impl Permit {
+    /// A permit for nothing yet, which can grow.
+    pub fn none(admission: &Arc<Admission>) -> Self {
+        Self {
+            admission: Arc::clone(admission),
+            amount: 0,
+        }
+    }
+
+    /// What it is a share of.
+    #[must_use]
+    pub fn admission(&self) -> &Arc<Admission> {
+        &self.admission
+    }
+
+    /// The size of its share.
+    #[must_use]
+    pub fn amount(&self) -> usize {
+        self.amount
+    }
+
+    /// Grows by `amount` if that much is free and at least `left` is free afterwards; otherwise it
+    /// stays as it is. Whether it has grown.
+    #[must_use]
+    pub fn grow(&mut self, amount: usize, left: usize) -> bool {
+        let grown = self.admission.take(amount, left);
+        if grown {
+            self.amount += amount;
+        }
+        grown
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.admission.free.fetch_add(self.amount, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_the_bound_nothing_is_admitted_until_something_ends() {
+        let admission = Arc::new(Admission::new(2));
+        let first = Admission::admit(&admission, 1);
+        let second = Admission::admit(&admission, 1);
+        assert!(first.is_some() && second.is_some());
+        assert!(Admission::admit(&admission, 1).is_none());
+        assert_eq!((admission.in_flight(), admission.is_full()), (2, true));
+        drop(first);
+        assert!(!admission.is_full());
+        assert_eq!(admission.in_flight(), 1);
+        assert!(Admission::admit(&admission, 2).is_none());
+        assert!(Admission::admit(&admission, 1).is_some());
+    }
+
+    #[test]
+    fn a_permit_grows_while_enough_is_left_and_gives_all_of_it_back() {
+        let admission = Arc::new(Admission::new(10));
+        let mut permit = Permit::none(&admission);
+        assert!(permit.grow(4, 6));
+        assert!(!permit.grow(1, 6));
+        assert!(permit.grow(1, 5));
+        assert_eq!((permit.amount(), admission.free()), (5, 5));
+        assert!(!permit.grow(usize::MAX, 0));
+        drop(permit);
+        assert_eq!(admission.free(), 10);
+    }
+
+    #[test]
+    fn the_log_is_told_how_many_commands_are_in_flight() {
+        let admission = Arc::new(Admission::new(3));
+        let events = crate::engine::JournalEvents {
+            lanes: Arc::new(crate::engine::lanes::lane::Lanes::new(1)),
+            admission: Arc::clone(&admission),
+            feed: std::sync::Arc::new(crate::engine::feed::Feed::new([0; 16])),
+            awaited: Arc::default(),
+            on_fatal: None,
+        };
+        let permits = (0..2).map(|_| Admission::admit(&admission, 1));
+        let permits: Vec<_> = permits.collect();
+        assert_eq!(wal::Events::in_flight(&events), 2);
+        drop(permits);
+        assert_eq!(wal::Events::in_flight(&events), 0);
+    }
+}

@@ -1,0 +1,279 @@
+//! A fair queue for what reads the log for one request (*looks*): past states, and events for those
+//! who are behind. Few run at a time, and the subjects that wait have their turns round robin, however
+//! many looks one of them has asked for. Each kind of looks has a queue of its own.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
+
+/// Looks at the past that are under way at once: each holds a thread, and some memory.
+pub(in crate::engine) const LOOKS_MAX: usize = 2;
+/// Looks of one subject that may wait; further ones are refused.
+const OF_ONE_MAX: usize = 1_024;
+/// Looks of all subjects that may wait; further ones are refused.
+const OF_ALL_MAX: usize = 4_096;
+
+/// So many looks wait already that this one is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Crowded;
+
+/// Why a look came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum NoLook {
+    /// See [`Crowded`].
+    Crowded,
+    /// It panicked, or the process ends.
+    Failed,
+}
+
+/// The looks that run, and those that wait. A look counts until it ends, also when its client has
+/// gone: so a client that asks and disconnects again and again gets no more of them than others.
+pub(in crate::engine) struct Looks {
+    line: Mutex<Line>,
+}
+
+struct Line {
+    /// How many more may look at once.
+    free: usize,
+    waiting: usize,
+    /// Those who wait, by their subjects, in the order in which those have their turns.
+    subjects: VecDeque<(Box<str>, VecDeque<oneshot::Sender<Turn>>)>,
+}
+
+/// The turn to look, which goes on to the next one when it is dropped.
+struct Turn(Option<Arc<Looks>>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(looks) = self.0.take() {
+            looks.pass_on();
+        }
+    }
+}
+
+impl Looks {
+    /// At most so many at once.
+    pub(in crate::engine) fn new(most: usize) -> Arc<Self> {
+        let line = Line {
+            free: most,
+            waiting: 0,
+            subjects: VecDeque::new(),
+        };
+        Arc::new(Self {
+            line: Mutex::new(line),
+        })
+    }
+
+    /// Looks when it is the turn of this subject. One that goes on (`is_begun`) is never refused.
+    pub(in crate::engine) async fn look<T: Send + 'static>(
+        self: &Arc<Self>,
+        subject: &str,
+        is_begun: bool,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, NoLook> {
+        let turn = match self.enter(subject, is_begun) {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(turn)) => turn.await.map_err(|_| NoLook::Failed)?,
+            Err(Crowded) => return Err(NoLook::Crowded),
+        };
+        let looked = spawn_blocking(move || {
+            let looked = look();
+            drop(turn);
+            looked
+        });
+        looked.await.map_err(|_| NoLook::Failed)
+    }
+
+    /// The turn, or where it arrives.
+    fn enter(
+        self: &Arc<Self>,
+        subject: &str,
+        is_begun: bool,
+    ) -> Result<Result<Turn, oneshot::Receiver<Turn>>, Crowded> {
+        let mut line = self.line.lock();
+        if let Some(free) = line.free.checked_sub(1) {
+            line.free = free;
+            return Ok(Ok(Turn(Some(Arc::clone(self)))));
+        }
+        let known = line
+            .subjects
+            .iter()
+            .position(|(known, _)| **known == *subject);
+        let of_one = known.map_or(0, |place| line.subjects[place].1.len());
+        if !is_begun && (of_one >= OF_ONE_MAX || line.waiting >= OF_ALL_MAX) {
+            return Err(Crowded);
+        }
+        let (sender, receiver) = oneshot::channel();
+        line.waiting += 1;
+        match known {
+            Some(place) => line.subjects[place].1.push_back(sender),
+            None => line.subjects.push_back((subject.into(), [sender].into())),
+        }
+        Ok(Err(receiver))
+    }
+
+    fn pass_on(self: Arc<Self>) {
+        loop {
+            let next = {
+                let mut line = self.line.lock();
+                let next = line.next();
+                if next.is_none() {
+                    line.free += 1;
+                }
+                next
+            };
+            let Some(next) = next else {
+                return;
+            };
+            match next.send(Turn(Some(Arc::clone(&self)))) {
+                Ok(()) => return,
+                // That client has gone.
+                Err(mut turn) => drop(turn.0.take()),
+            }
+        }
+    }
+}
+
+impl Line {
+    fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
+        let (subject, mut waiting) = self.subjects.pop_front()?;
+        let next = waiting.pop_front();
+        if !waiting.is_empty() {
+            self.subjects.push_back((subject, waiting));
+        }
+        self.waiting -= usize::from(next.is_some());
+        next
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Holds the only turn until it is released.
+    fn hold(
+        looks: &Arc<Looks>,
+    ) -> (
+        tokio::task::JoinHandle<Result<(), NoLook>>,
+        mpsc::Sender<()>,
+    ) {
+        let (end, may_end) = mpsc::channel::<()>();
+        let own = Arc::clone(looks);
+        let wait = move || may_end.recv().unwrap();
+        let held = tokio::spawn(async move { own.look("holder", false, wait).await });
+        (held, end)
+    }
+
+    fn waiting(looks: &Arc<Looks>, subject: &str, is_begun: bool) -> oneshot::Receiver<Turn> {
+        let entered = looks.enter(subject, is_begun).unwrap();
+        entered.err().unwrap()
+    }
+
+    async fn until(mut is_so: impl FnMut() -> bool) {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_look_counts_until_it_ends_though_nobody_waits_for_it() {
+        let looks = Looks::new(1);
+        let (held, end) = hold(&looks);
+        until(|| looks.line.lock().free == 0).await;
+        tokio::task::yield_now().await;
+        held.abort();
+        assert!(held.await.unwrap_err().is_cancelled());
+        assert_eq!(looks.line.lock().free, 0, "its thread still looks");
+        end.send(()).unwrap();
+        assert_eq!(looks.look("other", false, || 7).await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn a_look_that_panics_gives_its_turn_on() {
+        let looks = Looks::new(1);
+        let panicked = looks.look("one", false, || -> u8 { panic!("a fault") });
+        assert_eq!(panicked.await, Err(NoLook::Failed));
+        assert_eq!(looks.look("one", false, || 7).await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn who_asks_for_much_delays_another_by_one_turn_and_who_has_gone_by_none() {
+        let looks = Looks::new(1);
+        let (held, end) = hold(&looks);
+        until(|| looks.line.lock().free == 0).await;
+        let (told, order) = mpsc::channel();
+        let mut asked = Vec::new();
+        for (subject, number) in (0..5).map(|number| ("many", number)).chain([("few", 0)]) {
+            let (own, told) = (Arc::clone(&looks), told.clone());
+            let look = move || told.send((subject, number)).unwrap();
+            asked.push(tokio::spawn(
+                async move { own.look(subject, false, look).await },
+            ));
+            let waiting = asked.len();
+            until(|| looks.line.lock().waiting == waiting).await;
+        }
+        asked[1].abort();
+        until(|| asked[1].is_finished()).await;
+        end.send(()).unwrap();
+        held.await.unwrap().unwrap();
+        for (number, asked) in asked.into_iter().enumerate() {
+            assert_eq!(asked.await.is_ok(), number != 1);
+        }
+        let order: Vec<_> = order.try_iter().collect();
+        let expected = [
+            ("many", 0),
+            ("few", 0),
+            ("many", 2),
+            ("many", 3),
+            ("many", 4),
+        ];
+        assert_eq!(order, expected);
+        assert_eq!(looks.line.lock().waiting, 0);
+        assert_eq!(looks.line.lock().free, 1);
+    }
+
+    #[tokio::test]
+    async fn a_subject_with_too_many_looks_is_refused_and_another_one_and_what_is_begun_are_not() {
+        let looks = Looks::new(1);
+        let (held, end) = hold(&looks);
+        until(|| looks.line.lock().free == 0).await;
+        let mut asked: Vec<_> = (0..OF_ONE_MAX)
+            .map(|_| waiting(&looks, "many", false))
+            .collect();
+        assert!(matches!(looks.enter("many", false), Err(Crowded)));
+        let refused = looks.look("many", false, || ()).await;
+        assert_eq!(refused, Err(NoLook::Crowded));
+        asked.push(waiting(&looks, "many", true));
+        let other = waiting(&looks, "few", false);
+        end.send(()).unwrap();
+        held.await.unwrap().unwrap();
+        drop(asked);
+        drop(other);
+        assert_eq!(looks.look("many", false, || 7).await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn many_subjects_have_no_more_looks_together_than_may_wait_of_all() {
+        let looks = Looks::new(1);
+        let (held, end) = hold(&looks);
+        until(|| looks.line.lock().free == 0).await;
+        let subject = |number: usize| (number % 7).to_string();
+        let mut asked: Vec<_> = (0..OF_ALL_MAX)
+            .map(|number| waiting(&looks, &subject(number), false))
+            .collect();
+        for other in ["0", "other"] {
+            assert!(matches!(looks.enter(other, false), Err(Crowded)));
+        }
+        asked.push(waiting(&looks, "other", true));
+        end.send(()).unwrap();
+        held.await.unwrap().unwrap();
+        drop(asked);
+        assert_eq!(looks.look("other", false, || 7).await, Ok(7));
+    }
+}

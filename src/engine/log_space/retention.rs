@@ -1,0 +1,261 @@
+//! What is kept of the log beyond what a start needs: for readers of the past, and for deliveries
+//! that are not complete.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant as Tick};
+
+use wal::{Keep, Retained};
+
+use crate::base::time::Instant;
+use crate::journal::counters::Marks;
+
+/// How long after a warning it is repeated.
+const AGAIN: Duration = Duration::from_secs(3_600);
+
+/// What the log keeps of the records that snapshots cover. Ages count the time that servers have
+/// run with the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRetention {
+    /// Records are kept until they are so old,
+    pub age: Duration,
+    /// or the log has so many bytes.
+    pub bytes: u64,
+    /// What deliveries need is kept beyond that, until it is so old,
+    pub delivery_age: Duration,
+    /// or these have so many bytes.
+    pub delivery_bytes: u64,
+}
+
+impl Default for LogRetention {
+    /// A week and 16 GiB; for deliveries 30 days and 64 GiB.
+    fn default() -> Self {
+        const DAY: Duration = Duration::from_secs(24 * 3_600);
+        Self {
+            age: DAY * 7,
+            bytes: 16 << 30,
+            delivery_age: DAY * 30,
+            delivery_bytes: 64 << 30,
+        }
+    }
+}
+
+impl LogRetention {
+    /// Only what no snapshot covers.
+    pub const NOTHING: Self = Self {
+        age: Duration::ZERO,
+        bytes: 0,
+        delivery_age: Duration::ZERO,
+        delivery_bytes: 0,
+    };
+
+    /// What that is of a log whose positions are as old as the marks say, after servers have run
+    /// until `now`; deliveries need what comes from `needed_from` on.
+    pub(in crate::engine) fn keep(
+        &self,
+        marks: &Marks,
+        now: Instant,
+        needed_from: Option<u64>,
+    ) -> Keep {
+        let young = |age| young_from(marks, now, age);
+        let needed_from = needed_from.map_or(u64::MAX, |from| from.max(young(self.delivery_age)));
+        Keep {
+            from: young(self.age),
+            bytes: self.bytes,
+            needed_from,
+            needed_bytes: self.delivery_bytes,
+        }
+    }
+
+    /// Whether so much is kept for deliveries, or for so long, that half of a bound is reached.
+    pub(in crate::engine) fn is_half_used(
+        &self,
+        marks: &Marks,
+        now: Instant,
+        needed_from: Option<u64>,
+        retained: &Retained,
+    ) -> bool {
+        let Some(needed_from) = needed_from.filter(|_| retained.needed_bytes > 0) else {
+            return false;
+        };
+        retained.needed_bytes > self.delivery_bytes / 2
+            || needed_from < young_from(marks, now, self.delivery_age / 2)
+    }
+}
+
+/// The first position that is younger than an age.
+fn young_from(marks: &Marks, now: Instant, age: Duration) -> u64 {
+    let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+    let then = Instant::from_millis(now.millis().saturating_sub(age));
+    marks.through(then).saturating_add(1)
+}
+
+/// From which position on deliveries need the log. The dispatcher and the publisher set it.
+#[derive(Debug)]
+pub(in crate::engine) struct NeededFrom {
+    deliveries: AtomicU64,
+    publisher: AtomicU64,
+}
+
+impl Default for NeededFrom {
+    fn default() -> Self {
+        let nothing = || AtomicU64::new(u64::MAX);
+        Self {
+            deliveries: nothing(),
+            publisher: nothing(),
+        }
+    }
+}
+
+impl NeededFrom {
+    pub(in crate::engine) fn set(&self, from: Option<u64>) {
+        let from = from.unwrap_or(u64::MAX);
+        self.deliveries.store(from, Ordering::Release);
+    }
+
+    /// From this position on, or an earlier one where that is set already.
+    pub(in crate::engine) fn lower(&self, from: Option<u64>) {
+        self.deliveries
+            .fetch_min(from.unwrap_or(u64::MAX), Ordering::AcqRel);
+    }
+
+    /// The same of the publisher.
+    pub(in crate::engine) fn set_for_publisher(&self, from: u64) {
+        self.publisher.store(from, Ordering::Release);
+    }
+
+    pub(in crate::engine) fn get(&self) -> Option<u64> {
+        let from = [&self.deliveries, &self.publisher].map(|from| from.load(Ordering::Acquire));
+        let from = from[0].min(from[1]);
+        (from != u64::MAX).then_some(from)
+    }
+}
+
+/// Says when a warning is due: at once, and once an hour while its cause lasts.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Reminder(Option<Tick>);
+
+impl Reminder {
+    pub(in crate::engine) fn is_due(&mut self, lasts: bool, now: Tick) -> bool {
+        if !lasts {
+            self.0 = None;
+            return false;
+        }
+        let is_due = self
+            .0
+            .is_none_or(|told| now.saturating_duration_since(told) >= AGAIN);
+        if is_due {
+            self.0 = Some(now);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Instant {
+        Instant::from_millis(seconds * 1_000)
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// Ten positions each hundred seconds.
+    fn marks() -> Marks {
+        let mut marks = Marks::default();
+        for step in 1..=100 {
+            marks.note(step * 10, at(i64::try_from(step).unwrap_or(0) * 100));
+        }
+        marks
+    }
+
+    const RETENTION: LogRetention = LogRetention {
+        age: Duration::from_secs(1_000),
+        bytes: 5_000,
+        delivery_age: Duration::from_secs(4_000),
+        delivery_bytes: 9_000,
+    };
+
+    #[test]
+    fn what_is_younger_than_an_age_is_kept_and_what_deliveries_need_for_an_age_of_its_own() {
+        let now = at(10_000);
+        for (needed_from, expected) in [
+            (None, u64::MAX),
+            (Some(950), 950),
+            (Some(700), 700),
+            // What is too old is given up.
+            (Some(600), 601),
+            (Some(1), 601),
+        ] {
+            let keep = RETENTION.keep(&marks(), now, needed_from);
+            assert_eq!((keep.from, keep.bytes), (901, 5_000));
+            assert_eq!((keep.needed_from, keep.needed_bytes), (expected, 9_000));
+        }
+        // Where nothing is known of ages, everything is young.
+        let keep = RETENTION.keep(&Marks::default(), now, Some(3));
+        assert_eq!((keep.from, keep.needed_from), (1, 3));
+        let nothing = LogRetention::NOTHING.keep(&marks(), now, None);
+        assert_eq!((nothing.bytes, nothing.needed_from), (0, u64::MAX));
+    }
+
+    #[test]
+    fn a_warning_comes_at_half_of_either_bound_of_what_is_kept_for_deliveries() {
+        let retained = |needed_bytes| Retained {
+            needed_bytes,
+            ..Retained::default()
+        };
+        for (needed_from, needed_bytes, expected) in [
+            (None, 9_000, false),
+            (Some(850), 4_500, false),
+            (Some(850), 4_501, true),
+            // Older than 2,000 seconds.
+            (Some(801), 100, false),
+            (Some(800), 100, true),
+            // It is within what is kept in any case.
+            (Some(800), 0, false),
+        ] {
+            let retained = retained(needed_bytes);
+            let half = RETENTION.is_half_used(&marks(), at(10_000), needed_from, &retained);
+            assert_eq!(half, expected, "{needed_from:?}, {needed_bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn the_log_is_needed_from_where_the_first_of_those_who_read_it_stands() {
+        let needed = NeededFrom::default();
+        assert_eq!(needed.get(), None);
+        needed.set(Some(9));
+        // Of some it is known what they need, and of others not yet.
+        needed.lower(Some(12));
+        assert_eq!(needed.get(), Some(9));
+        needed.lower(None);
+        assert_eq!(needed.get(), Some(9));
+        needed.lower(Some(7));
+        assert_eq!(needed.get(), Some(7));
+        needed.set_for_publisher(5);
+        assert_eq!(needed.get(), Some(5));
+        needed.set(None);
+        needed.set_for_publisher(8);
+        assert_eq!(needed.get(), Some(8));
+    }
+
+    #[test]
+    fn a_reminder_is_due_at_once_each_hour_and_anew_after_its_cause_was_gone() {
+        let mut reminder = Reminder::default();
+        let begun = Tick::now();
+        for (after, lasts, expected) in [
+            (0, false, false),
+            (1, true, true),
+            (2, true, false),
+            (3_600, true, false),
+            (3_601, true, true),
+            (3_602, false, false),
+            (3_603, true, true),
+        ] {
+            let now = begun + seconds(after);
+            assert_eq!(reminder.is_due(lasts, now), expected, "{after}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The states that a record has of resources before it changes them, see
+//! [`bases`](crate::journal::bases).
+
+use crate::domain::operation::{Change, Decided};
+use crate::domain::resource::{ReadView, Source as _};
+use crate::engine::core::ActorMessage;
+use crate::journal::bases::{Recording, is_due};
+
+impl ActorMessage {
+    /// The states before those changes that are to be recorded with one, each at the place of its
+    /// change.
+    pub(in crate::engine) fn bases(
+        &self,
+        decided: &Decided,
+        view: &ReadView<'_>,
+    ) -> Vec<Option<Vec<u8>>> {
+        let newest_part = self.shared.journal.newest_part();
+        let is_due = |change: &Change| {
+            let recording = Recording {
+                key: change.key,
+                before: view.position(change.key),
+                event: change.event.len(),
+                state: change.state.len(),
+            };
+            is_due(recording, newest_part).then_some(recording.before)
+        };
+        if !decided
+            .changes
+            .iter()
+            .any(|change| is_due(change).is_some())
+        {
+            return Vec::new();
+        }
+        let base = |change: &Change| {
+            let before = is_due(change)?;
+            let mut state = None;
+            let copy = &mut |bytes: &[u8]| state = Some(bytes.to_vec());
+            let position = self.shared.tables.read(change.key, copy);
+            // If it has changed since, the commit is not valid.
+            state.filter(|_| position == Some(before))
+        };
+        decided.changes.iter().map(base).collect()
+    }
+}

@@ -1,0 +1,455 @@
+//! Pages of the feed: out of what readers near the end share, or of the log itself.
+
+use std::ops::{ControlFlow, RangeInclusive};
+use std::sync::Arc;
+
+use wal::Appender;
+
+use crate::domain::event::Name;
+use crate::engine::core::Shared;
+use crate::engine::feed::{EventFilter, EventReader, Feed, NoPage, Page, Recent};
+use crate::engine::limits::looks::NoLook;
+use crate::journal::events::{Event, EventId, Teller};
+
+/// Readers that are at most so many positions behind share what they read.
+const NEAR: u64 = 4_096;
+/// Bytes of records, and how many of them, that are looked at for one page.
+const PAGE_BYTES_MAX: usize = 4 << 20;
+const PAGE_RECORDS_MAX: u64 = 10_000;
+
+impl Shared {
+    /// At most `limit` of the events after `after` that are wanted.
+    pub(in crate::engine) async fn events(
+        &self,
+        reader: EventReader<'_>,
+        after: EventId,
+        filter: &Arc<EventFilter>,
+        limit: usize,
+    ) -> Result<Page, NoPage> {
+        let durable = self.journal.durable();
+        if after.position > durable {
+            return Err(NoPage::Future);
+        }
+        let first = self.journal.first();
+        // What is left of a commit that was given up is not known: it was read to its end.
+        if after.position + 1 < first {
+            return Err(gone(first));
+        }
+        if durable - after.position <= NEAR
+            && let Some(page) = self.shared_page(after, filter, limit, durable).await
+        {
+            return page;
+        }
+        self.page_of_log(reader, after, filter, limit, durable)
+            .await
+    }
+
+    /// One event, by itself: nothing else of the log is read for it, and what a receiver that is
+    /// down costs does not keep those who follow from their readings. `None` where the log has none
+    /// of this identifier.
+    pub(in crate::engine) async fn event(&self, id: EventId) -> Result<Option<Event>, NoPage> {
+        let first = self.journal.first();
+        if id.position < first {
+            return Err(gone(first));
+        }
+        let after = match id.number.checked_sub(1) {
+            Some(number) => EventId { number, ..id },
+            None => EventId::behind(id.position.saturating_sub(1)),
+        };
+        let wanted = Wanted {
+            after,
+            filter: Arc::default(),
+        };
+        let reading = self.reading(id.position..=id.position, 1, wanted);
+        let read = self.feed.single_readings.read(reading).await;
+        let read = read.unwrap_or(Err(NoPage::Unavailable))?;
+        let found = read.events.into_iter().next();
+        Ok(found.filter(|event| event.id == id))
+    }
+
+    /// The page out of what is shared, which is read on to the end; `None` for a reader who is
+    /// behind it. All readers near the end wait for the lock on what is shared: under it, no reading
+    /// waits for any but one of the end.
+    async fn shared_page(
+        &self,
+        after: EventId,
+        filter: &EventFilter,
+        limit: usize,
+        durable: u64,
+    ) -> Option<Result<Page, NoPage>> {
+        let mut recent = self.feed.recent.lock().await;
+        // It begins anew where what comes next is far back, or given up, and not where a reader begins
+        // ahead of it: those who follow it would be behind it then.
+        let is_given_up = recent.upto.position + 1 < self.journal.first();
+        if recent.from == 0 || is_given_up || durable.saturating_sub(recent.upto.position) > NEAR {
+            recent.begin_at(after.position.max(self.journal.first()).max(1));
+        } else if !recent.covers(after) {
+            return None;
+        }
+        while recent.upto.position < durable {
+            let positions = recent.upto.position + 1..=durable;
+            let reading = self.reading(positions, usize::MAX, Wanted::default());
+            let read = self.feed.end_readings.read(reading).await;
+            match read.unwrap_or(Err(NoPage::Unavailable)) {
+                Ok(read) => {
+                    recent.upto = read.upto;
+                    read.events.into_iter().for_each(|event| recent.push(event));
+                }
+                // It was given up meanwhile, and nothing that this reader waits for.
+                Err(NoPage::Gone { earliest }) if after.position + 1 >= earliest.position => {
+                    recent.begin_at(after.position.max(earliest.position));
+                }
+                Err(why) => {
+                    *recent = Recent::default();
+                    return Some(Err(why));
+                }
+            }
+        }
+        recent.trim();
+        let begin = recent.events.partition_point(|event| event.id <= after);
+        let mut wanted = recent
+            .events
+            .range(begin..)
+            .filter(|event| filter.wants(event.name, &event.subject));
+        let events: Vec<_> = wanted.by_ref().take(limit).cloned().collect();
+        let is_all = events.len() < limit || wanted.next().is_none();
+        let next = match (is_all, events.last()) {
+            (false, Some(last)) => last.id,
+            _ => recent.upto.max(after),
+        };
+        Some(Ok(Page {
+            end: is_all && recent.upto.position >= self.journal.durable(),
+            events,
+            next,
+            durable,
+        }))
+    }
+
+    async fn page_of_log(
+        &self,
+        reader: EventReader<'_>,
+        after: EventId,
+        filter: &Arc<EventFilter>,
+        limit: usize,
+        durable: u64,
+    ) -> Result<Page, NoPage> {
+        // The rest of the commit may be wanted, as long as it is kept.
+        let from = after.position.max(self.journal.first());
+        let wanted = Wanted {
+            after,
+            filter: Arc::clone(filter),
+        };
+        let reading = self.reading(from..=durable, limit, wanted);
+        let read = self.feed.read_behind(reader, reading).await?;
+        let next = read.upto.max(after);
+        Ok(Page {
+            end: read.is_whole && next.position >= self.journal.durable(),
+            events: read.events.into_iter().map(Arc::new).collect(),
+            next,
+            durable,
+        })
+    }
+
+    /// What reads events of the log, on a thread where it may wait for the disk.
+    fn reading(
+        &self,
+        positions: RangeInclusive<u64>,
+        limit: usize,
+        wanted: Wanted,
+    ) -> impl FnOnce() -> Result<Read, NoPage> + Send + 'static + use<> {
+        let (journal, teller) = (Arc::clone(&self.journal), Arc::clone(&self.feed.teller));
+        move || read(&journal, &teller, positions, limit, &wanted)
+    }
+}
+
+impl Feed {
+    /// Reads for somebody who is behind what is shared, when it is that reader's turn.
+    async fn read_behind<T: Send + 'static>(
+        &self,
+        reader: EventReader<'_>,
+        reading: impl FnOnce() -> Result<T, NoPage> + Send + 'static,
+    ) -> Result<T, NoPage> {
+        let readings = match reader {
+            EventReader::Delivery => &self.delivery_readings,
+            // Each of them asks for one page at a time, so that all are served in turn.
+            EventReader::Webhook => &self.webhook_readings,
+            EventReader::Client { subject, is_begun } => {
+                return match self.catching_up.look(subject, is_begun, reading).await {
+                    Ok(read) => read,
+                    Err(NoLook::Crowded) => Err(NoPage::Crowded),
+                    Err(NoLook::Failed) => Err(NoPage::Unavailable),
+                };
+            }
+        };
+        let read = readings.read(reading).await;
+        read.unwrap_or(Err(NoPage::Unavailable))
+    }
+}
+
+/// Which events a reading of the log gives.
+#[derive(Default)]
+struct Wanted {
+    after: EventId,
+    filter: Arc<EventFilter>,
+}
+
+/// What a reading of the log gave.
+struct Read {
+    events: Vec<Event>,
+    /// The last event that was examined; after a commit without events, its number is 0.
+    upto: EventId,
+    /// Whether all events of the last commit were examined.
+    is_whole: bool,
+}
+
+fn gone(first: u64) -> NoPage {
+    let earliest = EventId {
+        position: first,
+        number: 0,
+    };
+    NoPage::Gone { earliest }
+}
+
+fn read(
+    journal: &Appender,
+    teller: &Teller,
+    positions: RangeInclusive<u64>,
+    limit: usize,
+    wanted: &Wanted,
+) -> Result<Read, NoPage> {
+    let Wanted { after, filter } = wanted;
+    let mut read = Read {
+        events: Vec::new(),
+        upto: EventId::NONE,
+        is_whole: true,
+    };
+    let mut bytes = 0;
+    let (from, last) = positions.into_inner();
+    let upto = last.min(from.saturating_add(PAGE_RECORDS_MAX));
+    let shown = journal.records(from, upto, &mut |record| {
+        let position = record.position;
+        // One that is wanted and has no place any more: its commit is looked at again.
+        let left_over = std::cell::Cell::new(None);
+        let taken = std::cell::Cell::new(read.events.len());
+        let wants = |id: EventId, name: Name, subject: &str| {
+            if id <= *after || left_over.get().is_some() || !filter.wants(name, subject) {
+                return false;
+            }
+            if taken.get() >= limit {
+                left_over.set(Some(id));
+                return false;
+            }
+            taken.set(taken.get() + 1);
+            true
+        };
+        let events = &mut read.events;
+        let count = teller.tell(position, record.payload, &wants, &mut |event| {
+            events.push(event)
+        })?;
+        if left_over.get().is_some() {
+            read.is_whole = false;
+            let last = read.events.last().map_or(EventId::NONE, |event| event.id);
+            read.upto = read.upto.max(last);
+            return Ok(ControlFlow::Break(()));
+        }
+        read.upto = EventId {
+            position,
+            number: count.saturating_sub(1),
+        };
+        bytes += record.payload.len();
+        Ok(match bytes >= PAGE_BYTES_MAX {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
+    });
+    match shown {
+        Ok(_) => Ok(read),
+        // What was read before is a page of its own.
+        Err(wal::Error::Gone { .. }) if read.upto != EventId::NONE => Ok(read),
+        Err(wal::Error::Gone { first, .. }) => Err(gone(first)),
+        Err(error) => {
+            tracing::error!(%error, "the log cannot be read for its events");
+            Err(NoPage::Unavailable)
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::{Pin, pin};
+    use std::sync::mpsc;
+    use std::task::Poll;
+    use std::time::Duration;
+
+    use tokio::task::JoinSet;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::cli::runtime::on_lane;
+    use crate::engine::Engine;
+    use crate::engine::feed::CATCHING_UP_MAX;
+    use crate::engine::sample::{engine, put_fact};
+
+    const MANY: EventReader<'static> = EventReader::Client {
+        subject: "many",
+        is_begun: false,
+    };
+    const FEW: EventReader<'static> = EventReader::Client {
+        subject: "few",
+        is_begun: false,
+    };
+    const OTHER: EventReader<'static> = EventReader::Client {
+        subject: "other",
+        is_begun: true,
+    };
+    /// How long is waited for what would otherwise never come.
+    const NEVER: Duration = Duration::from_secs(60);
+
+    /// What it comes to at once; `None` when it waits.
+    async fn at_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+        let looked = poll_fn(|context| match Pin::new(&mut *future).poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => Poll::Ready(None),
+        });
+        looked.await
+    }
+
+    /// Takes all turns of those who are behind; each comes back once its sender is dropped.
+    async fn all_turns(feed: &Feed) -> Vec<mpsc::Sender<()>> {
+        let mut held = Vec::new();
+        for _ in 0..CATCHING_UP_MAX {
+            let (end, may_end) = mpsc::channel::<()>();
+            let reading = move || {
+                let _ = may_end.recv();
+                Ok(())
+            };
+            let mut one = pin!(feed.read_behind(OTHER, reading));
+            assert!(at_once(&mut one).await.is_none());
+            held.push(end);
+        }
+        held
+    }
+
+    /// A page that does not wait for those who are behind.
+    async fn page(engine: &Engine, reader: EventReader<'_>, after: EventId) -> Page {
+        let filter = Arc::default();
+        let page = engine.events(reader, after, &filter, 100);
+        let page = timeout(NEVER, page).await;
+        page.expect("it waits for who is behind").unwrap()
+    }
+
+    #[test]
+    fn who_is_behind_delays_neither_those_at_the_end_nor_what_is_delivered() {
+        let engine = engine();
+        let work = async {
+            for revision in 1..=3 {
+                put_fact(&engine, revision).await;
+            }
+            let last = engine.durable();
+            let held = all_turns(engine.feed()).await;
+            let at_end = page(&engine, MANY, EventId::behind(last - 1)).await;
+            assert!(at_end.end && !at_end.events.is_empty());
+            // It has to be read by itself, for which there is no turn.
+            let filter = Arc::default();
+            let mut behind = pin!(engine.events(MANY, EventId::NONE, &filter, 100));
+            assert!(at_once(&mut behind).await.is_none());
+            put_fact(&engine, 4).await;
+            let at_end = page(&engine, MANY, at_end.next).await;
+            assert!(at_end.end && !at_end.events.is_empty());
+            let delivered = page(&engine, EventReader::Delivery, EventId::NONE).await;
+            assert_eq!(delivered.next.position, engine.durable());
+            let webhook = page(&engine, EventReader::Webhook, EventId::NONE).await;
+            assert_eq!(webhook.next.position, engine.durable());
+            assert!(at_once(&mut behind).await.is_none());
+            drop(held);
+            let caught_up = behind.await.unwrap();
+            assert_eq!(caught_up.next.position, last);
+        };
+        on_lane(&engine, work).unwrap();
+        engine.shut_down().unwrap();
+    }
+
+    #[test]
+    fn a_reader_who_begins_at_the_very_end_takes_nothing_from_those_who_follow_it() {
+        let engine = engine();
+        let work = async {
+            put_fact(&engine, 1).await;
+            let before = EventId::behind(engine.durable());
+            put_fact(&engine, 2).await;
+            let _held = all_turns(engine.feed()).await;
+            let first = page(&engine, FEW, before).await;
+            put_fact(&engine, 3).await;
+            put_fact(&engine, 4).await;
+            let other = page(&engine, MANY, EventId::behind(engine.durable())).await;
+            assert!(other.end && other.events.is_empty());
+            let next = page(&engine, FEW, first.next).await;
+            assert!(next.end && next.events.len() > 1);
+        };
+        on_lane(&engine, work).unwrap();
+        engine.shut_down().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_subject_with_many_readers_behind_delays_another_one_by_one_reading() {
+        let feed = Arc::new(Feed::new([0; 16]));
+        let mut held = all_turns(&feed).await;
+        let (told, order) = mpsc::channel();
+        let mut asked = Vec::new();
+        let many = (0..5).map(|number| ("many", number, MANY));
+        let others = (0..2).map(|number| ("other", number, OTHER));
+        for (name, number, reader) in many.chain([("few", 0, FEW)]).chain(others) {
+            let (own, told) = (Arc::clone(&feed), told.clone());
+            let reading = move || {
+                told.send((name, number)).unwrap();
+                Ok(())
+            };
+            let mut one = Box::pin(async move { own.read_behind(reader, reading).await });
+            assert!(at_once(&mut one).await.is_none());
+            asked.push(one);
+        }
+        let mut asked: JoinSet<_> = asked.into_iter().collect();
+        held.truncate(1);
+        while let Some(read) = asked.join_next().await {
+            assert_eq!(read.unwrap(), Ok(()));
+        }
+        let order: Vec<_> = order.try_iter().collect();
+        let expected = [
+            ("many", 0),
+            ("few", 0),
+            ("other", 0),
+            ("many", 1),
+            ("other", 1),
+            ("many", 2),
+            ("many", 3),
+            ("many", 4),
+        ];
+        assert_eq!(order, expected);
+    }
+
+    #[tokio::test]
+    async fn a_subject_with_too_many_that_wait_is_refused_and_what_is_begun_and_others_are_not() {
+        let feed = Feed::new([0; 16]);
+        let held = all_turns(&feed).await;
+        let (mut asked, mut refused) = (Vec::new(), None);
+        while refused.is_none() && asked.len() < 10_000 {
+            let mut one = Box::pin(feed.read_behind(MANY, || Ok(())));
+            refused = at_once(&mut one).await;
+            asked.push(one);
+        }
+        assert_eq!(refused, Some(Err(NoPage::Crowded)));
+        let begun = EventReader::Client {
+            subject: "many",
+            is_begun: true,
+        };
+        for reader in [begun, FEW] {
+            let mut one = Box::pin(feed.read_behind(reader, || Ok(())));
+            assert_eq!(at_once(&mut one).await, None);
+        }
+        drop((asked, held));
+        // It has its turn once those who have gone are passed over.
+        assert_eq!(feed.read_behind(begun, || Ok(6)).await, Ok(6));
+        assert_eq!(feed.read_behind(MANY, || Ok(7)).await, Ok(7));
+    }
+}

@@ -1,0 +1,409 @@
+//! Lists, page by page. An index gives candidates in order; each is read at one instant by the very
+//! function that reads it by id, which decides whether the actor is shown it, and what of it.
+//!
+//! A page costs by what is looked at for it, which is bounded, and gives others their turn. It goes
+//! out when everything that had a position by its end is durable.
+
+use std::pin::pin;
+
+use crate::base::actor::Actor;
+use crate::base::digest::Digest;
+use crate::base::panics::unless_its_future_panics;
+use crate::base::text::BookingId;
+use crate::catalogue::ListRow;
+use crate::domain::listing::{Filter, ListItem, Scope, ValueHash};
+use crate::domain::read::ReadRequest;
+use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::resource::{IndexKey, ReadView, Resource as _};
+use crate::engine::Engine;
+use crate::engine::core::{CommandResult, MayAct, Shared};
+use crate::engine::limits::repeats::Repeats;
+use crate::journal::tables::{Born, Candidate, ListPlan, Set};
+
+/// How many resources are looked at for each item that a page may have.
+pub const EXAMINED_PER_ITEM: usize = 10;
+/// Bytes of items after which a page ends early.
+pub const PAGE_BYTES_MAX: usize = 4 << 20;
+/// Bytes of states after which a page ends early: a large state may be a small item, or none. It is
+/// more than a page has of items, since what is joined to an item is counted, too.
+const STATES_BYTES_MAX: usize = 8 << 20;
+/// After so many resources others have their turn.
+const TURN: usize = 16;
+/// Bytes of states after which they have it sooner.
+const TURN_BYTES: usize = 64 << 10;
+
+/// What is asked for of a list.
+pub struct ListRequest<'a> {
+    /// The list.
+    pub row: &'static ListRow,
+    /// Who asks.
+    pub actor: &'a Actor,
+    /// What the items have to have, all of it.
+    pub filters: Vec<(Filter, String)>,
+    /// Whether the newest come first.
+    pub newest_first: bool,
+    /// Where it goes on; `None` for the first page.
+    pub after: Option<Born>,
+    /// The most items.
+    pub limit: usize,
+}
+
+/// A page of a list whose places are of the type `P`.
+#[derive(Debug)]
+pub struct ListPage<P = Born> {
+    /// The items as JSON, with commas between.
+    pub items: Vec<u8>,
+    /// How many there are.
+    pub count: usize,
+    /// Where the next page goes on; `None` when nothing lies beyond.
+    pub next: Option<P>,
+    /// The position that it depends on.
+    pub position: u64,
+}
+
+impl<P> Default for ListPage<P> {
+    fn default() -> Self {
+        Self {
+            items: Vec::new(),
+            count: 0,
+            next: None,
+            position: 0,
+        }
+    }
+}
+
+impl<P> ListPage<P> {
+    /// Adds an item to a page that may have `limit`; whether there was room for it. `grow` is asked
+    /// for so many bytes more before.
+    ///
+    /// # Errors
+    /// 429, when there is no room for any item at all.
+    pub(in crate::engine) fn add(
+        &mut self,
+        item: &[u8],
+        limit: usize,
+        grow: &mut (dyn FnMut(usize) -> bool + Send),
+    ) -> Result<bool, CommandResult> {
+        let is_full = self.count == limit
+            || self.count > 0 && self.items.len() + item.len() > PAGE_BYTES_MAX
+            || !grow(item.len() + 1);
+        if is_full && self.count == 0 {
+            return Err(CommandResult::Overloaded);
+        }
+        if is_full {
+            return Ok(false);
+        }
+        if self.count > 0 {
+            self.items.push(b',');
+        }
+        self.items.extend_from_slice(item);
+        self.count += 1;
+        Ok(true)
+    }
+}
+
+/// What was looked at for a page.
+#[derive(Default)]
+struct LookedAt {
+    /// Bytes of states, over all.
+    bytes: usize,
+    /// Resources, and bytes of their states, since others had their turn.
+    in_turn: (usize, usize),
+}
+
+impl LookedAt {
+    /// Notes a resource for which so many bytes of states were decoded.
+    fn add(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.in_turn.0 += 1;
+        self.in_turn.1 += bytes;
+    }
+
+    /// Whether others have their turn before the next resource, with which a new one begins then.
+    fn ends_turn(&mut self) -> bool {
+        let (resources, bytes) = self.in_turn;
+        let ends = resources >= TURN || bytes >= TURN_BYTES;
+        if ends {
+            self.in_turn = (0, 0);
+        }
+        ends
+    }
+
+    /// Whether it is all that may be looked at for a page. Before the first resource it never is.
+    fn is_enough(&self) -> bool {
+        self.bytes >= STATES_BYTES_MAX
+    }
+}
+
+impl Engine {
+    /// A page of a list. `grow` is asked for so many bytes more before each item; where it refuses,
+    /// the page ends, and is 429 if it has none.
+    ///
+    /// # Errors
+    /// The answer, when there is no page.
+    pub async fn list(
+        &self,
+        request: &ListRequest<'_>,
+        grow: &mut (dyn FnMut(usize) -> bool + Send),
+    ) -> Result<ListPage, CommandResult> {
+        let found = unless_its_future_panics(pin!(self.shared.list(request, grow))).await;
+        found.unwrap_or(Err(CommandResult::Fault))
+    }
+
+    /// What the lists hold, for comparison within one process: by kinds, each item in order of
+    /// creation with its values.
+    #[must_use]
+    pub fn listed_now(&self) -> Vec<(u16, Candidate, Vec<ValueHash>)> {
+        self.shared.tables.listed_now()
+    }
+}
+
+impl Shared {
+    async fn list(
+        &self,
+        request: &ListRequest<'_>,
+        grow: &mut (dyn FnMut(usize) -> bool + Send),
+    ) -> Result<ListPage, CommandResult> {
+        let may_act = self.may_act(&request.actor.subject).await?;
+        let mut page = self.page(request, may_act, grow).await?;
+        page.position = self.journal.appended();
+        self.once_durable(page, may_act).await
+    }
+
+    /// The page, once what it depends on is durable, if the actor may still act.
+    pub(in crate::engine) async fn once_durable<P>(
+        &self,
+        page: ListPage<P>,
+        may_act: MayAct,
+    ) -> Result<ListPage<P>, CommandResult> {
+        if self.lanes.wait(page.position).await.is_err() {
+            return Err(CommandResult::Unavailable);
+        }
+        self.may_still_act(may_act).await?;
+        Ok(page)
+    }
+
+    async fn page(
+        &self,
+        request: &ListRequest<'_>,
+        may_act: MayAct,
+        grow: &mut (dyn FnMut(usize) -> bool + Send),
+    ) -> Result<ListPage, CommandResult> {
+        let kind = request.row.resource.kind().tag;
+        let way = self.tables.way_through_list(kind, self.plan(request));
+        let most = request.limit.saturating_mul(EXAMINED_PER_ITEM);
+        let mut page = ListPage::default();
+        // The last one that is on the page, and the last one that was looked at.
+        let (mut last, mut passed) = (None, None);
+        let (mut after, mut examined) = (request.after, 0);
+        let mut looked_at = LookedAt::default();
+        loop {
+            let found = self
+                .tables
+                .look_into_list(kind, &way, after, most - examined);
+            examined += found.examined;
+            for candidate in found.candidates {
+                if looked_at.is_enough() {
+                    page.next = passed;
+                    return Ok(page);
+                }
+                if looked_at.ends_turn() {
+                    tokio::task::yield_now().await;
+                }
+                passed = Some(candidate.born);
+                let item = self.item(request, candidate.entry, may_act, &mut looked_at);
+                let Some(item) = item.await? else {
+                    continue;
+                };
+                if !page.add(&item, request.limit, grow)? {
+                    page.next = last;
+                    return Ok(page);
+                }
+                last = Some(candidate.born);
+            }
+            match found.on {
+                Some(on) if examined < most && !looked_at.is_enough() => {
+                    after = Some(on);
+                    // A look takes a while for an actor to whom much belongs, though it may have
+                    // found nothing.
+                    looked_at.in_turn = (0, 0);
+                    tokio::task::yield_now().await;
+                }
+                on => {
+                    page.next = on;
+                    return Ok(page);
+                }
+            }
+        }
+    }
+
+    /// By what the list is gone through.
+    fn plan(&self, request: &ListRequest<'_>) -> ListPlan {
+        let kind = request.row.resource;
+        let view = ReadView::new(&self.tables);
+        let scope = (request.row.scope)(&ReadRequest {
+            actor: request.actor,
+            path: &[],
+            view: &view,
+            now: self.clock.now(),
+            is_judged: false,
+        });
+        let set = |(filter, value): &(Filter, String)| -> Option<Set> {
+            Some((kind.filter(*filter)?, ValueHash::of(*filter, value)))
+        };
+        ListPlan {
+            scope: match &scope {
+                Scope::All => None,
+                Scope::Of(values) => Some(values.iter().filter_map(set).collect()),
+            },
+            filters: request.filters.iter().filter_map(set).collect(),
+            newest_first: request.newest_first,
+        }
+    }
+
+    /// The item, at one instant, if the actor may see it and it is what is looked for.
+    async fn item(
+        &self,
+        request: &ListRequest<'_>,
+        entry: Digest,
+        may_act: MayAct,
+        looked_at: &mut LookedAt,
+    ) -> Result<Option<Vec<u8>>, CommandResult> {
+        let mut repeats = Repeats::default();
+        loop {
+            let read = {
+                let view = ReadView::new(&self.tables);
+                self.read_lifecycle(Some(may_act), &view).map(|()| {
+                    let item = self.look_at(request, entry, &view);
+                    looked_at.add(view.decoded_bytes());
+                    let read_set = Self::read_set(0, &view);
+                    self.is_valid_at_one_instant(&read_set).then_some(item)
+                })
+            };
+            match read {
+                Ok(Some(item)) => return Ok(item),
+                Ok(None) => {}
+                Err(refused) => return Err(self.refuse(refused.0, refused.1).await),
+            }
+            if repeats.rest().await.is_err() {
+                return Err(CommandResult::Unavailable);
+            }
+        }
+    }
+
+    fn look_at(
+        &self,
+        request: &ListRequest<'_>,
+        entry: Digest,
+        view: &ReadView<'_>,
+    ) -> Option<Vec<u8>> {
+        let kind = request.row.resource;
+        let key = match kind.is_together() {
+            true => view.last_ranked_key(IndexKey(entry))?,
+            false => entry,
+        };
+        let item = view.decode_ahead(key, |bytes| kind.item(bytes).ok().flatten())?;
+        let has = |(filter, value): &(Filter, String)| has(&item, *filter, value, view);
+        if !request.filters.iter().all(has) {
+            return None;
+        }
+        let read = request.row.read;
+        let values = item.path.iter().map(String::as_str);
+        let path: Vec<_> = read.parameters().zip(values).collect();
+        let found = (read.read)(&ReadRequest {
+            actor: request.actor,
+            path: &path,
+            view,
+            now: self.clock.now(),
+            is_judged: false,
+        });
+        found.ok().map(|found| found.body)
+    }
+}
+
+/// Whether the item has this value, of its own or by its booking's fact.
+fn has(item: &ListItem, filter: Filter, value: &str, view: &ReadView<'_>) -> bool {
+    let own = item.values.iter().find(|(known, _)| *known == filter);
+    if let Some((_, own)) = own {
+        return own == value;
+    }
+    let booking = item.booking.as_deref();
+    let fact = booking.and_then(|booking| {
+        let booking = BookingId::from_trusted(booking);
+        view.fact::<ReservationBooking>(&booking)
+    });
+    fact.is_some_and(|fact| fact.leads().contains(&(filter, value)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// How many of those items a page has; `left` are the bytes that may be on their way.
+    fn taken(items: &[usize], limit: usize, mut left: usize) -> Result<usize, CommandResult> {
+        let mut page = ListPage::<Born>::default();
+        for bytes in items {
+            let mut grow = |bytes| {
+                let rest = left.checked_sub(bytes);
+                left = rest.unwrap_or(left);
+                rest.is_some()
+            };
+            if !page.add(&vec![b'1'; *bytes], limit, &mut grow)? {
+                break;
+            }
+        }
+        let texts: Vec<_> = page.items.split(|byte| *byte == b',').collect();
+        assert_eq!(texts.len(), page.count);
+        Ok(page.count)
+    }
+
+    #[test]
+    fn others_have_their_turn_after_16_resources_or_64_kib_of_their_states() {
+        const KIB: usize = 1 << 10;
+        let turns = |bytes: usize, count| {
+            let mut looked_at = LookedAt::default();
+            let mut ended = Vec::new();
+            for number in 0..count {
+                if looked_at.ends_turn() {
+                    ended.push(number);
+                }
+                looked_at.add(bytes);
+            }
+            ended
+        };
+        assert_eq!(turns(100, 40), [16, 32]);
+        assert_eq!(turns(16 * KIB, 10), [4, 8]);
+        assert_eq!(turns(64 * KIB, 3), [1, 2]);
+        assert_eq!(turns(1 << 20, 3), [1, 2]);
+    }
+
+    #[test]
+    fn a_page_looks_at_no_more_than_8_mib_of_states_and_at_one_of_any_size() {
+        let looked_at = |bytes: usize| {
+            let mut looked_at = LookedAt::default();
+            let mut count = 0;
+            while !looked_at.is_enough() {
+                looked_at.add(bytes);
+                count += 1;
+            }
+            count
+        };
+        assert_eq!(looked_at(1 << 20), 8);
+        assert_eq!(looked_at(3 << 20), 3);
+        assert_eq!(looked_at(99 << 20), 1);
+    }
+
+    #[test]
+    fn a_page_ends_at_its_limit_at_4_mib_and_where_there_is_no_room_for_more() {
+        const MIB: usize = 1 << 20;
+        assert_eq!(taken(&[1; 9], 3, 99).unwrap(), 3);
+        assert_eq!(taken(&[MIB; 9], 9, 99 * MIB).unwrap(), 3);
+        assert_eq!(taken(&[MIB - 1; 9], 9, 99 * MIB).unwrap(), 4);
+        // One larger than that is a page of its own.
+        assert_eq!(taken(&[5 * MIB, 1], 9, 99 * MIB).unwrap(), 1);
+        assert_eq!(taken(&[9; 9], 9, 25).unwrap(), 2);
+        let refused = taken(&[9; 9], 9, 9);
+        assert!(matches!(refused, Err(CommandResult::Overloaded)));
+    }
+}

@@ -1,0 +1,18 @@
+//! Waiting until the engine has come to a position that a reader knows of from elsewhere.
+
+use crate::engine::Engine;
+pub use crate::engine::awaited::{Reached, WAITED_MAX, WAITING_MAX};
+
+impl Engine {
+    /// Waits until this engine has come to `position`: until all that it shows of it is durable.
+    pub async fn reached(&self, position: u64) -> Reached {
+        let shared = &self.shared;
+        if position == 0 {
+            return Reached::Yes;
+        }
+        shared
+            .awaited
+            .wait(position, || shared.journal.durable())
+            .await
+    }
+}

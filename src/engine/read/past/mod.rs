@@ -1,0 +1,231 @@
+//! Histories and past states: what a read gave at earlier commits, rebuilt from the log.
+//!
+//! An actor that may read the resource now may read its past; an old body is rendered by the same
+//! read, on all state as of its position. The log is read on blocking threads, few at a time, and a
+//! long way back in pieces, so that short requests have their turn between.
+
+mod asked;
+mod log;
+mod look;
+mod page;
+mod revisions;
+mod ways;
+
+use std::sync::Arc;
+
+use self::asked::Stop;
+pub use self::asked::{HistoryPage, PastFound, PastQuery};
+use self::log::LogRecords;
+use self::look::Look;
+pub use self::page::RevisionTold;
+use self::ways::Ways;
+use crate::base::actor::Actor;
+use crate::base::digest::Digest;
+use crate::catalogue::{self, ReadRow};
+use crate::domain::read::{Numbered, ReadRequest, Trail};
+use crate::domain::rejection::Rejection;
+use crate::domain::resource::{ReadView, Resource};
+use crate::engine::core::{CommandResult, Shared};
+use crate::engine::limits::looks::NoLook;
+use crate::journal::past::{AsOf, Descent, Lost, Past, Wanted};
+
+/// How often a page goes on where nothing was to be shown.
+const ROUNDS_MAX: usize = 16;
+
+/// Why there is nothing to show.
+#[derive(Debug)]
+pub enum NoPast {
+    /// The log no longer has it.
+    Gone {
+        /// The position that this rests on.
+        position: u64,
+    },
+    /// The place to go on from is not one of this history.
+    NoSuchPlace,
+    /// As with any read.
+    Answered(CommandResult),
+}
+
+impl Shared {
+    /// What was, of what this row reads.
+    pub(super) async fn past(
+        self: &Arc<Self>,
+        row: &'static ReadRow,
+        trail: Trail,
+        actor: &Arc<Actor>,
+        path: &[(&str, &str)],
+        query: PastQuery,
+    ) -> Result<(PastFound, u64), NoPast> {
+        // Who may read now, and what there is now.
+        let present = self.read(row.read, actor, path).await;
+        let (present, position) = present.map_err(NoPast::Answered)?;
+        let now = self.clock.now();
+        if matches!(query, PastQuery::At(time) if time >= now) {
+            return Ok((PastFound::Body(present), position));
+        }
+        // It may be large, and thousands may wait for their look.
+        drop(present.body);
+        let keys = {
+            let view = ReadView::new(&self.tables);
+            (trail.keys)(&ReadRequest {
+                actor,
+                now,
+                path,
+                view: &view,
+                is_judged: true,
+            })
+        };
+        let path = path.iter();
+        let mut look = Look {
+            shared: Arc::clone(self),
+            row,
+            trail,
+            actor: Arc::clone(actor),
+            path: path
+                .map(|(name, value)| ((*name).into(), (*value).into()))
+                .collect(),
+            keys,
+            upto: self.journal.durable().max(position),
+            present: present.tag,
+            now,
+            at: None,
+            begin: None,
+            ways: Ways::default(),
+            instead: (None, 0),
+        };
+        let position = look.upto;
+        let mut is_begun = false;
+        let found = loop {
+            let looking = move || {
+                let found = look.at(query);
+                (look, found)
+            };
+            match self.looks.look(&actor.subject, is_begun, looking).await {
+                Ok((further, Ok(None))) => look = further,
+                Ok((_, Ok(Some(found)))) => break Ok(found),
+                Ok((_, Err(stop))) => break Err(stop),
+                Err(NoLook::Crowded) => return Err(NoPast::Answered(CommandResult::Overloaded)),
+                Err(NoLook::Failed) => return Err(NoPast::Answered(CommandResult::Fault)),
+            }
+            is_begun = true;
+        };
+        // Time has passed.
+        let may_act = self.may_act(&actor.subject).await;
+        may_act.map_err(NoPast::Answered)?;
+        found
+            .map(|found| (found, position))
+            .map_err(|stop| match stop {
+                Stop::Lost(Lost::Gone) => NoPast::Gone { position },
+                Stop::Lost(Lost::Unavailable) => NoPast::Answered(CommandResult::Unavailable),
+                Stop::Lost(Lost::Damaged(what)) => {
+                    tracing::error!(what, "the log does not tell how things were");
+                    NoPast::Answered(CommandResult::Fault)
+                }
+                Stop::NoSuchPlace => NoPast::NoSuchPlace,
+                Stop::NotFound => NoPast::Answered(CommandResult::Refused {
+                    rejection: Box::new(Rejection::not_found()),
+                    position,
+                }),
+            })
+    }
+
+    /// The resource with this key as of a position, for the service itself; `None` when there was
+    /// none.
+    ///
+    /// # Errors
+    /// Why the log does not say. A look that panics is [`Lost::Damaged`].
+    pub(in crate::engine) async fn as_of<R: Resource + Send + 'static>(
+        self: &Arc<Self>,
+        key: Digest,
+        upto: u64,
+    ) -> Result<Option<R>, Lost> {
+        let shared = Arc::clone(self);
+        let looking = move || {
+            shared.with_past(|past| {
+                let source = AsOf::new(past, upto);
+                let found = ReadView::new(&source).at::<R>(key);
+                source.check().map(|()| found)
+            })
+        };
+        let looked = self.looks.look("", true, looking).await;
+        looked.unwrap_or_else(|why| Err(Lost::Damaged(format!("{why:?}"))))
+    }
+
+    fn with_past<T>(&self, look: impl FnOnce(&Past<'_>) -> T) -> T {
+        let records = LogRecords(&self.journal);
+        look(&Past::new(
+            &records,
+            &self.tables,
+            catalogue::resource,
+            self.log_id,
+        ))
+    }
+}
+
+impl Look {
+    /// What is asked for; `None` when others shall have their turn before it goes on.
+    fn at(&mut self, query: PastQuery) -> Result<Option<PastFound>, Stop> {
+        let shared = Arc::clone(&self.shared);
+        shared.with_past(|past| self.at_in(past, query))
+    }
+
+    fn at_in(&mut self, past: &Past<'_>, query: PastQuery) -> Result<Option<PastFound>, Stop> {
+        match query {
+            PastQuery::History { from, limit } => {
+                let page = self.shown_page(past, from, limit)?;
+                Ok(page.map(PastFound::Page))
+            }
+            PastQuery::Revision(number) => {
+                let body = match self.trail.numbered {
+                    Numbered::ByPosition => self.at_position(past, number),
+                    Numbered::ByRevision => self.at_revision(past, number),
+                };
+                Ok(body?.map(PastFound::Body))
+            }
+            PastQuery::At(time) => {
+                let upto = match self.at {
+                    Some(at) => at,
+                    None => past.position_at(time, self.upto)?,
+                };
+                self.at = Some(upto);
+                if let Some(Descent::Further(..)) = self.descended(past, Wanted::Upto(upto))? {
+                    return Ok(None);
+                }
+                if !self.all_descended(past, upto)? {
+                    return Ok(None);
+                }
+                if let ([key], Some((position, above))) = (&*self.keys, self.begin) {
+                    past.begin_at(*key, position, above);
+                }
+                let body = self.body(past, upto, time)?;
+                body.map(|body| Some(PastFound::Body(body)))
+                    .ok_or(Stop::NotFound)
+            }
+        }
+    }
+
+    /// A page that has something to show, or ends the history; `None` when others shall have their turn
+    /// before it goes on.
+    fn shown_page(
+        &mut self,
+        past: &Past<'_>,
+        from: Option<u64>,
+        limit: usize,
+    ) -> Result<Option<HistoryPage>, Stop> {
+        if from.is_some_and(|from| from > self.upto) {
+            return Err(Stop::NoSuchPlace);
+        }
+        if !self.all_descended(past, from.unwrap_or(self.upto))? {
+            return Ok(None);
+        }
+        let (instead, rounds) = self.instead;
+        let mut ways = std::mem::take(&mut self.ways);
+        let page = self.page(past, &mut ways, instead.or(from), limit)?;
+        self.ways = ways;
+        if page.revisions.is_empty() && page.next.is_some() && rounds + 1 < ROUNDS_MAX {
+            self.instead = (page.next, rounds + 1);
+            return Ok(None);
+        }
+        Ok(Some(page))
+    }
+}
