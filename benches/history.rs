@@ -28,8 +28,8 @@ use carebook::cli::open::Replaying;
 use carebook::domain::branch::office_profile::{
     BranchOfficeProfile, BranchOfficeProfileEvent, FactCameIn,
 };
-use carebook::domain::reference::actor::{ActorFact, ActorLifecycle};
-use carebook::domain::reference::branch_office_profile::BranchOfficeProfileFact;
+use carebook::domain::reference::kinds::actor::{ActorFact, ActorLifecycle};
+use carebook::domain::reference::kinds::branch_office_profile::BranchOfficeProfileFact;
 use carebook::domain::reference::{Fact, FactEvent};
 use carebook::domain::resource::Resource;
 use carebook::engine::clock::SystemClock;

@@ -22,8 +22,9 @@ use crate::domain::payment::gateway_subject::{PaymentSubject, SearchSubject};
 use crate::domain::payment::obligation::Obligation;
 use crate::domain::payout::state::PayoutReceipt;
 use crate::domain::publication::Publication;
-use crate::domain::reference::{
-    Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
+use crate::domain::reference::Fact;
+use crate::domain::reference::kinds::{
+    actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
     final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
     relationship, reservation_booking, reservation_financial_facts, settlement_account,
 };

@@ -316,7 +316,7 @@ mod tests {
     use super::*;
     use crate::base::codec::{self, Blob};
     use crate::base::revision::Revision;
-    use crate::domain::reference::actor::{ActorFact, ActorLifecycle};
+    use crate::domain::reference::kinds::actor::{ActorFact, ActorLifecycle};
     use crate::domain::reference::{Fact, FactKind as _};
     use crate::journal::counters::Counters;
     use crate::journal::snapshot::{StateEntry, Summary};

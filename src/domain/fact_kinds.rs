@@ -6,12 +6,13 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
-use super::reference::put::{AnyFactKind, FactsOf};
-use super::reference::{
-    Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
+use super::reference::Fact;
+use super::reference::kinds::{
+    actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
     final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
     relationship, reservation_booking, reservation_financial_facts, settlement_account,
 };
+use super::reference::put::{AnyFactKind, FactsOf};
 use crate::base::json::Side;
 use crate::base::revision::Revision;
 use crate::domain::branch::office_profile::BranchOfficeProfile;

@@ -488,9 +488,9 @@ mod tests {
     use crate::base::digest::Fingerprint;
     use crate::base::time::Instant;
     use crate::domain::mother::state::MotherProfile;
-    use crate::domain::reference::actor::{ActorFact, ActorLifecycle};
-    use crate::domain::reference::mother_profile::MotherProfileFact;
-    use crate::domain::reference::relationship::{Relationship, RelationshipState};
+    use crate::domain::reference::kinds::actor::{ActorFact, ActorLifecycle};
+    use crate::domain::reference::kinds::mother_profile::MotherProfileFact;
+    use crate::domain::reference::kinds::relationship::{Relationship, RelationshipState};
     use crate::domain::reference::{Fact, FactEvent, FactHolder as _, FactKind as _, samples};
     use crate::domain::resource::{Resource as _, Source as _};
 

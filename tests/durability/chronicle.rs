@@ -26,8 +26,8 @@ use carebook::domain::operation::{
 };
 use carebook::domain::outbox::message::born;
 use carebook::domain::read::ReadRequest;
-use carebook::domain::reference::actor::{ActorFact, ActorLifecycle};
 use carebook::domain::reference::intake::Incoming;
+use carebook::domain::reference::kinds::actor::{ActorFact, ActorLifecycle};
 use carebook::domain::rejection::{Class, Rejection};
 use carebook::domain::resource::{IndexKey, ReadView, Source as _};
 use carebook::engine::CommandResult;

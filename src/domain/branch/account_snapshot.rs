@@ -8,7 +8,7 @@ use crate::base::revision::Revision;
 use crate::base::text::{BranchProfileId, Ident, StatementId, Text};
 use crate::base::time::{Date, Instant};
 use crate::domain::listing::{Filter, List, by_many, is};
-use crate::domain::reference::settlement_account::VerificationState;
+use crate::domain::reference::kinds::settlement_account::VerificationState;
 use crate::domain::resource::{Kind, Resource};
 use crate::domain::response_body::response_body;
 use crate::public_events;

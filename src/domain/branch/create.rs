@@ -31,7 +31,7 @@ use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{
     Commit, Context, Decision, Disposition, Operation, mark_replayed, to_json,
 };
-use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
+use crate::domain::reference::kinds::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::{IndexKey, ReadView};
 use crate::{json_object, module_doc, rejections};

@@ -7,7 +7,7 @@ use crate::base::revision::Revision;
 use crate::base::text::{Ident, Text};
 use crate::base::time::Instant;
 use crate::domain::listing::{Filter, List, by_few, is};
-use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
+use crate::domain::reference::kinds::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Kind, Resource};
 use crate::domain::response_body::response_body;

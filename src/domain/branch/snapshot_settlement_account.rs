@@ -18,7 +18,9 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
-use crate::domain::reference::settlement_account::{SettlementAccountFact, VerificationState};
+use crate::domain::reference::kinds::settlement_account::{
+    SettlementAccountFact, VerificationState,
+};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, rejections};

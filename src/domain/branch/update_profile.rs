@@ -16,7 +16,7 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
-use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
+use crate::domain::reference::kinds::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, rejections};

@@ -11,7 +11,7 @@ use crate::base::text::{BookingId, FamilyAccountId, Ident, MemberId};
 use crate::base::time::Instant;
 use crate::domain::listing::{Filter, Scope};
 use crate::domain::read::ReadRequest;
-use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::reference::{Fact, FactKind};
 
 /// What a grant says, as it was granted; it never changes.

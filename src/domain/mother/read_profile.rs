@@ -4,8 +4,8 @@
 use super::state::{MotherProfile, ProfileBody};
 use crate::base::actor::ActorKind;
 use crate::domain::read::{Numbered, ReadRequest, Representation, Trail};
-use crate::domain::reference::consent_version::required_at;
-use crate::domain::reference::mother_profile::owner;
+use crate::domain::reference::kinds::consent_version::required_at;
+use crate::domain::reference::kinds::mother_profile::owner;
 use crate::domain::rejection::Rejection;
 
 /// The history of the actor's own profile.

@@ -10,8 +10,8 @@ use crate::base::address::Address;
 use crate::base::revision::Revision;
 use crate::base::text::{Email, FullName, Ident, PhoneNumber, PolicyKey, ReceiptId, VersionLabel};
 use crate::base::time::{Date, Instant};
-use crate::domain::reference::consent_version::version_id;
-use crate::domain::reference::mother_profile::{
+use crate::domain::reference::kinds::consent_version::version_id;
+use crate::domain::reference::kinds::mother_profile::{
     AccountLifecycle, MotherProfileFact, OwnershipState, owner,
 };
 use crate::domain::reference::{FactHolder, FactKind};

@@ -24,8 +24,10 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replayed, to_json};
-use crate::domain::reference::consent_version::{ConsentVersionFact, required_at, version_id};
-use crate::domain::reference::mother_profile::{AccountLifecycle, owner};
+use crate::domain::reference::kinds::consent_version::{
+    ConsentVersionFact, required_at, version_id,
+};
+use crate::domain::reference::kinds::mother_profile::{AccountLifecycle, owner};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::{json_object, module_doc, rejections};
 

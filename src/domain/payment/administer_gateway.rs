@@ -29,7 +29,7 @@ use crate::domain::operation::{
     AnyCommand, AnyOperation, Commit, Context, Decision, Erased, Operation, Parts, Request, to_json,
 };
 use crate::domain::payment_words::OperationAction;
-use crate::domain::reference::gateway_payment::GatewayPayment;
+use crate::domain::reference::kinds::gateway_payment::GatewayPayment;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, rejections};
@@ -378,7 +378,7 @@ mod tests {
     use super::*;
     use crate::domain::rejection::Class;
 
-    use crate::domain::reference::gateway_payment::sample;
+    use crate::domain::reference::kinds::gateway_payment::sample;
     use crate::domain::scenario::{Scenario, Then, actor};
 
     const NAME: &str = "administer_gateway";

@@ -17,8 +17,8 @@ use crate::domain::family::payment_authority::{
 use crate::domain::listing::{Filter, SCOPE_MAX, Scope};
 use crate::domain::payment_words::PaymentActorKind;
 use crate::domain::read::ReadRequest;
-use crate::domain::reference::payment_obligation::PaymentObligation;
-use crate::domain::reference::relationship::Relationship;
+use crate::domain::reference::kinds::payment_obligation::PaymentObligation;
+use crate::domain::reference::kinds::relationship::Relationship;
 use crate::domain::reference::{Fact, FactKind};
 use crate::domain::resource::ReadView;
 

@@ -20,7 +20,7 @@ use crate::domain::payment_words::{
     CollectionChannel, MerchantOfRecord, ObligationPurpose, ReceiptDecision, ReceiptDenial,
     ReceiptIssuer, ReceiptPurpose, ReceiptRequestState, RequestedReceiptPurpose,
 };
-use crate::domain::reference::payment_product_plan::PaymentProductPlan;
+use crate::domain::reference::kinds::payment_product_plan::PaymentProductPlan;
 use crate::domain::reference::{Fact, FactKind};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::{json_object, module_doc, path_and_body, rejections};
@@ -217,7 +217,7 @@ mod tests {
     use crate::base::json::Reader;
     use crate::base::json::{FromJson, Json};
     use crate::base::time::Instant;
-    use crate::domain::reference::payment_product_plan::sample;
+    use crate::domain::reference::kinds::payment_product_plan::sample;
     use crate::domain::scenario::{Scenario, Then, actor};
 
     const NAME: &str = "decide_cash_receipt_eligibility";

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::base::actor::{Actor, ActorKind};
-use crate::domain::reference::{payment_obligation, payment_product_plan};
+use crate::domain::reference::kinds::{payment_obligation, payment_product_plan};
 use crate::domain::scenario::{Scenario, Then, actor, member};
 
 /// The obligation.

@@ -13,7 +13,7 @@ use crate::base::text::{Ident, Text};
 use crate::base::won::Won;
 use crate::domain::operation::to_json;
 use crate::domain::payment_words::OperationStatus;
-use crate::domain::reference::gateway_payment::{
+use crate::domain::reference::kinds::gateway_payment::{
     GatewayMethod, GatewayPayment, SEARCH_KEYS_MAX, VirtualAccountState,
 };
 
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
     use crate::base::json::{FromJson, Json, Reader, VALUES_MAX};
     use crate::base::time::Instant;
-    use crate::domain::reference::gateway_payment::sample;
+    use crate::domain::reference::kinds::gateway_payment::sample;
 
     fn payment(changes: &[(&str, Value)]) -> GatewayPayment {
         let text = with(&sample(), changes).to_string();

@@ -8,7 +8,7 @@ use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
 use crate::base::won::Won;
-use crate::domain::reference::gateway_payment::GatewayPayment;
+use crate::domain::reference::kinds::gateway_payment::GatewayPayment;
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{IndexKey, Kind, Resource};
 use crate::domain::stored::Older;
@@ -247,7 +247,7 @@ mod tests {
     use super::super::fixture::with;
     use super::*;
     use crate::domain::event::{Changed, PublicEvents as _};
-    use crate::domain::reference::gateway_payment::sample;
+    use crate::domain::reference::kinds::gateway_payment::sample;
     use crate::domain::scenario::Scenario;
 
     fn operated(state: Option<PaymentSubject>, change: Option<GatewayChange>) -> PaymentSubject {

@@ -21,7 +21,7 @@ use crate::domain::payment_words::{
     ReceiptRequestState, RequestedReceiptPurpose, SettlementLineTarget, SettlementParticipation,
 };
 use crate::domain::reference::basis_points::BasisPoints;
-use crate::domain::reference::payment_obligation::PaymentObligation;
+use crate::domain::reference::kinds::payment_obligation::PaymentObligation;
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Kind, Resource};
 use crate::domain::response_body::response_body;

@@ -31,8 +31,8 @@ use crate::domain::payment_words::{
     ReceiptRequestState, RequestedReceiptPurpose,
 };
 use crate::domain::reference::basis_points::BasisPoints;
-use crate::domain::reference::payment_obligation::{ObligationState, PaymentObligation};
-use crate::domain::reference::payment_product_plan::PaymentProductPlan;
+use crate::domain::reference::kinds::payment_obligation::{ObligationState, PaymentObligation};
+use crate::domain::reference::kinds::payment_product_plan::PaymentProductPlan;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, rejections};
@@ -334,7 +334,7 @@ mod tests {
     use crate::base::json::{FromJson, Json, Reader};
     use crate::base::text::MemberId;
     use crate::base::time::Instant;
-    use crate::domain::reference::payment_product_plan;
+    use crate::domain::reference::kinds::payment_product_plan;
     use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, actor, member};
 

@@ -4,7 +4,7 @@ use super::state::{PayoutReceipt, PayoutReceiptBody};
 use crate::base::text::BookingId;
 use crate::domain::listing::Scope;
 use crate::domain::read::{ReadRequest, Representation};
-use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
 
 /// Reads the receipt state of the payout that the path names, at its revision.

@@ -20,7 +20,7 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
-use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::{json_object, module_doc, rejections};
 

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::base::actor::{Actor, ActorKind};
 use crate::domain::ladder::Case;
 use crate::domain::reference::Fact;
-use crate::domain::reference::payout_instruction::PayoutInstructionFact;
-use crate::domain::reference::reservation_booking::{BookingState, ReservationBooking};
+use crate::domain::reference::kinds::payout_instruction::PayoutInstructionFact;
+use crate::domain::reference::kinds::reservation_booking::{BookingState, ReservationBooking};
 use crate::domain::scenario::{Scenario, actor, manager};
 
 /// The facts of a booking of `branch-1` in this state.

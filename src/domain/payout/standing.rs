@@ -4,8 +4,8 @@
 use super::state::Payout;
 use crate::base::json::{FaultCode, Reader};
 use crate::base::time::Instant;
-use crate::domain::reference::payout_instruction::PayoutInstructionFact;
-use crate::domain::reference::reservation_booking::BookingState;
+use crate::domain::reference::kinds::payout_instruction::PayoutInstructionFact;
+use crate::domain::reference::kinds::reservation_booking::BookingState;
 use crate::domain::resource::ReadView;
 
 /// How far ahead of this service's clock the reporter's clock may be.

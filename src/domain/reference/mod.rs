@@ -1,6 +1,6 @@
 //! Facts that other systems own, held here as revisioned resources: the operations rest on them.
 //!
-//! Each kind has a schema in a file of its own, and a row in [`FACTS`].
+//! Each kind has a schema in a file of its own in [`kinds`], and a row in [`FACTS`].
 //!
 //! [`FACTS`]: crate::catalogue::FACTS
 
@@ -17,33 +17,15 @@ use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
 
-pub mod actor;
 pub mod basis_points;
-pub mod branch_office_profile;
-pub mod candidate_snapshot;
-pub mod consent_version;
-pub mod extension_eligibility;
-pub mod family_account;
-pub mod final_review_projection;
-pub mod gateway_payment;
 pub mod intake;
-pub mod mother_profile;
-pub mod payment_change_adjustment;
-pub mod payment_obligation;
-pub mod payment_product_plan;
-pub mod payout_instruction;
+pub mod kinds;
 pub mod put;
 pub mod read_fact;
-pub mod regional_benefit_policy;
-pub mod relationship;
-pub mod reservation_booking;
-pub mod reservation_draft;
-pub mod reservation_financial_facts;
 pub mod samples;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod schema_tests;
-pub mod settlement_account;
 
 /// The schema of one kind of fact.
 pub trait FactKind:
@@ -179,7 +161,7 @@ impl ReadView<'_> {
     ///
     /// ```
     /// # use carebook::base::text::{BookingId, MemberId};
-    /// # use carebook::domain::{reference::reservation_booking::ReservationBooking, resource::ReadView};
+    /// # use carebook::domain::{reference::kinds::reservation_booking::ReservationBooking, resource::ReadView};
     /// fn is_known(view: &ReadView<'_>, booking: &BookingId) -> bool {
     ///     view.fact::<ReservationBooking>(booking).is_some()
     /// }
@@ -189,7 +171,7 @@ impl ReadView<'_> {
     ///
     /// ```compile_fail,E0308
     /// # use carebook::base::text::{BookingId, MemberId};
-    /// # use carebook::domain::{reference::reservation_booking::ReservationBooking, resource::ReadView};
+    /// # use carebook::domain::{reference::kinds::reservation_booking::ReservationBooking, resource::ReadView};
     /// fn is_known(view: &ReadView<'_>, mother: &MemberId) -> bool {
     ///     view.fact::<ReservationBooking>(mother).is_some()
     /// }
@@ -198,7 +180,7 @@ impl ReadView<'_> {
     /// A fact that another resource holds is read as that resource:
     ///
     /// ```compile_fail,E0277
-    /// # use carebook::domain::{reference::mother_profile::MotherProfileFact, resource::ReadView};
+    /// # use carebook::domain::{reference::kinds::mother_profile::MotherProfileFact, resource::ReadView};
     /// fn is_known(view: &ReadView<'_>, mother: &str) -> bool {
     ///     view.fact::<MotherProfileFact>(mother).is_some()
     /// }

@@ -13,7 +13,7 @@ use crate::base::time::Instant;
 use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::outbox::message::{Message, by_reference};
-use crate::domain::reference::payment_change_adjustment::{
+use crate::domain::reference::kinds::payment_change_adjustment::{
     AdjustmentPreRegistration, PaymentChangeAdjustmentFact, RequestedAdjustmentStatus,
     adjustments_of,
 };

@@ -31,11 +31,11 @@ use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replayed, to_json};
 use crate::domain::payment::obligation::{Obligation, ObligationEvent};
 use crate::domain::reference::Fact;
-use crate::domain::reference::extension_eligibility::ExtensionEligibilityFact;
-use crate::domain::reference::final_review_projection::FinalReviewProjectionFact;
-use crate::domain::reference::payment_obligation::{ObligationState, PaymentObligation};
-use crate::domain::reference::reservation_booking::{BookingState, ReservationBooking};
-use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
+use crate::domain::reference::kinds::extension_eligibility::ExtensionEligibilityFact;
+use crate::domain::reference::kinds::final_review_projection::FinalReviewProjectionFact;
+use crate::domain::reference::kinds::payment_obligation::{ObligationState, PaymentObligation};
+use crate::domain::reference::kinds::reservation_booking::{BookingState, ReservationBooking};
+use crate::domain::reference::kinds::reservation_draft::{ReservationDraftFact, ReservationIntent};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::{IndexKey, ReadView, Resource};
 use crate::{json_object, module_doc, path_and_body, rejections, wire_enum};
@@ -495,7 +495,7 @@ mod tests {
 
     use super::*;
     use crate::base::actor::ActorKind;
-    use crate::domain::reference::payment_product_plan;
+    use crate::domain::reference::kinds::payment_product_plan;
     use crate::domain::rejection::Class;
     use crate::domain::reservation::draft::Confirmation;
     use crate::domain::scenario::{Scenario, Then, actor, member};

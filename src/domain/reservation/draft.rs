@@ -14,7 +14,7 @@ use crate::base::text::{BookingId, DraftId, Ident};
 use crate::base::time::Instant;
 use crate::base::won::Won;
 use crate::domain::payment_words::PaymentMethod;
-use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
+use crate::domain::reference::kinds::reservation_draft::{ReservationDraftFact, ReservationIntent};
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Index, IndexKey, Kind, Resource};
 use crate::domain::response_body::response_body;

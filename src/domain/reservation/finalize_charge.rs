@@ -29,8 +29,8 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
-use crate::domain::reference::regional_benefit_policy::{BenefitCase, policy_for};
-use crate::domain::reference::reservation_financial_facts::ReservationFinancialFact;
+use crate::domain::reference::kinds::regional_benefit_policy::{BenefitCase, policy_for};
+use crate::domain::reference::kinds::reservation_financial_facts::ReservationFinancialFact;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::{ReadView, Resource};
 use crate::{json_object, module_doc, path_and_body, rejections};

@@ -8,8 +8,8 @@ use crate::base::text::BookingId;
 use crate::domain::family::payment_authority::PaymentAuthority;
 use crate::domain::listing::{Filter, Scope};
 use crate::domain::read::{Numbered, ReadRequest, Representation, Trail};
-use crate::domain::reference::payment_change_adjustment::adjustments_of;
-use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::reference::kinds::payment_change_adjustment::adjustments_of;
+use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource;
 

@@ -6,7 +6,7 @@ use super::lifecycle::{FinancialLifecycle, FinancialLifecycleBody};
 use crate::base::actor::{Actor, ActorKind};
 use crate::domain::listing::{Filter, Scope};
 use crate::domain::read::{ReadRequest, Representation};
-use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource;
 

@@ -7,7 +7,7 @@ use super::roster_body::AssignmentResultBody;
 use crate::base::text::BookingId;
 use crate::domain::listing::Scope;
 use crate::domain::read::{ReadRequest, Representation};
-use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
 
 /// Reads the roster of the booking that the path names.

@@ -13,7 +13,7 @@ use crate::base::text::{AssignmentKey, BookingId, CaregiverId, Ident};
 use crate::base::time::Instant;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::operation::Commit;
-use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::resource::{Kind, ReadView, Resource};
 use crate::{public_events, wire_enum};
 

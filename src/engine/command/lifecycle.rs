@@ -2,7 +2,7 @@
 
 use crate::base::digest::Digest;
 use crate::domain::reference::Fact;
-use crate::domain::reference::actor::{ActorFact, ActorLifecycle};
+use crate::domain::reference::kinds::actor::{ActorFact, ActorLifecycle};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{ReadView, Resource as _};
 use crate::engine::core::{CommandResult, MayAct, Shared};

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use crate::cli::runtime::on_lane;
     use crate::domain::reference::Fact;
-    use crate::domain::reference::actor::ActorFact;
+    use crate::domain::reference::kinds::actor::ActorFact;
     use crate::domain::resource::Resource as _;
     use crate::engine::core::ActorMessage;
     use crate::engine::sample::{engine, put_fact};

@@ -13,7 +13,7 @@ use crate::base::text::BookingId;
 use crate::catalogue::ListRow;
 use crate::domain::listing::{Filter, ListItem, Scope, ValueHash};
 use crate::domain::read::ReadRequest;
-use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::resource::{IndexKey, ReadView, Resource as _};
 use crate::engine::Engine;
 use crate::engine::core::{CommandResult, MayAct, Shared};

@@ -12,7 +12,7 @@ use crate::base::text::BookingId;
 use crate::base::time::Instant;
 use crate::catalogue;
 use crate::domain::reference::FactHolder as _;
-use crate::domain::reference::payment_change_adjustment::{
+use crate::domain::reference::kinds::payment_change_adjustment::{
     PaymentChangeAdjustmentFact, adjustments_of,
 };
 use crate::domain::reservation::adjustment::PaymentChangeAdjustment;

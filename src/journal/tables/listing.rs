@@ -19,7 +19,7 @@ use crate::base::digest::{Digest, KeyDigest};
 use crate::catalogue;
 use crate::domain::listing::{BookingHash, LeadMove, ListMove, ListPlace, Shared, ValueHash};
 use crate::domain::reference::Fact;
-use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::registered::{AnyResource, Listed as ListedFrom};
 use crate::domain::resource::{IndexKey, Resource as _, Source as _};
 

@@ -130,7 +130,7 @@ mod tests {
     use crate::base::time::Instant;
     use crate::domain::mother::state::MotherProfile;
     use crate::domain::operation::Change;
-    use crate::domain::reference::mother_profile::MotherProfileFact;
+    use crate::domain::reference::kinds::mother_profile::MotherProfileFact;
     use crate::domain::reference::{FactHolder as _, samples};
     use crate::domain::resource::Resource as _;
     use crate::domain::stored::Versioned;

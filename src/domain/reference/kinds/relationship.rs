@@ -5,8 +5,8 @@
 //! apply it are in the list of its object, relation and subject, and it holds as long as one is.
 //! One that is revoked leaves the list.
 
-use super::{FactKind, HeldAlone};
 use crate::base::text::Text;
+use crate::domain::reference::{FactKind, HeldAlone};
 use crate::domain::resource::{Index, IndexKey, Kind};
 use crate::{json_object, wire_enum};
 

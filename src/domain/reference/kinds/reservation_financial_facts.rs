@@ -1,9 +1,9 @@
 //! `reservation-financial-facts`, by booking: how its charge is shared.
 
-use super::basis_points::BasisPoints;
-use super::{FactKind, HeldAlone};
 use crate::base::json::{FaultCode, Reader};
 use crate::base::text::{BookingId, Ident};
+use crate::domain::reference::basis_points::BasisPoints;
+use crate::domain::reference::{FactKind, HeldAlone};
 use crate::domain::resource::Kind;
 use crate::json_object;
 

@@ -1,9 +1,9 @@
 //! `candidate-snapshot`, by snapshot: the caregivers that matching found for a booking, frozen.
 //! The fact's revision is the snapshot's.
 
-use super::{FactKind, HeldAlone};
 use crate::base::text::{BookingId, CaregiverId, Ident};
 use crate::base::time::Instant;
+use crate::domain::reference::{FactKind, HeldAlone};
 use crate::domain::resource::Kind;
 use crate::json_object;
 

@@ -1,6 +1,6 @@
 //! `actor`, by the token's subject: whether the actor may act at all.
 
-use super::{FactKind, HeldAlone};
+use crate::domain::reference::{FactKind, HeldAlone};
 use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
 

@@ -1,9 +1,9 @@
 //! `settlement-account`, by account: the bank account that a branch settles with. The fact's
 //! revision is the account's.
 
-use super::{FactKind, HeldAlone};
 use crate::base::text::{BranchProfileId, Ident, Text};
 use crate::base::time::Date;
+use crate::domain::reference::{FactKind, HeldAlone};
 use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
 

@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
-use super::basis_points::BasisPoints;
-use super::{Fact, FactKind, HeldAlone};
 use crate::base::json::{AtLeast, FaultCode, Reader};
 use crate::base::text::{Ident, Text};
 use crate::base::time::Date;
+use crate::domain::reference::basis_points::BasisPoints;
+use crate::domain::reference::{Fact, FactKind, HeldAlone};
 use crate::domain::resource::{Index, IndexKey, Kind, ReadView};
 use crate::json_object;
 

@@ -1,10 +1,10 @@
 //! `consent-version`, by `{policyKey}@{versionLabel}`: one version of a text that mothers consent
 //! to.
 
-use super::{Fact, FactKind, HeldAlone, has_form};
 use crate::base::json::{FaultCode, Shape};
 use crate::base::text::{PolicyKey, VersionLabel};
 use crate::base::time::Instant;
+use crate::domain::reference::{Fact, FactKind, HeldAlone, has_form};
 use crate::domain::resource::{Index, IndexKey, Kind, ReadView};
 use crate::json_object;
 

@@ -1,8 +1,8 @@
 //! `payout-instruction`, by instruction: what a caregiver is to be paid.
 
-use super::{FactKind, HeldAlone};
 use crate::base::text::{AssignmentKey, BookingId, CaregiverId, Ident, PayoutInstructionId};
 use crate::base::won::Won;
+use crate::domain::reference::{FactKind, HeldAlone};
 use crate::domain::resource::Kind;
 use crate::json_object;
 

@@ -4,11 +4,11 @@
 //!
 //! [`MotherProfile`]: crate::domain::mother::state::MotherProfile
 
-use super::{FactKind, fault_of};
 use crate::base::address::Address;
 use crate::base::json::{FaultCode, FromJson as _, Shape};
 use crate::base::text::{Email, FullName, Ident, PhoneNumber, ReceiptId, Text};
 use crate::base::time::{Date, Instant};
+use crate::domain::reference::{FactKind, fault_of};
 use crate::domain::resource::{Index, IndexKey, Kind};
 use crate::{json_object, wire_enum};
 

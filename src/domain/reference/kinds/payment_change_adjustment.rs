@@ -1,10 +1,10 @@
 //! `payment-change-adjustment`, by adjustment: what a change of a booking adds to, or takes from,
 //! what its mother pays.
 
-use super::FactKind;
 use crate::base::text::{BookingId, Ident, PaymentId};
 use crate::base::time::Instant;
 use crate::base::won::Won;
+use crate::domain::reference::FactKind;
 use crate::domain::resource::{Index, IndexKey, Kind};
 use crate::{json_object, wire_enum};
 

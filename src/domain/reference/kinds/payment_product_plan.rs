@@ -1,8 +1,6 @@
 //! `payment-product-plan`, by its code: what a product of the catalogue lays down for the
 //! payments under it.
 
-use super::basis_points::BasisPoints;
-use super::{FactKind, HeldAlone};
 use crate::base::json::NonEmpty;
 use crate::base::text::Ident;
 use crate::domain::payment_words::{
@@ -10,6 +8,8 @@ use crate::domain::payment_words::{
     ObligationPurpose, ReceiptIssuer, ReceiptPurpose, SettlementLineTarget,
     SettlementParticipation,
 };
+use crate::domain::reference::basis_points::BasisPoints;
+use crate::domain::reference::{FactKind, HeldAlone};
 use crate::domain::resource::Kind;
 use crate::json_object;
 

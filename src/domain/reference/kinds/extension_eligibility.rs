@@ -1,8 +1,8 @@
 //! `extension-eligibility`, by the owner's subject: the bookings that the owner may extend. The
 //! fact's revision is the catalog's.
 
-use super::{FactKind, HeldAlone};
 use crate::base::text::BookingId;
+use crate::domain::reference::{FactKind, HeldAlone};
 use crate::domain::resource::Kind;
 use crate::json_object;
 

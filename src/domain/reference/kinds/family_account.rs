@@ -1,7 +1,7 @@
 //! `family-account`, by the account's identifier: a mother and the members of her family.
 
-use super::{FactKind, HeldAlone};
 use crate::base::text::{FamilyAccountId, MemberId};
+use crate::domain::reference::{FactKind, HeldAlone};
 use crate::domain::resource::Kind;
 use crate::json_object;
 

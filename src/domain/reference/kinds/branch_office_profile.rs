@@ -1,8 +1,8 @@
 //! `branch-office-profile`, by profile: how a branch presents itself. The fact's revision is the
 //! profile's revision number.
 
-use super::FactKind;
 use crate::base::text::{Ident, Text};
+use crate::domain::reference::FactKind;
 use crate::domain::resource::Kind;
 use crate::json_object;
 

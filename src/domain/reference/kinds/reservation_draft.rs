@@ -1,10 +1,10 @@
 //! `reservation-draft`, by draft: what a customer wants to reserve, before it is confirmed. The
 //! fact's revision is the draft's.
 
-use super::FactKind;
 use crate::base::json::{Reader, refuse_repeats};
 use crate::base::text::{BranchProfileId, Ident, MemberId, Text};
 use crate::base::time::Instant;
+use crate::domain::reference::FactKind;
 use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
 

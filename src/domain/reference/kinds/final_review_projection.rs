@@ -1,10 +1,10 @@
 //! `final-review-projection`, by projection: the facts of a draft as its customer reviewed them
 //! last. The fact's revision is the review's.
 
-use super::{FactKind, HeldAlone};
 use crate::base::json::{AnyObject, AtLeast, AtMost, NonEmpty, Reader, refuse_repeats};
 use crate::base::text::{BookingId, DraftId, Ident, Text};
 use crate::domain::payment_words::{PaymentMethod, PaymentPurpose};
+use crate::domain::reference::{FactKind, HeldAlone};
 use crate::domain::resource::Kind;
 use crate::json_object;
 

@@ -1,10 +1,10 @@
 //! `payment-obligation`, by its paymentId: what a mother owes for a reservation, and how it is to
 //! be paid.
 
-use super::FactKind;
 use crate::base::json::AtLeast;
 use crate::base::text::{BookingId, BranchProfileId, FamilyAccountId, Ident, MemberId};
 use crate::domain::payment_words::{PaymentMethod, PaymentPurpose};
+use crate::domain::reference::FactKind;
 use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
 

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::FactKind;
 use crate::base::json::{AtLeast, AtMost, FromJson, Json, Reader, Scanner, Shape};
 use crate::base::text::{Ident, Text};
 use crate::domain::payment_words::PaymentMethod;
+use crate::domain::reference::FactKind;
 use crate::domain::resource::{Index, IndexKey, Kind};
 use crate::{json_object, schema_of_shape, wire_enum};
 

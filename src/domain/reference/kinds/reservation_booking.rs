@@ -1,8 +1,8 @@
 //! `reservation-booking`, by the booking's identifier. The fact's revision is the reservation's.
 
-use super::{FactKind, HeldAlone};
 use crate::base::text::{BookingId, BranchProfileId, Ident, MemberId};
 use crate::domain::listing::Filter;
+use crate::domain::reference::{FactKind, HeldAlone};
 use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
 
