@@ -12,7 +12,7 @@ use wal::{
     Ancestor, BoxError, Error, Identity, Log, Options, Record, Report, SnapshotInfo, Visitor,
 };
 
-use super::begun::begin_with_snapshot;
+use super::bootstrap::begin_with_snapshot;
 use super::connection::Connection;
 use super::error::StreamError;
 use super::extent::{Extent, Found};

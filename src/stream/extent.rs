@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::chain::Tail;
 use super::connection::{Connection, StreamInfo};
 use super::error::StreamError;
-use super::listing::{Shelf, listed};
+use super::listing::{SnapshotList, listed};
 use super::message::Message;
 
 /// The messages that are read: those after an end, up to a sequence.
@@ -28,7 +28,7 @@ pub struct Found {
     /// What the servers say of it.
     pub info: StreamInfo,
     /// What is listed beside it.
-    pub shelf: Shelf,
+    pub list: SnapshotList,
     /// The messages that are read.
     pub extent: Extent,
 }
@@ -62,23 +62,17 @@ impl Found {
         let began = Instant::now();
         for turn in 1.. {
             // What is listed was committed before.
-            let shelf = listed(connection);
+            let list = listed(connection);
             let info = connection.block(connection.info())?;
             let (first, replicas) = (info.first, info.config["num_replicas"].as_u64());
-            let shelf = match shelf {
+            let list = match list {
                 // Where nothing is missing it is not needed.
-                Err(StreamError::Refused { .. }) if first <= 1 => Shelf::default(),
+                Err(StreamError::Refused { .. }) if first <= 1 => SnapshotList::default(),
                 other => other?,
             };
-            let revision = shelf.revision;
-            let extent = Extent::beside(connection, &info, &shelf);
-            let worked = extent.and_then(|extent| {
-                work(&Self {
-                    info,
-                    shelf,
-                    extent,
-                })
-            });
+            let revision = list.revision;
+            let extent = Extent::beside(connection, &info, &list);
+            let worked = extent.and_then(|extent| work(&Self { info, list, extent }));
             let Err(error) = worked else {
                 return worked;
             };
@@ -113,7 +107,7 @@ impl Extent {
     pub fn beside(
         connection: &Connection,
         info: &StreamInfo,
-        shelf: &Shelf,
+        list: &SnapshotList,
     ) -> Result<Self, StreamError> {
         let last = info.last;
         let log_id = match last {
@@ -128,11 +122,11 @@ impl Extent {
             }
         };
         // What is listed of another log is of a stream that was there before.
-        let purged = shelf.purged.as_ref();
+        let purged = list.purged.as_ref();
         let base = purged.filter(|tail| log_id.is_some() && tail.log_id == log_id);
         let base = base.cloned().unwrap_or_else(Tail::beginning);
         let extent = Self { base, last };
-        let snapshots = shelf.snapshots.iter();
+        let snapshots = list.snapshots.iter();
         let snapshots: Vec<_> = snapshots.filter(|one| Some(one.log_id) == log_id).collect();
         let ends = snapshots.iter().map(|one| (one.of.0, one.carried.upto));
         let base = &extent.base;

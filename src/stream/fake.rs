@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 
 use super::chain::Tail;
 use super::connection::Connection;
-use super::holding::TTL;
+use super::lease_term::TTL;
 use super::link::Link;
+use super::maintenance::hold;
 use super::message::Message;
 use super::settings::Names;
-use super::tending::hold;
 
 /// The log of all tests.
 pub(super) const LOG: [u8; 16] = [7; 16];

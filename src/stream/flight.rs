@@ -19,7 +19,7 @@ use super::error::StreamError;
 use super::figures::InFlight;
 
 /// A message in flight.
-pub(super) struct Flying {
+pub(super) struct InFlightAppend {
     pub(super) appending: Appending,
     /// The epoch and the log of its writer.
     pub(super) epoch: u64,
@@ -32,7 +32,7 @@ pub(super) struct Flying {
     pub(super) _counted: InFlight,
 }
 
-impl Flying {
+impl InFlightAppend {
     /// Whether what has its place is void, so that this one comes after it.
     fn is_behind(&self, other: &Other) -> bool {
         other.log_id == Some(self.log_id)
@@ -47,7 +47,7 @@ impl Flying {
 /// Notified of what becomes of messages in flight.
 pub(super) trait Told: Watched + Send + 'static {
     /// The oldest message in flight is in the stream, and all before it.
-    fn acknowledged(&self, flying: Flying);
+    fn acknowledged(&self, append: InFlightAppend);
     /// The oldest message in flight, and the only one, comes one place later.
     fn put_off(&self);
     /// The oldest message in flight is a barrier for which there is no room. Whether it is withdrawn, since
@@ -64,7 +64,7 @@ type Answered = (u64, Result<Attempt, StreamError>);
 struct Flight<T> {
     told: T,
     /// The oldest first.
-    flying: VecDeque<(u64, Flying)>,
+    in_flight: VecDeque<(u64, InFlightAppend)>,
     /// Attempts whose answer is not there yet.
     attempts: JoinSet<Answered>,
     /// Answers of those that are not the oldest.
@@ -80,7 +80,7 @@ struct Flight<T> {
 }
 
 /// Sends what comes, in order, for as long as something may come.
-pub(super) async fn fly<T: Told + Clone>(told: T, coming: UnboundedReceiver<Flying>) {
+pub(super) async fn fly<T: Told + Clone>(told: T, coming: UnboundedReceiver<InFlightAppend>) {
     let flight = tokio::spawn(fly_on(told.clone(), coming));
     if let Err(why) = flight.await
         && why.is_panic()
@@ -92,10 +92,10 @@ pub(super) async fn fly<T: Told + Clone>(told: T, coming: UnboundedReceiver<Flyi
     }
 }
 
-async fn fly_on<T: Told>(told: T, mut coming: UnboundedReceiver<Flying>) {
+async fn fly_on<T: Told>(told: T, mut coming: UnboundedReceiver<InFlightAppend>) {
     let mut flight = Flight {
         told,
-        flying: VecDeque::new(),
+        in_flight: VecDeque::new(),
         attempts: JoinSet::new(),
         early: Vec::new(),
         next: 0,
@@ -111,9 +111,9 @@ async fn fly_on<T: Told>(told: T, mut coming: UnboundedReceiver<Flying>) {
                 // Nothing ends an attempt but the flight itself.
                 Err(error) => Err(StreamError::Unknown { what: error.to_string() }),
             },
-            flying = coming.recv() => match flying {
-                Some(flying) => {
-                    flight.take(flying);
+            append = coming.recv() => match append {
+                Some(append) => {
+                    flight.take(append);
                     Ok(())
                 }
                 None => return,
@@ -127,12 +127,12 @@ async fn fly_on<T: Told>(told: T, mut coming: UnboundedReceiver<Flying>) {
 }
 
 impl<T: Told> Flight<T> {
-    fn take(&mut self, flying: Flying) {
-        if self.flying.is_empty() {
+    fn take(&mut self, append: InFlightAppend) {
+        if self.in_flight.is_empty() {
             self.begins_to_wait();
         }
-        self.flying.push_back((0, flying));
-        self.send(self.flying.len() - 1);
+        self.in_flight.push_back((0, append));
+        self.send(self.in_flight.len() - 1);
     }
 
     /// Nothing is known of the oldest from here on.
@@ -145,9 +145,9 @@ impl<T: Told> Flight<T> {
     fn send(&mut self, at: usize) {
         let number = self.next;
         self.next += 1;
-        let (its, flying) = &mut self.flying[at];
+        let (its, append) = &mut self.in_flight[at];
         *its = number;
-        let appending = flying.appending.clone();
+        let appending = append.appending.clone();
         self.attempts
             .spawn(async move { (number, appending.attempt().await) });
     }
@@ -156,7 +156,7 @@ impl<T: Told> Flight<T> {
     fn send_all(&mut self) {
         self.attempts = JoinSet::new();
         self.early.clear();
-        for at in 0..self.flying.len() {
+        for at in 0..self.in_flight.len() {
             self.send(at);
         }
     }
@@ -164,11 +164,11 @@ impl<T: Told> Flight<T> {
     async fn hear(&mut self, answered: Answered) -> Result<(), StreamError> {
         self.early.push(answered);
         // Messages that were found in the stream itself need no answer any more.
-        let waits = |number: u64| self.flying.iter().any(|(of, _)| *of == number);
+        let waits = |number: u64| self.in_flight.iter().any(|(of, _)| *of == number);
         let early = std::mem::take(&mut self.early).into_iter();
         self.early = early.filter(|(number, _)| waits(*number)).collect();
         // The oldest first, as long as its answer is there.
-        while let Some((number, _)) = self.flying.front() {
+        while let Some((number, _)) = self.in_flight.front() {
             let its = self.early.iter().position(|(of, _)| of == number);
             let attempt = match its {
                 Some(at) => self.early.swap_remove(at).1?,
@@ -229,7 +229,7 @@ impl<T: Told> Flight<T> {
     }
 
     fn oldest(&self) -> &Appending {
-        &self.flying[0].1.appending
+        &self.in_flight[0].1.appending
     }
 
     /// This is at the place of the oldest.
@@ -247,28 +247,28 @@ impl<T: Told> Flight<T> {
     /// it need not wait for room. Not when an attempt may still be on its way, which would take the
     /// place of what comes next.
     fn lets_go(&mut self, why: &str) -> bool {
-        let is_sure = self.flying[0].1.is_barrier && !self.is_unknown;
+        let is_sure = self.in_flight[0].1.is_barrier && !self.is_unknown;
         let is_gone = is_sure && self.told.withdraw(why);
         if is_gone {
-            self.flying.pop_front();
+            self.in_flight.pop_front();
             self.begins_to_wait();
         }
         is_gone
     }
 
     fn acknowledge_oldest(&mut self) {
-        if let Some((_, flying)) = self.flying.pop_front() {
-            self.told.acknowledged(flying);
+        if let Some((_, append)) = self.in_flight.pop_front() {
+            self.told.acknowledged(append);
         }
         self.begins_to_wait();
     }
 
     /// Something else is at the place of the oldest.
     fn comes_after(&mut self, other: Other) -> Result<(), StreamError> {
-        if self.flying.len() > 1 || !self.flying[0].1.is_behind(&other) {
+        if self.in_flight.len() > 1 || !self.in_flight[0].1.is_behind(&other) {
             return Err(StreamError::Fenced { by: other.by });
         }
-        self.flying[0].1.appending.after += 1;
+        self.in_flight[0].1.appending.after += 1;
         self.told.put_off();
         self.begins_to_wait();
         self.send_all();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     impl Told for Heard {
-        fn acknowledged(&self, _: Flying) {
+        fn acknowledged(&self, _: InFlightAppend) {
             self.0.lock().push("there");
         }
 
@@ -327,7 +327,7 @@ mod tests {
             id: "1".to_owned(),
             bytes: vec![1; 100].into(),
         };
-        let flying = Flying {
+        let append = InFlightAppend {
             appending,
             epoch: 1,
             log_id: [7; 16],
@@ -337,7 +337,7 @@ mod tests {
         };
         Flight {
             told: Heard::default(),
-            flying: [(0, flying)].into(),
+            in_flight: [(0, append)].into(),
             attempts: JoinSet::new(),
             early: Vec::new(),
             next: 1,
@@ -358,13 +358,13 @@ mod tests {
         connection.block(async {
             let mut flight = full(&connection, true);
             assert_eq!(is_full(&mut flight).await, Ok(()));
-            assert!(flight.flying.is_empty());
+            assert!(flight.in_flight.is_empty());
             assert_eq!(told(&flight), ["none"]);
             for (is_barrier, is_unknown) in [(true, true), (false, false)] {
                 let mut flight = full(&connection, is_barrier);
                 flight.is_unknown = is_unknown;
                 assert_eq!(is_full(&mut flight).await, Ok(()));
-                assert_eq!(flight.flying.len(), 1);
+                assert_eq!(flight.in_flight.len(), 1);
                 assert_eq!(told(&flight), ["again"]);
             }
         });

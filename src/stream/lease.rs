@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
 use super::error::StreamError;
-use super::holding::{Holding, MARGIN, TTL};
+use super::lease_term::{LeaseTerm, MARGIN, TTL};
 use super::link::Link;
 
 /// How often it is renewed.
@@ -104,7 +104,7 @@ enum Renewed {
 
 /// A lease that this process holds, until it is given up.
 pub struct Lease {
-    holding: Arc<Holding>,
+    term: Arc<LeaseTerm>,
     store: Store,
     value: Bytes,
     revision: watch::Receiver<u64>,
@@ -220,13 +220,13 @@ impl Lease {
             revision,
             sent,
         } = taken;
-        let holding = Arc::new(Holding::default());
-        holding.renewed(sent);
-        link.has_lease(Arc::clone(&holding), terms.relies);
+        let term = Arc::new(LeaseTerm::default());
+        term.renewed(sent);
+        link.has_lease(Arc::clone(&term), terms.relies);
         let (stop, stopped) = watch::channel(false);
         let (revisions, current) = watch::channel(revision);
         let keeping = Keeping {
-            holding: Arc::clone(&holding),
+            term: Arc::clone(&term),
             store: store.clone(),
             value: value.clone(),
             link: Arc::clone(link),
@@ -234,7 +234,7 @@ impl Lease {
         };
         let keeping = link.connection().handle().spawn(keeping.run(stopped));
         Self {
-            holding,
+            term,
             store,
             value,
             revision: current,
@@ -245,14 +245,14 @@ impl Lease {
 
     /// Until when it is held.
     #[must_use]
-    pub fn holding(&self) -> &Arc<Holding> {
-        &self.holding
+    pub fn term(&self) -> &Arc<LeaseTerm> {
+        &self.term
     }
 
     /// Gives it up, so that another one may take it at once. Where that fails the servers forget it in
     /// time.
     pub fn give_up(mut self, connection: &Connection) {
-        self.holding.lost();
+        self.term.lost();
         self.stop.send_replace(true);
         connection.block(async {
             // A renewal that is on its way is the last one.
@@ -340,7 +340,7 @@ async fn adopted(connection: &Connection, store: &Store, value: &Bytes) -> Optio
 
 /// Renews a lease.
 struct Keeping {
-    holding: Arc<Holding>,
+    term: Arc<LeaseTerm>,
     store: Store,
     value: Bytes,
     link: Arc<Link>,
@@ -362,7 +362,7 @@ impl Keeping {
             match self.renew().await {
                 Renewed::Yes(revision) => {
                     self.revisions.send_replace(revision);
-                    self.holding.renewed(sent);
+                    self.term.renewed(sent);
                 }
                 Renewed::No => self.make_again(sent).await,
                 Renewed::Unknown => {}
@@ -384,7 +384,7 @@ impl Keeping {
     /// lost. Another holder fences this process, which ends then; until it does, this process only
     /// stops relying on the lease: for good, since the other one may have written and given it up.
     async fn make_again(&self, sent: Instant) {
-        self.holding.lost();
+        self.term.lost();
         match entry(self.link.connection()).await {
             Ok(Some((revision, found))) if found == self.value => {
                 // The next renewal goes on from there.
@@ -396,11 +396,11 @@ impl Keeping {
         }
         // Before it is made: the answer to that may be lost, and then it is found as if it had never been
         // another's.
-        self.holding.breaks();
+        self.term.breaks();
         let made = self.store.create(KEY, self.value.clone());
         if let Ok(Ok(revision)) = timeout(ANSWER_WITHIN, made).await {
             self.revisions.send_replace(revision);
-            self.holding.renewed(sent);
+            self.term.renewed(sent);
         }
     }
 }
@@ -409,7 +409,7 @@ impl Keeping {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::fake::Fake;
-    use super::super::tending::hold;
+    use super::super::maintenance::hold;
     use super::*;
 
     #[test]
@@ -426,7 +426,7 @@ mod tests {
             fake.kept.lock().lost = lost;
             let taken = Lease::take_within(&one, &terms, Duration::from_secs(6)).unwrap();
             let lease = taken.unwrap();
-            assert!(lease.holding().holds());
+            assert!(lease.term().holds());
             // Another process does not take it for its own, nor does this one at another time.
             for link in [&two, &one] {
                 let taken = Lease::take_within(link, &terms, Duration::from_millis(300));
@@ -448,9 +448,9 @@ mod tests {
                 replicas: 1,
             };
             let held = Lease::take_within(&one, &terms, Duration::from_secs(6)).unwrap();
-            assert!(held.unwrap().holding().holds());
+            assert!(held.unwrap().term().holds());
             let (seized, until) = Lease::seize(&two, &terms).unwrap();
-            assert!(seized.holding().holds());
+            assert!(seized.term().holds());
             assert_eq!(until.is_some(), relies, "{until:?}");
             let known = TTL.saturating_sub(MARGIN);
             assert!(until.is_none_or(|until| until <= Instant::now() + known));
@@ -471,14 +471,14 @@ mod tests {
         let taken = taken.unwrap().unwrap();
         let (revisions, current) = watch::channel(taken.revision);
         let keeping = Keeping {
-            holding: Arc::default(),
+            term: Arc::default(),
             store: taken.store,
             value: taken.value,
             link: Arc::clone(&link),
             revisions,
         };
-        keeping.holding.renewed(Instant::now());
-        assert!(keeping.holding.holds());
+        keeping.term.renewed(Instant::now());
+        assert!(keeping.term.holds());
         {
             let mut kept = fake.kept.lock();
             (kept.key, kept.lost) = (None, 1);
@@ -487,8 +487,8 @@ mod tests {
         assert_eq!(*current.borrow(), taken.revision, "its answer was lost");
         connection.block(keeping.make_again(Instant::now()));
         assert_ne!(*current.borrow(), taken.revision);
-        keeping.holding.renewed(Instant::now());
-        assert!(!keeping.holding.holds());
+        keeping.term.renewed(Instant::now());
+        assert!(!keeping.term.holds());
     }
 
     #[test]

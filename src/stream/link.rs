@@ -15,10 +15,10 @@ use super::confirmations::Confirmations;
 use super::connection::Connection;
 use super::error::StreamError;
 use super::figures::Figures;
-use super::flight::{Flying, Told, fly};
-use super::holding::Holding;
+use super::flight::{InFlightAppend, Told, fly};
+use super::lease_term::LeaseTerm;
 use super::message::{Content, IN_FLIGHT_MAX, NODE_BYTES_MAX, Node};
-use super::pen::{Made, Pen};
+use super::message_builder::{Made, MessageBuilder};
 use super::room::Room;
 use crate::engine::role::right::{Confirming, Right};
 
@@ -32,14 +32,14 @@ pub struct Link {
     token: [u8; 16],
     node: String,
     /// `None` while this process does not write.
-    pub(super) pen: Mutex<Option<Pen>>,
+    pub(super) builder: Mutex<Option<MessageBuilder>>,
     /// Takes what is made, in order.
-    flight: UnboundedSender<Flying>,
+    flight: UnboundedSender<InFlightAppend>,
     /// How many messages may be in flight at the most.
     in_flight_max: AtomicUsize,
     writes: AtomicBool,
     pub(super) confirmations: Confirmations,
-    lease: Mutex<Option<Arc<Holding>>>,
+    lease: Mutex<Option<Arc<LeaseTerm>>>,
     /// Whether answers rest on the lease while it holds, and not on appends.
     relies: AtomicBool,
     pub(super) ended: OnceLock<StreamError>,
@@ -66,7 +66,7 @@ impl Link {
             connection,
             token,
             node,
-            pen: Mutex::new(None),
+            builder: Mutex::new(None),
             flight,
             in_flight_max: AtomicUsize::new(IN_FLIGHT_MAX.into()),
             writes: AtomicBool::new(false),
@@ -130,7 +130,7 @@ impl Link {
 
     /// This process has the lease; where it `relies` on it, answers rest on it while it holds, and
     /// not on appends.
-    pub(super) fn has_lease(&self, lease: Arc<Holding>, relies: bool) {
+    pub(super) fn has_lease(&self, lease: Arc<LeaseTerm>, relies: bool) {
         *self.lease.lock() = Some(lease);
         self.relies.store(relies, Ordering::Release);
     }
@@ -156,7 +156,7 @@ impl Link {
             token: self.token,
             name: &self.node,
         };
-        let mut pen = Pen {
+        let mut builder = MessageBuilder {
             tail: tail.clone(),
             before: None,
             log_id,
@@ -166,15 +166,15 @@ impl Link {
             token: self.token,
         };
         let began = Instant::now();
-        let appending = pen.make(Content::Fence(node), 0)?;
+        let appending = builder.make(Content::Fence(node), 0)?;
         let _counted = self.figures.begins_append();
         let fencing = Fencing { link: self, began };
         match appending.run(&fencing).await? {
             Appended::Ours => self.took(appending.bytes.len()),
             Appended::Other(_) => return Ok(false),
         }
-        pen.begins();
-        *self.pen.lock() = Some(pen);
+        builder.begins();
+        *self.builder.lock() = Some(builder);
         self.figures.begins(epoch);
         self.writes.store(true, Ordering::Release);
         self.confirmations.begins(began);
@@ -210,26 +210,26 @@ impl Link {
     /// # Errors
     /// The end of this process's hold.
     pub(super) fn begin(&self, content: Content<'_>) -> Result<Option<Made>, StreamError> {
-        let mut pen = self.pen.lock();
+        let mut builder = self.builder.lock();
         if let Some(ended) = self.ended.get() {
             return Err(ended.clone());
         }
-        let Some(pen) = pen.as_mut() else {
+        let Some(builder) = builder.as_mut() else {
             return Err(StreamError::Stopped);
         };
-        let Some(ahead) = self.ahead(pen) else {
+        let Some(ahead) = self.ahead(builder) else {
             return Ok(None);
         };
         let is_barrier = matches!(content, Content::Barrier);
-        let appending = pen.make(content, ahead)?;
+        let appending = builder.make(content, ahead)?;
         let made = Made {
-            number: pen.made,
+            number: builder.made,
             bytes: appending.bytes.clone(),
         };
-        let sent = self.flight.send(Flying {
+        let sent = self.flight.send(InFlightAppend {
             appending,
-            epoch: pen.epoch,
-            log_id: pen.log_id,
+            epoch: builder.epoch,
+            log_id: builder.log_id,
             is_barrier,
             began: Instant::now(),
             _counted: self.figures.begins_append(),
@@ -243,9 +243,10 @@ impl Link {
     /// # Errors
     /// When it does not.
     pub fn next_position(&self) -> Result<u64, StreamError> {
-        let pen = self.pen.lock();
-        pen.as_ref()
-            .map(|pen| pen.tail.next)
+        let builder = self.builder.lock();
+        builder
+            .as_ref()
+            .map(|builder| builder.tail.next)
             .ok_or(StreamError::Stopped)
     }
 
@@ -254,7 +255,11 @@ impl Link {
     /// # Errors
     /// The end of this process's hold.
     pub async fn until_acknowledged(&self) -> Result<(), StreamError> {
-        let made = self.pen.lock().as_ref().map_or(0, |pen| pen.made);
+        let made = self
+            .builder
+            .lock()
+            .as_ref()
+            .map_or(0, |builder| builder.made);
         self.until_known(made).await
     }
 
@@ -266,9 +271,9 @@ impl Link {
         }
     }
 
-    fn ahead(&self, pen: &Pen) -> Option<u8> {
+    fn ahead(&self, builder: &MessageBuilder) -> Option<u8> {
         let in_flight_max = self.in_flight_max.load(Ordering::Relaxed);
-        pen.ahead(self.acknowledged(), in_flight_max)
+        builder.ahead(self.acknowledged(), in_flight_max)
     }
 
     /// How many of the messages that were made are acknowledged, with all before them.
@@ -278,15 +283,18 @@ impl Link {
 
     /// Whether another message may be made before those in flight are acknowledged.
     pub(super) fn may_begin(&self) -> bool {
-        let pen = self.pen.lock();
-        pen.as_ref().is_none_or(|pen| self.ahead(pen).is_some())
+        let builder = self.builder.lock();
+        builder
+            .as_ref()
+            .is_none_or(|builder| self.ahead(builder).is_some())
     }
 
     /// Whether messages are in flight.
-    pub(super) fn is_flying(&self) -> bool {
-        let pen = self.pen.lock();
-        pen.as_ref()
-            .is_some_and(|pen| pen.made > self.acknowledged())
+    pub(super) fn has_in_flight(&self) -> bool {
+        let builder = self.builder.lock();
+        builder
+            .as_ref()
+            .is_some_and(|builder| builder.made > self.acknowledged())
     }
 
     /// The stream has so many bytes more.
@@ -299,16 +307,19 @@ impl Link {
     /// There is no room for a barrier: it is withdrawn, and those who wait for one do so in vain.
     /// `false` where something was made after it, which goes on from it.
     fn withdraw(&self, why: &str) -> bool {
-        let mut pen = self.pen.lock();
+        let mut builder = self.builder.lock();
         let acknowledged = self.acknowledged();
-        if !pen.as_mut().is_some_and(|pen| pen.withdraw(acknowledged)) {
+        if !builder
+            .as_mut()
+            .is_some_and(|builder| builder.withdraw(acknowledged))
+        {
             return false;
         }
         *self.trouble.lock() = Some(why.into());
         self.is_full.store(true, Ordering::Release);
         // Before another message is made.
         self.confirmations.withdrawn();
-        drop(pen);
+        drop(builder);
         self.confirmations.refuse();
         self.wake();
         true
@@ -414,24 +425,24 @@ impl Watched for Weak<Link> {
 }
 
 impl Told for Weak<Link> {
-    fn acknowledged(&self, flying: Flying) {
+    fn acknowledged(&self, append: InFlightAppend) {
         let Some(link) = self.upgrade() else {
             return;
         };
-        link.took(flying.appending.bytes.len());
-        link.confirmations.acknowledged(flying.began);
-        if flying.is_barrier {
+        link.took(append.appending.bytes.len());
+        link.confirmations.acknowledged(append.began);
+        if append.is_barrier {
             link.figures.barrier();
         }
-        drop(flying);
+        drop(append);
         link.wake();
     }
 
     fn put_off(&self) {
         if let Some(link) = self.upgrade()
-            && let Some(pen) = link.pen.lock().as_mut()
+            && let Some(builder) = link.builder.lock().as_mut()
         {
-            pen.put_off();
+            builder.put_off();
         }
     }
 

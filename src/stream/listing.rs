@@ -24,7 +24,7 @@ const KEY: &str = "list";
 
 /// A snapshot that is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shelved {
+pub struct ListedSnapshot {
     /// What proves that it is what was written, and which records are in it.
     pub carried: Carried,
     /// The log's id.
@@ -56,7 +56,7 @@ fn number(told: &Value) -> Option<u64> {
     told.as_u64().filter(|number| *number <= NUMBER_MAX)
 }
 
-impl Shelved {
+impl ListedSnapshot {
     fn told(&self) -> Value {
         json!({
             "object": self.object,
@@ -75,7 +75,7 @@ impl Shelved {
 
     fn read(told: &Value) -> Option<Self> {
         let number = |name: &str| number(&told[name]);
-        let shelved = Self {
+        let snapshot = Self {
             object: told["object"].as_str()?.to_owned(),
             log_id: unhex(&told["logId"])?,
             first: number("first")?,
@@ -89,8 +89,8 @@ impl Shelved {
                 chain: unhex(&told["chain"])?,
             },
         };
-        let carried = &shelved.carried;
-        (carried.covers <= carried.upto && 0 < shelved.first).then_some(shelved)
+        let carried = &snapshot.carried;
+        (carried.covers <= carried.upto && 0 < snapshot.first).then_some(snapshot)
     }
 }
 
@@ -119,9 +119,9 @@ fn read_tail(told: &Value) -> Option<Tail> {
 
 /// What is listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shelf {
+pub struct SnapshotList {
     /// The newest first.
-    pub snapshots: Vec<Shelved>,
+    pub snapshots: Vec<ListedSnapshot>,
     /// The end of what is purged from the stream, or is about to be.
     pub purged: Option<Tail>,
     /// That of the key; 0 where there is none.
@@ -132,12 +132,12 @@ pub struct Shelf {
 ///
 /// # Errors
 /// When the servers do not answer, or it is none.
-pub fn listed(connection: &Connection) -> Result<Shelf, StreamError> {
+pub fn listed(connection: &Connection) -> Result<SnapshotList, StreamError> {
     let bucket = &connection.names().snapshots;
     // Servers need not answer who asks for a message of a stream that they do not have.
     let info = format!("STREAM.INFO.KV_{bucket}");
     match connection.block(connection.api(&info, &json!({}))) {
-        Err(Unanswered::Refused { status: 404, .. }) => return Ok(Shelf::default()),
+        Err(Unanswered::Refused { status: 404, .. }) => return Ok(SnapshotList::default()),
         Err(error) => return Err(error.into()),
         Ok(_) => {}
     }
@@ -145,19 +145,19 @@ pub fn listed(connection: &Connection) -> Result<Shelf, StreamError> {
     let body = json!({"last_by_subj": format!("$KV.{bucket}.{KEY}")});
     let found = match connection.block(connection.stored(&subject, &body)) {
         // None was put there yet.
-        Err(StreamError::Missing { .. }) | Ok(None) => return Ok(Shelf::default()),
+        Err(StreamError::Missing { .. }) | Ok(None) => return Ok(SnapshotList::default()),
         Ok(Some(found)) => found,
         Err(error) => return Err(error),
     };
     let (revision, bytes) = found;
-    Shelf::read(&bytes, revision).ok_or_else(|| StreamError::Refused {
+    SnapshotList::read(&bytes, revision).ok_or_else(|| StreamError::Refused {
         what: format!("the list of snapshots in the bucket {bucket} cannot be read"),
     })
 }
 
-impl Shelf {
+impl SnapshotList {
     fn told(&self) -> Value {
-        let snapshots: Vec<_> = self.snapshots.iter().map(Shelved::told).collect();
+        let snapshots: Vec<_> = self.snapshots.iter().map(ListedSnapshot::told).collect();
         json!({
             "form": FORM,
             "snapshots": snapshots,
@@ -172,7 +172,7 @@ impl Shelf {
         }
         let each = told["snapshots"].as_array()?.iter();
         Some(Self {
-            snapshots: each.map(Shelved::read).collect::<Option<_>>()?,
+            snapshots: each.map(ListedSnapshot::read).collect::<Option<_>>()?,
             purged: match &told["purged"] {
                 Value::Null => None,
                 told => Some(read_tail(told)?),
@@ -198,24 +198,27 @@ impl Shelf {
 }
 
 /// Lists it in the place of the list that was read, if this process writes.
-pub(super) fn list_again(link: &Link, shelf: &mut Shelf) -> Result<(), StreamError> {
+pub(super) fn list_again(link: &Link, list: &mut SnapshotList) -> Result<(), StreamError> {
     let connection = link.connection();
     if !connection.block(link.confirm(Instant::now())) {
         return Err(StreamError::Fenced { by: None });
     }
-    connection.block(list(connection, shelf))
+    connection.block(write_list(connection, list))
 }
 
 /// Lists it in the place of the list that was read.
-pub(super) async fn list(connection: &Connection, shelf: &mut Shelf) -> Result<(), StreamError> {
+pub(super) async fn write_list(
+    connection: &Connection,
+    list: &mut SnapshotList,
+) -> Result<(), StreamError> {
     let cannot = refused("the list of snapshots cannot be changed");
     let bucket = connection
         .context()
         .get_key_value(&connection.names().snapshots);
     let bucket = bucket.await.map_err(|error| cannot(&error))?;
-    let told = shelf.told().to_string().into();
-    let changed = bucket.update(KEY, told, shelf.revision).await;
-    shelf.revision = changed.map_err(|error| cannot(&error))?;
+    let told = list.told().to_string().into();
+    let changed = bucket.update(KEY, told, list.revision).await;
+    list.revision = changed.map_err(|error| cannot(&error))?;
     Ok(())
 }
 

@@ -7,27 +7,27 @@ use super::connection::Connection;
 use super::error::StreamError;
 use super::extent::Extent;
 use super::link::Link;
-use super::listing::{Shelf, list, list_again, listed, refused};
-use super::shelf::{places, read_back};
+use super::listing::{SnapshotList, list_again, listed, refused, write_list};
+use super::snapshot_store::{places, read_back};
 
 /// Purges from the stream what two listed snapshots have, and the writer's directory, which begins with a
 /// position, does not keep; what the list says already, too. Returns the first position that is left.
 ///
 /// # Errors
 /// When the servers do not do it, or this process does not write any more.
-pub fn purge(link: &Link, mut shelf: Shelf, kept: u64) -> Result<u64, StreamError> {
+pub fn purge(link: &Link, mut list: SnapshotList, kept: u64) -> Result<u64, StreamError> {
     let connection = link.connection();
     let info = connection.block(connection.info())?;
-    let mut base = Extent::beside(connection, &info, &shelf)?;
-    let needed = shelf.needed().map(|needed| needed.min(kept));
+    let mut base = Extent::beside(connection, &info, &list)?;
+    let needed = list.needed().map(|needed| needed.min(kept));
     if let Some(needed) = needed.filter(|needed| *needed > base.base.next) {
         // Whichever process put them there: from here on only they have what is purged.
-        for one in &shelf.snapshots {
+        for one in &list.snapshots {
             read_back(connection, one)?;
         }
         base.base = base.before_position(connection, needed)?;
-        shelf.purged = Some(base.base.clone());
-        list_again(link, &mut shelf)?;
+        list.purged = Some(base.base.clone());
+        list_again(link, &mut list)?;
     }
     let (sequence, next) = (base.base.sequence, base.base.next);
     if info.first <= sequence {
@@ -57,14 +57,14 @@ pub fn begin_at(
     upto: u64,
     replicas: usize,
 ) -> Result<(), StreamError> {
-    let shelf = listed(connection)?;
-    let snapshots = shelf.snapshots.iter().filter(|one| one.log_id == log_id);
-    let purged = shelf.purged.iter().filter(|end| end.log_id == Some(log_id));
+    let list = listed(connection)?;
+    let snapshots = list.snapshots.iter().filter(|one| one.log_id == log_id);
+    let purged = list.purged.iter().filter(|end| end.log_id == Some(log_id));
     let ends = snapshots.map(|one| one.carried.upto);
     let Some(end) = ends.chain(purged.map(|end| end.next - 1)).max() else {
         return match *base == Tail::beginning() {
             true => Ok(()),
-            false => list_anew(connection, base, shelf.revision, replicas),
+            false => list_anew(connection, base, list.revision, replicas),
         };
     };
     if end > upto {
@@ -76,7 +76,7 @@ pub fn begin_at(
             ),
         });
     }
-    list_anew(connection, base, shelf.revision, replicas)
+    list_anew(connection, base, list.revision, replicas)
 }
 
 fn list_anew(
@@ -85,13 +85,13 @@ fn list_anew(
     revision: u64,
     replicas: usize,
 ) -> Result<(), StreamError> {
-    let mut begun = Shelf {
+    let mut begun = SnapshotList {
         purged: (*base != Tail::beginning()).then(|| base.clone()),
         revision,
-        ..Shelf::default()
+        ..SnapshotList::default()
     };
     connection.block(async {
         places(connection, replicas).await?;
-        list(connection, &mut begun).await
+        write_list(connection, &mut begun).await
     })
 }

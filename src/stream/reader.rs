@@ -130,7 +130,7 @@ impl Reader {
             return error;
         };
         let is_ours = |log_id| self.tail.log_id.is_none() || self.tail.log_id == log_id;
-        match listed(&self.connection).map(|shelf| shelf.purged) {
+        match listed(&self.connection).map(|list| list.purged) {
             Ok(Some(base)) if base.sequence + 1 >= sequence && is_ours(base.log_id) => {
                 let first = base.next;
                 StreamError::Purged { end, first }

@@ -8,8 +8,8 @@ use async_nats::jetstream::kv::Store;
 use bytes::Bytes;
 use carebook::stream::connection::Connection;
 use carebook::stream::lease::{Lease, Terms};
+use carebook::stream::maintenance::hold;
 use carebook::stream::settings::Names;
-use carebook::stream::tending::hold;
 
 use super::{Cluster, ROOMY};
 

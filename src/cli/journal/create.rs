@@ -13,8 +13,8 @@ use super::import::import;
 use super::opening::checked;
 use crate::stream::chain::Tail;
 use crate::stream::connection::Connection;
+use crate::stream::maintenance::hold;
 use crate::stream::settings::wanted;
-use crate::stream::tending::hold;
 
 /// Arguments of `carebook journal create`.
 #[derive(Args)]

@@ -9,7 +9,7 @@ use super::args::Common;
 use super::opening::checked;
 use super::reading::end_of;
 use crate::stream::extent::Found;
-use crate::stream::tending::hold;
+use crate::stream::maintenance::hold;
 
 /// Arguments of `carebook journal fence`.
 #[derive(Args)]

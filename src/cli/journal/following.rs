@@ -22,8 +22,8 @@ use crate::engine::role::right::Right;
 use crate::engine::standby::NotApplied;
 use crate::stream::error::StreamError;
 use crate::stream::extent::{Found, tail_at};
-use crate::stream::holding::{Holding, TTL};
 use crate::stream::lease::{Lease, Terms};
+use crate::stream::lease_term::{LeaseTerm, TTL};
 use crate::stream::link::Link;
 use crate::stream::reader::Reader;
 
@@ -242,9 +242,9 @@ impl Follower {
     ) -> Result<(), Stop> {
         while !engine.feed().has_ended() {
             if let Ok(taken) = taken.try_recv() {
-                let holding = Arc::clone(taken.holding());
+                let term = Arc::clone(taken.term());
                 *lease.lock() = Some(taken);
-                return self.take_over(engine, &holding);
+                return self.take_over(engine, &term);
             }
             self.look(engine)?;
             self.take_next(engine, TURN)?;
@@ -258,7 +258,7 @@ impl Follower {
 
     /// Becomes the writer: applies everything up to the journal's end, and begins the next epoch
     /// there. It serves once no other node can answer on the strength of the lease.
-    fn take_over(&mut self, engine: &Engine, lease: &Holding) -> Result<(), Stop> {
+    fn take_over(&mut self, engine: &Engine, lease: &LeaseTerm) -> Result<(), Stop> {
         let began = Instant::now();
         let connection = Arc::clone(self.link.connection());
         while began.elapsed() < TAKEOVER_WITHIN && !engine.feed().has_ended() {

@@ -21,10 +21,10 @@ use crate::stream::connection::{Connection, StreamInfo};
 use crate::stream::error::StreamError;
 use crate::stream::extent::Found;
 use crate::stream::link::Link;
+use crate::stream::maintenance::hold;
 use crate::stream::message::{Content, RECORD_FORM_BYTES, Records};
 use crate::stream::settings::{ancestors, going_on_from, imported, importing, is_importing};
-use crate::stream::tending::hold;
-use crate::stream::{purge, shelf};
+use crate::stream::{purge, snapshot_store};
 
 /// The node name of the epoch that an import begins.
 const NODE: &str = "carebook journal create --from";
@@ -91,11 +91,11 @@ pub(super) fn import(
     append(connection, &link, data, &report)?;
     // What came before the first record is in the snapshot alone.
     let storage = existing(data)?;
-    let put = shelf::put(
+    let put = snapshot_store::put(
         &link,
         storage.as_ref(),
         replicas,
-        &mut shelf::Parts::new(),
+        &mut snapshot_store::Parts::new(),
         &|| false,
     );
     let put = put.map_err(of_journal)?;
@@ -103,7 +103,7 @@ pub(super) fn import(
     let read = put
         .snapshots
         .first()
-        .map(|one| shelf::read_back(connection, one));
+        .map(|one| snapshot_store::read_back(connection, one));
     read.transpose().map_err(of_journal)?;
     let count = compare(connection, data)?.records;
     let found = Found::read(connection).map_err(of_journal)?;
@@ -145,7 +145,7 @@ fn had_already(connection: &Arc<Connection>, data: &Path, report: &Report) -> Re
         Err(error) if error.is_damage() => return Err(not_empty(connection)),
         read => read.map_err(of_journal)?,
     };
-    let snapshots = found.shelf.snapshots.iter();
+    let snapshots = found.list.snapshots.iter();
     let covers = snapshots
         .filter(|one| one.log_id == report.log_id)
         .map(|one| one.carried.covers);

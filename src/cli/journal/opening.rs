@@ -21,10 +21,10 @@ use crate::stream::error::StreamError;
 use crate::stream::lease::Terms;
 use crate::stream::link::Link;
 use crate::stream::log::StreamLog;
+use crate::stream::maintenance::hold;
 use crate::stream::message::{FORM_BYTES, IN_FLIGHT_MAX, MESSAGE_BYTES_MAX, RECORD_FORM_BYTES};
 use crate::stream::reader::Reader;
 use crate::stream::settings::{is_importing, weaker};
-use crate::stream::tending::hold;
 
 /// The directory is synced after so many bytes: what it loses is filled up from the stream.
 const SYNC_BYTES: u64 = 8 << 20;

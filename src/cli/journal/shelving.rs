@@ -13,7 +13,7 @@ use super::super::open::unusable;
 use crate::engine::Engine;
 use crate::stream::error::StreamError;
 use crate::stream::link::Link;
-use crate::stream::{purge, shelf};
+use crate::stream::{purge, snapshot_store};
 
 /// How often it is looked whether there is a newer one.
 const LOOK: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ pub(super) struct Shelving {
     /// With which position the log began when the stream was purged last.
     purged: u64,
     /// Parts of uploads that were not completed.
-    parts: shelf::Parts,
+    parts: snapshot_store::Parts,
 }
 
 impl Shelving {
@@ -52,7 +52,7 @@ impl Shelving {
             replicas,
             covers: 0,
             purged: 0,
-            parts: shelf::Parts::new(),
+            parts: snapshot_store::Parts::new(),
         };
         let named = thread::Builder::new().name("shelving".to_owned());
         let spawned = named.spawn(move || shelving.run());
@@ -96,14 +96,14 @@ impl Shelving {
         }
         let mut parts = mem::take(&mut self.parts);
         let (storage, ends) = (self.storage.as_ref(), || self.ends());
-        let shelf = shelf::put(&self.link, storage, self.replicas, &mut parts, &ends);
+        let list = snapshot_store::put(&self.link, storage, self.replicas, &mut parts, &ends);
         self.parts = parts;
-        let shelf = shelf?;
-        let covers = shelf.covers();
+        let list = list?;
+        let covers = list.covers();
         if covers > self.covers {
             tracing::info!(covers, "a snapshot is in the journal's object store");
         }
-        let left = purge::purge(&self.link, shelf, first)?;
+        let left = purge::purge(&self.link, list, first)?;
         self.link.figures().has_snapshot(covers, left);
         (self.covers, self.purged) = (covers, first);
         Ok(())

@@ -10,7 +10,7 @@ use super::reading::{End, end_of};
 use crate::base::digest::hex;
 use crate::stream::connection::{Connection, StreamInfo};
 use crate::stream::extent::Found;
-use crate::stream::listing::Shelf;
+use crate::stream::listing::SnapshotList;
 use crate::stream::settings::weaker;
 
 /// Arguments of `carebook journal status`.
@@ -36,11 +36,7 @@ impl StatusArgs {
         let Common { place, trust, json } = self.common;
         let connection = place.connect(&trust.config()?)?;
         let found = Found::read(&connection).map_err(|error| Failure::of_journal(&error))?;
-        let Found {
-            info,
-            shelf,
-            extent,
-        } = found;
+        let Found { info, list, extent } = found;
         let end = end_of(&connection, &extent)?;
         let tail = &end.tail;
         let names = connection.names();
@@ -68,7 +64,7 @@ impl StatusArgs {
                 "bytesMax": info.bytes_max,
                 "leader": info.leader,
                 "followers": followers,
-                "snapshots": shelf.snapshots.iter().map(|one| json!({
+                "snapshots": list.snapshots.iter().map(|one| json!({
                     "covers": one.carried.covers,
                     "bytes": one.carried.bytes,
                 })).collect::<Vec<_>>(),
@@ -76,7 +72,7 @@ impl StatusArgs {
             });
             out.line(format_args!("{told:#}"))?;
         } else {
-            let rows = rows(&connection, &info, &shelf, extent.base.next, end, &faults);
+            let rows = rows(&connection, &info, &list, extent.base.next, end, &faults);
             out.pairs(rows)?;
         }
         out.flush()?;
@@ -96,7 +92,7 @@ impl StatusArgs {
 fn rows(
     connection: &Connection,
     info: &StreamInfo,
-    shelf: &Shelf,
+    list: &SnapshotList,
     first: u64,
     End { tail, writer }: End,
     faults: &[String],
@@ -126,7 +122,7 @@ fn rows(
         let state = if *is_current { "current" } else { "behind" };
         rows.push((format!("copy on {name}"), state.to_owned()));
     }
-    rows.extend(shelf.snapshots.iter().map(|one| {
+    rows.extend(list.snapshots.iter().map(|one| {
         let snapshot = &one.carried;
         let told = format!(
             "up to position {}, {} bytes",

@@ -19,9 +19,9 @@ use crate::stream::chain::Tail;
 use crate::stream::connection::Connection;
 use crate::stream::error::StreamError;
 use crate::stream::extent::{Extent, Found};
-use crate::stream::listing::Shelved;
+use crate::stream::listing::ListedSnapshot;
 use crate::stream::reader::Reader;
-use crate::stream::shelf::read_back;
+use crate::stream::snapshot_store::read_back;
 
 /// Arguments of `carebook journal verify`.
 #[derive(Args)]
@@ -66,7 +66,7 @@ impl VerifyArgs {
         let connection = place.connect(&trust.config()?)?;
         checked(&connection, place.journal_replicas)?;
         let found = Found::read(&connection).map_err(|error| Failure::of_journal(&error))?;
-        let Found { shelf, extent, .. } = found;
+        let Found { list, extent, .. } = found;
         let mut counts = Counts::default();
         let bar = count_bar("verifying the journal");
         bar.set_length(extent.last);
@@ -84,7 +84,7 @@ impl VerifyArgs {
         }
         bar.finish_and_clear();
         let tail = stream.reader.tail().clone();
-        let snapshots = read(&connection, &shelf.snapshots, tail.log_id)?;
+        let snapshots = read(&connection, &list.snapshots, tail.log_id)?;
         let compared = self.data.as_deref();
         let compared = compared
             .map(|data| compare(&connection, data))
@@ -145,10 +145,10 @@ impl VerifyArgs {
 /// Reads each snapshot of the log; how many there are.
 fn read(
     connection: &Connection,
-    snapshots: &[Shelved],
+    snapshots: &[ListedSnapshot],
     log_id: Option<[u8; 16]>,
 ) -> Result<usize, Failure> {
-    let of_log = |one: &&Shelved| Some(one.log_id) == log_id;
+    let of_log = |one: &&ListedSnapshot| Some(one.log_id) == log_id;
     let snapshots: Vec<_> = snapshots.iter().filter(of_log).collect();
     for snapshot in &snapshots {
         let covers = snapshot.carried.covers;

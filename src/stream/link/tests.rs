@@ -52,7 +52,7 @@ fn a_barrier_for_which_there_is_no_room_is_none_and_what_comes_next_takes_its_pl
     assert!(may_answer(&link));
     fake.kept.lock().is_full = true;
     assert!(!may_answer(&link));
-    assert!(!link.is_flying());
+    assert!(!link.has_in_flight());
     // Nothing else says that there is no room, so that stays known.
     let before = fake.kept.lock().appends;
     until("it is tried again", || {
@@ -83,7 +83,7 @@ fn reads_are_refused_at_once_while_a_batch_waits_for_room() {
     assert!(link.begin(content).unwrap().is_some());
     until("it is refused", || link.lack(0).is_some());
     assert!(!may_answer(&link));
-    assert!(link.is_flying(), "somebody's data is in it");
+    assert!(link.has_in_flight(), "somebody's data is in it");
     fake.kept.lock().is_full = false;
     let known = link.connection().block(link.until_acknowledged());
     assert_eq!(known, Ok(()));

@@ -8,9 +8,9 @@ const EACH: Duration = Duration::from_millis(10);
 const AT_ONCE: u32 = 1_000;
 
 /// The time at which the next one would be due if they all came evenly.
-pub(super) struct Sparing(Instant);
+pub(super) struct BarrierRate(Instant);
 
-impl Sparing {
+impl BarrierRate {
     /// None has come yet.
     pub(super) fn new(now: Instant) -> Self {
         Self(now)
@@ -35,11 +35,11 @@ mod tests {
     #[test]
     fn a_thousand_come_at_once_and_then_a_hundred_a_second() {
         let began = Instant::now();
-        let mut sparing = Sparing::new(began);
+        let mut rate = BarrierRate::new(began);
         let mut now = began;
         let mut taken = 0_u32;
         while now < began + Duration::from_secs(60) {
-            match sparing.take(now) {
+            match rate.take(now) {
                 None => taken += 1,
                 Some(wait) => {
                     assert!(wait <= 2 * EACH, "{wait:?}");
@@ -51,8 +51,8 @@ mod tests {
         // After ten seconds without any the next thousand may come at once.
         now += EACH * AT_ONCE;
         for _ in 0..AT_ONCE {
-            assert_eq!(sparing.take(now), None);
+            assert_eq!(rate.take(now), None);
         }
-        assert!(sparing.take(now).is_some());
+        assert!(rate.take(now).is_some());
     }
 }

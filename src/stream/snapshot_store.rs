@@ -24,7 +24,7 @@ use super::connection::Connection;
 use super::error::StreamError;
 use super::extent::Found;
 use super::link::Link;
-use super::listing::{KEPT, Shelf, Shelved, list_again, refused};
+use super::listing::{KEPT, ListedSnapshot, SnapshotList, list_again, refused};
 use crate::base::digest::hex;
 
 /// How long the next bytes of one are waited for.
@@ -32,8 +32,8 @@ const BYTES_WITHIN: Duration = Duration::from_secs(15);
 /// How many bytes a second are put there at the most, beside the batches.
 const BYTES_A_SECOND: u64 = 32 << 20;
 
-/// The bytes of a snapshot as they come.
-pub struct Coming<'a> {
+/// A snapshot that is read from the object store.
+pub struct Download<'a> {
     connection: &'a Connection,
     object: Object,
     hasher: blake3::Hasher,
@@ -41,7 +41,7 @@ pub struct Coming<'a> {
     left: u64,
 }
 
-impl Read for Coming<'_> {
+impl Read for Download<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let object = &mut self.object;
         // A time-out needs the runtime from its beginning.
@@ -67,7 +67,10 @@ impl Read for Coming<'_> {
 ///
 /// # Errors
 /// When it is not there.
-pub fn fetch<'a>(connection: &'a Connection, shelved: &Shelved) -> Result<Coming<'a>, StreamError> {
+pub fn fetch<'a>(
+    connection: &'a Connection,
+    snapshot: &ListedSnapshot,
+) -> Result<Download<'a>, StreamError> {
     let cannot = refused("a snapshot cannot be read from the servers' object store");
     let object = connection.block(async {
         let store = connection
@@ -75,21 +78,21 @@ pub fn fetch<'a>(connection: &'a Connection, shelved: &Shelved) -> Result<Coming
             .get_object_store(&connection.names().snapshots)
             .await
             .map_err(|error| cannot(&error))?;
-        let got = timeout(BYTES_WITHIN, store.get(&shelved.object)).await;
+        let got = timeout(BYTES_WITHIN, store.get(&snapshot.object)).await;
         got.map_err(|error| cannot(&error))?
             .map_err(|error| cannot(&error))
     })?;
-    Ok(Coming {
+    Ok(Download {
         connection,
         object,
         hasher: blake3::Hasher::new(),
-        digest: shelved.digest,
-        left: shelved.carried.bytes,
+        digest: snapshot.digest,
+        left: snapshot.carried.bytes,
     })
 }
 
-/// The bytes of a snapshot as they go, on a thread that may wait for a disk.
-struct Going<'a> {
+/// A snapshot that is put into the object store, read on a thread that may wait for a disk.
+struct Upload<'a> {
     newest: wal::Newest,
     hasher: blake3::Hasher,
     bytes: u64,
@@ -98,7 +101,7 @@ struct Going<'a> {
     ends: &'a (dyn Fn() -> bool + Sync),
 }
 
-impl AsyncRead for Going<'_> {
+impl AsyncRead for Upload<'_> {
     fn poll_read(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -173,8 +176,8 @@ pub(super) async fn places(
 /// Parts of unfinished objects: removed with the next sweep, if they still exist.
 pub type Parts = HashSet<String>;
 
-/// Puts the newest snapshot of a directory on the shelf, unless it is there: reads it back, and lists it.
-/// Returns what is listed then.
+/// Puts the newest snapshot of a directory into the object store, unless it is there: reads it back, and
+/// lists it. Returns what is listed then.
 ///
 /// # Errors
 /// When it cannot be put there or is not there as it was put, or this process does not write any more:
@@ -185,29 +188,29 @@ pub fn put(
     replicas: usize,
     seen: &mut Parts,
     ends: &(dyn Fn() -> bool + Sync),
-) -> Result<Shelf, StreamError> {
+) -> Result<SnapshotList, StreamError> {
     let connection = link.connection();
     let Found {
-        mut shelf, extent, ..
+        mut list, extent, ..
     } = Found::read(connection)?;
     let of_log = |error: wal::Error| StreamError::Refused {
         what: format!("the newest snapshot cannot be read: {error}"),
     };
     let Some(newest) = wal::newest(storage).map_err(of_log)? else {
-        return Ok(shelf);
+        return Ok(list);
     };
     // Snapshots of another log are of an earlier stream.
     let log_id = newest.log_id;
-    shelf.snapshots.retain(|one| one.log_id == log_id);
-    shelf.purged = shelf.purged.filter(|end| end.log_id == Some(log_id));
-    if shelf.covers() >= newest.carried.covers {
-        return Ok(shelf);
+    list.snapshots.retain(|one| one.log_id == log_id);
+    list.purged = list.purged.filter(|end| end.log_id == Some(log_id));
+    if list.covers() >= newest.carried.covers {
+        return Ok(list);
     }
     let of = extent.having(connection, newest.carried.upto)?;
     let store = connection.block(places(connection, replicas))?;
     let newest = put_object(connection, &store, newest, of, ends)?;
     read_back(connection, &newest)?;
-    let is_good = |one: &Shelved| match read_back(connection, one) {
+    let is_good = |one: &ListedSnapshot| match read_back(connection, one) {
         Ok(()) => true,
         Err(error) => {
             let covers = one.carried.covers;
@@ -215,28 +218,28 @@ pub fn put(
             false
         }
     };
-    let before = shelf.snapshots.into_iter().filter(is_good);
-    shelf.snapshots = [newest].into_iter().chain(before).take(KEPT).collect();
+    let before = list.snapshots.into_iter().filter(is_good);
+    list.snapshots = [newest].into_iter().chain(before).take(KEPT).collect();
     // What a successor puts there comes after this.
     let there = connection.block(objects(connection, &store))?;
-    list_again(link, &mut shelf)?;
-    connection.block(sweep(connection, &store, &shelf.snapshots, there, seen))?;
-    Ok(shelf)
+    list_again(link, &mut list)?;
+    connection.block(sweep(connection, &store, &list.snapshots, there, seen))?;
+    Ok(list)
 }
 
 /// Reads a snapshot, and compares it with what was put there.
 ///
 /// # Errors
 /// When it is not that, or does not come.
-pub fn read_back(connection: &Connection, shelved: &Shelved) -> Result<(), StreamError> {
-    let mut coming = fetch(connection, shelved)?;
+pub fn read_back(connection: &Connection, snapshot: &ListedSnapshot) -> Result<(), StreamError> {
+    let mut download = fetch(connection, snapshot)?;
     let cannot = refused("a snapshot is not in the servers' object store as it was put there");
-    let read = io::copy(&mut coming, &mut io::sink()).map_err(|error| cannot(&error))?;
-    match read == shelved.carried.bytes {
+    let read = io::copy(&mut download, &mut io::sink()).map_err(|error| cannot(&error))?;
+    match read == snapshot.carried.bytes {
         true => Ok(()),
         false => Err(cannot(&format!(
             "it has {read} bytes, and {} were put there",
-            shelved.carried.bytes
+            snapshot.carried.bytes
         ))),
     }
 }
@@ -247,10 +250,10 @@ fn put_object(
     newest: wal::Newest,
     of: (u64, [u8; 32]),
     ends: &(dyn Fn() -> bool + Sync),
-) -> Result<Shelved, StreamError> {
+) -> Result<ListedSnapshot, StreamError> {
     let (carried, log_id, first) = (newest.carried, newest.log_id, newest.first);
     let object = format!("{:020}-{}", carried.covers, hex(&carried.chain));
-    let mut going = Going {
+    let mut upload = Upload {
         newest,
         hasher: blake3::Hasher::new(),
         bytes: 0,
@@ -258,17 +261,17 @@ fn put_object(
         ends,
     };
     let cannot = refused("a snapshot cannot be put into the servers' object store");
-    let put = connection.block(store.put(object.as_str(), &mut going));
+    let put = connection.block(store.put(object.as_str(), &mut upload));
     put.map_err(|error| cannot(&error))?;
-    if going.bytes != carried.bytes {
+    if upload.bytes != carried.bytes {
         return Err(cannot(&"its file is shorter than it has to be"));
     }
-    Ok(Shelved {
+    Ok(ListedSnapshot {
         carried,
         log_id,
         first,
         object,
-        digest: *going.hasher.finalize().as_bytes(),
+        digest: *upload.hasher.finalize().as_bytes(),
         of,
     })
 }
@@ -300,7 +303,7 @@ async fn objects(
 async fn sweep(
     connection: &Connection,
     store: &ObjectStore,
-    kept: &[Shelved],
+    kept: &[ListedSnapshot],
     there: Vec<(String, String)>,
     seen: &mut Parts,
 ) -> Result<(), StreamError> {

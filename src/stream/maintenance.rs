@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 
+use super::barrier_rate::BarrierRate;
 use super::connection::Connection;
 use super::error::StreamError;
 use super::link::Link;
 use super::message::Content;
-use super::sparing::Sparing;
 
 /// How often the stream's room is asked for, and who wrote last.
 const LOOK: Duration = Duration::from_secs(1);
@@ -32,8 +32,12 @@ impl Link {
         let info = self.connection.info_now().await?;
         self.room.told(before, info.bytes, info.bytes_max);
         self.figures.stream_has(info.bytes, info.bytes_max);
-        let last = self.pen.lock().as_ref().map(|pen| pen.tail.sequence);
-        if self.is_flying() {
+        let last = self
+            .builder
+            .lock()
+            .as_ref()
+            .map(|builder| builder.tail.sequence);
+        if self.has_in_flight() {
             return Ok(());
         }
         // What else the servers may keep is told by none of them: only an append shows that there is room.
@@ -77,7 +81,7 @@ async fn looks(link: Weak<Link>) {
 /// Appends a barrier whenever a request waits for an append, nothing is in flight, and none has
 /// come in time.
 async fn barriers(link: Weak<Link>) {
-    let mut sparing = Sparing::new(Instant::now());
+    let mut rate = BarrierRate::new(Instant::now());
     let mut last = Instant::now();
     loop {
         let Some(link) = link.upgrade() else {
@@ -96,7 +100,7 @@ async fn barriers(link: Weak<Link>) {
             continue;
         }
         let mut changes = link.confirmations.changes();
-        if link.is_flying() {
+        if link.has_in_flight() {
             // It may be what is waited for.
             let _ = timeout(LOOK, changes.changed()).await;
             continue;
@@ -107,7 +111,7 @@ async fn barriers(link: Weak<Link>) {
             continue;
         }
         last = Instant::now();
-        if let Some(wait) = sparing.take(Instant::now()) {
+        if let Some(wait) = rate.take(Instant::now()) {
             // A batch may come sooner.
             let _ = timeout(wait, changes.changed()).await;
             continue;

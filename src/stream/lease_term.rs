@@ -13,14 +13,14 @@ pub(super) const MARGIN: Duration = Duration::from_secs(2);
 
 /// Until when the lease is held, as far as is known.
 #[derive(Debug, Default)]
-pub struct Holding {
+pub struct LeaseTerm {
     until: Mutex<Option<Instant>>,
     renewed: Mutex<Option<Instant>>,
     /// Whether another process may have had it meanwhile.
     is_broken: AtomicBool,
 }
 
-impl Holding {
+impl LeaseTerm {
     /// Whether it is held for certain, and no other process has had it since it was taken.
     #[must_use]
     pub fn holds(&self) -> bool {
@@ -57,27 +57,27 @@ mod tests {
 
     #[test]
     fn a_lease_is_taken_for_lost_two_seconds_before_the_servers_forget_it() {
-        let holding = Holding::default();
-        assert!(!holding.holds());
+        let term = LeaseTerm::default();
+        assert!(!term.holds());
         let ago = |long: Duration| Instant::now().checked_sub(long).unwrap();
-        holding.renewed(ago(TTL - MARGIN - Duration::from_secs(2)));
-        assert!(holding.holds());
-        holding.renewed(ago(TTL - MARGIN));
-        assert!(!holding.holds());
-        assert!(holding.age().unwrap() >= TTL - MARGIN);
-        holding.renewed(Instant::now());
-        assert!(holding.holds());
-        holding.lost();
-        assert!(!holding.holds());
+        term.renewed(ago(TTL - MARGIN - Duration::from_secs(2)));
+        assert!(term.holds());
+        term.renewed(ago(TTL - MARGIN));
+        assert!(!term.holds());
+        assert!(term.age().unwrap() >= TTL - MARGIN);
+        term.renewed(Instant::now());
+        assert!(term.holds());
+        term.lost();
+        assert!(!term.holds());
     }
 
     #[test]
     fn a_lease_that_another_process_may_have_had_is_never_held_again() {
-        let holding = Holding::default();
-        holding.renewed(Instant::now());
-        holding.breaks();
-        assert!(!holding.holds());
-        holding.renewed(Instant::now());
-        assert!(!holding.holds());
+        let term = LeaseTerm::default();
+        term.renewed(Instant::now());
+        term.breaks();
+        assert!(!term.holds());
+        term.renewed(Instant::now());
+        assert!(!term.holds());
     }
 }

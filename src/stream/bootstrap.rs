@@ -10,10 +10,10 @@ use wal::{Error, Identity, Record, Seeding};
 use super::connection::Connection;
 use super::error::StreamError;
 use super::extent::Found;
-use super::listing::Shelved;
+use super::listing::ListedSnapshot;
 use super::reader::Reader;
-use super::shelf::fetch;
 use super::shown::Shown;
+use super::snapshot_store::fetch;
 
 /// How long a message is waited for that the servers say they have.
 const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
@@ -41,13 +41,14 @@ pub(super) fn begin_with_snapshot<V: Shown>(
     if found.extent.last == 0 || !wal::is_free(storage.as_ref())? {
         return Ok(());
     }
-    let snapshots = found.shelf.snapshots.iter();
+    let snapshots = found.list.snapshots.iter();
     let first = found.extent.base.next;
-    let is_fit = |one: &&Shelved| one.log_id == identity.log_id && one.carried.covers + 1 >= first;
-    for shelved in snapshots.filter(is_fit) {
-        match begin(storage, connection, identity, shelved, first, visitor) {
+    let is_fit =
+        |one: &&ListedSnapshot| one.log_id == identity.log_id && one.carried.covers + 1 >= first;
+    for snapshot in snapshots.filter(is_fit) {
+        match begin(storage, connection, identity, snapshot, first, visitor) {
             Ok(()) => {
-                let covers = shelved.carried.covers;
+                let covers = snapshot.carried.covers;
                 tracing::info!(
                     covers,
                     "the directory begins with a snapshot of the journal's"
@@ -55,13 +56,13 @@ pub(super) fn begin_with_snapshot<V: Shown>(
                 return Ok(());
             }
             Err(error @ (Error::Damaged { .. } | Error::Io { .. })) => {
-                let covers = shelved.carried.covers;
+                let covers = snapshot.carried.covers;
                 tracing::warn!(%error, covers, "a snapshot of the journal's is not used");
             }
             Err(Error::Visitor { source, .. })
                 if matches!(source.downcast_ref(), Some(StreamError::Refused { .. })) =>
             {
-                let covers = shelved.carried.covers;
+                let covers = snapshot.carried.covers;
                 tracing::warn!(error = %source, covers, "a snapshot of the journal's is not used");
             }
             Err(error) => return Err(error),
@@ -82,15 +83,15 @@ fn begin<V: Shown>(
     storage: &Arc<dyn Storage>,
     connection: &Arc<Connection>,
     identity: &Identity,
-    shelved: &Shelved,
+    snapshot: &ListedSnapshot,
     first: u64,
     visitor: &mut V,
 ) -> Result<(), Error> {
-    let carried = &shelved.carried;
+    let carried = &snapshot.carried;
     let of_stream = refused(carried.covers);
-    let mut coming = fetch(connection, shelved).map_err(&of_stream)?;
-    let first = shelved.first.max(first);
-    let mut seeding = Seeding::begin(storage, identity, carried, first, &mut coming)?;
+    let mut download = fetch(connection, snapshot).map_err(&of_stream)?;
+    let first = snapshot.first.max(first);
+    let mut seeding = Seeding::begin(storage, identity, carried, first, &mut download)?;
     let before = Found::with(connection, |found| {
         found.extent.before_position(connection, seeding.next())
     });

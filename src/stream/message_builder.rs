@@ -18,7 +18,7 @@ pub(crate) struct Made {
 }
 
 /// What a writer goes on from.
-pub(super) struct Pen {
+pub(super) struct MessageBuilder {
     /// The end of what was made.
     pub(super) tail: Tail,
     /// The end of what was made before the last message.
@@ -32,7 +32,7 @@ pub(super) struct Pen {
     pub(super) token: [u8; 16],
 }
 
-impl Pen {
+impl MessageBuilder {
     /// Its fence is there, where what was made ends.
     pub(super) fn begins(&mut self) {
         self.tail.fence = self.tail.sequence;
