@@ -11,7 +11,7 @@ use super::exit::Failure;
 use crate::base::codec::DecodeError;
 use crate::engine::clock::SystemClock;
 use crate::engine::{Engine, Limits, OnFatal};
-use crate::journal::births::{Ancestor, Lineage};
+use crate::journal::lineage::{Ancestor, Lineage};
 use crate::journal::replay::{Recovered, Replay};
 use crate::journal::replay_error::ReplayError;
 use crate::stream::shown::Shown;
@@ -336,7 +336,7 @@ mod tests {
             version: 1,
             key: ActorFact::KIND.key(&["hq-1"]),
             position: 1,
-            born: None,
+            listed_at: None,
             state: Blob(&state),
         });
         let summary = Summary {

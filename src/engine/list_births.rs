@@ -10,7 +10,7 @@ use crate::base::digest::Digest;
 use crate::catalogue;
 use crate::domain::registered::{AnyResource, Listed};
 use crate::journal::record::Record;
-use crate::journal::tables::{Born, Tables};
+use crate::journal::tables::{ListedAt, Tables};
 
 /// Orders the lists by the log, where recovery has guessed. What was created before the log's first
 /// record comes before all others, in the order of last commits. After an error, which is logged,
@@ -20,7 +20,7 @@ pub(super) fn place(tables: &Tables, journal: &Appender) {
         return;
     }
     let first = journal.first();
-    let mut births: HashMap<Digest, Born> = HashMap::new();
+    let mut births: HashMap<Digest, ListedAt> = HashMap::new();
     let walked = journal.records(first, journal.durable(), &mut |found| {
         let record = Record::decode(found.payload)?;
         for (number, change) in (0..).zip(&record.changes) {
@@ -29,11 +29,11 @@ pub(super) fn place(tables: &Tables, journal: &Appender) {
                 change.before == 0 && kind.listed() == Listed::FromBirth && !kind.is_together()
             };
             if catalogue::resource(change.kind).is_some_and(is_first) {
-                let born = Born {
+                let listed_at = ListedAt {
                     position: found.position,
                     number,
                 };
-                births.insert(change.key, born);
+                births.insert(change.key, listed_at);
             }
         }
         Ok(ControlFlow::Continue(()))

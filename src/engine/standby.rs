@@ -19,9 +19,9 @@ use super::role::Role;
 pub use super::role::lag::Lag;
 use super::whole::EndUnlessWhole;
 use crate::catalogue;
-use crate::journal::followed::Followed;
+use crate::journal::apply::RecordToApply;
 use crate::journal::replay_error::ReplayError;
-use crate::journal::tables::Ready;
+use crate::journal::tables::PreparedChange;
 
 /// How long to wait before it is seen again whether there is room.
 const NO_ROOM: Duration = Duration::from_millis(20);
@@ -271,9 +271,9 @@ impl Shared {
     fn apply_one(&self, position: u64, record: &[u8]) -> Result<(), NotApplied> {
         self.wait_for_room()?;
         let (tables, log_id) = (&self.tables, self.log_id);
-        let followed = Followed::of(tables, catalogue::resource, log_id, position, record);
+        let followed = RecordToApply::of(tables, catalogue::resource, log_id, position, record);
         let followed = followed.map_err(NotApplied::Unfit)?;
-        let mut changes = Ready::all(followed.changes);
+        let mut changes = PreparedChange::all(followed.changes);
         tables.reserve(&mut changes, followed.key);
         let mut sequence = self.journal.sequence();
         match sequence.push(record) {

@@ -8,9 +8,9 @@ use std::collections::HashSet;
 
 use parking_lot::Mutex;
 
-use super::at_once::{each_or_first, on_all};
+use super::parallel::{try_for_each, try_map};
 use super::replay_error::ReplayError;
-use super::tables::{AllListed, Born, FoundLists, Pieces, SHARDS, Tables};
+use super::tables::{AllListed, FoundLists, ListedAt, Pieces, SHARDS, Tables};
 use crate::base::digest::{Digest, DigestBuild};
 use crate::domain::registered::{AnyResource, Entries, Kinds};
 use crate::domain::resource::IndexKey;
@@ -47,13 +47,13 @@ pub(super) struct Found {
 
 impl Found {
     /// A resource is there, at first with these entries, and last changed at `position`. It came to be
-    /// listed at `born`; `None`: it did not, or this is not known. Whether that is all noted.
+    /// listed at `listed_at`; `None`: it did not, or this is not known. Whether that is all noted.
     pub(super) fn first(
         &mut self,
         tables: &Tables,
         (resource, position): (&dyn AnyResource, u64),
         entries: Entries,
-        born: Option<Born>,
+        listed_at: Option<ListedAt>,
     ) -> bool {
         let Entries {
             key, unique, place, ..
@@ -70,7 +70,7 @@ impl Found {
             None => (!is_together).then_some(key),
         };
         if !is_all {
-            self.later(tables, resource, (key, entry), born);
+            self.later(tables, resource, (key, entry), listed_at);
             return false;
         }
         self.names
@@ -78,23 +78,23 @@ impl Found {
         match place {
             Some(place) => self
                 .listed
-                .push(resource, (key, position), born, place.values),
-            None => note_birth(tables, resource, entry, born),
+                .push(resource, (key, position), listed_at, place.values),
+            None => note_birth(tables, resource, entry, listed_at),
         }
         true
     }
 
-    /// A resource is there, and is looked up when all are. It came to be listed as this entry at `born`,
+    /// A resource is there, and is looked up when all are. It came to be listed as this entry at `listed_at`,
     /// as [`Found::first`] has it.
     pub(super) fn later(
         &mut self,
         tables: &Tables,
         resource: &dyn AnyResource,
         (key, entry): (Digest, Option<Digest>),
-        born: Option<Born>,
+        listed_at: Option<ListedAt>,
     ) {
         self.more.push(key);
-        note_birth(tables, resource, entry, born);
+        note_birth(tables, resource, entry, listed_at);
     }
 
     /// A resource that was there has changed.
@@ -178,10 +178,10 @@ fn note_birth(
     tables: &Tables,
     resource: &dyn AnyResource,
     entry: Option<Digest>,
-    born: Option<Born>,
+    listed_at: Option<ListedAt>,
 ) {
-    if let (Some(entry), Some(born)) = (entry, born) {
-        tables.note_birth(resource, entry, born);
+    if let (Some(entry), Some(listed_at)) = (entry, listed_at) {
+        tables.note_birth(resource, entry, listed_at);
     }
 }
 
@@ -192,13 +192,13 @@ fn note_birth(
 /// The state at the lowest position that is invalid, or two resources with the same unique key.
 pub(super) fn index(tables: &Tables, kinds: Kinds, found: Vec<Found>) -> Result<(), ReplayError> {
     let found: Vec<_> = found.into_iter().map(Mutex::new).collect();
-    let completed = each_or_first(SHARDS, |shard| {
+    let completed = try_map(SHARDS, |shard| {
         let found = std::mem::take(&mut *found[shard].lock());
         found.complete(tables, kinds, shard)
     })?;
     let (names, listed): (Vec<_>, Vec<_>) = completed.into_iter().unzip();
     // Each shard at one go, since it is small enough for a processor's cache.
-    on_all(SHARDS, |shard| {
+    try_for_each(SHARDS, |shard| {
         let entered = tables.index_unique(shard, &names);
         entered.map_err(|[one, other]| two_holders(tables, kinds, one, other))?;
         tables.sort_secondary(shard);

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use super::births::Lineage;
 use super::key_use::KeyUse;
 use super::key_uses::KeyUses;
 use super::lane::Work;
+use super::lineage::Lineage;
 use super::messages::MessagesOfOld;
 use super::record::{Record, RecordOutcome};
 use super::replay_error::ReplayError;

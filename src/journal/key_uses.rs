@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-use super::at_once::on_all;
 use super::key_use::KeyUse;
+use super::parallel::try_for_each;
 use super::replay_error::ReplayError;
 use super::rules;
 use super::tables::{SHARDS, Tables};
@@ -62,7 +62,7 @@ impl KeyUses {
             is_plain[key.shard(SHARDS)] = false;
         }
         let (instead, forgotten) = (&*instead, forgotten.as_slice());
-        on_all(SHARDS, |shard| {
+        try_for_each(SHARDS, |shard| {
             let Err(mut noted) = tables.index_keys(shard, is_plain[shard]) else {
                 return Ok(());
             };

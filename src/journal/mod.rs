@@ -2,18 +2,18 @@
 //!
 //! The log itself, the crate `wal`, knows bytes and positions; here they become commits.
 
-mod at_once;
+pub mod apply;
 pub mod bases;
-pub mod births;
 pub mod counters;
 pub mod events;
-pub mod followed;
 mod found;
 mod keeping;
 pub mod key_use;
 mod key_uses;
 mod lane;
+pub mod lineage;
 pub mod messages;
+mod parallel;
 pub mod past;
 pub mod personal;
 pub mod record;

@@ -12,19 +12,19 @@
 
 use std::sync::Arc;
 
-use super::births::Lineage;
 use super::counters::Counters;
 use super::found::{self, Found};
 use super::keeping::Keeping;
 use super::key_use::KeyUse;
 use super::key_uses::KeyUses;
 use super::lane::{Lane, LaneFailed};
+use super::lineage::Lineage;
 use super::messages::{self, MessagesOfOld};
 use super::record::Record;
 use super::replay_error::ReplayError;
 use super::rules;
 use super::snapshot::{Layout, StateEntry, Summary};
-use super::tables::{Born, Tables};
+use super::tables::{ListedAt, Tables};
 use super::workers::Workers;
 use crate::base::codec::{Blob, DecodeError};
 use crate::base::digest::Digest;
@@ -333,7 +333,7 @@ impl Replay {
             version,
             key: state.0,
             position,
-            born: None,
+            listed_at: None,
             state: Blob(&state.1),
         };
         Ok((resource, entry))
@@ -397,7 +397,7 @@ impl Replay {
             let resource = known(self.kinds, change.kind, change.version).map_err(unread)?;
             rules::changes_once(&record.changes, index).map_err(at)?;
             let number = u32::try_from(index).unwrap_or(u32::MAX);
-            let place = Born { position, number };
+            let place = ListedAt { position, number };
             self.workers.change(place, record.at, resource, change)?;
         }
         if !record.outbox.is_empty() || record.changes.iter().any(messages::completes_old) {
@@ -406,7 +406,7 @@ impl Replay {
             for sent in &sent {
                 let change = sent.change();
                 let resource = known(self.kinds, change.kind, change.version).map_err(unread)?;
-                let place = Born {
+                let place = ListedAt {
                     position,
                     number: u32::MAX,
                 };
@@ -468,7 +468,7 @@ impl From<LaneFailed> for Stop {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::followed::Followed;
+    use super::super::apply::RecordToApply;
     use super::super::record::{
         NewChange, NewRecord, RecordKey, RecordOutcome, SCHEMA, key_digest,
     };
@@ -545,7 +545,7 @@ mod tests {
         assert!(told.contains("have no place"), "{told}");
         let followed = |position| {
             let (tables, kinds) = (Tables::default(), catalogue::resource);
-            Followed::of(&tables, kinds, [1; 16], position, &answer()).map(|_| ())
+            RecordToApply::of(&tables, kinds, [1; 16], position, &answer()).map(|_| ())
         };
         assert_eq!(followed(POSITION_MAX), Ok(()));
         let told = followed(POSITION_MAX + 1).unwrap_err().to_string();
@@ -899,7 +899,7 @@ mod tests {
                     version: 1,
                     key,
                     position,
-                    born: None,
+                    listed_at: None,
                     state: Blob(bytes),
                 };
                 if key.0[0] & 1 == 0 {
@@ -912,7 +912,7 @@ mod tests {
                     version: 1,
                     key,
                     position,
-                    born: None,
+                    listed_at: None,
                     state: Blob(bytes),
                 };
                 if key.0[0] & 1 == 1 {

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::counters::Counters;
 use super::key_use::KeyUse;
 use super::record::{NewRecord, Record, RecordOutcome};
-use super::tables::{Born, StoredState, Tables};
+use super::tables::{ListedAt, StoredState, Tables};
 use crate::base::codec::{self, Blob, DecodeError};
 use crate::base::digest::{Digest, KeyDigest};
 use crate::domain::stored::Versioned;
@@ -97,7 +97,8 @@ pub struct StateEntry<'a> {
     /// The position of its last commit.
     pub position: u64,
     /// When it came to be listed; `None` when it is not, or this is not known.
-    pub born: Option<Born>,
+    #[serde(rename = "born")]
+    pub listed_at: Option<ListedAt>,
     /// Its state.
     #[serde(borrow)]
     pub state: Blob<&'a [u8]>,
@@ -135,20 +136,20 @@ impl<'a> StateEntry<'a> {
             version,
             key,
             position,
-            born: None,
+            listed_at: None,
             state,
         })
     }
 
     /// The entry of a resource in the tables, where the form of its kind has this version.
     #[must_use]
-    pub fn new(standing: StoredState<'a>, version: u16, born: Option<Born>) -> Self {
+    pub fn new(standing: StoredState<'a>, version: u16, listed_at: Option<ListedAt>) -> Self {
         Self {
             kind: standing.kind,
             version,
             key: standing.key,
             position: standing.position,
-            born,
+            listed_at,
             state: Blob(standing.bytes),
         }
     }
@@ -258,7 +259,7 @@ mod tests {
             version: 3,
             key: Digest([0xab; 16]),
             position: 300,
-            born: None,
+            listed_at: None,
             state: Blob(b"state"),
         };
         let of_2 = StateEntryOf2 {
@@ -276,7 +277,7 @@ mod tests {
         assert_eq!(hex(&bytes), STATE.replace(char::is_whitespace, ""));
         assert_eq!(StateEntry::decode(&bytes, Layout::PRESENT).unwrap(), entry);
         let listed = StateEntry {
-            born: Some(Born {
+            listed_at: Some(ListedAt {
                 position: 299,
                 number: 1,
             }),

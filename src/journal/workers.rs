@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use super::at_once::{on_all, processors};
 use super::found::{self, Found};
 use super::lane::{Lane, LaneFailed, Work};
+use super::parallel::{processors, try_for_each};
 use super::record::{RecordChange, follows};
 use super::replay_error::ReplayError;
 use super::rules;
 use super::snapshot::StateEntry;
-use super::tables::{Born, SHARDS, StoredState, Tables};
+use super::tables::{ListedAt, SHARDS, StoredState, Tables};
 use crate::base::digest::Digest;
 use crate::base::time::Instant;
 use crate::domain::registered::{AnyResource, Kinds, Listed};
@@ -31,7 +31,7 @@ struct Task {
     at: Instant,
     is_state: bool,
     /// Of a state, when the resource came to be listed; of a change, its place.
-    born: Option<Born>,
+    listed_at: Option<ListedAt>,
 }
 
 /// What a worker works with.
@@ -84,7 +84,7 @@ impl Workers {
     /// When a worker has failed.
     pub(super) fn change(
         &mut self,
-        place: Born,
+        place: ListedAt,
         at: Instant,
         resource: &'static dyn AnyResource,
         change: &RecordChange<'_>,
@@ -97,7 +97,7 @@ impl Workers {
             before: change.before,
             at,
             is_state: false,
-            born: Some(place),
+            listed_at: Some(place),
         };
         self.add(task, change.event.0)
     }
@@ -119,7 +119,7 @@ impl Workers {
             before: 0,
             at: Instant::default(),
             is_state: true,
-            born: entry.born,
+            listed_at: entry.listed_at,
         };
         self.add(task, entry.state.0)
     }
@@ -159,7 +159,7 @@ impl Workers {
         let ended = self.lanes.into_iter().map(Lane::end);
         // All of them are waited for, so that none runs on.
         let (done, failed): (Vec<_>, Vec<_>) = ended.partition(Result::is_ok);
-        let indexed = on_all(SHARDS, |shard| {
+        let indexed = try_for_each(SHARDS, |shard| {
             index_states(&self.tables, self.kinds, shard)
         });
         let failed = failed.into_iter().filter_map(Result::err);
@@ -239,11 +239,11 @@ impl Worker {
                 true => listed_as(task.resource, &state),
                 false => Some(task.key),
             };
-            found.later(tables, task.resource, (task.key, entry), task.born);
+            found.later(tables, task.resource, (task.key, entry), task.listed_at);
         } else {
             let entries = found::entries_of(task.resource, task.key, &state)?;
             let resource = (task.resource, task.position);
-            if !found.first(tables, resource, entries, task.born) {
+            if !found.first(tables, resource, entries, task.listed_at) {
                 self.have_more.push(kind);
             }
         }
@@ -287,15 +287,15 @@ impl Worker {
                 }
                 match replayed.born {
                     Some(entries) => {
-                        let born = task.born.filter(|_| entries.place.is_some());
-                        found.first(tables, (task.resource, task.position), entries, born);
+                        let listed_at = task.listed_at.filter(|_| entries.place.is_some());
+                        found.first(tables, (task.resource, task.position), entries, listed_at);
                     }
                     None => {
                         found.changed(task.key);
-                        if let Some(born) = task.born
+                        if let Some(listed_at) = task.listed_at
                             && let Some(entry) = comes_to_be_listed(task.resource, before, next)
                         {
-                            tables.note_birth(task.resource, entry, born);
+                            tables.note_birth(task.resource, entry, listed_at);
                         }
                     }
                 }

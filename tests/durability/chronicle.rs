@@ -32,7 +32,7 @@ use carebook::domain::rejection::{Class, Rejection};
 use carebook::domain::resource::{IndexKey, ReadView, Source as _};
 use carebook::engine::CommandResult;
 use carebook::http::response::{self, Problems, tagged};
-use carebook::journal::births::Lineage;
+use carebook::journal::lineage::Lineage;
 use carebook::journal::record::{Record, RecordOutcome, key_digest};
 use carebook::journal::tables::Tables;
 use http_body_util::BodyExt as _;

@@ -733,7 +733,7 @@ impl wal::Visitor for Said {
 
 /// Learns which log it is that is shown.
 #[derive(Default)]
-pub struct WhichLog(pub carebook::journal::births::Lineage);
+pub struct WhichLog(pub carebook::journal::lineage::Lineage);
 
 impl wal::Visitor for WhichLog {
     fn identity(&mut self, identity: &wal::Identity) {
@@ -760,7 +760,7 @@ impl wal::Visitor for WhichLog {
 /// Which log a storage has.
 pub fn lineage_of(
     storage: std::sync::Arc<dyn wal::storage::Storage>,
-) -> carebook::journal::births::Lineage {
+) -> carebook::journal::lineage::Lineage {
     let mut which = WhichLog::default();
     wal::verify(storage, &mut which).unwrap();
     which.0

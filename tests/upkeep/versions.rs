@@ -210,7 +210,7 @@ fn a_snapshot_that_a_newer_carebook_wrote_is_refused_and_not_passed_over() {
         version,
         key: carebook::base::digest::Digest([7; 16]),
         position: 1,
-        born: None,
+        listed_at: None,
         state: Blob(b"whatever"),
     };
     let summary = Summary::default().encode();

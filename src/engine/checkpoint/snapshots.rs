@@ -431,12 +431,12 @@ impl Shared {
         self.tables.copy_states(
             |standing| {
                 let version = catalogue::resource(standing.kind).map_or(0, |kind| kind.version());
-                let born = self
+                let listed_at = self
                     .tables
-                    .born(standing.kind, standing.key, standing.bytes);
+                    .listed_at(standing.kind, standing.key, standing.bytes);
                 chunk
                     .borrow_mut()
-                    .take(&StateEntry::new(standing, version, born));
+                    .take(&StateEntry::new(standing, version, listed_at));
             },
             || {
                 written += chunk.borrow_mut().write(&mut snapshot)?;

@@ -24,7 +24,7 @@ use crate::engine::limits::repeats::Repeats;
 use crate::engine::recent::Stored;
 use crate::engine::whole::EndUnlessWhole;
 use crate::journal::record::{NewChange, NewRecord, RecordActor, RecordKey, RecordOutcome, SCHEMA};
-use crate::journal::tables::Ready;
+use crate::journal::tables::PreparedChange;
 
 /// The result of one attempt at a command.
 pub(super) enum Attempted {
@@ -383,8 +383,8 @@ impl ActorMessage {
         changes: Vec<Change>,
         read_set: &ReadSet,
         record_bytes: usize,
-    ) -> Option<Vec<Ready>> {
-        let mut changes = Ready::all(changes);
+    ) -> Option<Vec<PreparedChange>> {
+        let mut changes = PreparedChange::all(changes);
         // Validation inside the critical section would find nothing in the caches: once before.
         let is_much = read_set.in_secondary >= MUCH_READ || record_bytes >= MUCH_WRITTEN;
         if is_much && !self.shared.is_valid(read_set) {

@@ -18,7 +18,7 @@ use crate::domain::resource::{IndexKey, ReadView, Resource as _};
 use crate::engine::Engine;
 use crate::engine::core::{CommandResult, MayAct, Shared};
 use crate::engine::limits::repeats::Repeats;
-use crate::journal::tables::{Born, Candidate, ListPlan, Set};
+use crate::journal::tables::{Candidate, ListPlan, ListedAt, Set};
 
 /// How many resources are looked at for each item that a page may have.
 pub const EXAMINED_PER_ITEM: usize = 10;
@@ -43,14 +43,14 @@ pub struct ListRequest<'a> {
     /// Whether the newest come first.
     pub newest_first: bool,
     /// Where it goes on; `None` for the first page.
-    pub after: Option<Born>,
+    pub after: Option<ListedAt>,
     /// The most items.
     pub limit: usize,
 }
 
 /// A page of a list whose places are of the type `P`.
 #[derive(Debug)]
-pub struct ListPage<P = Born> {
+pub struct ListPage<P = ListedAt> {
     /// The items as JSON, with commas between.
     pub items: Vec<u8>,
     /// How many there are.
@@ -210,7 +210,7 @@ impl Shared {
                 if looked_at.ends_turn() {
                     tokio::task::yield_now().await;
                 }
-                passed = Some(candidate.born);
+                passed = Some(candidate.listed_at);
                 let item = self.item(request, candidate.entry, may_act, &mut looked_at);
                 let Some(item) = item.await? else {
                     continue;
@@ -219,7 +219,7 @@ impl Shared {
                     page.next = last;
                     return Ok(page);
                 }
-                last = Some(candidate.born);
+                last = Some(candidate.listed_at);
             }
             match found.on {
                 Some(on) if examined < most && !looked_at.is_enough() => {
@@ -342,7 +342,7 @@ mod tests {
 
     /// How many of those items a page has; `left` are the bytes that may be on their way.
     fn taken(items: &[usize], limit: usize, mut left: usize) -> Result<usize, CommandResult> {
-        let mut page = ListPage::<Born>::default();
+        let mut page = ListPage::<ListedAt>::default();
         for bytes in items {
             let mut grow = |bytes| {
                 let rest = left.checked_sub(bytes);

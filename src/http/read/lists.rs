@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::engine::read::lists::{ListPage, ListRequest};
 use crate::http::limits::outgoing::{OutgoingTo, charged};
 use crate::http::response::{Answer, Problems, at_position};
-use crate::journal::tables::Born;
+use crate::journal::tables::ListedAt;
 
 /// Parses the query of a list.
 ///
@@ -22,7 +22,7 @@ use crate::journal::tables::Born;
 /// `request_invalid` with every fault.
 pub fn query(row: &'static ListRow, actor: &Actor, uri: &Uri) -> Result<ListQuery, Rejection> {
     let names: Vec<_> = row.filters().map(|(_, name)| name).collect();
-    let is_place = |after: &str| after.parse::<Born>().is_ok();
+    let is_place = |after: &str| after.parse::<ListedAt>().is_ok();
     ListQuery::read(uri.query(), row.path, &actor.subject, &[], &names, is_place)
 }
 

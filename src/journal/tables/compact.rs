@@ -2,15 +2,15 @@
 //!
 //! Its entries are numbered, and the hash index has numbers of four bytes.
 
+use super::chunked_vec::{ChunkedVec, FixedSize};
 use super::hash_index::{Entry, HashIndex};
-use super::numbered::{Fixed, Numbered};
 use super::slot::POSITION_MAX;
 use crate::base::digest::Digest;
 
 /// A key, and the position at which it was used, at most [`POSITION_MAX`].
 type Used = (Digest, u64);
 
-impl Fixed for Used {
+impl FixedSize for Used {
     const BYTES: usize = size_of::<Digest>() + 6;
 
     fn write(self, bytes: &mut [u8]) {
@@ -34,7 +34,7 @@ impl Fixed for Used {
 #[derive(Default)]
 pub(super) struct CompactMap {
     index: HashIndex,
-    entries: Numbered<Used>,
+    entries: ChunkedVec<Used>,
 }
 
 impl CompactMap {
@@ -141,7 +141,7 @@ mod tests {
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
 
-    use super::super::numbered::CHUNK;
+    use super::super::chunked_vec::CHUNK;
     use super::*;
 
     #[test]

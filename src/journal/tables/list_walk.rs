@@ -1,8 +1,8 @@
 //! Ways through a list: in order, from any place, by whatever leads past the fewest resources.
 
-use super::born::Born;
+use super::half_key::Noted;
+use super::listed_at::ListedAt;
 use super::lists::{KindList, Set};
-use super::short::Noted;
 
 /// Resources that are looked at while a list is locked.
 const LOOKED_AT: usize = 64;
@@ -26,7 +26,7 @@ pub struct Found<C> {
     /// How many were looked at for that.
     pub examined: usize,
     /// The place to go on from, if something may lie beyond.
-    pub on: Option<Born>,
+    pub on: Option<ListedAt>,
 }
 
 /// A plan, and by which part of it the list is gone through: by whatever leads past the fewest
@@ -85,15 +85,15 @@ fn have_at_most(list: &KindList, sets: &[Set], most: u64) -> bool {
 pub(super) fn look(
     list: &KindList,
     way: &ListWay,
-    after: Option<Born>,
+    after: Option<ListedAt>,
     most: usize,
-) -> Found<(Noted, Born)> {
+) -> Found<(Noted, ListedAt)> {
     let mut walk = Walk::new(list, way, after);
     let mut numbers = Vec::new();
     let mut on = None;
     while let Some(number) = walk.next() {
         if numbers.len() == most.min(LOOKED_AT) {
-            on = numbers.last().map(|last| list.born_of(*last));
+            on = numbers.last().map(|last| list.listed_at_of(*last));
             break;
         }
         numbers.push(number);
@@ -104,7 +104,7 @@ pub(super) fn look(
         let in_scope = list.with_any(scope, &numbers);
         numbers.retain(|number| in_scope.contains(*number));
     }
-    let candidate = |number| (list.entry(number), list.born_of(number));
+    let candidate = |number| (list.entry(number), list.listed_at_of(number));
     Found {
         candidates: numbers.into_iter().map(candidate).collect(),
         examined,
@@ -123,15 +123,15 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(list: &'a KindList, way: &ListWay, after: Option<Born>) -> Self {
+    fn new(list: &'a KindList, way: &ListWay, after: Option<ListedAt>) -> Self {
         let newest_first = way.newest_first;
         let next = match (newest_first, after) {
             (true, after) => {
-                let end = after.map_or(list.len(), |after| list.born_before(after, false));
+                let end = after.map_or(list.len(), |after| list.listed_before(after, false));
                 end.checked_sub(1)
             }
             (false, after) => {
-                let start = after.map_or(0, |after| list.born_before(after, true));
+                let start = after.map_or(0, |after| list.listed_before(after, true));
                 (start < list.len()).then_some(start)
             }
         };
@@ -184,7 +184,7 @@ mod tests {
     use rand::rngs::SmallRng;
     use rand::{Rng as _, SeedableRng as _};
 
-    use super::super::short::Short;
+    use super::super::half_key::HalfKey;
     use super::*;
     use crate::base::digest::Digest;
     use crate::domain::listing::{Shared, ValueHash};
@@ -203,11 +203,11 @@ mod tests {
         for (position, values) in (1..).zip(items) {
             let key = Digest::of(1, &[position.to_string()]);
             list.reserve(key);
-            let born = Born {
+            let listed_at = ListedAt {
                 position,
                 number: 0,
             };
-            let (number, _) = list.enter(Noted::First(Short::of(key)), born);
+            let (number, _) = list.enter(Noted::First(HalfKey::of(key)), listed_at);
             for value in values {
                 list.add(set(*value), number);
             }
@@ -253,7 +253,12 @@ mod tests {
             loop {
                 let looked = look(&list, &way, after, random.random_range(1..100));
                 assert!(looked.examined <= LOOKED_AT, "SEED={seed}");
-                found.extend(looked.candidates.iter().map(|(_, born)| born.position));
+                found.extend(
+                    looked
+                        .candidates
+                        .iter()
+                        .map(|(_, listed_at)| listed_at.position),
+                );
                 let Some(on) = looked.on else { break };
                 after = Some(on);
             }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use super::born::{Births, Born};
+use super::listed_at::{Births, ListedAt};
 use super::lists::{ListRange, Listed, Set};
 use super::ordered::in_ranges;
 use super::pieces::Pieces;
@@ -22,12 +22,12 @@ use crate::domain::registered::AnyResource;
 const GUESSED: u32 = 1 << 31;
 
 /// When the resources of a shard came to be listed.
-pub(in crate::journal) type BirthsOfShard = HashMap<Digest, Born, DigestBuild>;
+pub(in crate::journal) type BirthsOfShard = HashMap<Digest, ListedAt, DigestBuild>;
 
 /// Notes a birth; the earliest counts.
-fn note(births: &mut BirthsOfShard, entry: Digest, born: Born) {
-    let known = births.entry(entry).or_insert(born);
-    *known = born.min(*known);
+fn note(births: &mut BirthsOfShard, entry: Digest, listed_at: ListedAt) {
+    let known = births.entry(entry).or_insert(listed_at);
+    *known = listed_at.min(*known);
 }
 
 /// What was found in a shard that is to be listed.
@@ -57,7 +57,7 @@ struct Item {
     first_value: u32,
     entry: Digest,
     /// While it is not known, the position of the last commit.
-    born: Born,
+    listed_at: ListedAt,
 }
 
 impl Item {
@@ -94,17 +94,17 @@ impl FoundLists {
         &mut self,
         kind: &dyn AnyResource,
         (key, position): (Digest, u64),
-        born: Option<Born>,
+        listed_at: Option<ListedAt>,
         values: Vec<Set>,
     ) {
-        if born.is_none() {
+        if listed_at.is_none() {
             self.guessed.push(count(self.items.len()));
         }
-        let born = born.unwrap_or(Born {
+        let listed_at = listed_at.unwrap_or(ListedAt {
             position,
             number: GUESSED,
         });
-        self.add(kind.kind().tag, born, key, values.into_iter());
+        self.add(kind.kind().tag, listed_at, key, values.into_iter());
     }
 
     /// Takes out what has changed since, whose births are known now as are these.
@@ -124,7 +124,7 @@ impl FoundLists {
             let is_guessed = guessed.next_if_eq(&number).is_some();
             match (changed.contains(&item.entry), is_guessed) {
                 (true, true) => {}
-                (true, false) => note(&mut self.births, item.entry, item.born),
+                (true, false) => note(&mut self.births, item.entry, item.listed_at),
                 (false, is_guessed) => {
                     if is_guessed {
                         self.guessed.push(count(self.items.len()));
@@ -135,7 +135,13 @@ impl FoundLists {
         }
     }
 
-    fn add(&mut self, kind: u16, born: Born, entry: Digest, sets: impl Iterator<Item = Set>) {
+    fn add(
+        &mut self,
+        kind: u16,
+        listed_at: ListedAt,
+        entry: Digest,
+        sets: impl Iterator<Item = Set>,
+    ) {
         let before = self.sets.len();
         self.sets.extend(sets);
         self.items.push(Item {
@@ -143,7 +149,7 @@ impl FoundLists {
             values: u16::try_from(self.sets.len() - before).expect("a resource has few values"),
             first_value: count(before),
             entry,
-            born,
+            listed_at,
         });
     }
 
@@ -166,7 +172,7 @@ impl FoundLists {
 impl AllListed {
     /// Puts items in order, and their values with them: both are read side by side from here on.
     fn order(&mut self) {
-        let place = |item: &Item| (item.kind, item.born);
+        let place = |item: &Item| (item.kind, item.listed_at);
         if self.items.is_sorted_by_key(place) {
             return;
         }
@@ -182,7 +188,7 @@ impl AllListed {
 
     fn at(&self, item: &Item) -> Listed<'_> {
         Listed {
-            born: item.born,
+            listed_at: item.listed_at,
             entry: item.entry,
             sets: &self.sets[item.values()],
         }
@@ -191,14 +197,19 @@ impl AllListed {
 
 impl Tables {
     /// Notes when this item came to be listed, while tables are built; the earliest counts.
-    pub(in crate::journal) fn note_birth(&self, kind: &dyn AnyResource, entry: Digest, born: Born) {
+    pub(in crate::journal) fn note_birth(
+        &self,
+        kind: &dyn AnyResource,
+        entry: Digest,
+        listed_at: ListedAt,
+    ) {
         if !kind.is_together() {
-            self.births.shard(entry).write().push((entry, born));
+            self.births.shard(entry).write().push((entry, listed_at));
             return;
         }
         let mut births = self.together.lock();
-        let (_, known) = births.entry(entry).or_insert((kind.kind().tag, born));
-        *known = born.min(*known);
+        let (_, known) = births.entry(entry).or_insert((kind.kind().tag, listed_at));
+        *known = listed_at.min(*known);
     }
 
     /// The births that were noted in a shard.
@@ -206,8 +217,8 @@ impl Tables {
         let noted = std::mem::take(&mut *self.births.0[shard].write());
         let mut births = BirthsOfShard::default();
         births.reserve(noted.len());
-        for (entry, born) in noted {
-            note(&mut births, entry, born);
+        for (entry, listed_at) in noted {
+            note(&mut births, entry, listed_at);
         }
         births
     }
@@ -245,20 +256,23 @@ impl Tables {
 
     /// Builds the lists again, when it is known from the log which changes were the first ones of
     /// their resources; what is not among them was born before `first`.
-    pub fn place_births(&self, births: &HashMap<Digest, Born>, first: u64) {
-        let mut known: BirthsOfShard = births.iter().map(|(key, born)| (*key, *born)).collect();
+    pub fn place_births(&self, births: &HashMap<Digest, ListedAt>, first: u64) {
+        let mut known: BirthsOfShard = births
+            .iter()
+            .map(|(key, listed_at)| (*key, *listed_at))
+            .collect();
         let mut together = Births::default();
         self.each_listed(|kind, _, _, place| {
             // What is not guessed stays.
             let tag = kind.kind().tag;
-            let born = self.born_in_list(kind, place.entry);
-            if let Some(born) = born.filter(|born| born.number < GUESSED) {
-                known.insert(place.entry, born);
+            let listed_at = self.entry_listed_at(kind, place.entry);
+            if let Some(listed_at) = listed_at.filter(|listed_at| listed_at.number < GUESSED) {
+                known.insert(place.entry, listed_at);
             }
             if kind.is_together()
-                && let Some(born) = known.get(&place.entry)
+                && let Some(listed_at) = known.get(&place.entry)
             {
-                together.insert(place.entry, (tag, *born));
+                together.insert(place.entry, (tag, *listed_at));
             }
         });
         let mut found = FoundLists::with(known);
@@ -307,7 +321,10 @@ impl Tables {
             };
             let later = self.later_of(kind);
             let (found, runs): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
-            let by = (|item: &Item| item.born.position, |item: &Item| item.born);
+            let by = (
+                |item: &Item| item.listed_at.position,
+                |item: &Item| item.listed_at,
+            );
             let ranges = in_ranges(&runs, by, |first, items| {
                 let listed = items.map(|(run, item)| found[run].at(item));
                 ListRange::of(first, listed, later)
@@ -324,32 +341,34 @@ impl Tables {
         guessed_upto: u64,
     ) -> (FoundLists, bool) {
         several.sort_unstable_by_key(|found| (found.position, found.key));
-        let mut items: HashMap<Digest, (u16, Born, Option<ListPlace>)> = HashMap::new();
+        let mut items: HashMap<Digest, (u16, ListedAt, Option<ListPlace>)> = HashMap::new();
         let mut is_guessed = false;
         for (number, found) in (GUESSED..).zip(several) {
-            let known = births.get(&found.place.entry).map(|(_, born)| *born);
+            let known = births
+                .get(&found.place.entry)
+                .map(|(_, listed_at)| *listed_at);
             is_guessed |= known.is_none();
-            let guess = Born {
+            let guess = ListedAt {
                 position: found.position.min(guessed_upto),
                 number,
             };
-            let born = known.unwrap_or(guess);
+            let listed_at = known.unwrap_or(guess);
             let item = items.entry(found.place.entry);
-            let (_, known, _) = item.or_insert((found.kind, born, Some(found.place)));
-            *known = born.min(*known);
+            let (_, known, _) = item.or_insert((found.kind, listed_at, Some(found.place)));
+            *known = listed_at.min(*known);
         }
         // Of what is one item nothing may be left: it keeps its place, as it does while the service
         // runs, for when there is something again.
-        for (entry, (kind, born)) in births {
+        for (entry, (kind, listed_at)) in births {
             items.entry(*entry).or_insert_with(|| {
                 // Its list, by which it is found, is there as well.
                 let mut shard = self.secondary.shard(*entry).write();
                 shard.get_mut(*entry, &self.later_lists);
-                (*kind, *born, None)
+                (*kind, *listed_at, None)
             });
         }
         let mut all = FoundLists::default();
-        for (entry, (kind, born, place)) in items {
+        for (entry, (kind, listed_at, place)) in items {
             let Some(resource) = catalogue::resource(kind) else {
                 continue;
             };
@@ -361,7 +380,7 @@ impl Tables {
                     sets.extend(self.by_booking(resource, booking).1);
                 }
             }
-            all.add(kind, born, entry, sets.into_iter());
+            all.add(kind, listed_at, entry, sets.into_iter());
         }
         (all, is_guessed)
     }
@@ -374,12 +393,12 @@ fn guess(found: &mut [AllListed], guessed_upto: u64) -> bool {
     for (shard, found) in found.iter().enumerate() {
         guessed.extend(found.guessed.iter().map(|number| {
             let item = &found.items[*number as usize];
-            (item.born.position, item.entry, shard, *number as usize)
+            (item.listed_at.position, item.entry, shard, *number as usize)
         }));
     }
     guessed.sort_unstable();
     for (number, (position, _, shard, item)) in (GUESSED..).zip(&guessed) {
-        found[*shard].items[*item].born = Born {
+        found[*shard].items[*item].listed_at = ListedAt {
             position: (*position).min(guessed_upto),
             number,
         };
@@ -440,13 +459,13 @@ mod tests {
         }
         publish(7, keys[1], Some(2), 1);
         let expected = || {
-            let born = |position| Born {
+            let listed_at = |position| ListedAt {
                 position,
                 number: 0,
             };
             let candidate = |key: usize, position| Candidate {
                 entry: keys[key],
-                born: born(position),
+                listed_at: listed_at(position),
             };
             let listed = [(0, 1, 1), (1, 2, 1), (2, 3, 3)];
             let listed = listed.map(|(key, position, value)| {
@@ -456,8 +475,8 @@ mod tests {
         };
         assert_eq!(tables.listed_now(), expected());
         for (position, key) in (1..).zip(&keys) {
-            let born = tables.born(100, *key, b"state");
-            assert_eq!(born.unwrap().position, position);
+            let listed_at = tables.listed_at(100, *key, b"state");
+            assert_eq!(listed_at.unwrap().position, position);
         }
         let plan = ListPlan {
             filters: vec![value(1)],
@@ -470,11 +489,11 @@ mod tests {
         // Built again, from states in another order.
         let again = Tables::default();
         for (position, key) in (1..).zip(&keys) {
-            let born = Born {
+            let listed_at = ListedAt {
                 position,
                 number: 0,
             };
-            again.note_birth(statements, *key, born);
+            again.note_birth(statements, *key, listed_at);
         }
         keys.iter().rev().for_each(|key| put(&again, *key));
         let mut found = FoundLists::with(again.births_of_shard(9));
@@ -490,11 +509,11 @@ mod tests {
         let tables = Tables::default();
         let mut kinds = catalogue::RESOURCES.iter().copied();
         let kind = kinds.find(|kind| kind.is_together()).unwrap();
-        let born = Born {
+        let listed_at = ListedAt {
             position: 3,
             number: 0,
         };
-        tables.note_birth(kind, Digest([4; 16]), born);
+        tables.note_birth(kind, Digest([4; 16]), listed_at);
         tables.build_lists(Vec::new());
         let tag = kind.kind().tag;
         assert_eq!((tables.in_list(tag), tables.listed_now()), (1, Vec::new()));
@@ -502,7 +521,10 @@ mod tests {
         let found = tables.look_into_list(tag, &way, None, 9);
         assert_eq!(found.candidates.len(), 1);
         assert_eq!(found.candidates[0].entry, Digest([4; 16]));
-        assert_eq!(tables.born_in_list(kind, Digest([4; 16])), Some(born));
+        assert_eq!(
+            tables.entry_listed_at(kind, Digest([4; 16])),
+            Some(listed_at)
+        );
     }
 
     #[test]
@@ -514,14 +536,14 @@ mod tests {
         let value = |number: u8| (Shared::ByMany, ValueHash(number.into()));
         let mut found = FoundLists::default();
         for number in 1..=5 {
-            let born = Born {
+            let listed_at = ListedAt {
                 position: u64::from(10 - number),
                 number: 0,
             };
             // Of two it is not known.
-            let born = (number != 2 && number != 3).then_some(born);
+            let listed_at = (number != 2 && number != 3).then_some(listed_at);
             let resource = (key(number), u64::from(number));
-            found.push(statements, resource, born, vec![value(number)]);
+            found.push(statements, resource, listed_at, vec![value(number)]);
         }
         let changed = [key(3), key(5)].into_iter().collect();
         found.begin(BirthsOfShard::default(), &changed);
@@ -558,11 +580,11 @@ mod tests {
         };
         let build = |births: &[(u8, u64, u32)]| {
             for (key_of, position, number) in births {
-                let born = Born {
+                let listed_at = ListedAt {
                     position: *position,
                     number: *number,
                 };
-                tables.note_birth(statements, key(*key_of), born);
+                tables.note_birth(statements, key(*key_of), listed_at);
             }
             let found = (1..=5).map(|number| {
                 let mut found = FoundLists::with(tables.births_of_shard(usize::from(number)));

@@ -9,11 +9,11 @@
 
 use std::sync::atomic::Ordering;
 
-use super::born::Born;
+use super::half_key::{HalfKeyCollisions, Noted};
 use super::list_walk::{self, Found, ListPlan, ListWay};
+use super::listed_at::ListedAt;
 use super::lists::{Candidate, Set};
-use super::short::{Later, Noted};
-use super::{Ready, Tables};
+use super::{PreparedChange, Tables};
 use crate::base::codec;
 use crate::base::digest::{Digest, KeyDigest};
 use crate::catalogue;
@@ -100,19 +100,19 @@ impl Tables {
 
     /// The item that is noted in the list of a kind.
     fn entry_of(&self, kind: &dyn AnyResource, noted: Noted) -> Digest {
-        let short = match noted {
+        let half = match noted {
             Noted::Later(whole) => return whole,
-            Noted::First(short) => short,
+            Noted::First(half) => half,
         };
-        let like = short.alike();
+        let like = half.alike();
         let found = match kind.is_together() {
             true => {
                 let shard = self.secondary.shard(like).read();
-                shard.first_like(short, &self.later_lists)
+                shard.first_like(half, &self.later_lists)
             }
             false => {
                 let shard = self.states.shard(like).read();
-                shard.first_like(short, &self.later)
+                shard.first_like(half, &self.later)
             }
         };
         found.expect("what is listed is in the tables")
@@ -124,7 +124,7 @@ impl Tables {
     }
 
     /// What is later of the items of this kind.
-    pub(super) fn later_of(&self, kind: &dyn AnyResource) -> &Later {
+    pub(super) fn later_of(&self, kind: &dyn AnyResource) -> &HalfKeyCollisions {
         match kind.is_together() {
             true => &self.later_lists,
             false => &self.later,
@@ -132,14 +132,18 @@ impl Tables {
     }
 
     /// When an item of a kind came to be listed.
-    pub(super) fn born_in_list(&self, kind: &dyn AnyResource, entry: Digest) -> Option<Born> {
+    pub(super) fn entry_listed_at(
+        &self,
+        kind: &dyn AnyResource,
+        entry: Digest,
+    ) -> Option<ListedAt> {
         let noted = self.noted(kind, entry);
-        self.lists.of(kind.kind().tag).read().born(noted)
+        self.lists.of(kind.kind().tag).read().listed_at(noted)
     }
 
     /// Prepares what a change makes of lists, before the sequencer is held.
-    pub(super) fn reserve_in_lists(&self, ready: &mut Ready) {
-        let Ready { change, lists, .. } = ready;
+    pub(super) fn reserve_in_lists(&self, prepared: &mut PreparedChange) {
+        let PreparedChange { change, lists, .. } = prepared;
         if let Some(ListMove { before, after }) = &change.list
             && let Some(kind) = catalogue::resource(change.kind)
             && let Some(place) = after
@@ -182,8 +186,11 @@ impl Tables {
 
     /// The places of what is shown for several that are one item, where this change may alter
     /// that, before it is published.
-    pub(super) fn shown_before(&self, ready: &Ready) -> Vec<(Digest, Option<ListPlace>)> {
-        let change = &ready.change;
+    pub(super) fn shown_before(
+        &self,
+        prepared: &PreparedChange,
+    ) -> Vec<(Digest, Option<ListPlace>)> {
+        let change = &prepared.change;
         let (Some(moved), Some(kind)) = (&change.list, catalogue::resource(change.kind)) else {
             return Vec::new();
         };
@@ -202,35 +209,39 @@ impl Tables {
     pub(super) fn publish_in_lists(
         &self,
         position: u64,
-        ready: &Ready,
+        prepared: &PreparedChange,
         shown: Vec<(Digest, Option<ListPlace>)>,
     ) {
-        let change = &ready.change;
+        let change = &prepared.change;
         if change.list.is_none() && change.lead.is_none() {
             return;
         }
         let Some(kind) = catalogue::resource(change.kind) else {
             return;
         };
-        let born = Born {
+        let listed_at = ListedAt {
             position,
-            number: ready.number,
+            number: prepared.number,
         };
         if shown.is_empty() {
             if let Some(moved) = &change.list {
-                self.move_in_list(kind, born, ready, moved);
+                self.move_in_list(kind, listed_at, prepared, moved);
             }
         } else {
             let own = change.list.as_ref().and_then(|moved| moved.after.as_ref());
             for (entry, before) in shown {
                 let after = self.shown_beside(kind, entry, change.key, own);
-                self.move_in_list(kind, born, ready, &ListMove { before, after });
+                self.move_in_list(kind, listed_at, prepared, &ListMove { before, after });
             }
         }
         if let Some(lead) = &change.lead {
             for kind in followers() {
                 let tag = kind.kind().tag;
-                let entered = ready.lists.entered.iter().find(|(known, _)| *known == tag);
+                let entered = prepared
+                    .lists
+                    .entered
+                    .iter()
+                    .find(|(known, _)| *known == tag);
                 let from = entered.map_or(0, |(_, from)| *from);
                 let mut list = self.lists.of(tag).write();
                 for number in list.numbers_of(bound_to(lead), from, usize::MAX) {
@@ -245,8 +256,8 @@ impl Tables {
     fn move_in_list(
         &self,
         kind: &'static dyn AnyResource,
-        born: Born,
-        ready: &Ready,
+        listed_at: ListedAt,
+        prepared: &PreparedChange,
         moved: &ListMove,
     ) {
         let Some(place) = moved.after.as_ref().or(moved.before.as_ref()) else {
@@ -258,13 +269,13 @@ impl Tables {
         // it is left: changes in between are not followed here.
         let booking = place.booking.filter(|_| !is_known || is_left);
         // That fact may have changed since it was looked at.
-        let by_booking = booking.map(|booking| match &ready.lists.by_booking {
+        let by_booking = booking.map(|booking| match &prepared.lists.by_booking {
             Some((seen, _)) if !is_left && self.position(booking.fact) == *seen => None,
             _ => Some(self.by_booking(kind, booking).1),
         });
         let entry = self.noted(kind, place.entry);
         let mut list = self.lists.of(kind.kind().tag).write();
-        let (number, is_new) = list.enter(entry, born);
+        let (number, is_new) = list.enter(entry, listed_at);
         let none = Vec::new();
         let before = moved.before.as_ref().map_or(&none, |place| &place.values);
         let after = moved.after.as_ref().map_or(&none, |place| &place.values);
@@ -274,7 +285,7 @@ impl Tables {
         for joined in after.iter().filter(|set| is_new || !before.contains(set)) {
             list.add(*joined, number);
         }
-        let seen = || ready.lists.by_booking.iter().flat_map(|(_, sets)| sets);
+        let seen = || prepared.lists.by_booking.iter().flat_map(|(_, sets)| sets);
         match by_booking {
             Some(Some(sets)) if is_left => sets.iter().for_each(|set| list.remove(*set, number)),
             Some(Some(sets)) => sets.iter().for_each(|set| list.add(*set, number)),
@@ -285,7 +296,12 @@ impl Tables {
 
     /// Publishes a commit: all that it changes, and the idempotency key that it uses. To be called
     /// under the log's sequencer; [`Tables::settle`] comes after it.
-    pub fn publish_commit(&self, position: u64, changes: &mut [Ready], key: Option<KeyDigest>) {
+    pub fn publish_commit(
+        &self,
+        position: u64,
+        changes: &mut [PreparedChange],
+        key: Option<KeyDigest>,
+    ) {
         let _published = self.begin();
         self.publish_all(position, changes);
         if let Some(key) = key {
@@ -294,17 +310,17 @@ impl Tables {
     }
 
     /// Publishes the changes of a commit; [`Tables::settle`] comes after it.
-    pub fn publish_all(&self, position: u64, changes: &mut [Ready]) {
+    pub fn publish_all(&self, position: u64, changes: &mut [PreparedChange]) {
         for change in changes {
-            self.publish_ready(position, change);
+            self.publish_prepared(position, change);
         }
     }
 
     /// What is left to do in lists after a commit: what is bound to a booking is removed from the
     /// values that its fact had before. To be called after publishing a commit, before the next one
     /// of the same booking.
-    pub fn settle(&self, changes: &[Ready]) {
-        for Ready { change, .. } in changes {
+    pub fn settle(&self, changes: &[PreparedChange]) {
+        for PreparedChange { change, .. } in changes {
             let Some(lead) = &change.lead else {
                 continue;
             };
@@ -370,7 +386,7 @@ impl Tables {
         &self,
         kind: u16,
         way: &ListWay,
-        after: Option<Born>,
+        after: Option<ListedAt>,
         most: usize,
     ) -> Found<Candidate> {
         let Found {
@@ -378,9 +394,9 @@ impl Tables {
             examined,
             on,
         } = list_walk::look(&self.lists.of(kind).read(), way, after, most);
-        let candidates = candidates.into_iter().filter_map(|(noted, born)| {
+        let candidates = candidates.into_iter().filter_map(|(noted, listed_at)| {
             let entry = self.entry_of(catalogue::resource(kind)?, noted);
-            Some(Candidate { entry, born })
+            Some(Candidate { entry, listed_at })
         });
         Found {
             candidates: candidates.collect(),
@@ -397,7 +413,7 @@ impl Tables {
 
     /// When the resource with this key and state came to be listed; `None` when it is not.
     #[must_use]
-    pub fn born(&self, kind: u16, key: Digest, state: &[u8]) -> Option<Born> {
+    pub fn listed_at(&self, kind: u16, key: Digest, state: &[u8]) -> Option<ListedAt> {
         let resource = catalogue::resource(kind)?;
         if resource.listed() == ListedFrom::Never {
             return None;
@@ -406,7 +422,7 @@ impl Tables {
             true => resource.place(state).ok()??.entry,
             false => key,
         };
-        self.born_in_list(resource, entry)
+        self.entry_listed_at(resource, entry)
     }
 
     /// Whether of some resource it is not known when it came to be listed: its state comes from a
@@ -421,11 +437,11 @@ impl Tables {
     #[must_use]
     pub fn listed_now(&self) -> Vec<(u16, Candidate, Vec<ValueHash>)> {
         let all = self.lists.all().into_iter();
-        let shown = all.filter_map(|(kind, noted, born, values)| {
+        let shown = all.filter_map(|(kind, noted, listed_at, values)| {
             let resource = catalogue::resource(kind)?;
             let entry = self.entry_of(resource, noted);
             let is_shown = !resource.is_together() || self.shown(resource, entry).is_some();
-            is_shown.then_some((kind, Candidate { entry, born }, values))
+            is_shown.then_some((kind, Candidate { entry, listed_at }, values))
         });
         shown.collect()
     }

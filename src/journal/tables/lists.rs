@@ -16,12 +16,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use super::born::Born;
+use super::half_key::{HalfKey, HalfKeyCollisions, Noted};
 use super::hash_index::{Entry, HashIndex};
-use super::short::{Later, Noted, Short};
+use super::listed_at::ListedAt;
 use crate::base::digest::Digest;
 use crate::domain::listing::{Shared, ValueHash};
-use crate::journal::at_once::both;
+use crate::journal::parallel::join;
 use parking_lot::RwLock;
 use roaring::RoaringBitmap;
 
@@ -41,7 +41,7 @@ pub struct Candidate {
     /// Its key; the name of the list with ranks where it is several.
     pub entry: Digest,
     /// Its place in the order of creation.
-    pub born: Born,
+    pub listed_at: ListedAt,
 }
 
 /// A value of a filter and a resource that has it: 64 bits in halves, and the resource's number.
@@ -65,13 +65,13 @@ struct Chunk {
     first: u64,
     resources: Vec<InChunk>,
     /// The births that do not fit into what is kept of each, by place.
-    far: BTreeMap<usize, Born>,
+    far: BTreeMap<usize, ListedAt>,
 }
 
 /// A resource in a chunk, in bytes that lie close: half its key, and when it came to be listed.
 #[derive(Clone, Copy)]
 struct InChunk {
-    entry: Short,
+    entry: HalfKey,
     /// Of its position, what it is more than the chunk's first; [`FAR`] for one that is kept aside.
     after: [u8; 3],
     number: u8,
@@ -91,16 +91,16 @@ impl Default for Chunk {
 }
 
 impl Chunk {
-    fn push(&mut self, entry: Short, born: Born) {
+    fn push(&mut self, entry: HalfKey, listed_at: ListedAt) {
         if self.resources.is_empty() {
-            self.first = born.position;
+            self.first = listed_at.position;
         }
-        let after = born.position.checked_sub(self.first);
+        let after = listed_at.position.checked_sub(self.first);
         let after = after.and_then(|after| u32::try_from(after).ok());
-        let (after, number) = match (after, u8::try_from(born.number)) {
+        let (after, number) = match (after, u8::try_from(listed_at.number)) {
             (Some(after), Ok(number)) if after < FAR => (after, number),
             _ => {
-                self.far.insert(self.resources.len(), born);
+                self.far.insert(self.resources.len(), listed_at);
                 (FAR, 0)
             }
         };
@@ -112,12 +112,12 @@ impl Chunk {
         });
     }
 
-    fn born(&self, place: usize) -> Born {
+    fn listed_at(&self, place: usize) -> ListedAt {
         let InChunk { after, number, .. } = self.resources[place];
         let [a, b, c] = after;
         match u32::from_le_bytes([a, b, c, 0]) {
             FAR => self.far[&place],
-            after => Born {
+            after => ListedAt {
                 position: self.first + u64::from(after),
                 number: number.into(),
             },
@@ -137,7 +137,7 @@ pub(super) struct KindList {
     few: BTreeSet<Pair>,
 }
 
-fn short(chunks: &[Chunk], number: u32) -> Short {
+fn half_key(chunks: &[Chunk], number: u32) -> HalfKey {
     let number = number as usize;
     chunks[number / CHUNK].resources[number % CHUNK].entry
 }
@@ -145,7 +145,7 @@ fn short(chunks: &[Chunk], number: u32) -> Short {
 fn noted(chunks: &[Chunk], whole: &BTreeMap<u32, Digest>, number: u32) -> Noted {
     match whole.get(&number) {
         Some(whole) => Noted::Later(*whole),
-        None => Noted::First(short(chunks, number)),
+        None => Noted::First(half_key(chunks, number)),
     }
 }
 
@@ -161,23 +161,23 @@ impl KindList {
     }
 
     /// When the resource with this number came to be listed.
-    pub(super) fn born_of(&self, number: u32) -> Born {
+    pub(super) fn listed_at_of(&self, number: u32) -> ListedAt {
         let number = number as usize;
-        self.chunks[number / CHUNK].born(number % CHUNK)
+        self.chunks[number / CHUNK].listed_at(number % CHUNK)
     }
 
     /// When the resource with this key came to be listed.
-    pub(super) fn born(&self, entry: Noted) -> Option<Born> {
-        let key = entry.short().alike();
+    pub(super) fn listed_at(&self, entry: Noted) -> Option<ListedAt> {
+        let key = entry.half().alike();
         let number = self.numbers.find_if(key, |it| self.entry(it) == entry)?;
-        Some(self.born_of(number))
+        Some(self.listed_at_of(number))
     }
 
     /// Makes room for one more, with such a key.
     pub(super) fn reserve(&mut self, key: Digest) {
         let chunks = &mut self.chunks;
         self.numbers
-            .reserve(key, |number| short(chunks, number).alike());
+            .reserve(key, |number| half_key(chunks, number).alike());
         if self.len as usize == chunks.len() * CHUNK {
             chunks.push(Chunk::default());
         }
@@ -185,10 +185,10 @@ impl KindList {
 
     /// The number of the resource with this key, and whether it is new: then it was born so, after
     /// all others.
-    pub(super) fn enter(&mut self, entry: Noted, born: Born) -> (u32, bool) {
+    pub(super) fn enter(&mut self, entry: Noted, listed_at: ListedAt) -> (u32, bool) {
         let (chunks, whole) = (&mut self.chunks, &mut self.whole);
-        let key = entry.short();
-        let key_of = |number| short(chunks, number).alike();
+        let key = entry.half();
+        let key_of = |number| half_key(chunks, number).alike();
         let is_it = |number| noted(chunks, whole, number) == entry;
         let place = match self.numbers.entry_if(key.alike(), key_of, is_it) {
             Entry::Occupied(place) => return (place.get(), false),
@@ -201,7 +201,7 @@ impl KindList {
         if number as usize == chunks.len() * CHUNK {
             chunks.push(Chunk::default());
         }
-        chunks[number as usize / CHUNK].push(key, born);
+        chunks[number as usize / CHUNK].push(key, listed_at);
         if let Noted::Later(all) = entry {
             whole.insert(number, all);
         }
@@ -239,11 +239,11 @@ impl KindList {
         let by_number = || {
             let mut chunks = Vec::with_capacity(count.div_ceil(CHUNK));
             let all = ranges.iter().flat_map(|range| &range.resources);
-            for (number, (entry, born)) in all.enumerate() {
+            for (number, (entry, listed_at)) in all.enumerate() {
                 if number.is_multiple_of(CHUNK) {
                     chunks.push(Chunk::default());
                 }
-                chunks[number / CHUNK].push(*entry, *born);
+                chunks[number / CHUNK].push(*entry, *listed_at);
             }
             let all = (0..).zip(chunks.iter().flat_map(|chunk| &chunk.resources));
             let numbers = HashIndex::of(count, all.map(|(number, it)| (it.entry.alike(), number)));
@@ -257,7 +257,7 @@ impl KindList {
             let few = ranges.iter().flat_map(|range| &range.few);
             (many, few.copied().collect())
         };
-        let ((chunks, numbers), (many, few)) = both(by_number, by_value);
+        let ((chunks, numbers), (many, few)) = join(by_number, by_value);
         let whole = ranges.iter().flat_map(|range| range.whole.iter().copied());
         Self {
             chunks,
@@ -346,12 +346,12 @@ impl KindList {
     }
 
     /// How many were first listed before this one, which counts itself where `with` is set.
-    pub(super) fn born_before(&self, born: Born, with: bool) -> u32 {
+    pub(super) fn listed_before(&self, listed_at: ListedAt, with: bool) -> u32 {
         let (mut low, mut high) = (0, self.len);
         while low < high {
             let middle = low + (high - low) / 2;
-            let found = self.born_of(middle);
-            if found < born || with && found == born {
+            let found = self.listed_at_of(middle);
+            if found < listed_at || with && found == listed_at {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -373,7 +373,7 @@ impl Default for Lists {
 /// An item to be listed, while tables are built, with what it is found by.
 #[derive(Clone, Copy)]
 pub(super) struct Listed<'a> {
-    pub(super) born: Born,
+    pub(super) listed_at: ListedAt,
     pub(super) entry: Digest,
     pub(super) sets: &'a [Set],
 }
@@ -381,7 +381,7 @@ pub(super) struct Listed<'a> {
 /// Items in a row, in order, while tables are built.
 #[derive(Default)]
 pub(super) struct ListRange {
-    resources: Vec<(Short, Born)>,
+    resources: Vec<(HalfKey, ListedAt)>,
     whole: Vec<(u32, Digest)>,
     many: BTreeMap<ValueHash, RoaringBitmap>,
     few: Vec<Pair>,
@@ -392,12 +392,14 @@ impl ListRange {
     pub(super) fn of<'a>(
         first: usize,
         items: impl Iterator<Item = Listed<'a>>,
-        later: &Later,
+        later: &HalfKeyCollisions,
     ) -> Self {
         let first = u32::try_from(first).expect("a kind has no 2^32 resources");
         let mut range = Self::default();
         for (number, item) in (first..).zip(items) {
-            range.resources.push((Short::of(item.entry), item.born));
+            range
+                .resources
+                .push((HalfKey::of(item.entry), item.listed_at));
             if later.has(item.entry) {
                 range.whole.push((number, item.entry));
             }
@@ -434,7 +436,7 @@ impl Lists {
     }
 
     /// Everything: by kinds, each item in order with its values.
-    pub(super) fn all(&self) -> Vec<(u16, Noted, Born, Vec<ValueHash>)> {
+    pub(super) fn all(&self) -> Vec<(u16, Noted, ListedAt, Vec<ValueHash>)> {
         let mut all = Vec::new();
         for (kind, list) in (0..).zip(&self.0) {
             let Some(list) = list.get() else {
@@ -453,8 +455,8 @@ impl Lists {
             }
             for number in 0..list.len {
                 let values = values.remove(&number).unwrap_or_default();
-                let (entry, born) = (list.entry(number), list.born_of(number));
-                all.push((kind, entry, born, values.into_iter().collect()));
+                let (entry, listed_at) = (list.entry(number), list.listed_at_of(number));
+                all.push((kind, entry, listed_at, values.into_iter().collect()));
             }
         }
         all
@@ -463,7 +465,7 @@ impl Lists {
 
 /// What is known of a change's effect on lists before it is published.
 #[derive(Default)]
-pub(super) struct ReadyLists {
+pub(super) struct PreparedLists {
     /// The values that a booking's fact gives to a resource that is newly listed, and the position
     /// of the fact's last commit.
     pub(super) by_booking: Option<(u64, Vec<Set>)>,
@@ -478,7 +480,7 @@ mod tests {
 
     #[test]
     fn a_birth_is_kept_as_it_was_however_far_it_lies_from_the_one_before() {
-        let at = |position, number| Born { position, number };
+        let at = |position, number| ListedAt { position, number };
         let far = u64::from(FAR);
         let births = [
             at(1 << 40, 7),
@@ -495,15 +497,15 @@ mod tests {
             .map(|key| Digest::of(1, &[key.to_string()]))
             .collect();
         let mut list = KindList::default();
-        for (key, born) in keys.iter().zip(births) {
+        for (key, listed_at) in keys.iter().zip(births) {
             list.reserve(*key);
-            let noted = Noted::First(Short::of(*key));
-            let (_, is_new) = list.enter(noted, born);
+            let noted = Noted::First(HalfKey::of(*key));
+            let (_, is_new) = list.enter(noted, listed_at);
             assert!(is_new);
         }
-        for ((number, key), born) in (0..).zip(&keys).zip(births) {
-            let noted = Noted::First(Short::of(*key));
-            assert_eq!(list.born(noted), Some(born));
+        for ((number, key), listed_at) in (0..).zip(&keys).zip(births) {
+            let noted = Noted::First(HalfKey::of(*key));
+            assert_eq!(list.listed_at(noted), Some(listed_at));
             assert_eq!(list.entry(number), noted);
         }
         assert_eq!(size_of::<InChunk>(), 12);

@@ -8,29 +8,29 @@
 //! pages (`slab`), found by a hash index of four bytes to a state (`states`, `hash_index`). Idempotency
 //! keys lie side by side in chunks, with a hash index of the same kind (`compact`), and so do unique
 //! keys, of which only as much is kept as leads to their holders (`unique`), and the lists of secondary
-//! keys (`secondary`). Lists follow commits (`listing`); they note half of a key (`short`).
+//! keys (`secondary`). Lists follow commits (`listing`); they note half of a key (`half_key`).
 //! What is large lies in huge pages (`memory`).
 //!
 //! Idempotency keys are forgotten by one number, the watermark: a key that was used at or below it
 //! counts as never used. What is left of it in the table is swept afterwards.
 
-mod born;
+mod chunked_vec;
 mod compact;
 mod content;
+mod half_key;
 mod hash_index;
-mod held;
 mod indexing;
 mod list_walk;
 mod listed;
+mod listed_at;
 mod listing;
 mod lists;
 mod memory;
-mod numbered;
+mod name_cache;
 mod ordered;
 mod pieces;
-mod ready;
+mod prepared;
 mod secondary;
-mod short;
 mod slab;
 mod slot;
 mod source;
@@ -45,18 +45,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use self::born::Births;
-pub use self::born::{Born, NoBirth};
 use self::compact::CompactMap;
+use self::half_key::HalfKeyCollisions;
 pub use self::list_walk::{Found, ListPlan, ListWay};
 pub(super) use self::listed::{AllListed, FoundLists};
+use self::listed_at::Births;
+pub use self::listed_at::{InvalidListedAt, ListedAt};
 use self::lists::Lists;
 pub use self::lists::{Candidate, Set};
 pub use self::memory::keep_ready as keep_memory_ready;
 pub(super) use self::pieces::Pieces;
-pub use self::ready::Ready;
+pub use self::prepared::PreparedChange;
 use self::secondary::{List, SecondaryIndex};
-use self::short::Later;
 use self::states::{StateRef, States};
 pub use self::stored_state::StoredState;
 use self::unique::UniqueIndex;
@@ -109,8 +109,8 @@ pub struct Tables {
     secondary: Shards<SecondaryIndex>,
     keys: Shards<CompactMap>,
     /// The keys of resources, and the names of lists with ranks, that are later.
-    later: Later,
-    later_lists: Later,
+    later: HalfKeyCollisions,
+    later_lists: HalfKeyCollisions,
     /// Idempotency keys used at this position or before are forgotten.
     forgotten: AtomicU64,
     /// The commits whose response a second key leads to, each with the last position of such a key.
@@ -118,9 +118,9 @@ pub struct Tables {
     /// Held while the places of states are visited.
     going_through: Mutex<()>,
     lists: Lists,
-    held: held::Held,
+    names: name_cache::NameCache,
     /// When resources came to be listed, in no order, while tables are built: of each shard.
-    births: Shards<Vec<(Digest, Born)>>,
+    births: Shards<Vec<(Digest, ListedAt)>>,
     /// When items came to be listed that are several resources, while tables are built.
     together: Mutex<Births>,
     has_guessed_births: AtomicBool,
@@ -163,15 +163,15 @@ impl Tables {
 
     /// Publishes a change that was committed at `position`.
     pub fn publish(&self, position: u64, change: Change) {
-        let mut ready = Ready::new(change);
-        self.publish_ready(position, &mut ready);
-        self.settle(&[ready]);
+        let mut prepared = PreparedChange::new(change);
+        self.publish_prepared(position, &mut prepared);
+        self.settle(&[prepared]);
     }
 
     /// As [`Tables::publish`], for a prepared change: what is left of it is freed with it.
-    pub fn publish_ready(&self, position: u64, ready: &mut Ready) {
-        let shown = self.shown_before(ready);
-        let Ready { change, page, .. } = ready;
+    pub fn publish_prepared(&self, position: u64, prepared: &mut PreparedChange) {
+        let shown = self.shown_before(prepared);
+        let PreparedChange { change, page, .. } = prepared;
         for name in &change.unique_left {
             self.unique.shard(name.0).write().leave(name.0, change.key);
         }
@@ -204,22 +204,22 @@ impl Tables {
             bytes: &change.state,
         };
         let mut states = self.states.shard(change.key).write();
-        ready.page = states.put(state, page, &self.later);
+        prepared.page = states.put(state, page, &self.later);
         drop(states);
         for name in &change.unique_taken {
             self.unique.shard(name.0).write().enter(name.0, change.key);
         }
-        self.publish_in_lists(position, ready, shown);
+        self.publish_in_lists(position, prepared, shown);
     }
 
     /// Makes room for changes, and for the idempotency key of the command that makes them, before
     /// the sequencer is held: allocation, and what growing an index moves, would be most of the
     /// critical section. Nothing that anybody reads is altered; what comes in between may use the
     /// room, which is then made when it is needed.
-    pub fn reserve(&self, changes: &mut [Ready], key: Option<KeyDigest>) {
-        for ready in changes {
-            self.reserve_in_lists(ready);
-            let Ready { change, page, .. } = ready;
+    pub fn reserve(&self, changes: &mut [PreparedChange], key: Option<KeyDigest>) {
+        for prepared in changes {
+            self.reserve_in_lists(prepared);
+            let PreparedChange { change, page, .. } = prepared;
             for name in &change.unique_taken {
                 self.unique
                     .shard(name.0)

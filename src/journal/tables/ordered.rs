@@ -1,6 +1,6 @@
 //! What lies in order in several runs, put in one order by all processors.
 
-use crate::journal::at_once::each;
+use crate::journal::parallel;
 
 /// About how many items a range has: so few that they fit into a processor's cache together.
 const RANGE: usize = 16 << 10;
@@ -42,7 +42,7 @@ pub(super) fn in_ranges<'a, T: Sync, P: Ord + Send, R: Send>(
             runs.iter().map(before).collect()
         })
         .collect();
-    each(ranges, |range| {
+    parallel::map(ranges, |range| {
         let (begins, ends) = (&cuts[range], &cuts[range + 1]);
         let mut items = Vec::new();
         for (number, run) in runs.iter().enumerate() {

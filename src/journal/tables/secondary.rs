@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
+use super::half_key::{Alike, HalfKey, HalfKeyCollisions};
 use super::hash_index::{Entry, HashIndex};
-use super::short::{Alike, Later, Short};
 use crate::base::digest::Digest;
 use crate::domain::resource::Rank;
 
@@ -36,7 +36,7 @@ impl SecondaryIndex {
     }
 
     /// The list of this key; an empty one is made if there is none.
-    pub(super) fn get_mut(&mut self, name: Digest, later: &Later) -> &mut List {
+    pub(super) fn get_mut(&mut self, name: Digest, later: &HalfKeyCollisions) -> &mut List {
         let chunks = &mut self.chunks;
         let alike = Alike::to(name);
         let key_of = |number| alike.seen(at(chunks, number).0);
@@ -56,10 +56,10 @@ impl SecondaryIndex {
     }
 
     /// The name of the list with this half of one, that is not later.
-    pub(super) fn first_like(&self, short: Short, later: &Later) -> Option<Digest> {
-        let number = self.index.find_if(short.alike(), |number| {
+    pub(super) fn first_like(&self, half: HalfKey, later: &HalfKeyCollisions) -> Option<Digest> {
+        let number = self.index.find_if(half.alike(), |number| {
             let name = at(&self.chunks, number).0;
-            Short::of(name) == short && !later.has(name)
+            HalfKey::of(name) == half && !later.has(name)
         })?;
         Some(at(&self.chunks, number).0)
     }
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn of_names_that_are_alike_by_half_the_first_is_found_by_it() {
-        let (mut index, later) = (SecondaryIndex::default(), Later::default());
+        let (mut index, later) = (SecondaryIndex::default(), HalfKeyCollisions::default());
         let names = [1, 2, 3].map(|number| {
             let mut name = Digest([7; 16]);
             name.0[15] = number;
@@ -357,10 +357,10 @@ mod tests {
         });
         for name in names {
             index.get_mut(name, &later).join(name);
-            assert_eq!(index.first_like(Short::of(name), &later), Some(names[0]));
+            assert_eq!(index.first_like(HalfKey::of(name), &later), Some(names[0]));
         }
         assert_eq!(names.map(|name| later.has(name)), [false, true, true]);
-        let other = Short::of(Digest([8; 16]));
+        let other = HalfKey::of(Digest([8; 16]));
         assert_eq!(index.first_like(other, &later), None);
     }
 

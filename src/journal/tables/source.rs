@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::short::Short;
+use super::half_key::HalfKey;
 use super::states::StateRef;
 use super::{LIST_CHUNK, Tables, slab};
 use crate::base::digest::Digest;
@@ -39,10 +39,10 @@ impl Tables {
 impl Tables {
     /// The resource with this half of a key that has a name. A name is entered after its holder's
     /// state has it, and removed before, so while it is seen to be entered its holder is found.
-    pub(super) fn has(&self, holder: Short, name: IndexKey) -> Option<Digest> {
+    pub(super) fn has(&self, holder: HalfKey, name: IndexKey) -> Option<Digest> {
         let shard = self.states.shard(holder.alike()).read();
         shard.key_like(holder, |state| {
-            self.held.has(name, state.key, state.position, || {
+            self.names.has(name, state.key, state.position, || {
                 let kind = catalogue::resource(state.kind);
                 let names = kind.and_then(|kind| kind.unique_keys(state.bytes).ok());
                 names.is_some_and(|names| names.contains(&name))

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use super::half_key::{Alike, HalfKey, HalfKeyCollisions};
 use super::hash_index::{Entry, HashIndex};
-use super::short::{Alike, Later, Short};
 use super::slab::{Alone, Place, Slab};
 use super::stored_state::StoredState;
 use crate::base::digest::Digest;
@@ -48,19 +48,19 @@ impl States {
     /// The key with this half, of a state that is meant.
     pub(super) fn key_like(
         &self,
-        short: Short,
+        half: HalfKey,
         is_meant: impl Fn(StoredState<'_>) -> bool,
     ) -> Option<Digest> {
-        let place = self.index.find_if(short.alike(), |place| {
+        let place = self.index.find_if(half.alike(), |place| {
             let place = Place::of(place);
-            Short::of(self.slab.key(place)) == short && is_meant(self.slab.get(place))
+            HalfKey::of(self.slab.key(place)) == half && is_meant(self.slab.get(place))
         })?;
         Some(self.slab.key(Place::of(place)))
     }
 
     /// The key with this half, that is not later.
-    pub(super) fn first_like(&self, short: Short, later: &Later) -> Option<Digest> {
-        self.key_like(short, |state| !later.has(state.key))
+    pub(super) fn first_like(&self, half: HalfKey, later: &HalfKeyCollisions) -> Option<Digest> {
+        self.key_like(half, |state| !later.has(state.key))
     }
 
     /// The state with this key, in a form that does not need the lock for long.
@@ -111,7 +111,7 @@ impl States {
         &mut self,
         state: StoredState<'_>,
         page: Option<Alone>,
-        later: &Later,
+        later: &HalfKeyCollisions,
     ) -> Option<Alone> {
         let slab = &mut self.slab;
         let note = |moved: &mut Option<Vec<Digest>>, key| {
@@ -176,7 +176,7 @@ impl States {
     ///
     /// # Errors
     /// Of the states of which there is another one with the same key, the one with the lowest position.
-    pub(super) fn index_noted(&mut self, later: &Later) -> Result<(), StoredState<'_>> {
+    pub(super) fn index_noted(&mut self, later: &HalfKeyCollisions) -> Result<(), StoredState<'_>> {
         let noted = std::mem::take(&mut self.noted);
         if noted == 0 {
             return Ok(());
@@ -214,7 +214,7 @@ impl States {
         position: u64,
         kind: u16,
         key: Digest,
-        later: &Later,
+        later: &HalfKeyCollisions,
         change: impl FnOnce(Option<StoredState<'_>>) -> Result<Option<&'n [u8]>, E>,
     ) -> Result<(), E> {
         let slab = &mut self.slab;
@@ -269,7 +269,7 @@ mod tests {
             std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
         println!("SEED={seed}");
         let mut random = SmallRng::seed_from_u64(seed);
-        let (mut states, later) = (States::default(), Later::default());
+        let (mut states, later) = (States::default(), HalfKeyCollisions::default());
         let mut model: HashMap<Digest, (u16, u64, Vec<u8>)> = HashMap::new();
         for position in 1..30_000 {
             let number = random.random_range(0..2_000_u32);
@@ -312,7 +312,7 @@ mod tests {
             std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
         println!("SEED={seed}");
         let mut random = SmallRng::seed_from_u64(seed);
-        let (mut states, later) = (States::default(), Later::default());
+        let (mut states, later) = (States::default(), HalfKeyCollisions::default());
         let mut model: HashMap<Digest, (u64, Vec<u8>)> = HashMap::new();
         for position in 1..20_000 {
             let mut key = Digest([5; 16]);
@@ -372,7 +372,7 @@ mod tests {
             (1..=count).for_each(|number| states.note(state(number, &bytes(number))));
             states
         };
-        let (mut states, later) = (noted(2_000), Later::default());
+        let (mut states, later) = (noted(2_000), HalfKeyCollisions::default());
         assert_eq!(states.index_noted(&later), Ok(()));
         assert_eq!(states.index_noted(&later), Ok(()));
         assert_eq!(states.len(), 2_000);
@@ -385,13 +385,13 @@ mod tests {
         assert!(
             alike
                 .iter()
-                .all(|key| Short::of(*key) == Short::of(alike[0]))
+                .all(|key| HalfKey::of(*key) == HalfKey::of(alike[0]))
         );
         let first = alike.iter().filter(|key| !later.has(**key));
         assert_eq!(first.count(), 1);
-        let (short, first) = (Short::of(alike[0]), |key: &Digest| !later.has(*key));
+        let (half, first) = (HalfKey::of(alike[0]), |key: &Digest| !later.has(*key));
         assert_eq!(
-            states.first_like(short, &later).as_ref(),
+            states.first_like(half, &later).as_ref(),
             alike.iter().find(|key| first(key))
         );
         assert!((4..=2_000).all(|number| !later.has(key(number))));
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_state_that_is_put_again_takes_no_memory_anew() {
-        let (mut states, later) = (States::default(), Later::default());
+        let (mut states, later) = (States::default(), HalfKeyCollisions::default());
         let mut put = |length: usize| {
             for key in 0..200 {
                 let bytes = vec![1; length];

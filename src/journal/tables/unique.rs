@@ -5,27 +5,27 @@
 //! a third of the two digests, a name that nobody has is known to be free as fast as ever, and to
 //! find who has one takes reading a state.
 
+use super::chunked_vec::{ChunkedVec, FixedSize};
+use super::half_key::HalfKey;
 use super::hash_index::HashIndex;
-use super::numbered::{Fixed, Numbered};
-use super::short::Short;
 use crate::base::digest::Digest;
 
 /// The unique index.
 #[derive(Default)]
 pub(super) struct UniqueIndex {
     index: HashIndex,
-    names: Numbered<Name>,
+    names: ChunkedVec<Name>,
 }
 
 /// A name, as it is kept. A holder may have two that look alike, and then both are here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Name {
     spread: [u8; 4],
-    holder: Short,
+    holder: HalfKey,
 }
 
 impl Name {
-    fn of(name: Digest, holder: Short) -> Self {
+    fn of(name: Digest, holder: HalfKey) -> Self {
         Self {
             spread: HashIndex::spread_of(name),
             holder,
@@ -38,8 +38,8 @@ impl Name {
     }
 }
 
-impl Fixed for Name {
-    const BYTES: usize = 4 + Short::BYTES;
+impl FixedSize for Name {
+    const BYTES: usize = 4 + HalfKey::BYTES;
 
     fn write(self, bytes: &mut [u8]) {
         let (spread, holder) = bytes.split_at_mut(4);
@@ -51,7 +51,7 @@ impl Fixed for Name {
         let (spread, holder) = bytes.split_at(4);
         Self {
             spread: spread.try_into().expect("an entry has its bytes"),
-            holder: Short(holder.try_into().expect("an entry has its bytes")),
+            holder: HalfKey(holder.try_into().expect("an entry has its bytes")),
         }
     }
 }
@@ -66,7 +66,7 @@ impl UniqueIndex {
     pub(super) fn holder(
         &self,
         name: Digest,
-        has_it: impl Fn(Short) -> Option<Digest>,
+        has_it: impl Fn(HalfKey) -> Option<Digest>,
     ) -> Option<Digest> {
         let spread = HashIndex::spread_of(name);
         let found = std::cell::Cell::new(None);
@@ -82,7 +82,7 @@ impl UniqueIndex {
 
     /// Whether this resource is entered under a name, or under one that looks alike.
     pub(super) fn is_entered(&self, name: Digest, holder: Digest) -> bool {
-        let entry = Name::of(name, Short::of(holder));
+        let entry = Name::of(name, HalfKey::of(holder));
         let found = self.index.find_if(name, |it| self.names.at(it) == entry);
         found.is_some()
     }
@@ -91,7 +91,7 @@ impl UniqueIndex {
     /// there twice. To be called when nothing has been entered yet.
     pub(super) fn fill(&mut self, all: &[(Digest, Digest)]) -> bool {
         for (name, holder) in all {
-            self.names.push(Name::of(*name, Short::of(*holder)));
+            self.names.push(Name::of(*name, HalfKey::of(*holder)));
         }
         let names = (0..).zip(all).map(|(number, (name, _))| (*name, number));
         let name = |number: u32| all[number as usize].0;
@@ -107,13 +107,13 @@ impl UniqueIndex {
         let names = &self.names;
         let key_of = |number| names.at(number).spread();
         self.index.reserve(name, key_of);
-        self.names.reserve(Name::of(name, Short::of(holder)));
+        self.names.reserve(Name::of(name, HalfKey::of(holder)));
         std::hint::black_box(self.is_entered(name, holder));
     }
 
     /// Enters a resource under a name, which nobody else has.
     pub(super) fn enter(&mut self, name: Digest, holder: Digest) {
-        let entry = Name::of(name, Short::of(holder));
+        let entry = Name::of(name, HalfKey::of(holder));
         let names = &self.names;
         let vacant = self.index.vacant(name, |number| names.at(number).spread());
         vacant.insert(self.names.push(entry));
@@ -121,7 +121,7 @@ impl UniqueIndex {
 
     /// Removes a resource from a name.
     pub(super) fn leave(&mut self, name: Digest, holder: Digest) {
-        let entry = Name::of(name, Short::of(holder));
+        let entry = Name::of(name, HalfKey::of(holder));
         let names = &mut self.names;
         let Some(number) = self.index.remove_if(name, |it| names.at(it) == entry) else {
             return;
@@ -168,7 +168,7 @@ mod tests {
             let has_it = |name| {
                 move |holder| {
                     let known = holders.get(&name).copied();
-                    known.filter(|known| Short::of(*known) == holder)
+                    known.filter(|known| HalfKey::of(*known) == holder)
                 }
             };
             assert_eq!(index.holder(name, has_it(name)), model.get(&name).copied());
@@ -208,7 +208,7 @@ mod tests {
         let mut index = UniqueIndex::default();
         assert!(index.fill(&all));
         for (name, holder) in &all {
-            let has_it = |short| (short == Short::of(*holder)).then_some(*holder);
+            let has_it = |half| (half == HalfKey::of(*holder)).then_some(*holder);
             assert_eq!(index.holder(*name, has_it), Some(*holder));
         }
         for (name, holder) in &all {

@@ -14,7 +14,7 @@ use crate::base::time::Instant;
 use crate::cli::exit::Failure;
 use crate::cli::open::{lineage, refusal};
 use crate::domain::registered::AnyResource;
-use crate::journal::births::Lineage;
+use crate::journal::lineage::Lineage;
 use crate::journal::messages::{KIND_AND_VERSION, MessagesOfOld, Sent};
 use crate::journal::record::{Record, RecordChange};
 use crate::journal::snapshot::{Layout, StateEntry, Summary};
@@ -76,7 +76,7 @@ impl Unlisted {
                 version,
                 key,
                 position,
-                born: None,
+                listed_at: None,
                 state: Blob(&state),
             });
             put.map_err(Failure::other)?;

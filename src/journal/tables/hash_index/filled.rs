@@ -2,7 +2,7 @@
 
 use super::{BEGINS, HashIndex, LOAD, PARTS, Part, ROW, Row, TAGGED, part, segment, tag};
 use crate::base::digest::Digest;
-use crate::journal::at_once::both;
+use crate::journal::parallel::join;
 use crate::journal::tables::memory::Piece;
 
 impl HashIndex {
@@ -12,7 +12,7 @@ impl HashIndex {
         all: impl Iterator<Item = (Digest, u32)>,
     ) -> Self {
         let [a, b, c, d] = by_parts(count, all);
-        let (first, last) = both(
+        let (first, last) = join(
             || [Part::filled(a), Part::filled(d)],
             || [Part::filled(b), Part::filled(c)],
         );

@@ -1,23 +1,23 @@
 //! A change that is ready to be published.
 
 use super::StoredState;
-use super::lists::ReadyLists;
+use super::lists::PreparedLists;
 use super::slab::{self, Alone};
 use crate::domain::operation::Change;
 
 /// A change with everything that publishing it needs, prepared before the log's sequencer is taken,
 /// and freed after it is released: so the work in between does not grow with the state.
-pub struct Ready {
+pub struct PreparedChange {
     pub(super) change: Change,
     /// The page of a large state, and afterwards its previous one.
     pub(super) page: Option<Alone>,
     /// The number of the change within its commit.
     pub(super) number: u32,
     /// What is known of its effect on lists.
-    pub(super) lists: ReadyLists,
+    pub(super) lists: PreparedLists,
 }
 
-impl Ready {
+impl PreparedChange {
     /// Prepares a change.
     #[must_use]
     pub fn new(change: Change) -> Self {
@@ -31,7 +31,7 @@ impl Ready {
             change,
             page,
             number: 0,
-            lists: ReadyLists::default(),
+            lists: PreparedLists::default(),
         }
     }
 

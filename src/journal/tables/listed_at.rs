@@ -1,4 +1,4 @@
-//! When resources came to be listed.
+//! When resources came to be listed: what the lists call their births.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,36 +13,39 @@ use crate::base::digest::Digest;
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
-pub struct Born {
+#[serde(rename = "Born")]
+pub struct ListedAt {
     /// The commit's position.
     pub position: u64,
     /// The number of the change within it, from 0.
     pub number: u32,
 }
 
-impl fmt::Display for Born {
+impl fmt::Display for ListedAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.position, self.number)
     }
 }
 
-/// A text that says no such place.
+/// A text that is no [`ListedAt`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoBirth;
+pub struct InvalidListedAt;
 
-impl FromStr for Born {
-    type Err = NoBirth;
+impl FromStr for ListedAt {
+    type Err = InvalidListedAt;
 
-    fn from_str(text: &str) -> Result<Self, NoBirth> {
-        let (position, number) = text.split_once('-').ok_or(NoBirth)?;
-        let born = Self {
-            position: position.parse().map_err(|_| NoBirth)?,
-            number: number.parse().map_err(|_| NoBirth)?,
+    fn from_str(text: &str) -> Result<Self, InvalidListedAt> {
+        let (position, number) = text.split_once('-').ok_or(InvalidListedAt)?;
+        let listed_at = Self {
+            position: position.parse().map_err(|_| InvalidListedAt)?,
+            number: number.parse().map_err(|_| InvalidListedAt)?,
         };
         // One text for one place.
-        (born.to_string() == text).then_some(born).ok_or(NoBirth)
+        (listed_at.to_string() == text)
+            .then_some(listed_at)
+            .ok_or(InvalidListedAt)
     }
 }
 
 /// When items that are several resources came to be listed, each with their kind.
-pub(super) type Births = HashMap<Digest, (u16, Born)>;
+pub(super) type Births = HashMap<Digest, (u16, ListedAt)>;

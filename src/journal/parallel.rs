@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::replay_error::ReplayError;
 
 /// Does both at once; one after the other where no second thread can be had.
-pub(super) fn both<A: Send, B>(
+pub(super) fn join<A: Send, B>(
     first: impl FnOnce() -> A + Send,
     second: impl FnOnce() -> B,
 ) -> (A, B) {
@@ -32,7 +32,7 @@ pub(super) fn both<A: Send, B>(
 }
 
 /// Does what has each of these numbers, on all processors; the results in order.
-pub(super) fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+pub(super) fn map<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let some = || {
         let mut done = Vec::new();
@@ -63,22 +63,22 @@ pub(super) fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> V
 ///
 /// # Errors
 /// That at the lowest position.
-pub(super) fn on_all(
+pub(super) fn try_for_each(
     count: usize,
     work: impl Fn(usize) -> Result<(), ReplayError> + Sync,
 ) -> Result<(), ReplayError> {
-    each_or_first(count, work).map(|_| ())
+    try_map(count, work).map(|_| ())
 }
 
 /// Does what has each of these numbers, on all processors; the results in order.
 ///
 /// # Errors
 /// That at the lowest position.
-pub(super) fn each_or_first<T: Send>(
+pub(super) fn try_map<T: Send>(
     count: usize,
     work: impl Fn(usize) -> Result<T, ReplayError> + Sync,
 ) -> Result<Vec<T>, ReplayError> {
-    let all = each(count, work);
+    let all = map(count, work);
     let failed = all.iter().filter_map(|done| done.as_ref().err()).cloned();
     match failed.reduce(ReplayError::first) {
         Some(first) => Err(first),
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn each_is_done_once_and_results_are_in_order() {
         for count in [0, 1, 2, 1_000] {
-            let done = each(count, |number| 3 * number);
+            let done = map(count, |number| 3 * number);
             assert!(done.into_iter().eq((0..count).map(|number| 3 * number)));
         }
     }

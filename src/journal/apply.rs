@@ -16,7 +16,7 @@ use crate::domain::registered::{Kinds, known};
 use crate::domain::resource::Source as _;
 
 /// A record, ready to be published.
-pub struct Followed {
+pub struct RecordToApply {
     /// When it was decided.
     pub at: Instant,
     /// What it changes, and the messages that it sends.
@@ -31,7 +31,7 @@ pub struct Followed {
     pub last_message: i64,
 }
 
-impl Followed {
+impl RecordToApply {
     /// The record at `position` of the log with this id. Nothing is changed.
     ///
     /// # Errors

@@ -14,13 +14,13 @@ use parking_lot::RwLock;
 use crate::base::digest::Digest;
 
 /// The bytes of a digest by which its shard is found, and its place in a hash index.
-const BYTES: [usize; Short::BYTES] = [0, 1, 4, 5, 6, 7, 8, 14];
+const BYTES: [usize; HalfKey::BYTES] = [0, 1, 4, 5, 6, 7, 8, 14];
 
 /// Half a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Short(pub(super) [u8; Short::BYTES]);
+pub(super) struct HalfKey(pub(super) [u8; HalfKey::BYTES]);
 
-impl Short {
+impl HalfKey {
     pub(super) const BYTES: usize = 8;
 
     pub(super) fn of(digest: Digest) -> Self {
@@ -40,28 +40,28 @@ impl Short {
 /// A digest as it is noted: half of it, or all of a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Noted {
-    First(Short),
+    First(HalfKey),
     Later(Digest),
 }
 
 impl Noted {
     /// The half that it has in any case.
-    pub(super) fn short(self) -> Short {
+    pub(super) fn half(self) -> HalfKey {
         match self {
-            Self::First(short) => short,
-            Self::Later(whole) => Short::of(whole),
+            Self::First(half) => half,
+            Self::Later(whole) => HalfKey::of(whole),
         }
     }
 }
 
 /// The digests that came when there was another one with the same half. Its lock is taken last.
 #[derive(Default)]
-pub(super) struct Later {
+pub(super) struct HalfKeyCollisions {
     is_any: AtomicBool,
     digests: RwLock<HashSet<Digest>>,
 }
 
-impl Later {
+impl HalfKeyCollisions {
     /// This one is later. To be called before anybody can find it.
     pub(super) fn note(&self, digest: Digest) {
         self.digests.write().insert(digest);
@@ -76,7 +76,7 @@ impl Later {
     pub(super) fn noted(&self, digest: Digest) -> Noted {
         match self.has(digest) {
             true => Noted::Later(digest),
-            false => Noted::First(Short::of(digest)),
+            false => Noted::First(HalfKey::of(digest)),
         }
     }
 }
@@ -98,14 +98,14 @@ impl Alike {
 
     /// This one is there; it is given back.
     pub(super) fn seen(&self, there: Digest) -> Digest {
-        if Short::of(there) == Short::of(self.digest) {
+        if HalfKey::of(there) == HalfKey::of(self.digest) {
             self.is_later.set(true);
         }
         there
     }
 
     /// It comes now, and is none of those that are there.
-    pub(super) fn note_if_later(&self, later: &Later) {
+    pub(super) fn note_if_later(&self, later: &HalfKeyCollisions) {
         if self.is_later.get() {
             later.note(self.digest);
         }

@@ -25,12 +25,12 @@ struct Found {
 }
 
 /// What threads remember of some tables.
-pub(super) struct Held {
+pub(super) struct NameCache {
     /// What no others in this process have.
     tables: u64,
 }
 
-impl Default for Held {
+impl Default for NameCache {
     fn default() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
@@ -39,7 +39,7 @@ impl Default for Held {
     }
 }
 
-impl Held {
+impl NameCache {
     /// Whether the state with this key, as of its commit at `position`, has this name: `look` finds it
     /// out where that is not remembered.
     pub(super) fn has(
@@ -79,20 +79,20 @@ mod tests {
 
     #[test]
     fn each_version_of_a_state_is_looked_at_once_and_what_it_has_not_is_not_remembered() {
-        let (held, other) = (Held::default(), Held::default());
+        let (cache, other) = (NameCache::default(), NameCache::default());
         let name = |last| IndexKey(Digest([1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, last]));
         let key = |byte| Digest([byte; 16]);
-        assert!(!held.has(name(1), key(1), 1, || false));
-        assert!(held.has(name(1), key(1), 1, || true));
-        let remembered = || held.has(name(1), key(1), 1, || false);
+        assert!(!cache.has(name(1), key(1), 1, || false));
+        assert!(cache.has(name(1), key(1), 1, || true));
+        let remembered = || cache.has(name(1), key(1), 1, || false);
         assert!(remembered());
         // Other versions, states, names and tables, all at the same place.
-        assert!(!held.has(name(1), key(1), 2, || false));
-        assert!(!held.has(name(1), key(2), 1, || false));
-        assert!(!held.has(name(2), key(1), 1, || false));
+        assert!(!cache.has(name(1), key(1), 2, || false));
+        assert!(!cache.has(name(1), key(2), 1, || false));
+        assert!(!cache.has(name(2), key(1), 1, || false));
         assert!(!other.has(name(1), key(1), 1, || false));
         assert!(remembered());
-        assert!(held.has(name(2), key(1), 1, || true));
+        assert!(cache.has(name(2), key(1), 1, || true));
         assert!(!remembered(), "its place is taken");
     }
 }

@@ -10,20 +10,20 @@ use super::memory::Piece;
 pub(super) const CHUNK: usize = 64;
 
 /// What takes always so many bytes.
-pub(super) trait Fixed: Copy {
+pub(super) trait FixedSize: Copy {
     const BYTES: usize;
     fn write(self, bytes: &mut [u8]);
     fn read(bytes: &[u8]) -> Self;
 }
 
 /// The entries.
-pub(super) struct Numbered<E> {
+pub(super) struct ChunkedVec<E> {
     chunks: Vec<Piece>,
     len: u32,
     entries: PhantomData<E>,
 }
 
-impl<E> Default for Numbered<E> {
+impl<E> Default for ChunkedVec<E> {
     fn default() -> Self {
         Self {
             chunks: Vec::new(),
@@ -34,12 +34,12 @@ impl<E> Default for Numbered<E> {
 }
 
 /// Where the entry of this number is: its chunk, and where it begins there.
-fn place<E: Fixed>(number: u32) -> (usize, usize) {
+fn place<E: FixedSize>(number: u32) -> (usize, usize) {
     let number = number as usize;
     (number / CHUNK, number % CHUNK * E::BYTES)
 }
 
-impl<E: Fixed> Numbered<E> {
+impl<E: FixedSize> ChunkedVec<E> {
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.len as usize
