@@ -18,8 +18,8 @@ use carebook::base::actor::ActorKind;
 use carebook::catalogue::{KeySource, RESOURCES, resource};
 use carebook::cli::open::Replaying;
 use carebook::cli::serve::walk::{PARTS, Step};
-use carebook::domain::cast::cast;
 use carebook::domain::reference::samples;
+use carebook::domain::sample_actors::sample_actors;
 use carebook::journal::record::Record;
 use carebook::journal::snapshot::{Layout, StateEntry};
 use serde_json::{Value, json};
@@ -127,8 +127,8 @@ impl Asked {
     fn send(&self, world: &World, client: &mut Client) -> Answer {
         let mut headers = Vec::new();
         let bearer = self.who.map(|kind| {
-            let cast = cast().into_iter().find(|actor| actor.kind == kind);
-            format!("Bearer {}", world.token(&cast.unwrap()))
+            let actor = sample_actors().into_iter().find(|actor| actor.kind == kind);
+            format!("Bearer {}", world.token(&actor.unwrap()))
         });
         headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
         headers.extend(self.key.as_deref().map(|key| ("Idempotency-Key", key)));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use carebook::base::actor::ActorKind;
 use carebook::catalogue::{LISTS, OPERATIONS, READS};
-use carebook::domain::cast::cast;
+use carebook::domain::sample_actors::sample_actors;
 use carebook::http::access_log::LINES_MAX;
 use serde_json::{Value, json};
 
@@ -394,7 +394,7 @@ fn the_faults_that_a_mother_is_not_told_stand_in_the_log_under_her_request_s_ide
     let world = World::new();
     let log = world.path("log");
     let server = logging(&world, &log, "carebook=debug", &[]);
-    let mother = cast()
+    let mother = sample_actors()
         .into_iter()
         .find(|actor| actor.kind == ActorKind::Mother);
     let token = world.token(&mother.unwrap());

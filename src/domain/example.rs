@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::cast::cast;
+use super::sample_actors::sample_actors;
 use crate::base::actor::{Actor, ActorKind};
 
 /// The idempotency key of every example that has one in its body.
@@ -18,7 +18,7 @@ pub const KEY: &str = "key-1";
 /// [`NDJSON`]: super::reference::samples::NDJSON
 #[derive(Debug)]
 pub struct Example {
-    /// Who sends it, of the samples' cast. Where no token is needed, anybody.
+    /// Who sends it, of the sample actors. Where no token is needed, anybody.
     pub actor: ActorKind,
     /// The operation whose example has to be carried out before, by its name. A text `$field` in
     /// path or body is replaced by that field of its response.
@@ -174,11 +174,11 @@ pub fn numbered(sample: &str, number: u32) -> String {
 /// The actor of this kind in the samples' world, with every identifier as `rename` says.
 ///
 /// # Panics
-/// Never: the cast has one of each kind.
+/// Never: there is one of each kind.
 #[must_use]
 pub fn actor(kind: ActorKind, rename: &dyn Fn(&str) -> String) -> Actor {
-    let actor = cast().into_iter().find(|actor| actor.kind == kind);
-    let actor = actor.expect("the cast has one of each kind");
+    let actor = sample_actors().into_iter().find(|actor| actor.kind == kind);
+    let actor = actor.expect("there is one of each kind");
     Actor {
         subject: rename(&actor.subject).into(),
         member_id: actor

@@ -141,7 +141,7 @@ impl Case {
         self.service.when(self.row.name, &path, &self.body)
     }
 
-    /// The one of the cast who is of this kind asks.
+    /// The sample actor of this kind asks.
     pub fn by(&mut self, kind: ActorKind) -> &mut Self {
         self.actor = example::actor(kind, &str::to_owned);
         self
@@ -257,8 +257,8 @@ fn kinds_of_actors_that_may_not_are_refused_whatever_else_their_token_says() {
     for row in all_with_example() {
         let may = |kind: &ActorKind| {
             let mut case = Case::of_example(row);
-            let cast = ActorKind::ALL.map(|kind| example::actor(kind, &str::to_owned));
-            let permissions = cast.iter().flat_map(|actor| &actor.permissions);
+            let actors = ActorKind::ALL.map(|kind| example::actor(kind, &str::to_owned));
+            let permissions = actors.iter().flat_map(|actor| &actor.permissions);
             case.actor.permissions = permissions.cloned().collect();
             case.actor.branch_profile_ids = vec!["branch-seoul-1".into()];
             case.actor.kind = *kind;

@@ -6,7 +6,6 @@
 
 pub mod branch;
 pub mod by_code;
-pub mod cast;
 pub mod change;
 pub mod erased;
 pub mod event;
@@ -33,6 +32,7 @@ pub mod report;
 pub mod reservation;
 pub mod resource;
 mod response_body;
+pub mod sample_actors;
 #[cfg(test)]
 pub mod scenario;
 pub mod settlement;

@@ -8,8 +8,8 @@ use carebook::base::actor::ActorKind;
 use carebook::base::time::Instant;
 use carebook::catalogue::KeySource;
 use carebook::cli::serve::walk::{PARTS, Step};
-use carebook::domain::cast::cast;
 use carebook::domain::reference::samples;
+use carebook::domain::sample_actors::sample_actors;
 use serde_json::{Value, json};
 
 use crate::support::{Client, Server, World, good, text_of};
@@ -104,7 +104,7 @@ impl Play {
 
     /// Tokens of the cast, in the order of [`ActorKind::ALL`].
     pub fn tokens(&self) -> Vec<String> {
-        let tokens = cast().into_iter();
+        let tokens = sample_actors().into_iter();
         tokens.map(|actor| self.world.token(&actor)).collect()
     }
 
@@ -189,8 +189,8 @@ impl Play {
         };
         let mut headers = vec![("Content-Type", "application/json")];
         let bearer = step.who().map(|kind: ActorKind| {
-            let cast = cast().into_iter().find(|actor| actor.kind == kind);
-            format!("Bearer {}", self.world.token(&cast.unwrap()))
+            let actor = sample_actors().into_iter().find(|actor| actor.kind == kind);
+            format!("Bearer {}", self.world.token(&actor.unwrap()))
         });
         headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
         let key = format!("walk-{}", row.tag);

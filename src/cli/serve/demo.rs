@@ -113,14 +113,14 @@ impl Demo {
             "# the address, and a token of each kind of actor, valid for seven days:".to_owned(),
         );
         lines.push(format!("export {}='{url}'", walk::ADDRESS));
-        for actor in samples::cast() {
+        for actor in samples::sample_actors() {
             let name = walk::token_variable(actor.kind);
             lines.push(format!("export {name}='{}'", self.token(&actor)?));
         }
-        let headquarters = samples::cast()
+        let headquarters = samples::sample_actors()
             .into_iter()
             .find(|actor| actor.kind == ActorKind::HeadquartersAdministrator)
-            .ok_or("the cast has a headquarters administrator")?;
+            .ok_or("the sample actors have a headquarters administrator")?;
         let token = self.token(&headquarters)?;
         let number = uuid::Uuid::new_v4().simple().to_string();
         lines.push(String::new());
@@ -142,8 +142,8 @@ impl Demo {
     /// # Errors
     /// When a token cannot be signed.
     pub fn actors(&self) -> Result<serde_json::Value, BoxError> {
-        let cast = samples::cast().into_iter();
-        let actors = cast.map(|actor| {
+        let actors = samples::sample_actors().into_iter();
+        let actors = actors.map(|actor| {
             let token = self.token(&actor)?;
             let subject = &*actor.subject;
             Ok(serde_json::json!({"kind": actor.kind, "subject": subject, "token": token}))

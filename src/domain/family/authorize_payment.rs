@@ -133,8 +133,8 @@ mod tests {
     use super::*;
     use crate::base::revision::Revision;
     use crate::base::time::Instant;
-    use crate::domain::family::fixture::{family, mother, payer, payment, with};
     use crate::domain::family::grant::Revocation;
+    use crate::domain::family::samples::{family, mother, payer, payment, with};
     use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, member};
 

@@ -218,8 +218,8 @@ mod tests {
 
     use super::*;
     use crate::base::revision::Revision;
-    use crate::domain::family::fixture::{access, family, minted, mother, with};
     use crate::domain::family::grant::Revocation;
+    use crate::domain::family::samples::{access, family, minted, mother, with};
     use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, actor};
 

@@ -236,8 +236,8 @@ mod tests {
     use super::*;
     use crate::base::actor::ActorKind;
     use crate::base::revision::Revision;
-    use crate::domain::family::fixture::{family, minted, mother, payment as body, with};
     use crate::domain::family::grant::Revocation;
+    use crate::domain::family::samples::{family, minted, mother, payment as body, with};
     use crate::domain::scenario::{Scenario, Then, actor, assert_conflict, member};
 
     fn grant(service: &mut Scenario, body: &Value) -> Then {

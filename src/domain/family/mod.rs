@@ -24,4 +24,4 @@ pub mod read_care_history_grant;
 pub mod read_payment_delegation;
 
 #[cfg(test)]
-mod fixture;
+mod samples;

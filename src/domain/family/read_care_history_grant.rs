@@ -39,7 +39,7 @@ pub fn scope(request: &ReadRequest<'_>) -> Scope {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use crate::base::actor::ActorKind;
-    use crate::domain::family::fixture::{ACCOUNT_PATH, access, family, mother, payer};
+    use crate::domain::family::samples::{ACCOUNT_PATH, access, family, mother, payer};
     use crate::domain::scenario::{actor, manager, member};
 
     const READ: &str = "read_care_history_grant";

@@ -43,7 +43,7 @@ mod tests {
     use serde_json::json;
 
     use crate::base::actor::{Actor, ActorKind};
-    use crate::domain::family::fixture::{family, minted, mother, payer, payment};
+    use crate::domain::family::samples::{family, minted, mother, payer, payment};
     use crate::domain::scenario::{actor, manager, member};
 
     const READ: &str = "read_payment_delegation";

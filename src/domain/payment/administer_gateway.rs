@@ -374,7 +374,7 @@ impl Operation for SearchPayments {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::fixture::{administrator, with};
+    use super::super::samples::{administrator, with};
     use super::*;
     use crate::domain::rejection::Class;
 

@@ -286,7 +286,7 @@ fn answer(
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::fixture::with;
+    use super::super::samples::with;
     use super::*;
     use crate::base::json::{FromJson, Json, Reader, VALUES_MAX};
     use crate::base::time::Instant;

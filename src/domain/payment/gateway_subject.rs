@@ -244,7 +244,7 @@ public_events! {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::fixture::with;
+    use super::super::samples::with;
     use super::*;
     use crate::domain::event::{Changed, PublicEvents as _};
     use crate::domain::reference::kinds::gateway_payment::sample;

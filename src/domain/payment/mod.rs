@@ -20,12 +20,12 @@ pub mod admin_audit;
 pub mod administer_gateway;
 pub mod authority;
 pub mod decide_cash_receipt;
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-pub(crate) mod fixture;
 pub mod gateway;
 pub mod gateway_subject;
 pub mod obligation;
 pub mod pre_register;
 pub mod read_admin_audit;
 pub mod read_pre_registration;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(crate) mod samples;

@@ -480,7 +480,7 @@ response_body! {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::fixture::{PAYMENT, mother, obligation, pre_register, service, with};
+    use super::super::samples::{PAYMENT, mother, obligation, pre_register, service, with};
     use super::*;
     use crate::base::json::{FromJson, Json, Reader};
     use crate::domain::event::{Changed, PublicEvents as _};

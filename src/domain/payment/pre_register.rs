@@ -325,7 +325,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::super::fixture::{
+    use super::super::samples::{
         DELEGATION_MAXIMUM, PAYMENT, body, branch_operator, delegate, father,
         headquarters_operator, mother, obligation, pre_register, service, with,
     };

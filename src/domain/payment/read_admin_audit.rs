@@ -38,7 +38,7 @@ pub fn scope(request: &ReadRequest<'_>) -> Scope {
 mod tests {
     use serde_json::json;
 
-    use super::super::fixture::administrator;
+    use super::super::samples::administrator;
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
     use crate::domain::scenario::{Scenario, actor, member};

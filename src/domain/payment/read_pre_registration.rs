@@ -66,7 +66,7 @@ pub fn scope(request: &ReadRequest<'_>) -> Scope {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::fixture::{
+    use super::super::samples::{
         PAYMENT, branch_operator, delegate, father, headquarters_operator, mother, obligation,
         pre_register, service, with,
     };

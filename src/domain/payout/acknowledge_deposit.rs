@@ -8,11 +8,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::standing::{has_happened, is_dealt_with, mismatches};
-use super::state::{DepositAcknowledged, Payout, PayoutReceipt, PayoutReceiptEvent, ReceiptStatus};
+use super::guards::{about_payout, is_dealt_with, mismatches};
+use super::state::{DepositAcknowledged, PayoutReceipt, PayoutReceiptEvent, ReceiptStatus};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::json::{AtLeast, Reader};
+use crate::base::json::AtLeast;
 use crate::base::text::{
     AssignmentKey, BodyKey, BookingId, CaregiverId, Ident, PayoutInstructionId, Text,
 };
@@ -52,22 +52,7 @@ json_object! {
     rules plausible(Fields)
 }
 
-fn plausible(at: &mut Reader, fields: &Fields<'_>) {
-    has_happened(at, fields.occurred_at);
-}
-
-impl Command {
-    fn payout(&self) -> Payout {
-        Payout {
-            reservation_booking_id: self.reservation_booking_id.clone(),
-            contract_assignment_key: self.contract_assignment_key.clone(),
-            caregiver_payout_instruction_id: self.caregiver_payout_instruction_id.clone(),
-            caregiver_role: self.caregiver_role.clone(),
-            handoff_order: self.handoff_order.0,
-            caregiver_id: self.caregiver_id.clone(),
-        }
-    }
-}
+about_payout!(Command, Fields);
 
 rejections! {
     /// Why no deposit is acknowledged.

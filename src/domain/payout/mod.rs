@@ -13,9 +13,9 @@
 //! acknowledged.
 
 pub mod acknowledge_deposit;
+mod guards;
 pub mod read_receipt_state;
 pub mod repair_receipt;
 #[cfg(test)]
 mod samples;
-mod standing;
 pub mod state;

@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 
-pub use crate::domain::cast::cast;
+pub use crate::domain::sample_actors::sample_actors;
 
 /// The samples, one fact a line. Of each kind the first one is the fullest.
 pub const NDJSON: &str = include_str!("samples.ndjson");
@@ -177,10 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn the_cast_has_an_active_actor_of_each_kind_with_its_relationship() {
+    fn the_sample_actors_are_active_one_of_each_kind_with_its_relationship() {
         let world = world();
-        let cast = cast();
-        assert!(cast.iter().map(|actor| actor.kind).eq(ActorKind::ALL));
+        let actors = sample_actors();
+        assert!(actors.iter().map(|actor| actor.kind).eq(ActorKind::ALL));
         let stands = |kind: &str, member: &str, value: &str, subject: &str| {
             world.iter().any(|fact| {
                 fact["kind"] == kind
@@ -188,7 +188,7 @@ mod tests {
                     && (fact["id"] == subject || fact["facts"]["subject"] == subject)
             })
         };
-        for actor in &cast {
+        for actor in &actors {
             assert!(stands("actor", "lifecycle", "active", &actor.subject));
             let object = match actor.kind {
                 ActorKind::BranchFinanceOperator => "branch/branch-seoul-1",

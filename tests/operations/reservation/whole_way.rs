@@ -83,8 +83,10 @@ fn put(client: &mut Client, workflow: &str, facts: &[Value]) {
 fn a_draft_becomes_a_paid_and_finalized_reservation_and_stays_one() {
     let world = World::new();
     let token = |kind: ActorKind| {
-        let cast = samples::cast().into_iter().find(|actor| actor.kind == kind);
-        world.token(&cast.unwrap())
+        let actor = samples::sample_actors()
+            .into_iter()
+            .find(|actor| actor.kind == kind);
+        world.token(&actor.unwrap())
     };
     let mother = token(ActorKind::Mother);
     let payer = token(ActorKind::FamilyMember);

@@ -6,11 +6,11 @@ use crate::base::text::MemberId;
 /// Who acts in the samples' world: one actor of each kind, in the order of [`ActorKind::ALL`],
 /// with all that each needs for the operations of its kind.
 #[must_use]
-pub fn cast() -> Vec<Actor> {
-    ActorKind::ALL.into_iter().map(member_of_cast).collect()
+pub fn sample_actors() -> Vec<Actor> {
+    ActorKind::ALL.into_iter().map(sample_actor).collect()
 }
 
-fn member_of_cast(kind: ActorKind) -> Actor {
+fn sample_actor(kind: ActorKind) -> Actor {
     let of = |subject: &str| Actor {
         subject: subject.into(),
         kind,

@@ -1,5 +1,6 @@
-//! What both commands on a payout ask of it: when it happened, whether its booking goes on, and
-//! whether the instruction to pay speaks of the same payout.
+//! What both commands on a payout have in common: how their bodies name it, and what they ask of it:
+//! when it happened, whether its booking goes on, and whether the instruction to pay speaks of the same
+//! payout.
 
 use super::state::Payout;
 use crate::base::json::{FaultCode, Reader};
@@ -18,6 +19,31 @@ pub(super) fn has_happened(at: &mut Reader, occurred_at: Option<&Instant>) {
         at.fault_at::<()>("occurredAt", FaultCode::OutOfRange);
     }
 }
+
+/// What follows from a command's body about its payout, for the two types that `json_object` makes of
+/// it: the rule `plausible`, and `payout()`.
+macro_rules! about_payout {
+    ($Command:ident, $Fields:ident) => {
+        fn plausible(at: &mut $crate::base::json::Reader, fields: &$Fields<'_>) {
+            $crate::domain::payout::guards::has_happened(at, fields.occurred_at);
+        }
+
+        impl $Command {
+            /// The payout that it is about.
+            fn payout(&self) -> $crate::domain::payout::state::Payout {
+                $crate::domain::payout::state::Payout {
+                    reservation_booking_id: self.reservation_booking_id.clone(),
+                    contract_assignment_key: self.contract_assignment_key.clone(),
+                    caregiver_payout_instruction_id: self.caregiver_payout_instruction_id.clone(),
+                    caregiver_role: self.caregiver_role.clone(),
+                    handoff_order: self.handoff_order.0,
+                    caregiver_id: self.caregiver_id.clone(),
+                }
+            }
+        }
+    };
+}
+pub(super) use about_payout;
 
 /// Whether payouts of a booking in this state are still dealt with: also after the care.
 pub(super) fn is_dealt_with(state: BookingState) -> bool {
