@@ -15,6 +15,8 @@ pub mod output;
 pub mod panics;
 pub mod revision;
 pub mod shared;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod text;
 pub mod time;
 pub mod trace_context;

@@ -246,10 +246,7 @@ mod tests {
 
     #[test]
     fn what_two_sets_differ_in_and_share_is_what_sets_have() {
-        let seed: u64 =
-            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-        println!("SEED={seed}");
-        let mut random = SmallRng::seed_from_u64(seed);
+        let mut random = SmallRng::seed_from_u64(crate::base::testing::seed());
         for _ in 0..2_000 {
             let [before, after] = [(); 2].map(|()| {
                 let count = random.random_range(0..6);

@@ -189,10 +189,7 @@ mod tests {
 
     #[test]
     fn an_identifier_fits_the_schema_of_its_kind_exactly_when_it_is_taken() {
-        let seed: u64 =
-            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-        println!("SEED={seed}");
-        let mut random = SmallRng::seed_from_u64(seed);
+        let mut random = SmallRng::seed_from_u64(crate::base::testing::seed());
         for kind in FACTS {
             let name = kind.kind().name;
             let schema = fact_schema(*kind, json!({}))["properties"]["id"].clone();

@@ -1012,9 +1012,7 @@ mod tests {
 
     #[test]
     fn keys_that_are_indexed_at_the_end_are_those_that_were_entered_one_by_one() {
-        let seed: u64 =
-            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-        println!("SEED={seed}");
+        let seed = crate::base::testing::seed();
         let mut random = SmallRng::seed_from_u64(seed);
         let (mut sound, mut faulty) = (0, 0);
         for _ in 0..300 {

@@ -424,9 +424,7 @@ mod tests {
     /// run is repeated with the environment variable `SEED`.
     #[test]
     fn no_order_of_grants_lets_two_delegations_stand_at_one_time() {
-        let seed =
-            std::env::var("SEED").map_or_else(|_| rand::random(), |text| text.parse().unwrap());
-        println!("SEED={seed}");
+        let seed = crate::base::testing::seed();
         let mut random = StdRng::seed_from_u64(seed);
         let mut service = by_mother();
         let start = Instant::parse("2026-11-20T12:00:00Z").unwrap();

@@ -424,12 +424,7 @@ mod tests {
 
     #[test]
     fn random_streams_are_cut_as_splitting_the_whole_text_does() {
-        let seed = match std::env::var("SEED") {
-            Ok(seed) => seed.parse().unwrap(),
-            Err(_) => rand::rng().random(),
-        };
-        println!("SEED={seed}");
-        let mut random = StdRng::seed_from_u64(seed);
+        let mut random = StdRng::seed_from_u64(crate::base::testing::seed());
         for _ in 0..2_000 {
             let length = random.random_range(0..40);
             let text: String = (0..length)

@@ -787,9 +787,7 @@ mod tests {
     /// repeated with the environment variable `SEED`.
     #[test]
     fn no_order_of_decisions_fills_a_slot_twice_or_empties_an_empty_one() {
-        let seed =
-            std::env::var("SEED").map_or_else(|_| rand::random(), |text| text.parse().unwrap());
-        println!("SEED={seed}");
+        let seed = crate::base::testing::seed();
         let mut random = StdRng::seed_from_u64(seed);
         let slots = ["slot-1", "slot-2", "slot-3", "slot-4"];
         let mut service = assigning();

@@ -1048,9 +1048,7 @@ mod tests {
 
     #[test]
     fn whatever_fails_and_crashes_all_comes_in_order_and_no_more_than_may_comes_again() {
-        let seed: u64 =
-            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-        println!("SEED={seed}");
+        let seed = crate::base::testing::seed();
         let rounds: u64 = std::env::var("ROUNDS").map_or(60, |rounds| rounds.parse().unwrap());
         for round in 0..rounds {
             run(seed.wrapping_add(round), 3_000);

@@ -789,8 +789,7 @@ async fn who_is_told_to_read_again_does_so_at_once_and_once_more_when_told_meanw
 /// no good token is refused, and no withdrawn one accepted once the keys were read again.
 #[tokio::test(start_paused = true)]
 async fn keys_that_are_replaced_under_load_refuse_no_good_token_and_accept_no_withdrawn_one() {
-    let seed = std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-    println!("SEED={seed}");
+    let seed = crate::base::testing::seed();
     let mut random = StdRng::seed_from_u64(seed);
     let idp = Idp::new();
     let mut keys = vec![key()];

@@ -119,9 +119,7 @@ mod tests {
 
     #[test]
     fn the_highest_one_as_of_a_position_is_as_all_ranks_as_of_then_have_it() {
-        let seed: u64 =
-            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-        println!("SEED={seed}");
+        let seed = crate::base::testing::seed();
         let mut random = SmallRng::seed_from_u64(seed);
         let mut adjustments = Adjustments::default();
         let count = 120;

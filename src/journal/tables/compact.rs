@@ -146,9 +146,7 @@ mod tests {
 
     #[test]
     fn random_changes_leave_what_a_map_would_have() {
-        let seed: u64 =
-            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-        println!("SEED={seed}");
+        let seed = crate::base::testing::seed();
         let mut random = SmallRng::seed_from_u64(seed);
         let mut map = CompactMap::default();
         let mut model = HashMap::new();

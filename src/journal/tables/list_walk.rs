@@ -225,9 +225,7 @@ mod tests {
 
     #[test]
     fn by_whatever_it_goes_a_way_finds_what_has_all_filters_and_one_of_the_scope_in_order() {
-        let seed: u64 =
-            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-        println!("SEED={seed}");
+        let seed = crate::base::testing::seed();
         let mut random = SmallRng::seed_from_u64(seed);
         let items: Vec<BTreeSet<u64>> = (0..700)
             .map(|_| (0..4).map(|_| random.random_range(0..12)).collect())

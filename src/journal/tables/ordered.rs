@@ -64,11 +64,7 @@ mod tests {
 
     #[test]
     fn runs_become_one_order_however_their_positions_lie() {
-        let seed: u64 = std::env::var("SEED").map_or_else(
-            |_| rand::random(),
-            |seed| seed.parse().expect("a seed is a number"),
-        );
-        println!("SEED={seed}");
+        let seed = crate::base::testing::seed();
         let mut random = SmallRng::seed_from_u64(seed);
         for (count, highest) in [(0, 9), (1, 9), (300, 1), (100_000, 1), (100_000, u64::MAX)] {
             let mut runs = vec![Vec::new(); 7];

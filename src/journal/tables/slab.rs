@@ -532,9 +532,7 @@ mod tests {
 
     #[test]
     fn after_random_changes_all_states_are_there_and_nothing_is_left_behind() {
-        let seed: u64 =
-            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-        println!("SEED={seed}");
+        let seed = crate::base::testing::seed();
         let mut random = SmallRng::seed_from_u64(seed);
         let mut slab = Slab::default();
         let mut model: HashMap<u64, (Place, Vec<u8>)> = HashMap::new();

@@ -265,9 +265,7 @@ mod tests {
 
     #[test]
     fn random_changes_leave_what_a_map_would_have() {
-        let seed: u64 =
-            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-        println!("SEED={seed}");
+        let seed = crate::base::testing::seed();
         let mut random = SmallRng::seed_from_u64(seed);
         let (mut states, later) = (States::default(), HalfKeyCollisions::default());
         let mut model: HashMap<Digest, (u16, u64, Vec<u8>)> = HashMap::new();
@@ -308,9 +306,7 @@ mod tests {
 
     #[test]
     fn room_that_is_made_alters_nothing_and_is_where_the_state_goes() {
-        let seed: u64 =
-            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-        println!("SEED={seed}");
+        let seed = crate::base::testing::seed();
         let mut random = SmallRng::seed_from_u64(seed);
         let (mut states, later) = (States::default(), HalfKeyCollisions::default());
         let mut model: HashMap<Digest, (u64, Vec<u8>)> = HashMap::new();

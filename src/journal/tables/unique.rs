@@ -151,9 +151,7 @@ mod tests {
 
     #[test]
     fn random_changes_leave_what_a_map_would_have_whatever_looks_alike() {
-        let seed: u64 =
-            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-        println!("SEED={seed}");
+        let seed = crate::base::testing::seed();
         let mut random = SmallRng::seed_from_u64(seed);
         let mut index = UniqueIndex::default();
         let mut model: HashMap<Digest, Digest> = HashMap::new();

@@ -249,9 +249,7 @@ mod tests {
 
     #[test]
     fn pages_have_the_changes_of_all_resources_once_and_from_the_latest_down() {
-        let seed: u64 =
-            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-        println!("SEED={seed}");
+        let seed = crate::base::testing::seed();
         let mut random = SmallRng::seed_from_u64(seed);
         let mut adjustments = Adjustments::default();
         let mut booking: Vec<u64> = Vec::new();
