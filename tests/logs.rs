@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::support::good::Good;
 use crate::support::stage::{Stage, Theatre};
-use crate::support::{Answer, Client, Server, World, carebook, serve_arguments};
-use crate::webhooks::receiver::{Receiver, SOON};
+use crate::support::{Answer, Client, PATIENCE, Server, World, carebook, serve_arguments};
+use crate::webhooks::receiver::Receiver;
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -50,7 +50,7 @@ fn requests(log: &Path, count: usize) -> Vec<Value> {
         if lines.len() >= count {
             return lines;
         }
-        assert!(started.elapsed() < SOON, "{text}");
+        assert!(started.elapsed() < PATIENCE, "{text}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

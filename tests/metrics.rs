@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use carebook::base::actor::ActorKind;
 use carebook::cli::token::signing::{Claims, SigningAlgorithm, SigningKey};
@@ -12,18 +12,7 @@ use carebook::http::figures_page::{Described, described, descriptions};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::json;
 
-use crate::support::{Client, Server, World, actor, claims, run};
-use crate::webhooks::receiver::SOON;
-
-/// Waits until that is so.
-#[track_caller]
-fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < SOON, "not within a minute: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
+use crate::support::{Client, Server, World, actor, claims, run, until};
 
 /// A series of the page of the listener for inside.
 #[track_caller]
@@ -234,10 +223,7 @@ fn connections_are_counted_and_so_is_why_one_is_refused() {
     assert_eq!(series(of_all), 1.0);
     assert_eq!(series("carebook_connections"), 5.0);
     same.clear();
-    let started = Instant::now();
-    while series("carebook_connections") > 3.0 {
-        assert!(started.elapsed() < SOON);
-    }
+    until("they are closed", || series("carebook_connections") <= 3.0);
     // A server without a free descriptor accepts nothing, and says so.
     let process = Pid::from_raw(server.id().try_into().unwrap());
     let none = Rlimit {
@@ -247,10 +233,7 @@ fn connections_are_counted_and_so_is_why_one_is_refused() {
     let before = prlimit(process, Resource::Nofile, none).unwrap();
     let not_accepted = "carebook_connections_refused_total{reason=\"not_accepted\"}";
     let waiting = connect(2);
-    let started = Instant::now();
-    while series(not_accepted) == 0.0 {
-        assert!(started.elapsed() < SOON);
-    }
+    until("one is not accepted", || series(not_accepted) > 0.0);
     prlimit(process, Resource::Nofile, before).unwrap();
     drop(waiting);
 }
@@ -268,9 +251,9 @@ fn tls_handshakes_that_come_to_nothing_are_counted() {
     let mut rude = TcpStream::connect(&server.address).unwrap();
     rude.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         .unwrap();
-    eventually("the nonsense is counted", || refused("tls_failed") == 1.0);
+    until("the nonsense is counted", || refused("tls_failed") == 1.0);
     assert_eq!(refused("tls_too_slow"), 0.0);
-    eventually("the silence is counted", || refused("tls_too_slow") == 1.0);
+    until("the silence is counted", || refused("tls_too_slow") == 1.0);
     drop(silent);
     assert_eq!(refused("tls_failed"), 1.0);
 }
@@ -286,10 +269,10 @@ fn the_end_of_the_certificate_in_use_is_told_and_what_cannot_be_used() {
     assert_eq!(failures(), 0.0);
     let second = certify(&world, 86_400);
     server.signal("HUP");
-    eventually("the new one is in use", || ends() == second);
+    until("the new one is in use", || ends() == second);
     std::fs::write(world.path("cert.pem"), "nothing").unwrap();
     server.signal("HUP");
-    eventually("it is told that it cannot be used", || failures() > 0.0);
+    until("it is told that it cannot be used", || failures() > 0.0);
     assert_eq!(ends(), second, "the last good one is in use");
 }
 
@@ -397,12 +380,12 @@ fn batches_are_counted_by_how_long_they_took_and_a_snapshot_has_an_age() {
         last = count;
     }
     server.signal("USR1");
-    eventually("a snapshot is taken", || {
+    until("a snapshot is taken", || {
         server.metric("carebook_snapshots_total") > 0.0
     });
     let age = server.metric("carebook_snapshot_age_seconds");
     assert!((0.0..60.0).contains(&age), "{age}");
-    eventually("it grows older", || {
+    until("it grows older", || {
         server.metric("carebook_snapshot_age_seconds") > age
     });
 }
@@ -428,7 +411,7 @@ fn backups_are_told_of_by_the_file_in_which_they_say_how_they_went() {
     let backup = ["backup", "--data", data, "--to", copy, "--status", status];
     assert_eq!(run(&backup).0, Some(0));
     server.signal("HUP");
-    eventually("the backup is told of", || told("status_readable") == 1.0);
+    until("the backup is told of", || told("status_readable") == 1.0);
     assert!((0.0..60.0).contains(&told("age_seconds")));
     assert_eq!(told("position"), done.position().unwrap() as f64);
     assert!(told("bytes") > 1_000.0);
@@ -436,7 +419,7 @@ fn backups_are_told_of_by_the_file_in_which_they_say_how_they_went() {
     // There is a copy already.
     assert_eq!(run(&backup).0, Some(1));
     server.signal("HUP");
-    eventually("the failure is told of", || told("failures_total") == 1.0);
+    until("the failure is told of", || told("failures_total") == 1.0);
     assert_eq!(told("position"), done.position().unwrap() as f64);
     // Half a file, a file that leads nowhere, and none: what is known stays, and is said to be old.
     for broken in [Some("{\"lastSuccess\":{\"at\""), None] {
@@ -445,7 +428,7 @@ fn backups_are_told_of_by_the_file_in_which_they_say_how_they_went() {
             None => std::fs::remove_file(status).unwrap(),
         }
         server.signal("HUP");
-        eventually("it cannot be read", || told("status_readable") == 0.0);
+        until("it cannot be read", || told("status_readable") == 0.0);
         assert_eq!(told("failures_total"), 1.0);
     }
     // A clock that was ahead makes no negative age.
@@ -453,7 +436,7 @@ fn backups_are_told_of_by_the_file_in_which_they_say_how_they_went() {
         "failures": 0});
     std::fs::write(status, ahead.to_string()).unwrap();
     server.signal("HUP");
-    eventually("it can be read", || told("status_readable") == 1.0);
+    until("it can be read", || told("status_readable") == 1.0);
     assert_eq!(told("age_seconds"), 0.0);
     assert_eq!(server.stop(), Some(0));
 }
@@ -486,14 +469,9 @@ fn the_process_is_told_of_as_the_kernel_sees_it() {
     assert!((began - now() as f64).abs() < 120.0, "{began}");
     let fds = of("process_open_fds");
     let more: Vec<_> = (0..5).map(|_| server.client()).collect();
-    let started = Instant::now();
-    while of("process_open_fds") < fds + 5.0 {
-        assert!(started.elapsed() < SOON);
-    }
+    until("five are open", || of("process_open_fds") >= fds + 5.0);
     drop(more);
-    while of("process_cpu_seconds_total") <= cpu {
-        assert!(started.elapsed() < SOON);
-    }
+    until("it works", || of("process_cpu_seconds_total") > cpu);
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.id())).unwrap();
     let limit = limits
         .lines()

@@ -1,7 +1,7 @@
 //! Traces of the running server, as a collector gets them: decoded by the published definitions.
 
 use std::net::TcpListener;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use carebook::base::actor::{Actor, ActorKind};
 use opentelemetry_proto::tonic::collector::trace::v1::{
@@ -12,8 +12,8 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 use serde_json::json;
 
-use crate::support::{Server, World, actor, where_nobody_listens};
-use crate::webhooks::receiver::{Delivery, Receiver, Reply, SOON, TAKEN};
+use crate::support::{Server, World, actor, until, until_ok, where_nobody_listens};
+use crate::webhooks::receiver::{Delivery, Receiver, Reply, TAKEN};
 
 const PROTOBUF: &str = "application/x-protobuf";
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -56,29 +56,14 @@ pub fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
 /// Waits until a collector has got so many spans.
 #[track_caller]
 fn wait(collector: &Receiver, count: usize) -> Vec<Span> {
-    let started = Instant::now();
-    loop {
-        let spans = spans(collector);
-        if spans.len() >= count {
-            return spans;
-        }
-        assert!(started.elapsed() < SOON, "{spans:?}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until_ok("the spans come", || match spans(collector) {
+        spans if spans.len() >= count => Ok(spans),
+        spans => Err(format!("{spans:?}")),
+    })
 }
 
 pub fn endpoint(port: u16) -> String {
     format!("http://127.0.0.1:{port}")
-}
-
-/// Waits until that is so.
-#[track_caller]
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < SOON, "not within a minute: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// A server that traces the first request, and then what its callers trace: one of a million others
@@ -548,13 +533,9 @@ fn a_collector_that_restarts_or_is_not_available_for_a_moment_costs_no_span() {
     assert_eq!(first.connections(), 1, "it stays open");
     // From here on it closes the connection instead of an answer.
     drop(first);
-    let started = Instant::now();
-    let listener = loop {
-        match TcpListener::bind(("127.0.0.1", port)) {
-            Ok(listener) => break listener,
-            Err(error) => assert!(started.elapsed() < SOON, "{error}"),
-        }
-    };
+    let listener = until_ok("its port is free", || {
+        TcpListener::bind(("127.0.0.1", port))
+    });
     let second = Receiver::on(listener, |_, number| match number {
         0 => Reply::Status(503, ""),
         _ => Reply::Status(204, "Connection: close\r\n"),

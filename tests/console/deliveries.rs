@@ -2,14 +2,13 @@
 //! paused, resumed and deleted; against a receiver that is a real server, in a real browser.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use carebook::base::actor::{Actor, ActorKind};
 use serde_json::json;
 
 use super::embedded::tools;
-use crate::support::{Server, World, actor, or_skip, program};
-use crate::webhooks::receiver::{Receiver, Reply, SOON, TAKEN};
+use crate::support::{Server, World, actor, or_skip, program, until};
+use crate::webhooks::receiver::{Receiver, Reply, TAKEN};
 
 /// Pauses between attempts are a millionth of what they are, so that the last one is soon.
 const HURRIED: [&str; 5] = [
@@ -54,11 +53,9 @@ fn a_dead_delivery_is_sent_again_and_a_webhook_paused_resumed_and_deleted_from_t
         json!({"kind": "actor", "id": "one", "revision": 1, "facts": {"lifecycle": "active"}});
     let answer = server.client().put_facts(&token, &[fact]);
     assert_eq!(answer.json()["applied"], 1, "{answer:?}");
-    let started = Instant::now();
-    while server.client().get(&path, &token).json()["dead"] != 1 {
-        assert!(started.elapsed() < SOON, "no delivery is dead");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("a delivery is dead", || {
+        server.client().get(&path, &token).json()["dead"] == 1
+    });
     receiver.now_answers(|_, _| TAKEN);
     let done = Command::new("node")
         .arg(concat!(

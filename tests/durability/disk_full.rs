@@ -31,15 +31,13 @@ use super::crowd::Crowd;
 use super::share;
 use super::sync_failure::can_trace;
 use crate::model::world::{self, FACTS, WORKFLOW};
-use crate::support::{Client, Server, run, seed, serve_arguments, until};
+use crate::support::{Client, PATIENCE, Server, run, seed, serve_arguments, until};
 
 /// The disk's bytes, and how many of them are the reserve.
 const DISK: u64 = 96 << 20;
 const RESERVE: u64 = 8 << 20;
 /// Rounds on one disk.
 const ROUNDS_OF_A_DISK: u64 = 10;
-/// The free space is looked at twice a second.
-const SOON: Duration = Duration::from_secs(60);
 
 const ARGUMENTS: &[&str] = &[
     "--snapshot-log-bytes",
@@ -132,7 +130,7 @@ impl Probe<'_> {
     fn until(&mut self, taken: bool) -> Duration {
         let started = Instant::now();
         while self.is_taken() != taken {
-            assert!(started.elapsed() < SOON, "taken: {taken} does not come");
+            assert!(started.elapsed() < PATIENCE, "taken: {taken} does not come");
             std::thread::sleep(Duration::from_millis(5));
         }
         started.elapsed()

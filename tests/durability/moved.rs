@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::json;
 
-use crate::support::{Client, Server, World, files};
-
-/// How long a test waits for what comes by itself.
-const SOON: Duration = Duration::from_secs(60);
+use crate::support::{Client, PATIENCE, Server, World, files};
 
 /// Commits a fact; whether it was acknowledged.
 fn committed(client: &mut Client, token: &str, number: u32) -> bool {
@@ -54,10 +51,10 @@ fn a_server_whose_directory_is_moved_ends_and_writes_nothing_into_what_took_its_
     let moved = Instant::now();
     while server.has_ended().is_none() && committed(&mut client, &token, acknowledged) {
         acknowledged += 1;
-        assert!(moved.elapsed() < SOON, "it goes on");
+        assert!(moved.elapsed() < PATIENCE, "it goes on");
     }
     // As with a damaged log, nobody is to start it again.
-    assert_eq!(server.ended_within(SOON), Some(3));
+    assert_eq!(server.ended_within(PATIENCE), Some(3));
     assert!(
         bytes_of(&data) == others,
         "another log's files are as they were"

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use carebook::cli::open::Replaying;
 use carebook::cli::runtime::on_lane;
@@ -18,7 +18,7 @@ use wal::{Log, Options};
 
 use super::inside::{carry_out, has_segment_ahead, small};
 use super::snapshots::{DAY, SetClock};
-use crate::support::{Server, World, run};
+use crate::support::{Server, World, run, until};
 
 const ONE_DAY: Duration = Duration::from_secs(86_400);
 /// Neither its age nor its bytes end what it keeps.
@@ -54,14 +54,6 @@ fn snapshot(engine: &Engine) {
 
 fn figures(engine: &Engine) -> CheckpointFigures {
     engine.figures().checkpoints
-}
-
-fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while !is() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// How the log is kept while a thread looks often and takes no snapshot that is not asked for.
@@ -118,7 +110,7 @@ fn records_are_kept_for_their_age_over_starts_and_also_when_their_keys_are_forgo
     engine.start_checkpointer().unwrap();
     let before = engine.compact_log(&mut |_| {}).unwrap().first_position;
     clock.run(2 * DAY);
-    eventually("time goes by", || figures(&engine).log_first > before);
+    until("time goes by", || figures(&engine).log_first > before);
     let snapshots = figures(&engine).snapshots;
     assert_eq!(snapshots, 0);
     engine.shut_down().unwrap();
@@ -141,13 +133,13 @@ fn what_deliveries_need_is_kept_beyond_the_retention_up_to_bytes_and_an_age_of_i
     let first = engine.compact_log(&mut |_| {}).unwrap().first_position;
     assert!((10..=20).contains(&first), "{first}");
     engine.start_checkpointer().unwrap();
-    eventually("it is told", || {
+    until("it is told", || {
         figures(&engine).log_kept_for_delivery_bytes > 0
     });
     let all = figures(&engine).log_kept_for_delivery_bytes;
     // Some were taken.
     engine.keep_for_deliveries(Some(60));
-    eventually("less is kept", || {
+    until("less is kept", || {
         (40..=60).contains(&figures(&engine).log_first)
     });
     assert!(figures(&engine).log_kept_for_delivery_bytes < all);
@@ -157,7 +149,7 @@ fn what_deliveries_need_is_kept_beyond_the_retention_up_to_bytes_and_an_age_of_i
         delivery_bytes: 20_000,
         ..ALL
     });
-    eventually("what has no place is given up", || {
+    until("what has no place is given up", || {
         figures(&engine).log_first > 60
     });
     let of_bytes = figures(&engine);
@@ -168,7 +160,7 @@ fn what_deliveries_need_is_kept_beyond_the_retention_up_to_bytes_and_an_age_of_i
         delivery_age: ONE_DAY,
         ..ALL
     });
-    eventually("what waits too long is given up", || {
+    until("what waits too long is given up", || {
         figures(&engine).log_kept_for_delivery_bytes == 0
     });
     engine.shut_down().unwrap();
@@ -196,7 +188,7 @@ fn a_disk_that_fills_takes_the_oldest_of_what_is_kept_before_a_command_is_refuse
         0,
         "all is young"
     );
-    eventually("the segment ahead is made", || has_segment_ahead(&disk));
+    until("the segment ahead is made", || has_segment_ahead(&disk));
     let used = || -> u64 {
         let names = disk.names();
         let sizes = names.iter().filter_map(|name| disk.bytes(name));
@@ -206,7 +198,7 @@ fn a_disk_that_fills_takes_the_oldest_of_what_is_kept_before_a_command_is_refuse
     disk.set_capacity(used() + (120 << 10));
     engine.start_checkpointer().unwrap();
     // It is counted a moment before the log begins later.
-    eventually("some is given up", || {
+    until("some is given up", || {
         let told = figures(&engine);
         told.log_given_up_bytes > 0 && told.log_first > 1
     });
@@ -219,7 +211,7 @@ fn a_disk_that_fills_takes_the_oldest_of_what_is_kept_before_a_command_is_refuse
     for number in 800..1_200 {
         deposit(&engine, &world, number);
     }
-    eventually("it is told", || {
+    until("it is told", || {
         figures(&engine).log_given_up_bytes > given_up.log_given_up_bytes
     });
     assert!(figures(&engine).log_first < engine.durable());

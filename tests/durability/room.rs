@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use carebook::cli::open::Replaying;
 use carebook::cli::runtime::on_lane;
@@ -18,7 +18,7 @@ use wal::{Log, Options, Report};
 
 use super::inside::{carry_out, has_segment_ahead, is_settled, small};
 use crate::support::watched::Watched;
-use crate::support::{Server, World, carebook, serve_arguments};
+use crate::support::{Server, World, carebook, serve_arguments, until};
 
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -61,14 +61,6 @@ fn deposits(engine: &Engine, world: &World, numbers: std::ops::Range<u64>) {
     .unwrap();
 }
 
-fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while !is() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 fn is_snapshot(name: &str) -> bool {
     name.starts_with("snapshot-")
 }
@@ -105,7 +97,7 @@ fn a_snapshot_that_does_not_fit_is_not_begun_and_one_that_runs_out_of_room_leave
     };
     let engine = start(Arc::new(Watched::new(disk.storage(), watch)), roomy());
     deposits(&engine, &world, 1..400);
-    eventually("the segment ahead is made", || has_segment_ahead(&disk));
+    until("the segment ahead is made", || has_segment_ahead(&disk));
     engine.checkpoint_by(CheckpointPolicy {
         log_bytes: 1,
         look: Duration::from_millis(2),
@@ -116,7 +108,7 @@ fn a_snapshot_that_does_not_fit_is_not_begun_and_one_that_runs_out_of_room_leave
     // Room for the reserve, for another segment, and for half a snapshot.
     disk.set_capacity(disk.used() + (64 << 10) + (256 << 10) + (70 << 10));
     engine.start_checkpointer().unwrap();
-    eventually("it is known that it does not fit", || {
+    until("it is known that it does not fit", || {
         figures().failures == 1
     });
     assert_eq!((figures().without_room, figures().snapshots), (1, 0));
@@ -129,7 +121,7 @@ fn a_snapshot_that_does_not_fit_is_not_begun_and_one_that_runs_out_of_room_leave
     disk.set_capacity(u64::MAX);
     is_tight.store(true, Ordering::SeqCst);
     engine.request_snapshot();
-    eventually("it is given up", || figures().failures == 2);
+    until("it is given up", || figures().failures == 2);
     assert_eq!((figures().without_room, figures().snapshots), (2, 0));
     assert!(is_settled(&disk), "{:?}", disk.names());
     let least = least.load(Ordering::SeqCst);
@@ -143,7 +135,7 @@ fn a_snapshot_that_does_not_fit_is_not_begun_and_one_that_runs_out_of_room_leave
     is_tight.store(false, Ordering::SeqCst);
     disk.set_capacity(u64::MAX);
     engine.request_snapshot();
-    eventually("it is taken", || figures().snapshots == 1);
+    until("it is taken", || figures().snapshots == 1);
     let CheckpointFigures {
         bytes, estimate, ..
     } = figures();
@@ -235,7 +227,7 @@ fn a_snapshot_is_taken_when_it_is_due_and_not_else_and_the_idle_thread_sleeps() 
     let figures = || engine.figures().checkpoints;
     let some_looks = || {
         let before = figures().looks;
-        eventually("it looks", || figures().looks >= before + 10);
+        until("it looks", || figures().looks >= before + 10);
     };
     engine.checkpoint_by(often.clone());
     engine.start_checkpointer().unwrap();
@@ -243,7 +235,7 @@ fn a_snapshot_is_taken_when_it_is_due_and_not_else_and_the_idle_thread_sleeps() 
     assert_eq!(figures().snapshots, 0, "none is due");
     // The snapshot is larger than what is written after it, so that one is enough.
     engine.checkpoint_by(by(1));
-    eventually("one is due by the log's bytes", || figures().snapshots == 1);
+    until("one is due by the log's bytes", || figures().snapshots == 1);
     some_looks();
     assert_eq!(figures().snapshots, 1, "nothing was written since");
     engine.checkpoint_by(CheckpointPolicy {
@@ -253,7 +245,7 @@ fn a_snapshot_is_taken_when_it_is_due_and_not_else_and_the_idle_thread_sleeps() 
     some_looks();
     assert_eq!(figures().snapshots, 1, "it is old, but there is no news");
     deposits(&engine, &world, 20..21);
-    eventually("one is due by its age", || figures().snapshots == 2);
+    until("one is due by its age", || figures().snapshots == 2);
     // After a failure there is a pause, whatever is due.
     engine.checkpoint_by(often.clone());
     disk.refuse_files(Some(5));
@@ -262,7 +254,7 @@ fn a_snapshot_is_taken_when_it_is_due_and_not_else_and_the_idle_thread_sleeps() 
         interval: Duration::from_millis(1),
         ..often.clone()
     });
-    eventually("it fails", || figures().failures > 0);
+    until("it fails", || figures().failures > 0);
     some_looks();
     assert_eq!(figures().failures, 1, "there was no pause");
     disk.refuse_files(None);
@@ -277,7 +269,7 @@ fn a_snapshot_is_taken_when_it_is_due_and_not_else_and_the_idle_thread_sleeps() 
     let before = figures().looks;
     for number in 1..=3 {
         engine.request_snapshot();
-        eventually("what is asked for is taken", || {
+        until("what is asked for is taken", || {
             figures().snapshots == 2 + number
         });
     }
@@ -289,7 +281,7 @@ fn a_snapshot_is_taken_when_it_is_due_and_not_else_and_the_idle_thread_sleeps() 
 /// Waits until the thread has heard that it is to look less often: two looks of one count, a while
 /// apart, of a thread that looked every 2 ms before.
 fn some_until_quiet(figures: &dyn Fn() -> CheckpointFigures) {
-    eventually("it looks less often", || {
+    until("it looks less often", || {
         let before = figures().looks;
         std::thread::sleep(Duration::from_millis(100));
         figures().looks == before
@@ -399,7 +391,7 @@ fn a_start_below_the_reserve_and_the_first_refusal_are_told_at_once_and_once() {
             (answer.status, &answer.json()["code"]),
             (503, &"service_unavailable".into())
         );
-        eventually("the first refusal is told", || {
+        until("the first refusal is told", || {
             lines("commands are rejected (503)") == 1
         });
     }
@@ -418,7 +410,7 @@ fn when_the_newest_snapshot_was_written_is_told_after_a_restart_too() {
         .post("/settlement-deposit-requests", &world.headquarters(), &body);
     assert_eq!(answer.status, 201);
     server.signal("USR1");
-    eventually("a snapshot is taken", || {
+    until("a snapshot is taken", || {
         server.metric("carebook_snapshots_total") > 0.0
     });
     let told = server.metric("carebook_snapshot_timestamp_seconds");

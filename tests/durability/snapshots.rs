@@ -34,7 +34,7 @@ use super::inside::{call_of, carry_out, small};
 use super::load::{Memory, Town, memories};
 use super::share;
 use crate::support::gated::{Gate, OpenInTheEnd, syncing_through};
-use crate::support::{Server, World, actor, run, seed};
+use crate::support::{Server, World, actor, run, seed, until};
 
 /// Starts an engine of one lane on what the disk holds.
 fn start(disk: &SimDisk, clock: Arc<dyn Clock>) -> Engine {
@@ -622,14 +622,14 @@ fn as_much_is_written_as_a_large_snapshot_had_before_it_was_packed_until_the_nex
     engine.checkpoint_by(policy(1));
     engine.start_checkpointer().unwrap();
     let figures = || engine.figures().checkpoints;
-    eventually("the first one is taken", || figures().snapshots == 1);
+    until("the first one is taken", || figures().snapshots == 1);
     // More than its file has, and less than what is in it.
     on_lane(&engine, load(&engine, &world, 200..300)).unwrap();
     let before = figures().looks;
-    eventually("it looks", || figures().looks >= before + 10);
+    until("it looks", || figures().looks >= before + 10);
     assert_eq!(figures().snapshots, 1);
     on_lane(&engine, load(&engine, &world, 300..500)).unwrap();
-    eventually("the next one is due", || figures().snapshots > 1);
+    until("the next one is due", || figures().snapshots > 1);
     engine.shut_down().unwrap();
 }
 
@@ -650,26 +650,18 @@ fn a_snapshot_is_given_up_when_the_service_ends_and_the_thread_takes_what_is_ask
     on_lane(&engine, load(&engine, &world, 1..30)).unwrap();
     let figures = || engine.figures().checkpoints;
     let taken = || figures().snapshots;
-    eventually("one is due by the log's bytes", || taken() > 0);
+    until("one is due by the log's bytes", || taken() > 0);
     engine.checkpoint_by(seldom);
     let before = figures();
-    eventually("it looks", || figures().looks >= before.looks + 10);
+    until("it looks", || figures().looks >= before.looks + 10);
     assert!(taken() <= before.snapshots + 1, "none is due");
     let before = taken();
     engine.request_snapshot();
-    eventually("one is taken that was asked for", || taken() > before);
+    until("one is taken that was asked for", || taken() > before);
     engine.request_snapshot();
     engine.shut_down().unwrap();
     let live = engine.digest();
     assert_eq!(recovered(&disk).tables.digest(), live);
-}
-
-fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while !is() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// A sample of the server's metrics.
@@ -677,7 +669,7 @@ fn eventually(what: &str, mut is: impl FnMut() -> bool) {
 fn take_snapshot(server: &Server) {
     let before = server.metric("carebook_snapshots_total");
     server.signal("USR1");
-    eventually("a snapshot is taken", || {
+    until("a snapshot is taken", || {
         server.metric("carebook_snapshots_total") > before
     });
 }
@@ -921,7 +913,7 @@ fn a_server_forgets_and_compacts_by_its_arguments_and_moves_segments_to_the_arch
     let server = Server::start_with(&world, &arguments);
     assert_eq!(deposit(&server, "S-1", "key-1").status, 201);
     let forgotten = || server.metric("carebook_idempotency_keys_forgotten_total");
-    eventually("the key is forgotten", || {
+    until("the key is forgotten", || {
         take_snapshot(&server);
         forgotten() > 0.0
     });

@@ -8,7 +8,6 @@ mod traced;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use async_nats::ConnectOptions;
 use async_nats::jetstream::{self, context::Context, stream::Config};
@@ -17,7 +16,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::events::{all, reader};
-use crate::support::{Client, PATIENCE, Server, World, nats_server, until};
+use crate::support::{Client, Server, World, nats_server, until, until_ok};
 
 /// The name of the stream that the tests make.
 const STREAM: &str = "CAREBOOK";
@@ -106,18 +105,12 @@ impl Nats {
     /// Does `work` with a client of its own, again until it works: a server that has just started
     /// is not ready for all of it at once.
     fn with<T>(&self, work: impl AsyncFn(Context) -> Result<T, async_nats::Error>) -> T {
-        let began = Instant::now();
-        loop {
-            let done = self.runtime.block_on(async {
+        until_ok("the server is ready for it", || {
+            self.runtime.block_on(async {
                 let client = self.login.clone().connect(self.url()).await?;
                 work(jetstream::new(client)).await
-            });
-            match done {
-                Ok(done) => return done,
-                Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            })
+        })
     }
 
     fn make_stream(&self) {

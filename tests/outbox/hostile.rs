@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::receiver::SOON;
 use super::{accept, create, listed};
-use crate::support::{Server, World, resident};
+use crate::support::{PATIENCE, Server, World, resident};
 use crate::webhooks::receiver::{Receiver, Reply, TAKEN};
 
 /// More than the requests that may be on their way to one receiver.
@@ -56,7 +55,7 @@ impl Beside {
             if is_it(&found) {
                 return;
             }
-            assert!(begun.elapsed() < SOON, "{found:?}");
+            assert!(begun.elapsed() < PATIENCE, "{found:?}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }

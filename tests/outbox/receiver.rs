@@ -4,12 +4,10 @@ use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
 
 use serde_json::Value;
 
-/// How long a test waits for what comes by itself.
-pub(super) const SOON: Duration = Duration::from_secs(60);
+use crate::support::PATIENCE;
 
 /// A message as it came in.
 #[derive(Clone, Debug)]
@@ -85,7 +83,7 @@ impl Receiver {
     pub(super) fn wait_for(&self, what: impl Fn(&[Got]) -> bool) -> Vec<Got> {
         let (state, news) = &*self.state;
         let waited =
-            news.wait_timeout_while(state.lock().unwrap(), SOON, |state| !what(&state.got));
+            news.wait_timeout_while(state.lock().unwrap(), PATIENCE, |state| !what(&state.got));
         let (state, late) = waited.unwrap();
         assert!(!late.timed_out(), "{:?}", state.got);
         state.got.clone()

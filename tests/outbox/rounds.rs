@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::receiver::SOON;
 use super::{acceptance, creation, listed};
-use crate::support::{Client, Server, World, seed};
+use crate::support::{Client, PATIENCE, Server, World, seed};
 use crate::webhooks::receiver::{Delivery, Receiver, TAKEN};
 
 /// The topics of the receivers; each has messages about every branch.
@@ -71,7 +70,7 @@ impl Mortal {
             // Its port is free once its listener's thread has heard of it.
             let begun = Instant::now();
             while TcpListener::bind(("127.0.0.1", port)).is_err() {
-                assert!(begun.elapsed() < SOON, "the port stays taken");
+                assert!(begun.elapsed() < PATIENCE, "the port stays taken");
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
@@ -166,7 +165,7 @@ fn nothing_is_lost_whoever_is_killed_and_order_holds() {
         let (begun, before) = (Instant::now(), written.load(Ordering::Acquire));
         let more = random.random_range(1..4);
         while written.load(Ordering::Acquire) < before + more {
-            assert!(begun.elapsed() < SOON, "nothing goes on, SEED={seed}");
+            assert!(begun.elapsed() < PATIENCE, "nothing goes on, SEED={seed}");
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_micros(random.random_range(0..20_000)));
@@ -194,7 +193,7 @@ fn nothing_is_lost_whoever_is_killed_and_order_holds() {
     let branches = writer.join().unwrap();
     let (mut client, begun) = (running.client(), Instant::now());
     while !listed(&mut client, &world, "?state=waiting").is_empty() {
-        assert!(begun.elapsed() < SOON, "something waits, SEED={seed}");
+        assert!(begun.elapsed() < PATIENCE, "something waits, SEED={seed}");
         std::thread::sleep(Duration::from_millis(10));
     }
     let (mut ids, mut doubles) = (BTreeSet::new(), 0);

@@ -14,6 +14,7 @@ pub mod pages;
 pub mod stage;
 pub mod watched;
 
+use std::fmt::Display;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -624,6 +625,22 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
             began.elapsed() < PATIENCE,
             "{what}: not within {PATIENCE:?}"
         );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What `attempt` comes to, which is made again until it succeeds; fails when that takes too long.
+#[track_caller]
+pub fn until_ok<T, E: Display>(what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
+    let began = Instant::now();
+    loop {
+        match attempt() {
+            Ok(done) => return done,
+            Err(error) => assert!(
+                began.elapsed() < PATIENCE,
+                "{what}: not within {PATIENCE:?}: {error}"
+            ),
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
 }

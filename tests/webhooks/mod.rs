@@ -16,8 +16,8 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::domain::event_id::EventId;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Client, Server, World, actor};
-use receiver::{Delivery, Receiver, Reply, SOON, TAKEN};
+use crate::support::{Answer, Client, PATIENCE, Server, World, actor};
+use receiver::{Delivery, Receiver, Reply, TAKEN};
 
 const SUBSCRIPTIONS: &str = "/webhook-subscriptions";
 /// What deliveries to this machine need, with pauses a hundredth of what they are.
@@ -99,7 +99,7 @@ impl House {
             if is_it(&read) {
                 return read;
             }
-            assert!(started.elapsed() < SOON, "{read}");
+            assert!(started.elapsed() < PATIENCE, "{read}");
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     }
@@ -135,7 +135,7 @@ impl House {
             if is_so(&of) {
                 return;
             }
-            assert!(started.elapsed() < SOON, "{}", page.text());
+            assert!(started.elapsed() < PATIENCE, "{}", page.text());
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     }

@@ -14,8 +14,7 @@ use serde_json::Value;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto};
 
-/// How long a test waits for what comes by itself.
-pub const SOON: Duration = Duration::from_secs(60);
+use crate::support::PATIENCE;
 
 /// A delivery as it came in.
 #[derive(Clone, Debug)]
@@ -214,7 +213,7 @@ impl Receiver {
             let _ = last.read(&mut [0; 1]);
         }
         while self.shared.open.load(Ordering::Relaxed) > 0 {
-            assert!(begun.elapsed() < SOON, "somebody stays connected");
+            assert!(begun.elapsed() < PATIENCE, "somebody stays connected");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -226,7 +225,7 @@ impl Receiver {
         let (came, late) = self
             .shared
             .news
-            .wait_timeout_while(came, SOON, |came| !is_it(came))
+            .wait_timeout_while(came, PATIENCE, |came| !is_it(came))
             .unwrap();
         let kinds = || came.iter().map(|one| (one.id(), one.kind(), one.taken));
         assert!(!late.timed_out(), "{:?}", kinds().collect::<Vec<_>>());

@@ -332,7 +332,10 @@ impl Writer {
     fn goes_on(&self, count: u64) {
         let (begun, before) = (Instant::now(), self.written.load(Ordering::Acquire));
         while self.written.load(Ordering::Acquire) < before + count {
-            assert!(begun.elapsed() < SOON, "nothing is acknowledged any more");
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "nothing is acknowledged any more"
+            );
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -504,7 +507,7 @@ fn whatever_is_killed_every_event_comes_and_those_of_a_subject_in_order() {
         let begun = Instant::now();
         while receivers.there[which].is_none() {
             // The one before may not have let go yet.
-            assert!(begun.elapsed() < SOON);
+            assert!(begun.elapsed() < PATIENCE);
             receivers.begin(which);
         }
         let mut waits = house.read(subscription);
@@ -519,7 +522,7 @@ fn whatever_is_killed_every_event_comes_and_those_of_a_subject_in_order() {
             if waits["waiting"] == 0 && unique(&receivers.came[which]) == known {
                 break;
             }
-            assert!(begun.elapsed() < SOON, "{waits}");
+            assert!(begun.elapsed() < PATIENCE, "{waits}");
             std::thread::sleep(Duration::from_millis(20));
             waits = house.read(subscription);
         }
@@ -560,7 +563,7 @@ fn given_up(mut house: House, position: u64) -> House {
     let started = Instant::now();
     let mut number = 0;
     while figure(&house, "carebook_log_first_position") <= position {
-        assert!(started.elapsed() < SOON, "the log keeps everything");
+        assert!(started.elapsed() < PATIENCE, "the log keeps everything");
         let facts: Vec<_> = (0..500)
             .map(|_| {
                 number += 1;
@@ -572,7 +575,7 @@ fn given_up(mut house: House, position: u64) -> House {
         let before = figure(&house, "carebook_snapshots_total");
         house.server.signal("USR1");
         while figure(&house, "carebook_snapshots_total") <= before {
-            assert!(started.elapsed() < SOON, "no snapshot is taken");
+            assert!(started.elapsed() < PATIENCE, "no snapshot is taken");
             std::thread::sleep(Duration::from_millis(20));
         }
         house = house.restarted(&SHORT);

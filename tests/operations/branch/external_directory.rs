@@ -10,10 +10,10 @@ use carebook::engine::channel::Bounds;
 use carebook::engine::outbox::{NamedReceiver, Receiver};
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Client, Server, World, actor, run, where_nobody_listens};
+use crate::support::{
+    Answer, Client, PATIENCE, Server, World, actor, run, until, until_ok, where_nobody_listens,
+};
 
-/// How long a test waits for what comes by itself.
-const SOON: Duration = Duration::from_secs(60);
 /// How long the creation of a branch waits for the directory.
 const FIRST_ATTEMPT: Duration = Duration::from_secs(2);
 const KINDS: [&str; 3] = [
@@ -118,7 +118,7 @@ impl Directory {
         let (state, late) = self
             .shared
             .news
-            .wait_timeout_while(state, SOON, |state| state.delivered.len() < count)
+            .wait_timeout_while(state, PATIENCE, |state| state.delivered.len() < count)
             .unwrap();
         assert!(
             !late.timed_out(),
@@ -256,18 +256,15 @@ fn read(client: &mut Client, world: &World, id: &Value) -> Value {
 
 /// Waits until the branch reads as completed.
 fn wait_until_completed(client: &mut Client, world: &World, id: &Value) -> Value {
-    let started = Instant::now();
-    loop {
-        let branch = read(client, world, id);
-        if branch["outcomeStatus"] == "completed" {
-            assert_eq!(branch["repair"], Value::Null);
-            assert_eq!(branch["authorizationRelationshipStatus"], "applied");
-            assert_eq!(statuses(&branch), ["completed"; 3]);
-            return branch;
-        }
-        assert!(started.elapsed() < SOON, "{branch}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let mut branch = Value::Null;
+    until("it is completed", || {
+        branch = read(client, world, id);
+        branch["outcomeStatus"] == "completed"
+    });
+    assert_eq!(branch["repair"], Value::Null);
+    assert_eq!(branch["authorizationRelationshipStatus"], "applied");
+    assert_eq!(statuses(&branch), ["completed"; 3]);
+    branch
 }
 
 fn statuses(branch: &Value) -> Vec<&str> {
@@ -755,14 +752,10 @@ fn what_is_pending_stays_so_until_a_directory_has_taken_it() {
         assert_eq!(stale.json()["code"], "organization_revision_stale");
         assert_eq!(read(&mut client, &world, &first["branchId"]), first);
         assert_replayed(&mut client, &world, &first);
-        let asked = Instant::now();
-        while !client
-            .get("/metrics", "")
-            .text()
-            .contains("carebook_outbox_unclaimed 3")
-        {
-            assert!(asked.elapsed() < SOON, "they wait for a receiver");
-        }
+        until("they wait for a receiver", || {
+            let page = client.get("/metrics", "");
+            page.text().contains("carebook_outbox_unclaimed 3")
+        });
         assert_eq!(server.stop(), Some(0));
         let data = world.data();
         let (code, out, err) = run(&["verify", "--data", data.to_str().unwrap()]);
