@@ -11,17 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wal::{BoxError, Error, Events, Log, Options, Record, Visitor};
+use wal::{BoxError, Discard, Error, Events, Log, Options};
 
 const IN_FLIGHT: u64 = 64;
-
-struct Discard;
-
-impl Visitor for Discard {
-    fn record(&mut self, _record: Record<'_>) -> Result<(), BoxError> {
-        Ok(())
-    }
-}
 
 struct Count {
     syncs: Arc<AtomicU64>,

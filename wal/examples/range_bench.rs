@@ -12,27 +12,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
-use wal::{BoxError, Log, Options, Record, SnapshotInfo, Visitor};
-
-struct Discard;
-
-impl Visitor for Discard {
-    fn record(&mut self, _: Record<'_>) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn kept(&mut self, _: Record<'_>) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
-        Ok(())
-    }
-}
+use wal::{BoxError, Discard, Log, Options};
 
 fn open(directory: &Path) -> Result<Log, wal::Error> {
     let storage = wal::open_dir(directory).map_err(|source| wal::Error::Io {

@@ -504,17 +504,9 @@ mod tests {
     use std::ops::ControlFlow;
 
     use super::*;
-    use crate::BoxError;
     use crate::storage::meanwhile::Meanwhile;
     use crate::storage::sim::SimDisk;
-    use crate::{Log, Options, Record};
-
-    struct Ignore;
-    impl Visitor for Ignore {
-        fn record(&mut self, _: Record<'_>) -> Result<(), BoxError> {
-            Ok(())
-        }
-    }
+    use crate::{Discard, Log, Options};
 
     /// A log of many small segments, closed in good order; how many records it has.
     fn several_segments(disk: &SimDisk) -> u64 {
@@ -524,7 +516,7 @@ mod tests {
             reserve_bytes: 0,
             ..Options::default()
         };
-        let (mut log, _) = Log::open(disk.storage(), options, &mut Ignore).unwrap();
+        let (mut log, _) = Log::open(disk.storage(), options, &mut Discard).unwrap();
         for number in 0..40_u8 {
             log.append(&[vec![number; 700]]).unwrap();
         }
