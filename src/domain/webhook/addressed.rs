@@ -2,7 +2,11 @@
 
 use super::deliveries::WebhookDeliveries;
 use super::subscription::{WebhookSubscription, may_manage};
+#[cfg(test)]
+use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
+#[cfg(test)]
+use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::Context;
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource as _;
@@ -68,4 +72,20 @@ impl<'s> Addressed<'s> {
             position: context.view.position(key),
         })
     }
+}
+
+/// What brings each [`Reason`] about.
+#[cfg(test)]
+pub(super) fn ladder() -> Ladder {
+    Ladder::of_managers()
+        .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
+        .then(Reason::SubscriptionNotFound, Case::at_unknown)
+        .then(Reason::RevisionStale, |case| {
+            // A deletion has no body, but a query.
+            let pointer = match case.body.get("query") {
+                Some(_) => "/query/expectedRevision",
+                None => "/expectedRevision",
+            };
+            case.set(pointer, 9)
+        })
 }

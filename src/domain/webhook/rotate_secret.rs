@@ -11,7 +11,7 @@ use crate::base::digest::Digest;
 use crate::base::text::Ident;
 use crate::domain::example::Example;
 #[cfg(test)]
-use crate::domain::ladder::{Case, Ladder};
+use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::{json_object, module_doc, path_and_body};
@@ -55,12 +55,7 @@ impl Operation for RotateSecret {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::of_managers()
-            .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
-            .then(Reason::SubscriptionNotFound, Case::at_unknown)
-            .then(Reason::RevisionStale, |case| {
-                case.set("/expectedRevision", 9)
-            })
+        super::addressed::ladder()
     }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
