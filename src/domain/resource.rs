@@ -471,6 +471,22 @@ pub(crate) fn event_name(event: &impl fmt::Debug) -> String {
     name.unwrap_or_default().to_owned()
 }
 
+/// An event cannot follow on what is there of its resource.
+///
+/// # Panics
+/// Always.
+#[track_caller]
+pub(crate) fn cannot_follow(event: &impl fmt::Debug, resource: &str, exists: bool) -> ! {
+    panic!(
+        "{} cannot follow on {resource} that {}",
+        event_name(event),
+        match exists {
+            true => "exists",
+            false => "does not exist",
+        }
+    )
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {

@@ -16,7 +16,7 @@ use crate::base::revision::Revision;
 use crate::base::text::{CollectionName, Ident, ObjectKey, Sha256Hex};
 use crate::base::time::{Date, Instant};
 use crate::domain::listing::{Filter, List, by_many, is};
-use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
+use crate::domain::resource::{Index, IndexKey, Kind, Resource, cannot_follow};
 use crate::domain::response_body::response_body;
 use crate::{json_object, public_events, wire_enum};
 
@@ -255,15 +255,7 @@ impl Resource for DataRoomRequest {
                 request.add(ready, at);
                 request
             }
-            (state, event) => panic!(
-                "{} cannot follow on a data-room request that {}",
-                event_name(event),
-                if state.is_some() {
-                    "exists"
-                } else {
-                    "does not exist"
-                }
-            ),
+            (state, event) => cannot_follow(event, "a data-room request", state.is_some()),
         }
     }
 

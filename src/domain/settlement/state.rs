@@ -14,7 +14,7 @@ use crate::base::revision::Revision;
 use crate::base::text::{BranchProfileId, Ident};
 use crate::base::time::{Date, Instant};
 use crate::domain::listing::{Filter, List, by_many, is};
-use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
+use crate::domain::resource::{Index, IndexKey, Kind, Resource, cannot_follow};
 use crate::domain::stored::Older;
 use crate::public_events;
 
@@ -46,15 +46,7 @@ impl Resource for Statement {
                 statement.acknowledge(acknowledged, at);
                 statement
             }
-            (state, event) => panic!(
-                "{} cannot follow on a statement that {}",
-                event_name(event),
-                if state.is_some() {
-                    "exists"
-                } else {
-                    "does not exist"
-                }
-            ),
+            (state, event) => cannot_follow(event, "a statement", state.is_some()),
         }
     }
 

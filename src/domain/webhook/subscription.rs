@@ -8,7 +8,7 @@ use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::{EventTypePattern, ReceiverUrl};
 use crate::base::time::Instant;
-use crate::domain::resource::{Index, IndexKey, Kind, Rank, Resource, event_name};
+use crate::domain::resource::{Index, IndexKey, Kind, Rank, Resource, cannot_follow};
 use crate::{public_events, wire_enum};
 
 /// The permission to have to do with webhooks at all.
@@ -196,10 +196,7 @@ impl Resource for WebhookSubscription {
                 subscription.change(event, at);
                 subscription
             }
-            (_, event) => panic!(
-                "{} cannot follow on a subscription that does not exist",
-                event_name(event)
-            ),
+            (_, event) => cannot_follow(event, "a subscription", false),
         }
     }
 
