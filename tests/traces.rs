@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use carebook::base::actor::{Actor, ActorKind};
+use carebook::base::hex::hex;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
@@ -18,10 +19,6 @@ use crate::webhooks::receiver::{Delivery, Receiver, Reply, TAKEN};
 const PROTOBUF: &str = "application/x-protobuf";
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// The spans that a collector has got.
 fn spans(collector: &Receiver) -> Vec<Span> {

@@ -196,7 +196,7 @@ pub struct Blob<B = Vec<u8>>(pub B);
 impl<B: AsRef<[u8]>> Serialize for Blob<B> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            serializer.serialize_str(&super::digest::hex(self.0.as_ref()))
+            serializer.serialize_str(&super::hex::hex(self.0.as_ref()))
         } else {
             serializer.serialize_bytes(self.0.as_ref())
         }

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::array;
+use super::hex::hex;
 
 /// 128 bits of BLAKE3 over a few labelled parts: the key of the in-memory indexes. Two different
 /// things with one digest would take 2^64 tries to find.
@@ -191,18 +192,6 @@ impl Fingerprint {
     pub fn to_hex(self) -> String {
         hex(&self.0)
     }
-}
-
-/// Lower-case hexadecimal digits of `bytes`.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
-    text
 }
 
 #[cfg(test)]

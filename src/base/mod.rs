@@ -9,6 +9,7 @@ pub mod codec;
 pub mod digest;
 #[cfg(test)]
 pub(crate) mod forms;
+pub mod hex;
 pub mod json;
 pub mod module_doc;
 pub mod output;

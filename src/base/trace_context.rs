@@ -1,6 +1,6 @@
 //! The trace that a request belongs to, as it is handed on (W3C Trace Context, version 00).
 
-use std::fmt;
+use super::hex::{hex, unhex};
 
 /// The most characters of `tracestate` that are handed on, and the most members of it.
 pub const STATE_CHARS_MAX: usize = 512;
@@ -44,7 +44,7 @@ impl TraceContext {
     /// Reads a `traceparent`. Later versions than 00 may have more behind what is known.
     fn parse(parent: &[u8]) -> Option<Self> {
         let (known, more) = parent.split_at_checked(PARENT_CHARS)?;
-        let version = hex::<1>(known.get(..2)?)?[0];
+        let version = unhex::<1>(known.get(..2)?)?[0];
         let is_fit = match version {
             0xff => false,
             0 => more.is_empty(),
@@ -54,9 +54,9 @@ impl TraceContext {
         if !is_fit || !has_dashes {
             return None;
         }
-        let trace_id = hex::<16>(&known[3..35])?;
-        let span_id = hex::<8>(&known[36..52])?;
-        let flags = hex::<1>(&known[53..])?[0];
+        let trace_id = unhex::<16>(&known[3..35])?;
+        let span_id = unhex::<8>(&known[36..52])?;
+        let flags = unhex::<1>(&known[53..])?[0];
         if trace_id == [0; 16] || span_id == [0; 8] {
             return None;
         }
@@ -74,42 +74,16 @@ impl TraceContext {
         let flags = if self.is_sampled { SAMPLED } else { 0 };
         format!(
             "00-{}-{}-{flags:02x}",
-            Hex(&self.trace_id),
-            Hex(&self.span_id)
+            hex(&self.trace_id),
+            hex(&self.span_id)
         )
     }
 
     /// The trace, in hexadecimal digits.
     #[must_use]
     pub fn trace(&self) -> String {
-        Hex(&self.trace_id).to_string()
+        hex(&self.trace_id)
     }
-}
-
-/// Bytes in lower-case hexadecimal digits.
-struct Hex<'b>(&'b [u8]);
-
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-/// So many bytes of lower-case hexadecimal digits: upper-case ones are malformed.
-fn hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    if digits.len() != 2 * N {
-        return None;
-    }
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(bytes)
 }
 
 /// The values of `tracestate` as one; `None` where they are malformed or too large.

@@ -279,7 +279,7 @@ pub fn existing(data: &Path) -> std::io::Result<Arc<dyn wal::storage::Storage>> 
 /// The log's id, as it is displayed: 32 hexadecimal digits.
 #[must_use]
 pub fn log_name(report: &Report) -> String {
-    crate::base::digest::hex(&report.log_id)
+    crate::base::hex::hex(&report.log_id)
 }
 
 /// Logs what was recovered, and what of it was damaged or cut short.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::limits::looks::Looks;
 use super::limits::readings::Readings;
-use crate::base::digest::hex;
+use crate::base::hex::hex;
 use crate::base::text::EventTypePattern;
 use crate::catalogue;
 use crate::domain::event::Name;

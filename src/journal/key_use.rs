@@ -67,7 +67,7 @@ impl KeyUse {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::base::digest::hex;
+    use crate::base::hex::hex;
 
     #[test]
     fn the_layout_of_version_1_never_changes() {

@@ -425,7 +425,7 @@ mod tests {
     use std::sync::LazyLock;
 
     use super::*;
-    use crate::base::digest::hex;
+    use crate::base::hex::hex;
 
     static PATH: LazyLock<Vec<String>> = LazyLock::new(|| vec!["s-1".to_owned()]);
 

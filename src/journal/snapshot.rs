@@ -226,7 +226,8 @@ pub fn keep(
 mod tests {
     use super::super::record::{NewChange, RecordKey, SCHEMA as RECORD_SCHEMA};
     use super::*;
-    use crate::base::digest::{Fingerprint, hex};
+    use crate::base::digest::Fingerprint;
+    use crate::base::hex::hex;
     use crate::base::revision::Revision;
     use crate::base::time::Instant;
     use crate::domain::operation::OutboxMessage;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::base::digest::hex;
+use crate::base::hex::hex;
 
 /// Why a journal cannot be used, or not any more.
 #[derive(Clone, Debug, PartialEq, Eq)]

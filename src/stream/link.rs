@@ -107,7 +107,7 @@ impl Link {
     /// This process, as no other one is named.
     #[must_use]
     pub fn process(&self) -> String {
-        crate::base::digest::hex(&self.token)
+        crate::base::hex::hex(&self.token)
     }
 
     /// What was counted.

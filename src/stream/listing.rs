@@ -12,7 +12,7 @@ use super::connection::{Connection, Unanswered};
 use super::error::StreamError;
 use super::link::Link;
 use super::message::NUMBER_MAX;
-use crate::base::digest::hex;
+use crate::base::hex::{hex, unhex};
 use crate::engine::role::right::Right as _;
 
 /// How many snapshots are listed.
@@ -40,15 +40,8 @@ pub struct ListedSnapshot {
     pub(super) of: (u64, [u8; 32]),
 }
 
-fn unhex<const N: usize>(text: &Value) -> Option<[u8; N]> {
-    let text = text
-        .as_str()
-        .filter(|text| text.len() == 2 * N && text.is_ascii())?;
-    let mut bytes = [0; N];
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(bytes)
+fn bytes<const N: usize>(told: &Value) -> Option<[u8; N]> {
+    unhex(told.as_str()?.as_bytes())
 }
 
 /// A number that one more can be counted from.
@@ -77,16 +70,16 @@ impl ListedSnapshot {
         let number = |name: &str| number(&told[name]);
         let snapshot = Self {
             object: told["object"].as_str()?.to_owned(),
-            log_id: unhex(&told["logId"])?,
+            log_id: bytes(&told["logId"])?,
             first: number("first")?,
-            digest: unhex(&told["blake3"])?,
-            of: (number("sequence")?, unhex(&told["digest"])?),
+            digest: bytes(&told["blake3"])?,
+            of: (number("sequence")?, bytes(&told["digest"])?),
             carried: Carried {
                 number: number("number")?,
                 covers: number("covers")?,
                 upto: number("upto")?,
                 bytes: number("bytes")?,
-                chain: unhex(&told["chain"])?,
+                chain: bytes(&told["chain"])?,
             },
         };
         let carried = &snapshot.carried;
@@ -108,11 +101,11 @@ fn told_tail(tail: &Tail) -> Value {
 fn read_tail(told: &Value) -> Option<Tail> {
     let number = |name: &str| number(&told[name]);
     Some(Tail {
-        log_id: Some(unhex(&told["logId"])?),
+        log_id: Some(bytes(&told["logId"])?),
         sequence: number("sequence")?,
         epoch: number("epoch")?,
         next: number("nextPosition").filter(|next| *next > 0)?,
-        digest: unhex(&told["digest"])?,
+        digest: bytes(&told["digest"])?,
         fence: number("fence")?,
     })
 }

@@ -109,8 +109,8 @@ impl MessageBuilder {
 
     /// By which the servers know a message again: no other process has it, and no other message.
     fn id(&self, digest: &MessageDigest) -> String {
-        let token = crate::base::digest::hex(&self.token[..8]);
-        let digest = crate::base::digest::hex(&digest[..8]);
+        let token = crate::base::hex::hex(&self.token[..8]);
+        let digest = crate::base::hex::hex(&digest[..8]);
         format!("{}:{}:{token}:{digest}", self.epoch, self.tail.next)
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use wal::Ancestor;
 
-use crate::base::digest::hex;
+use crate::base::hex::hex;
 
 /// How the messages of a journal are named.
 #[derive(Clone, Debug, PartialEq, Eq)]

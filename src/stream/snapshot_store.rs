@@ -25,7 +25,7 @@ use super::error::StreamError;
 use super::extent::Found;
 use super::link::Link;
 use super::listing::{KEPT, ListedSnapshot, SnapshotList, list_again, refused};
-use crate::base::digest::hex;
+use crate::base::hex::hex;
 
 /// How long the next bytes of one are waited for.
 const BYTES_WITHIN: Duration = Duration::from_secs(15);

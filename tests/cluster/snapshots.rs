@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use carebook::base::hex::hex;
 use serde_json::{Value, json};
 
 use super::proxy::{Fate, Proxy};
@@ -526,12 +527,6 @@ fn a_purge_that_was_interrupted_hinders_nobody_and_is_done_with_the_next_snapsho
     let number = |at: usize| u64::from_le_bytes(ends[at..at + 8].try_into().unwrap());
     let count = u64::from(u32::from_le_bytes(ends[40..44].try_into().unwrap()));
     let mut list = list(&cluster);
-    let hex = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-    };
     list["purged"] = json!({
         "logId": hex(&ends[8..24]),
         "sequence": 5,

@@ -1,7 +1,9 @@
 //! A message's place in a trace.
 
+use carebook::base::hex::hex;
+
 use crate::support::{Server, World};
-use crate::traces::{attempts, endpoint, hex, text};
+use crate::traces::{attempts, endpoint, text};
 use crate::webhooks::receiver::Receiver;
 
 use super::{Nats, ask_for_deposit, assert_published, told};

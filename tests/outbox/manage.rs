@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carebook::base::actor::{Actor, ActorKind};
-use carebook::base::digest::hex;
+use carebook::base::hex::hex;
 use carebook::cli::runtime::on_lane;
 use serde_json::{Value, json};
 

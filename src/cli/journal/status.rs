@@ -7,7 +7,7 @@ use super::super::exit::Failure;
 use super::super::output::Output;
 use super::args::Common;
 use super::reading::{End, end_of};
-use crate::base::digest::hex;
+use crate::base::hex::hex;
 use crate::stream::connection::{Connection, StreamInfo};
 use crate::stream::extent::Found;
 use crate::stream::listing::SnapshotList;

@@ -14,7 +14,7 @@ use super::super::open::count_bar;
 use super::super::output::{Output, existing};
 use super::args::Common;
 use super::opening::checked;
-use crate::base::digest::hex;
+use crate::base::hex::hex;
 use crate::stream::chain::Tail;
 use crate::stream::connection::Connection;
 use crate::stream::error::StreamError;

@@ -95,7 +95,7 @@ impl BackupArgs {
 
     fn print(&self, backup: &wal::Backup) -> Result<(), Failure> {
         let mut out = Output::new();
-        let log = crate::base::digest::hex(&backup.log_id);
+        let log = crate::base::hex::hex(&backup.log_id);
         if self.json {
             let made = json!({
                 "logId": log,

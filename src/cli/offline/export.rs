@@ -11,7 +11,7 @@ use wal::Salvage;
 use super::inspect::ids::Ids;
 use super::inspect::mask::Mask;
 use super::inspect::records::{changes_of, record_json};
-use crate::base::digest::hex;
+use crate::base::hex::hex;
 use crate::cli::exit::Failure;
 use crate::cli::open::progress_bar;
 use crate::journal::record::Record;

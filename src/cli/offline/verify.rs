@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use wal::Report;
 
-use crate::base::digest::hex;
+use crate::base::hex::hex;
 use crate::cli::exit::Failure;
 use crate::cli::journal::{self, PlaceArgs};
 use crate::cli::open::{Replaying, log_name};

@@ -5,7 +5,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::base::codec::Blob;
-use crate::base::digest::{Digest, hex};
+use crate::base::digest::Digest;
+use crate::base::hex::hex;
 use crate::base::json::texts_of;
 use crate::base::revision::Revision;
 use crate::base::time::Instant;

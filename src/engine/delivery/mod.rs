@@ -23,7 +23,7 @@ use self::dispatcher::Dispatcher;
 use self::webhooks::{Sender, Webhooks};
 use super::Engine;
 use super::channel::Bounds;
-use crate::base::digest::hex;
+use crate::base::hex::hex;
 use crate::domain::resource::Source as _;
 use crate::domain::webhook::subscription::subscriptions;
 

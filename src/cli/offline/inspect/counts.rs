@@ -12,7 +12,7 @@ use wal::{BoxError, SnapshotInfo};
 
 use super::history::{SnapshotVisitor, States, Unlisted, show};
 use super::looking::{Looking, Reading, operation_name, tell_what_is_missing};
-use crate::base::digest::hex;
+use crate::base::hex::hex;
 use crate::base::time::Instant;
 use crate::catalogue::recorded_operations;
 use crate::cli::exit::Failure;

@@ -81,7 +81,7 @@ impl Mask {
     pub(super) fn bytes(self, bytes: &[u8]) -> Value {
         match serde_json::from_slice(bytes) {
             Ok(value) => self.json(value),
-            Err(_) if self.reveal => json!(crate::base::digest::hex(bytes)),
+            Err(_) if self.reveal => json!(crate::base::hex::hex(bytes)),
             Err(_) => json!(MASK),
         }
     }

@@ -15,7 +15,8 @@ use super::looking::{
     tell_what_is_missing,
 };
 use super::mask::Mask;
-use crate::base::digest::{Digest, hex};
+use crate::base::digest::Digest;
+use crate::base::hex::hex;
 use crate::base::time::Instant;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
