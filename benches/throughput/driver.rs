@@ -56,6 +56,21 @@ pub(crate) struct Run {
     pub(crate) keep_bodies: bool,
 }
 
+impl Run {
+    /// A closed loop of so many connections, driven by one thread.
+    pub(crate) fn closed(connections: usize, source: Source) -> Self {
+        Self {
+            load: Load::Closed(connections),
+            sources: vec![source],
+            connections: (0, 0),
+            backlog: BACKLOG_MAX,
+            at_most: None,
+            seed: 0,
+            keep_bodies: false,
+        }
+    }
+}
+
 /// What the connections of one thread share.
 struct Shared {
     source: Source,

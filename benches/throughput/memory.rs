@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use crate::arguments::Common;
 use crate::commands::{FIRST, facts};
 use crate::driver::{self, Run, Source};
-use crate::samples::Load;
 use crate::server::Server;
 use crate::template::{Template, headquarters};
 
@@ -90,15 +89,7 @@ fn cost(
     let carry_out = |numbers: std::ops::Range<usize>| {
         let request = request.clone();
         let source: Source = Box::new(numbers.map(request));
-        let run = Run {
-            load: Load::Closed(common.connections),
-            sources: vec![source],
-            connections: (0, 0),
-            backlog: driver::BACKLOG_MAX,
-            at_most: None,
-            seed: 0,
-            keep_bodies: false,
-        };
+        let run = Run::closed(common.connections, source);
         driver::run(server, run).map(|(figures, _)| figures.elapsed.as_secs_f64())
     };
     let look = || {

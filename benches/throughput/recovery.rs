@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::Common;
 use crate::driver::{self, Run, Source};
-use crate::samples::{Load, median};
+use crate::samples::median;
 use crate::server::Server;
 use crate::snapshot;
 use crate::template::{Template, headquarters};
@@ -90,15 +90,7 @@ fn prepare(
 fn load(common: &Common, server: &Server, numbers: Range<usize>) -> Result<(), String> {
     let template = Template::request_deposit(&headquarters(server));
     let source: Source = Box::new(numbers.map(move |number| template.fill(number, 0)));
-    let run = Run {
-        load: Load::Closed(common.connections),
-        sources: vec![source],
-        connections: (0, 0),
-        backlog: driver::BACKLOG_MAX,
-        at_most: None,
-        seed: 0,
-        keep_bodies: false,
-    };
+    let run = Run::closed(common.connections, source);
     driver::run(server, run)?;
     Ok(())
 }

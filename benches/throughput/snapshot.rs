@@ -157,14 +157,6 @@ fn fill(server: &Server, common: &Common, statements: usize) -> Result<(), Strin
     let template = Template::request_deposit(&headquarters(server));
     let numbers = NUMBERS..NUMBERS + statements;
     let source: Source = Box::new(numbers.map(move |number| template.fill(number, 0)));
-    let run = Run {
-        load: Load::Closed(common.connections),
-        sources: vec![source],
-        connections: (0, 0),
-        backlog: driver::BACKLOG_MAX,
-        at_most: None,
-        seed: 0,
-        keep_bodies: false,
-    };
+    let run = Run::closed(common.connections, source);
     driver::run(server, run).map(|_| ())
 }
