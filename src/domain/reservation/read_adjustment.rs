@@ -120,32 +120,23 @@ mod tests {
     fn an_unpaid_adjustment_reads_with_null_forms() {
         let service = service();
         let (_, body) = read(&service).unwrap();
-        assert_eq!(
-            body,
-            json!({
-                "paymentChangeAdjustmentId": "adjustment-1",
-                "reservationBookingId": "booking-1",
-                "motherUserId": "mother-1",
-                "customerDeltaKrw": 50_000,
-                "couponAdjustmentKrw": -10_000,
-                "pureCustomerAmountKrw": 50_000,
-                "motherPayableAdjustmentKrw": 40_000,
-                "adjustmentStatus": "payable",
-                "preRegistration": {
-                    "paymentId": "payment-1",
-                    "providerName": "gateway-1",
-                    "preRegisteredAt": "2026-11-18T00:00:00.000Z",
-                },
-                "paymentReceipt": null,
-                "settlementContinuationStatus": null,
-                "settlementContinuationWorkflowRequestId": null,
-                "settlementContinuationReason": null,
-                "settlementContinuationRecordedAt": null,
-                "requestedAt": "2026-11-18T00:00:00.000Z",
-                "completedAt": null,
-                "updatedAt": "2026-11-19T00:00:00.000Z",
-            })
+        // What came in, with its times in one form, and what is not there yet as null.
+        let mut expected = with(
+            &adjustment(),
+            &[
+                ("paymentChangeAdjustmentId", json!("adjustment-1")),
+                ("paymentReceipt", Value::Null),
+                ("settlementContinuationStatus", Value::Null),
+                ("settlementContinuationWorkflowRequestId", Value::Null),
+                ("settlementContinuationReason", Value::Null),
+                ("settlementContinuationRecordedAt", Value::Null),
+                ("requestedAt", json!("2026-11-18T00:00:00.000Z")),
+                ("completedAt", Value::Null),
+                ("updatedAt", json!("2026-11-19T00:00:00.000Z")),
+            ],
         );
+        expected["preRegistration"]["preRegisteredAt"] = json!("2026-11-18T00:00:00.000Z");
+        assert_eq!(body, expected);
     }
 
     #[test]
