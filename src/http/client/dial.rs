@@ -192,8 +192,9 @@ impl Dialer {
     }
 
     /// The same, over another transport than TCP.
+    #[cfg(test)]
     #[must_use]
-    pub fn reaching(mut self, reach: Reach) -> Self {
+    pub(crate) fn reaching(mut self, reach: Reach) -> Self {
         self.reach = reach;
         self
     }

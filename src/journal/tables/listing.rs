@@ -406,8 +406,8 @@ impl Tables {
     }
 
     /// How many items the list of this kind has.
-    #[must_use]
-    pub fn in_list(&self, kind: u16) -> u32 {
+    #[cfg(test)]
+    pub(super) fn in_list(&self, kind: u16) -> u32 {
         self.lists.of(kind).read().len()
     }
 
