@@ -389,8 +389,8 @@ fn a_deeply_nested_header_is_survived() {
     let nested = "[".repeat(2_500) + &"]".repeat(2_500);
     let header = format!(r#"{{"alg":"EdDSA","kid":"k1","x":{nested}}}"#);
     let token = signer.sign(&header, &claims().to_string());
-    // Any answer will do that is not a crash.
-    let _ = verifier.verify(&token, NOW_MS);
+    // What is in a field that nobody asks for is passed over, without recursion.
+    assert!(verifier.verify(&token, NOW_MS).is_ok());
 }
 
 // ---- Key and algorithm ----
