@@ -32,9 +32,9 @@ pub struct Example {
     pub other: (&'static str, &'static str),
     /// The sample facts that it rests on, kind and identifier, beyond those that all share.
     pub rests_on: &'static [(&'static str, &'static str)],
-    /// The samples' identifiers that a further request beside this one needs others of.
+    /// Identifiers of the samples that belong to this request alone: a further one needs its own.
     pub own: &'static [&'static str],
-    /// That one of them which the answer repeats; empty where it repeats none.
+    /// The one of these that the answer repeats; empty where it repeats none.
     pub echoed: &'static str,
     /// Makes the body that of a further request, as far as other identifiers do not.
     pub vary: fn(body: &mut Value, number: u32),

@@ -46,8 +46,9 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// A resource is there, at first with these entries, and last changed at `position`. It came to be
-    /// listed at `listed_at`; `None`: it did not, or this is not known. Whether that is all noted.
+    /// Notes a resource that was not there before, with its entries and the position of its last change.
+    /// `listed_at` is `None` when it is not listed, or when this is not known. Returns whether that is all
+    /// that there is to note; otherwise it is looked up when all are there.
     pub(super) fn first(
         &mut self,
         tables: &Tables,
@@ -84,8 +85,8 @@ impl Found {
         true
     }
 
-    /// A resource is there, and is looked up when all are. It came to be listed as this entry at `listed_at`,
-    /// as [`Found::first`] has it.
+    /// Notes a resource that is looked up when all are there. It came to be listed as this entry at
+    /// `listed_at`, which is as in [`Found::first`].
     pub(super) fn later(
         &mut self,
         tables: &Tables,

@@ -90,8 +90,8 @@ struct Thread<W: Work> {
 }
 
 impl<W: Work> Thread<W> {
-    /// Gives the chunk away, for an empty one. What waits has so many bytes at most, and a chunk: large tasks
-    /// count for what they are.
+    /// Hands the chunk over to the thread, in exchange for an empty one. What waits has at most `bytes_most`
+    /// bytes and one chunk more, so that large tasks count for what they are.
     fn give(&mut self, chunk: &mut Chunk<W::Task>, bytes_most: usize) -> Result<(), LaneFailed> {
         let Some(chunks) = &self.chunks else {
             return Ok(());
@@ -115,8 +115,8 @@ impl<W: Work> Thread<W> {
 pub(super) struct LaneFailed;
 
 impl<W: Work> Lane<W> {
-    /// A lane, one of so many, in which this is done; `failed` is set when it fails, or another one that
-    /// has this flag.
+    /// One of `lanes` lanes, which does this work. They share the flag `failed`, which is set when one of
+    /// them fails.
     pub(super) fn new(work: W, lanes: usize, failed: &Arc<AtomicBool>) -> Self {
         Self {
             chunk: Chunk::default(),
@@ -127,7 +127,7 @@ impl<W: Work> Lane<W> {
         }
     }
 
-    /// Has this done after all that came before it.
+    /// Adds a task, which is done after all that were added before it.
     ///
     /// # Errors
     /// When a lane has failed.

@@ -31,7 +31,7 @@ pub(super) fn join<A: Send, B>(
     (first.expect("it is done once"), second)
 }
 
-/// Does what has each of these numbers, on all processors; the results in order.
+/// Runs `work(0)` to `work(count - 1)` on all processors; results in order of the number.
 pub(super) fn map<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let some = || {
@@ -59,10 +59,10 @@ pub(super) fn map<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Ve
     done.into_iter().map(|(_, done)| done).collect()
 }
 
-/// Does what has each of these numbers, on all processors.
+/// Runs `work(0)` to `work(count - 1)` on all processors.
 ///
 /// # Errors
-/// That at the lowest position.
+/// That of the lowest position.
 pub(super) fn try_for_each(
     count: usize,
     work: impl Fn(usize) -> Result<(), ReplayError> + Sync,
@@ -70,10 +70,10 @@ pub(super) fn try_for_each(
     try_map(count, work).map(|_| ())
 }
 
-/// Does what has each of these numbers, on all processors; the results in order.
+/// Runs `work(0)` to `work(count - 1)` on all processors; results in order of the number.
 ///
 /// # Errors
-/// That at the lowest position.
+/// That of the lowest position.
 pub(super) fn try_map<T: Send>(
     count: usize,
     work: impl Fn(usize) -> Result<T, ReplayError> + Sync,

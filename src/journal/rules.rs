@@ -42,8 +42,8 @@ pub(super) fn leads_back(position: u64, first: u64) -> Result<(), String> {
     }
 }
 
-/// Whether a record may use its key, which the commit at `taken` has used, and the response of the one
-/// at `instead_of` is replaced.
+/// Whether a record may use its key: `taken` is the commit that has used the key before, and
+/// `instead_of` the one whose response the record replaces.
 ///
 /// # Errors
 /// Why not.

@@ -40,7 +40,7 @@ struct Worker {
     /// The position up to which a resource may have a change already.
     upto: u64,
     next: Vec<u8>,
-    /// Which of how many it is.
+    /// Its number among the workers, and how many there are.
     lane: usize,
     lanes: usize,
     /// What it finds, by shards.
@@ -191,7 +191,7 @@ fn index_states(tables: &Tables, kinds: Kinds, shard: usize) -> Result<(), Repla
     })
 }
 
-/// Which of so many lanes has the resources of this shard.
+/// The lane that has the resources of this shard, of `lanes` lanes.
 fn lane_of(shard: usize, lanes: usize) -> usize {
     shard % lanes
 }

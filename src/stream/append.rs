@@ -66,7 +66,7 @@ pub(super) enum Attempt {
 
 /// Notified of retries while an append takes its time.
 pub(super) trait Watched: Sync {
-    /// It is tried again, because of this. Whether to go on where nothing was appended.
+    /// It is tried again for this reason. Returns whether to go on trying when nothing was appended.
     fn tries_again(&self, why: &str, is_full: bool) -> bool;
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Appending {
     pub(super) connection: Arc<Connection>,
     /// The sequence that the message expects to be the last one.
     pub(super) after: u64,
-    /// By which the servers know it again.
+    /// The identifier by which the servers recognize it when it is sent again.
     pub(super) id: String,
     pub(super) bytes: Bytes,
 }

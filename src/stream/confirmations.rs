@@ -14,9 +14,9 @@ use super::append::KNOWN_WITHIN;
 pub(super) struct Confirmed {
     /// When the last append that is acknowledged, with all before it, began.
     began: Option<Instant>,
-    /// Who came until then is not confirmed by any append that is not acknowledged yet.
+    /// Requests that came up to this time are confirmed by none of the appends that are still in flight.
     refused: Option<Instant>,
-    /// How many are acknowledged, or are none any more.
+    /// How many appends were acknowledged or withdrawn.
     count: u64,
     /// Nothing more will be.
     ended: bool,

@@ -197,7 +197,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// How what belongs to the journal is named.
+    /// The names of what belongs to the journal.
     #[must_use]
     pub fn names(&self) -> &Names {
         &self.names
@@ -337,7 +337,8 @@ impl Connection {
         self.told(info)
     }
 
-    /// What is kept beside the journal, in this stream, is kept in files, and in so many copies.
+    /// Checks that this stream, which holds what is kept beside the journal, is kept in files and in at
+    /// least so many copies.
     ///
     /// # Errors
     /// [`StreamError::Weak`] when it is not; when the servers do not answer.

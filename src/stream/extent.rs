@@ -99,7 +99,7 @@ fn is_changed(connection: &Connection, revision: u64, first: u64) -> Result<bool
 }
 
 impl Extent {
-    /// That of a stream of which the servers have said this after the list was read. Blocks.
+    /// The extent of a stream, from its list and what the servers said of it afterwards. Blocks.
     ///
     /// # Errors
     /// [`StreamError::Gap`], [`StreamError::Lost`], [`StreamError::Other`] or [`StreamError::Broken`]; when
@@ -179,7 +179,7 @@ impl Extent {
         Ok((tail.sequence, tail.digest))
     }
 
-    /// The end of all of it. Blocks.
+    /// The end of the whole stream. Blocks.
     ///
     /// # Errors
     /// Those of [`tail_at`].

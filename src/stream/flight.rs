@@ -33,7 +33,7 @@ pub(super) struct InFlightAppend {
 }
 
 impl InFlightAppend {
-    /// Whether what has its place is void, so that this one comes after it.
+    /// Whether the message at its sequence comes from a deposed writer of this log, and is therefore void.
     fn is_behind(&self, other: &Other) -> bool {
         other.log_id == Some(self.log_id)
             && other.ahead > 0
@@ -53,7 +53,7 @@ pub(super) trait Told: Watched + Send + 'static {
     /// The oldest message in flight is a barrier for which there is no room. Whether it is withdrawn, since
     /// no other was made after it.
     fn withdraw(&self, why: &str) -> bool;
-    /// Nothing more is.
+    /// Nothing more is sent, because of this error.
     fn has_failed(&self, error: StreamError);
 }
 
@@ -243,9 +243,9 @@ impl<T: Told> Flight<T> {
         }
     }
 
-    /// Gives the oldest up for which there is no room, where nobody's data is in it: those who wait for
-    /// it need not wait for room. Not when an attempt may still be on its way, which would take the
-    /// place of what comes next.
+    /// Gives up the oldest message, for which there is no room, if it is a barrier: those who wait for it
+    /// then need not wait for room. It is kept when an attempt may still be on its way, which would take
+    /// the place of what comes next.
     fn lets_go(&mut self, why: &str) -> bool {
         let is_sure = self.in_flight[0].1.is_barrier && !self.is_unknown;
         let is_gone = is_sure && self.told.withdraw(why);

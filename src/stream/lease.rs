@@ -71,8 +71,8 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// What stands in the bucket: another one each time, so that who finds it again knows that nobody else
-    /// has put it there.
+    /// The lease's value. It is unique to each attempt, so a process that reads its own value back knows
+    /// that nobody else took the lease.
     fn value(&self, link: &Link) -> Bytes {
         let value = json!({
             "node": link.node(),

@@ -205,7 +205,7 @@ impl Link {
         }
     }
 
-    /// Begins to append; `None` while as many are in flight as may be.
+    /// Begins to append; `None` while there are as many messages in flight as allowed.
     ///
     /// # Errors
     /// The end of this process's hold.

@@ -12,7 +12,7 @@ use super::message::{Content, MESSAGE_BYTES_MAX, Message, MessageDigest, NUMBER_
 
 /// A message that was made.
 pub(crate) struct Made {
-    /// How many were made with it.
+    /// Its number among those that were made in this epoch after the fence, from 1.
     pub(super) number: u64,
     pub(super) bytes: Bytes,
 }
@@ -33,7 +33,7 @@ pub(super) struct MessageBuilder {
 }
 
 impl MessageBuilder {
-    /// Its fence is there, where what was made ends.
+    /// The fence that was made last is in the stream: the epoch begins after it.
     pub(super) fn begins(&mut self) {
         self.tail.fence = self.tail.sequence;
         self.before = None;
@@ -58,8 +58,8 @@ impl MessageBuilder {
         before.map(|before| self.tail = before).is_some()
     }
 
-    /// How many messages are in flight before the next one, when so many are acknowledged; `None`
-    /// while it may not be made, because as many as may be are.
+    /// How many messages will be in flight before the next one, given how many are acknowledged; `None`
+    /// when there are as many as allowed, so that the next one has to wait.
     pub(super) fn ahead(&self, acknowledged: u64, in_flight_max: usize) -> Option<u8> {
         let in_flight = self.made - acknowledged;
         // The places that a writer before may still take are taken one after the other.
@@ -107,7 +107,8 @@ impl MessageBuilder {
         Ok(appending)
     }
 
-    /// By which the servers know a message again: no other process has it, and no other message.
+    /// The identifier by which the servers recognize a message that is sent again; no other message of any
+    /// process has it.
     fn id(&self, digest: &MessageDigest) -> String {
         let token = crate::base::hex::hex(&self.token[..8]);
         let digest = crate::base::hex::hex(&digest[..8]);

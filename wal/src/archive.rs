@@ -162,9 +162,9 @@ impl ArchiveFolder {
         Ok(numbers)
     }
 
-    /// Puts the segments of the archive that the log goes on from before those of
-    /// the manifest, as many as follow each other without a gap down to the one that
-    /// holds position `from`. Gives the damage by which it came no farther.
+    /// Puts the archive's segments before those of the manifest that continue them: from the
+    /// manifest's first one back, without a gap, to the one that holds position `from`. Returns
+    /// the damage that ended this early.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Unsupported`].
@@ -205,10 +205,9 @@ impl ArchiveFolder {
         Ok(damage)
     }
 
-    /// Puts the segments of the archive behind those of a manifest whose log has
-    /// ended, a backup's, as many as go on from it without a gap; returns the numbers
-    /// of those that take the place of a shorter copy, and the damage by which it came no
-    /// farther.
+    /// Puts the archive's segments that continue the log of a backup, as far as they do without
+    /// a gap, behind those of its manifest. Returns the numbers of those that replace a shorter
+    /// copy, and the damage that ended this early.
     ///
     /// # Errors
     /// As [`ArchiveFolder::put_before`].

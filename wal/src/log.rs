@@ -182,7 +182,7 @@ impl Log {
 
     /// Makes a snapshot the newest one: syncs it, reads it back, gives it its
     /// name and lists it; the oldest of three is removed. `upto` is the last
-    /// position of which anything is in it.
+    /// position whose record it has anything from.
     ///
     /// # Errors
     /// [`Error::Io`]: before the snapshot is given its name, that harms nothing;

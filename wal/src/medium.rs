@@ -171,8 +171,8 @@ pub trait Medium: Send + Sync {
     fn begin_snapshot(&self, covers: u64) -> Result<Box<dyn SnapshotTarget>, Error>;
 
     /// Makes a snapshot that was begun here the newest one, and removes the oldest of three. `upto`, the last position
-    /// of which anything is in it, is durable. `throttle` is called after each chunk of the work,
-    /// which its error ends.
+    /// whose record it has anything from, is durable. `throttle` is called after each chunk; an error of
+    /// its ends the work.
     ///
     /// # Errors
     /// Those of `throttle`; others that pass and harm nothing; [`Error::Stopped`].

@@ -47,8 +47,8 @@ pub struct Retained {
     pub removable_bytes: u64,
 }
 
-/// How many of the oldest segments are not to be kept, of a log with these (oldest first), of which
-/// every snapshot covers what comes up to a position; and what that leaves.
+/// How many of these segments, the oldest first, are not to be kept, and what that leaves. `covered` is the
+/// position up to which every snapshot of the log covers everything.
 pub(crate) fn removable(sealed: &[Sealed], covered: Option<u64>, keep: &Keep) -> (usize, Retained) {
     let mut retained = Retained::default();
     for (index, segment) in sealed.iter().enumerate().rev() {

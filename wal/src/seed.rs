@@ -23,7 +23,7 @@ pub struct Carried {
     pub number: u64,
     /// Every record up to this position is in it.
     pub covers: u64,
-    /// The last position of which anything is in it.
+    /// The last position whose record it has anything from.
     pub upto: u64,
     /// Length of its file.
     pub bytes: u64,
@@ -156,7 +156,8 @@ pub struct Seeding {
 impl Seeding {
     /// Begins in a directory that [`is_free`], with a snapshot of the log of this identity, every byte of
     /// which is checked. The records are to be shown from `first` on, which is at most the position after
-    /// those that the snapshot covers, to the last of which it has anything. When it fails, nothing is left.
+    /// those that the snapshot covers, and up to the last one that it has anything from. When it fails,
+    /// nothing is left.
     ///
     /// # Errors
     /// [`Error::Damaged`] when the snapshot is not what was written; [`Error::Held`], [`Error::Io`].

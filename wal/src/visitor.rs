@@ -25,7 +25,7 @@ pub struct SnapshotInfo {
     pub number: u64,
     /// Every record up to this position is in it.
     pub covers: u64,
-    /// The last position of which anything is in it.
+    /// The last position whose record it has anything from.
     pub upto: u64,
     /// Length of its file in bytes.
     pub bytes: u64,

@@ -39,9 +39,9 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// A window for who looks here and there: it reads at least as many bytes as `pieces` begins
-    /// with, and twice as many each time that it goes on close behind where it has ended, up to the
-    /// end of `pieces`. `bytes` are memory that it may use.
+    /// A window for reading here and there: it reads at least `pieces.start` bytes at once, and twice as
+    /// many each time that a reading goes on close behind the one before, up to `pieces.end`. `bytes` are
+    /// memory that it may use.
     pub(crate) fn growing(
         file: &'a dyn File,
         length: u64,

@@ -26,8 +26,8 @@ pub enum Shape {
         /// The same as a regular expression (ECMA-262), as far as one can say it; empty if it has
         /// no format.
         pattern: &'static str,
-        /// The words of it that there are, where there are but some: others are read, and refused by
-        /// a rule that is no fault of the form. Empty where it may be any.
+        /// The only words that are accepted; empty where any are. Others are read, and then refused by a
+        /// rule of the operation, not as a fault of form.
         known: &'static [&'static str],
     },
     /// One of these names.

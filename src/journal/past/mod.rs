@@ -318,8 +318,8 @@ impl<'a> Past<'a> {
         })
     }
 
-    /// The way back to the resource's states as of a position below `above` may begin at this change
-    /// of it: there is none between.
+    /// Remembers that a way back to states as of a position below `above` may begin at this change of the
+    /// resource, since it has none between.
     pub fn begin_at(&self, key: Digest, position: u64, above: u64) {
         self.known.borrow_mut().insert(key, (position, above));
     }

@@ -9,7 +9,7 @@ use super::memory::Piece;
 /// Entries of a chunk.
 pub(super) const CHUNK: usize = 64;
 
-/// What takes always so many bytes.
+/// An entry that always takes the same number of bytes.
 pub(super) trait FixedSize: Copy {
     const BYTES: usize;
     fn write(self, bytes: &mut [u8]);
@@ -64,8 +64,8 @@ impl<E: FixedSize> ChunkedVec<E> {
         entry.write(&mut self.chunks[chunk][start..][..E::BYTES]);
     }
 
-    /// Makes room for one more, such as this, and writes it where that will be: the processor has
-    /// the place at hand then.
+    /// Makes room for one more entry, and writes this one there without adding it: the next push then
+    /// finds the place in the processor's cache.
     pub(super) fn reserve(&mut self, entry: E) {
         self.make_room();
         self.set(self.len, entry);
@@ -82,8 +82,8 @@ impl<E: FixedSize> ChunkedVec<E> {
         number
     }
 
-    /// Removes the entry of this number, which the last one gets: that, and its previous number, if
-    /// it is another.
+    /// Removes the entry of this number; the last entry takes its place. Returns that entry with the
+    /// number that it had, unless it is the one that was removed.
     pub(super) fn remove(&mut self, number: u32) -> Option<(E, u32)> {
         let last = self.len - 1;
         let moved = (number != last).then(|| {

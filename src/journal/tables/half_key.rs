@@ -81,7 +81,7 @@ impl HalfKeyCollisions {
     }
 }
 
-/// Whether a digest that comes is later: what those that look like it are is seen while its place is
+/// Finds out whether a new digest is later, from the digests that are compared with it while its place is
 /// looked for.
 pub(super) struct Alike {
     digest: Digest,
@@ -96,7 +96,7 @@ impl Alike {
         }
     }
 
-    /// This one is there; it is given back.
+    /// Takes note of a digest that is there; returns it.
     pub(super) fn seen(&self, there: Digest) -> Digest {
         if HalfKey::of(there) == HalfKey::of(self.digest) {
             self.is_later.set(true);
@@ -104,7 +104,7 @@ impl Alike {
         there
     }
 
-    /// It comes now, and is none of those that are there.
+    /// Notes the digest if it is later: to be called when it is about to be entered, and was not there.
     pub(super) fn note_if_later(&self, later: &HalfKeyCollisions) {
         if self.is_later.get() {
             later.note(self.digest);

@@ -408,7 +408,7 @@ impl HashIndex {
         self.remove_if(key, |it| key_of(it) == key)
     }
 
-    /// Removes of the entries whose keys look like this one the one that is meant; that entry.
+    /// Removes the entry with this key's tag for which `is_meant` holds; returns it.
     pub(super) fn remove_if(&mut self, key: Digest, is_meant: impl Fn(u32) -> bool) -> Option<u32> {
         let part = &mut self.0[part(key)];
         let (row, segment) = part.place(key)?;

@@ -22,7 +22,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Whether the next segment, of which so many bytes are made, will be ready
+    /// Whether the next segment, `made` of whose `of` bytes are prepared, will be ready
     /// while a quarter of the current one is left.
     pub(super) fn is_ahead(&self, made: u64, of: u64) -> bool {
         let left = u128::from(self.left.load(Ordering::Relaxed));

@@ -41,7 +41,7 @@ pub(crate) struct Snapshot {
     pub(crate) number: u64,
     /// Every record up to this position is in it.
     pub(crate) covers: u64,
-    /// The last position of which anything is in it.
+    /// The last position whose record it has anything from.
     pub(crate) upto: u64,
     /// Length of the file in bytes.
     pub(crate) length: u64,

@@ -28,8 +28,8 @@ pub trait Storage: Send + Sync {
     /// `NotFound` when there is none; else what the system says.
     fn open_write(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// Makes an empty file, mode 0600. One that has the name loses it first: who has it
-    /// open goes on to see what it held. A link of that name is not followed.
+    /// Makes an empty file, mode 0600. Replaces an existing file of that name; whoever has the old one
+    /// open still reads its content. A link of that name is not followed.
     ///
     /// # Errors
     /// What the system says.
@@ -91,8 +91,8 @@ pub trait Storage: Send + Sync {
         Ok(())
     }
 
-    /// Locks a file, made when missing, for this holder alone, and writes into it who that is. A
-    /// process that is going to write to the directory does so.
+    /// Locks a file, made when missing, for this holder alone, and writes the holder's name into it. Every
+    /// process that writes to the directory does so first.
     ///
     /// # Errors
     /// `PermissionDenied` when others than this holder's user may write to the directory;
@@ -106,7 +106,7 @@ pub trait Storage: Send + Sync {
     /// What the system says; a lock that is taken is no error but [`Locked::Busy`].
     fn lock_shared(&self, name: &str) -> io::Result<Locked>;
 
-    /// Writes anew into a locked file who its holder is. Only the holder calls this.
+    /// Replaces the holder's name in a locked file. Only the holder calls this.
     ///
     /// # Errors
     /// What the system says.
