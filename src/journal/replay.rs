@@ -478,7 +478,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     use super::super::snapshot::keep;
-    use super::super::tables::Ready;
+    use super::super::tables::PreparedChange;
     use super::*;
     use crate::base::revision::Revision;
     use serde_json::Value;
@@ -855,9 +855,9 @@ mod tests {
     fn later(records: &[Vec<u8>], covers: usize, upto: usize) -> Tables {
         let tables = replayed(&records[..covers]).unwrap().tables;
         for (position, record) in (1..).zip(&linked(&records[..upto])).skip(covers) {
-            let of = Followed::of(&tables, catalogue::resource, [0; 16], position, record);
+            let of = RecordToApply::of(&tables, catalogue::resource, [0; 16], position, record);
             let followed = of.unwrap();
-            let mut changes = Ready::all(followed.changes);
+            let mut changes = PreparedChange::all(followed.changes);
             tables.reserve(&mut changes, followed.key);
             if let Some(through) = followed.forgets {
                 tables.forget(through);
