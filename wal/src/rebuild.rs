@@ -1,6 +1,7 @@
 //! Builds a log anew from records that another one holds: a new log id, so that
 //! the two are never taken for one, but the same positions.
 
+use std::io;
 use std::sync::Arc;
 
 use crate::ancestry;
@@ -147,6 +148,8 @@ impl Builder {
             return Ok(());
         };
         let mut finished = writer.finish(upto, &mut || Ok(()))?;
+        let name = format::snapshot_name(finished.listed.number);
+        expect_free(self.storage.as_ref(), &name)?;
         finished.rename()?;
         self.manifest.snapshots.push(finished.listed);
         self.numbers.snapshot += 1;
@@ -161,8 +164,10 @@ impl Builder {
         let storage = self.storage.as_ref();
         for segment in &self.manifest.segments {
             let temp = format::segment_temp_name(segment.number);
+            let name = format::segment_name(segment.number);
+            expect_free(storage, &name)?;
             storage
-                .rename(&temp, &format::segment_name(segment.number))
+                .rename(&temp, &name)
                 .map_err(Error::io("rename", storage.describe(&temp)))?;
         }
         let handed_on = || self.source.handed_on(self.next - 1);
@@ -260,6 +265,18 @@ impl Builder {
             }),
         });
         Ok(())
+    }
+}
+
+/// Refuses a name that a file has: the numbers of what is made are above those that are there, so
+/// it is none of the builder's own, and would be lost.
+fn expect_free(storage: &dyn Storage, name: &str) -> Result<(), Error> {
+    match storage.open_read(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::io("open", storage.describe(name))(error)),
+        Ok(_) => Err(Error::io("write", storage.describe(name))(
+            io::ErrorKind::AlreadyExists.into(),
+        )),
     }
 }
 

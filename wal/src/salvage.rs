@@ -8,6 +8,7 @@
 
 mod end;
 mod found;
+mod looked;
 mod progress;
 mod runs;
 
@@ -16,6 +17,7 @@ use std::io;
 use std::sync::Arc;
 
 pub use self::found::{Damage, GivenUp, WayOut};
+use self::looked::Looked;
 pub use self::progress::OnSurvey;
 use self::progress::{Building, bytes_of, check, verify_built};
 use self::runs::{Run, Step};
@@ -44,6 +46,7 @@ pub struct Salvage {
     numbers: Numbers,
     /// As the manifest lists them, or without one the file beside it.
     ancestors: Vec<Ancestor>,
+    looked: Looked,
 }
 
 impl Salvage {
@@ -66,25 +69,9 @@ impl Salvage {
         on_progress: &mut OnSurvey<'_>,
     ) -> Result<Self, Error> {
         let _lock = lock::share(storage.as_ref())?;
-        let manifest = match Manifest::load(storage.as_ref()) {
-            Ok(manifest) => manifest,
-            Err(Error::Damaged { .. }) => None,
-            Err(error) => return Err(error),
-        };
-        let names = storage
-            .list("")
-            .map_err(Error::io("list", storage.describe("")))?;
-        let mut segments: Vec<(u64, String)> = Vec::new();
-        let mut found_snapshots: Vec<(u64, String)> = Vec::new();
-        for name in names {
-            if let Some(number) = format::parse_segment_name(&name) {
-                segments.push((number, name));
-            } else if let Some(number) = format::parse_snapshot_name(&name) {
-                found_snapshots.push((number, name));
-            }
-        }
-        segments.sort_unstable();
-        found_snapshots.sort_unstable();
+        let looked = Looked::at(storage.as_ref())?;
+        let manifest = looked.manifest.clone();
+        let (segments, found_snapshots) = (looked.segments(), looked.snapshots());
         let log = match &manifest {
             Some(manifest) => manifest.log,
             None => runs::id_of(storage.as_ref(), &segments)?,
@@ -110,6 +97,7 @@ impl Salvage {
             end_is_known: true,
             numbers,
             ancestors: listed.map_or_else(Vec::new, |manifest| manifest.ancestors.clone()),
+            looked,
             storage,
         };
         if listed.is_none() {
@@ -261,7 +249,8 @@ impl Salvage {
     /// it can be done again.
     ///
     /// # Errors
-    /// [`Error::Held`]; [`Error::Io`], also for a position that no way out reaches.
+    /// [`Error::Held`]; [`Error::Io`], also for a position that no way out reaches, and when the
+    /// directory is no longer as it was surveyed: a server may have run since.
     pub fn give_up_after(self, position: u64) -> Result<GivenUp, Error> {
         self.give_up_after_shown(position, &mut |_, _| {})
     }
@@ -278,6 +267,7 @@ impl Salvage {
     ) -> Result<GivenUp, Error> {
         let storage = Arc::clone(&self.storage);
         let lock = lock::take(storage.as_ref())?;
+        self.looked.expect_still(storage.as_ref())?;
         let reaches = |(way, _): &&(WayOut, Vec<usize>)| {
             way.keep_to >= position
                 && way
@@ -294,7 +284,7 @@ impl Salvage {
                 ),
             });
         };
-        let before = self.files()?;
+        let files = [self.looked.segments(), self.looked.snapshots()];
         let identity = Identity {
             log_id: self.log,
             ancestors: self.ancestors.clone(),
@@ -321,7 +311,7 @@ impl Salvage {
         };
         builder.finish()?;
         let mut kept: Vec<_> = manifest_kept.into_iter().collect();
-        for name in before {
+        for (_, name) in files.into_iter().flatten() {
             kept.push(give_up(storage.as_ref(), &name)?);
         }
         storage
@@ -330,21 +320,6 @@ impl Salvage {
         drop(lock);
         let report = verify_built(storage, bytes, on_progress)?;
         Ok(GivenUp { report, kept })
-    }
-
-    /// Segments and snapshots that are there.
-    fn files(&self) -> Result<Vec<String>, Error> {
-        let names = self
-            .storage
-            .list("")
-            .map_err(Error::io("list", self.storage.describe("")))?;
-        let ours = |name: &String| {
-            format::parse_segment_name(name).is_some()
-                || format::parse_snapshot_name(name).is_some()
-        };
-        let mut files: Vec<_> = names.into_iter().filter(ours).collect();
-        files.sort_unstable();
-        Ok(files)
     }
 
     fn note(&mut self, error: Error) -> Result<(), Error> {

@@ -24,6 +24,7 @@ mod old_formats;
 mod outcome;
 mod past;
 mod ranges;
+mod recover;
 mod seeding;
 mod snapshots;
 mod support;
