@@ -152,8 +152,8 @@ impl Salvage {
         self.highest
     }
 
-    /// Whether nothing that cannot be read follows the last record that can be: else there may have
-    /// been higher positions than [`Salvage::highest`].
+    /// Whether nothing that cannot be read follows the last record that can be: else, and wherever the
+    /// manifest cannot be read, there may have been higher positions than [`Salvage::highest`].
     #[must_use]
     pub fn end_is_known(&self) -> bool {
         self.end_is_known

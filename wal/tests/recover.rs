@@ -84,3 +84,29 @@ fn a_file_that_comes_goes_or_changes_its_length_after_the_survey_is_seen() {
         assert!(all(&disk) == before, "{case}");
     }
 }
+
+#[test]
+fn without_a_manifest_the_end_of_a_log_is_not_known() {
+    let disk = logged(80);
+    let names = segments(&disk);
+    let whole = Salvage::survey(disk.storage()).unwrap();
+    assert!(whole.end_is_known());
+    for lost in &names[names.len() - 2..] {
+        disk.take_away(lost);
+    }
+    // It lists what is gone.
+    let listed = Salvage::survey(disk.storage()).unwrap();
+    assert!(!listed.end_is_known() || listed.highest() == 80);
+    let manifest = disk.bytes("manifest").unwrap();
+    for is_lost in [true, false] {
+        disk.put("manifest", &manifest);
+        if is_lost {
+            disk.take_away("manifest");
+        } else {
+            disk.flip("manifest", 100, 1);
+        }
+        let salvage = Salvage::survey(disk.storage()).unwrap();
+        assert!(salvage.ways()[0].keep_to < 80);
+        assert!(!salvage.end_is_known());
+    }
+}

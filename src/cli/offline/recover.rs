@@ -237,7 +237,7 @@ impl RecoverArgs {
         }
         if !salvage.end_is_known() {
             out.line(format_args!(
-                "bytes that cannot be read follow position {}: there may have been more",
+                "what came after position {} is not known: there may have been more",
                 salvage.highest()
             ))?;
         }

@@ -9,13 +9,17 @@ use crate::manifest::Manifest;
 use crate::storage::Storage;
 use crate::window::{Window, nonzero};
 
-/// Whether nothing that cannot be read follows the last record that can be.
+/// Whether nothing that cannot be read follows the last record that can be. Without a manifest that
+/// is not known: segments behind the last that is there may be missing, and nothing says so.
 pub(super) fn is_known(
     storage: &dyn Storage,
     segments: &[(u64, String)],
     runs: &[Run],
     manifest: Option<&Manifest>,
 ) -> Result<bool, Error> {
+    let Some(manifest) = manifest else {
+        return Ok(false);
+    };
     Ok(ends_in_zeros(storage, segments, runs)? && has_what_is_open(storage, manifest)?)
 }
 
@@ -46,8 +50,8 @@ fn ends_in_zeros(
 
 /// Whether the segments that the manifest lists without a seal are there, each as long as it was
 /// made: what was in one of them nothing else says.
-fn has_what_is_open(storage: &dyn Storage, manifest: Option<&Manifest>) -> Result<bool, Error> {
-    let listed = manifest.into_iter().flat_map(|manifest| &manifest.segments);
+fn has_what_is_open(storage: &dyn Storage, manifest: &Manifest) -> Result<bool, Error> {
+    let listed = manifest.segments.iter();
     for segment in listed.filter(|segment| segment.seal.is_none()) {
         if !is_as_long_as_made(storage, &format::segment_name(segment.number))? {
             return Ok(false);
