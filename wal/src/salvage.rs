@@ -11,8 +11,8 @@ mod found;
 mod looked;
 mod progress;
 mod runs;
+mod ways;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ use self::looked::Looked;
 pub use self::progress::OnSurvey;
 use self::progress::{Building, bytes_of, check, verify_built};
 use self::runs::{Run, Step};
+use self::ways::{Parts, Way};
 use crate::ancestry;
 use crate::error::{BoxError, Error};
 use crate::format::{self, LogId};
@@ -40,7 +41,7 @@ pub struct Salvage {
     runs: Vec<Run>,
     snapshots: Vec<Snapshot>,
     damage: Vec<Damage>,
-    ways: Vec<(WayOut, Vec<usize>)>,
+    ways: Vec<Way>,
     highest: u64,
     end_is_known: bool,
     numbers: Numbers,
@@ -122,7 +123,12 @@ impl Salvage {
             let proved = seals.map(|seal| seal.last).max().unwrap_or(0);
             salvage.highest = salvage.highest.max(proved).max(manifest.first_position - 1);
         }
-        salvage.find_ways()?;
+        salvage.ways = ways::find(&Parts {
+            storage: salvage.storage.as_ref(),
+            log: &salvage.log,
+            runs: &salvage.runs,
+            snapshots: &salvage.snapshots,
+        })?;
         salvage.end_is_known =
             end::is_known(salvage.storage.as_ref(), &segments, &salvage.runs, listed)?;
         Ok(salvage)
@@ -140,10 +146,11 @@ impl Salvage {
         &self.damage
     }
 
-    /// The states that the log can be brought to, the one that keeps most first.
+    /// The states that the log can be brought to, the one that keeps most first; of several that
+    /// keep as much, the one whose records begin earliest, and that rests on the newest snapshot.
     #[must_use]
     pub fn ways(&self) -> Vec<WayOut> {
-        self.ways.iter().map(|(way, _)| *way).collect()
+        ways::distinct(&self.ways)
     }
 
     /// The highest position that there ever was, as far as can be found out.
@@ -164,10 +171,18 @@ impl Salvage {
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`], and [`Error::Visitor`] with what the visitor gives.
     pub fn show(&self, way: WayOut, visitor: &mut dyn Visitor) -> Result<(), Error> {
-        let Some((_, path)) = self.ways.iter().find(|(known, _)| *known == way) else {
+        let Some(known) = self.ways.iter().find(|known| known.out == way) else {
             return Ok(());
         };
-        self.show_path(way, path, way.keep_to, visitor)?;
+        let mut next = 1;
+        if let Some(info) = way.snapshot {
+            next = info.covers + 1;
+            let listed = |listed: &&Snapshot| SnapshotInfo::from(*listed) == info;
+            if let Some(listed) = self.snapshots.iter().find(listed) {
+                self.show_snapshot(listed, visitor)?;
+            }
+        }
+        self.show_runs(&known.path, (next, way.keep_to), visitor)?;
         visitor.end().map_err(|source| Error::Visitor {
             position: way.keep_to,
             source,
@@ -178,27 +193,20 @@ impl Salvage {
         path.iter().map(|run| &self.runs[*run]).collect()
     }
 
-    /// Shows a way out up to a position.
-    fn show_path(
+    fn show_snapshot(&self, listed: &Snapshot, visitor: &mut dyn Visitor) -> Result<(), Error> {
+        let (storage, name) = (self.storage.as_ref(), format::snapshot_name(listed.number));
+        snapshot::show(storage, &name, &self.log, listed, visitor)?.whole(storage, &name)
+    }
+
+    /// Shows the records of runs from a position to another one.
+    fn show_runs(
         &self,
-        way: WayOut,
         path: &[usize],
-        upto: u64,
+        (from, upto): (u64, u64),
         visitor: &mut dyn Visitor,
     ) -> Result<(), Error> {
-        let mut next = 1;
-        let storage = self.storage.as_ref();
-        if let Some(info) = way.snapshot {
-            next = info.covers + 1;
-            let listed = |listed: &&Snapshot| SnapshotInfo::from(*listed) == info;
-            if let Some(listed) = self.snapshots.iter().find(listed) {
-                let name = format::snapshot_name(listed.number);
-                snapshot::show(storage, &name, &self.log, listed, visitor)?
-                    .whole(storage, &name)?;
-            }
-        }
-        let runs = self.runs_of(path);
-        runs::show((storage, self.seed), &runs, next, &mut |step| match step {
+        let place = (self.storage.as_ref(), self.seed);
+        runs::show(place, &self.runs_of(path), from, &mut |step| match step {
             Step::Record(record) if record.position > upto => Ok(()),
             Step::Record(record) => visitor.record(record),
             Step::Progress(done, total) => {
@@ -268,13 +276,7 @@ impl Salvage {
         let storage = Arc::clone(&self.storage);
         let lock = lock::take(storage.as_ref())?;
         self.looked.expect_still(storage.as_ref())?;
-        let reaches = |(way, _): &&(WayOut, Vec<usize>)| {
-            way.keep_to >= position
-                && way
-                    .snapshot
-                    .is_none_or(|snapshot| snapshot.upto <= position)
-        };
-        let Some((way, path)) = self.ways.iter().find(reaches) else {
+        let Some(way) = ways::to(&self.ways, position) else {
             return Err(Error::Io {
                 what: "recover",
                 file: storage.describe(""),
@@ -285,21 +287,8 @@ impl Salvage {
             });
         };
         let files = [self.looked.segments(), self.looked.snapshots()];
-        let identity = Identity {
-            log_id: self.log,
-            ancestors: self.ancestors.clone(),
-        };
-        let mut builder = Builder::new(Arc::clone(&storage), self.numbers, identity, position)?;
-        builder.begin_at(way.snapshot.map_or(1, |snapshot| snapshot.covers + 1));
-        let bytes = runs::bytes_of(&self.runs_of(path));
-        let mut building = Building::of(&mut builder, &mut *on_progress);
-        self.show_path(*way, path, position, &mut building)?;
-        let next = builder.next();
-        if next != position + 1 {
-            return Err(Error::Stopped {
-                reason: format!("what was read a moment ago ends at {}", next - 1).into(),
-            });
-        }
+        let bytes = runs::bytes_of(&self.runs_of(&way.path));
+        let builder = self.built(way, position, &mut *on_progress)?;
         // The new log's files are there, and no manifest lists them. The one that
         // does is the step from the old log to the new.
         let manifest_kept = match storage.open_read(format::MANIFEST) {
@@ -319,7 +308,41 @@ impl Salvage {
             .map_err(Error::io("sync", storage.describe("")))?;
         drop(lock);
         let report = verify_built(storage, bytes, on_progress)?;
-        Ok(GivenUp { report, kept })
+        Ok(GivenUp {
+            report,
+            readable_before: way.out.readable_before,
+            kept,
+        })
+    }
+
+    /// The files of the new log, but for its manifest: the snapshots from which its records go on,
+    /// and the records.
+    fn built(
+        &self,
+        way: &Way,
+        position: u64,
+        on_progress: &mut OnSurvey<'_>,
+    ) -> Result<Builder, Error> {
+        let identity = Identity {
+            log_id: self.log,
+            ancestors: self.ancestors.clone(),
+        };
+        let storage = Arc::clone(&self.storage);
+        let mut builder = Builder::new(storage, self.numbers, identity, position)?;
+        let first = way.out.first_position;
+        for listed in ways::kept(&self.snapshots, first, position) {
+            self.show_snapshot(&listed, &mut builder)?;
+            builder.end_snapshot()?;
+        }
+        builder.begin_at(first);
+        let mut building = Building::of(&mut builder, on_progress);
+        self.show_runs(&way.path, (first, position), &mut building)?;
+        match builder.next() {
+            next if next == position + 1 => Ok(builder),
+            next => Err(Error::Stopped {
+                reason: format!("what was read a moment ago ends at {}", next - 1).into(),
+            }),
+        }
     }
 
     fn note(&mut self, error: Error) -> Result<(), Error> {
@@ -377,67 +400,6 @@ impl Salvage {
             }
         }
         Ok(())
-    }
-
-    /// Each base with the runs that continue from it, the one that reaches
-    /// farthest first.
-    fn find_ways(&mut self) -> Result<(), Error> {
-        let storage = self.storage.as_ref();
-        let mut ways = BTreeMap::new();
-        let first_chain = format::first_chain(&self.log);
-        let mut bases: Vec<_> = self.snapshots.iter().map(|listed| Some(*listed)).collect();
-        bases.push(None);
-        for base in bases {
-            let begins = base.map_or(1, |base| base.covers + 1);
-            let mut best = (begins - 1, Vec::new());
-            for (index, run) in self.runs.iter().enumerate() {
-                let fits = match base {
-                    Some(_) => run.first <= begins && begins < run.next,
-                    None => run.first == 1 && run.follows(storage, self.seed, &first_chain)?,
-                };
-                if fits {
-                    let path = self.extend(index)?;
-                    let reached = path.last().map_or(0, |last| self.runs[*last].next - 1);
-                    if reached > best.0 || best.1.is_empty() {
-                        best = (reached.max(begins - 1), path);
-                    }
-                }
-            }
-            let (keep_to, path) = best;
-            let way = WayOut {
-                keep_to,
-                snapshot: base.as_ref().map(SnapshotInfo::from),
-            };
-            if base.is_none_or(|base| base.upto <= keep_to) {
-                // Of two that reach as far, the one that rests on the newer snapshot.
-                ways.entry(keep_to).or_insert((way, path));
-            }
-        }
-        self.ways = ways.into_values().rev().collect();
-        Ok(())
-    }
-
-    /// The runs that continue from one, itself first.
-    fn extend(&self, index: usize) -> Result<Vec<usize>, Error> {
-        let storage = self.storage.as_ref();
-        let mut path = vec![index];
-        loop {
-            let last = &self.runs[path[path.len() - 1]];
-            let mut followed = None;
-            for (index, run) in self.runs.iter().enumerate() {
-                if run.first == last.next
-                    && !path.contains(&index)
-                    && run.follows(storage, self.seed, &last.chain)?
-                {
-                    followed = Some(index);
-                    break;
-                }
-            }
-            match followed {
-                Some(index) => path.push(index),
-                None => return Ok(path),
-            }
-        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! What a recovery keeps, and what it refuses.
 
 use wal::storage::sim::SimDisk;
-use wal::{Error, Salvage};
+use wal::{BoxError, Error, Past, Record, Salvage, Visitor};
 
-use crate::support::{open, segments, verify};
+use crate::support::{frames, open, segments, snapshot, snapshots, verify};
 
 /// A record of its position.
 fn payload(number: u64) -> Vec<u8> {
@@ -108,5 +108,133 @@ fn without_a_manifest_the_end_of_a_log_is_not_known() {
         let salvage = Salvage::survey(disk.storage()).unwrap();
         assert!(salvage.ways()[0].keep_to < 80);
         assert!(!salvage.end_is_known());
+    }
+}
+
+/// The records that a log itself has, from its first on.
+#[derive(Default)]
+struct Shown(Vec<(u64, Vec<u8>)>);
+
+impl Visitor for Shown {
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.0.push((record.position, record.payload.to_vec()));
+        Ok(())
+    }
+}
+
+fn shown(disk: &SimDisk) -> Vec<(u64, Vec<u8>)> {
+    let mut shown = Shown::default();
+    wal::records(disk.storage().as_ref(), &mut shown).unwrap();
+    shown.0
+}
+
+fn numbered(numbers: impl Iterator<Item = u64>) -> Vec<(u64, Vec<u8>)> {
+    numbers.map(|number| (number, payload(number))).collect()
+}
+
+/// A log of 88 records with snapshots that cover 67 and 87.
+fn covered() -> SimDisk {
+    let disk = SimDisk::new();
+    let mut log = open(&disk).unwrap().log;
+    append(&mut log, 1..=67);
+    snapshot(&mut log, 67).unwrap();
+    append(&mut log, 68..=87);
+    snapshot(&mut log, 87).unwrap();
+    append(&mut log, 88..=88);
+    log.seal().unwrap();
+    drop(log);
+    disk
+}
+
+/// Alters the frame of a record, for good.
+fn alter(disk: &SimDisk, position: u64) {
+    for name in segments(disk) {
+        let mut bytes = disk.bytes(&name).unwrap();
+        for (at, end) in frames(&bytes) {
+            let first = u64::from_le_bytes(bytes[at + 32..at + 40].try_into().unwrap());
+            if first == position && end - at > 500 {
+                bytes[at + 300] ^= 1;
+                return disk.put(&name, &bytes);
+            }
+        }
+    }
+    panic!("no frame begins with {position}");
+}
+
+#[test]
+fn a_recovery_keeps_the_readable_records_before_the_snapshot_that_it_rests_on() {
+    let disk = covered();
+    alter(&disk, 88);
+    let salvage = Salvage::survey(disk.storage()).unwrap();
+    let way = salvage.ways()[0];
+    assert_eq!((way.keep_to, way.first_position), (87, 1));
+    assert_eq!(way.readable_before, 0);
+    // Of two that keep as much, it rests on the newer.
+    assert_eq!(way.snapshot.map(|snapshot| snapshot.covers), Some(87));
+    let positions: Vec<_> = salvage.ways().iter().map(|way| way.keep_to).collect();
+    assert_eq!(positions, [87], "each position once");
+    let given_up = salvage.give_up_after(87).unwrap();
+    assert_eq!(given_up.report.first_position, 1);
+    assert_eq!(given_up.readable_before, 0);
+    let covers = given_up.report.snapshots.iter().map(|one| one.covers);
+    assert_eq!(covers.collect::<Vec<_>>(), [87, 67]);
+    assert!(shown(&disk) == numbered(1..=87));
+    assert!(verify(&disk).unwrap().1 == payloads(1..=87));
+    // As a restore does.
+    let past = Past::open(disk.storage(), None).unwrap();
+    assert_eq!(past.earliest(), 1);
+}
+
+#[test]
+fn what_lies_before_damage_that_a_snapshot_covers_leaves_the_log_and_is_counted() {
+    for is_without_manifest in [false, true] {
+        let disk = covered();
+        alter(&disk, 40);
+        if is_without_manifest {
+            disk.take_away("manifest");
+        }
+        let salvage = Salvage::survey(disk.storage()).unwrap();
+        let way = salvage.ways()[0];
+        let first = way.first_position;
+        assert_eq!((way.keep_to, first, way.readable_before), (88, 41, 39));
+        let given_up = salvage.give_up_after(88).unwrap();
+        assert_eq!(given_up.report.first_position, first);
+        assert_eq!(given_up.readable_before, 39);
+        assert_eq!(given_up.report.snapshots.len(), 2);
+        assert!(shown(&disk) == numbered(first..=88));
+        assert!(verify(&disk).unwrap().1 == payloads(1..=88));
+        assert!(open(&disk).unwrap().records == payloads(1..=88));
+    }
+}
+
+#[test]
+fn a_snapshot_from_which_no_records_go_on_is_left_out() {
+    let disk = covered();
+    alter(&disk, 75);
+    let salvage = Salvage::survey(disk.storage()).unwrap();
+    let way = salvage.ways()[0];
+    assert_eq!((way.keep_to, way.first_position), (88, 76));
+    assert_eq!(way.readable_before, 74);
+    let given_up = salvage.give_up_after(88).unwrap();
+    let covers = given_up.report.snapshots.iter().map(|one| one.covers);
+    assert_eq!(covers.collect::<Vec<_>>(), [87]);
+    assert_eq!(given_up.report.first_position, 76);
+    assert!(verify(&disk).unwrap().1 == payloads(1..=88));
+}
+
+#[test]
+fn a_log_can_be_brought_to_every_position_that_it_can_be_restored_at() {
+    for position in [1, 50, 66, 67, 68, 86, 87, 88] {
+        let disk = covered();
+        let salvage = Salvage::survey(disk.storage()).unwrap();
+        let given_up = salvage.give_up_after(position).unwrap();
+        assert_eq!(given_up.report.last_position, position);
+        assert_eq!(given_up.report.first_position, 1);
+        assert!(shown(&disk) == numbered(1..=position), "{position}");
+        assert!(verify(&disk).unwrap().1 == payloads(1..=position));
+        assert_eq!(
+            snapshots(&disk).len(),
+            usize::from(position >= 67) + usize::from(position >= 87)
+        );
     }
 }

@@ -100,7 +100,12 @@ impl RecoverArgs {
                          nothing was changed"
                     );
                     let log = hex(&salvage.log_id());
-                    return self.print_done(&log, position, (0, &[]), &sentence);
+                    let first = salvage.ways().first().map_or(1, |way| way.first_position);
+                    let kept = Kept {
+                        positions: (first, position),
+                        ..Kept::default()
+                    };
+                    return self.print_done(&log, &kept, &sentence);
                 }
                 self.export(&salvage, position)?;
                 self.give_up(salvage, position)
@@ -269,38 +274,62 @@ impl RecoverArgs {
             ))
         })?;
         let sentence = format!("{} is recovered and verified", self.data.display());
-        let given_up = highest.saturating_sub(position);
-        let (log, last) = (log_name(&done.report), done.report.last_position);
-        self.print_done(&log, last, (given_up, &done.kept), &sentence)
+        let kept = Kept {
+            positions: (done.report.first_position, done.report.last_position),
+            given_up: highest.saturating_sub(position),
+            readable_before: done.readable_before,
+            files: &done.kept,
+        };
+        self.print_done(&log_name(&done.report), &kept, &sentence)
             .map_err(|failure| failure.after(sentence))
     }
 
-    /// What was done; of the positions that were given up, how many, and which files keep them.
-    fn print_done(
-        &self,
-        log: &str,
-        last: u64,
-        (given_up, kept): (u64, &[String]),
-        sentence: &str,
-    ) -> Result<(), Failure> {
+    fn print_done(&self, log: &str, kept: &Kept<'_>, sentence: &str) -> Result<(), Failure> {
+        let (first, last) = kept.positions;
         let mut out = Output::new();
         if self.json {
-            let done =
-                json!({"logId": log, "lastPosition": last, "givenUp": given_up, "kept": kept});
+            let done = json!({
+                "logId": log,
+                "firstPosition": first,
+                "lastPosition": last,
+                "givenUp": kept.given_up,
+                "readableRecordsBefore": kept.readable_before,
+                "kept": kept.files,
+            });
             out.line(format_args!("{done:#}"))?;
             return out.flush();
         }
         out.pairs([
             ("log".to_owned(), log.to_owned()),
+            ("first position".to_owned(), first.to_string()),
             ("last position".to_owned(), last.to_string()),
-            ("positions given up".to_owned(), given_up.to_string()),
+            ("positions given up".to_owned(), kept.given_up.to_string()),
         ])?;
-        for kept in kept {
+        if kept.readable_before > 0 {
+            out.line(format_args!(
+                "{} readable records before position {first} are only in the files that are kept",
+                kept.readable_before
+            ))?;
+        }
+        for kept in kept.files {
             out.line(format_args!("kept: {kept}"))?;
         }
         out.line(sentence)?;
         out.flush()
     }
+}
+
+/// What a log has after a recovery.
+#[derive(Default)]
+struct Kept<'a> {
+    /// Its first position, and its last.
+    positions: (u64, u64),
+    /// How many positions were given up.
+    given_up: u64,
+    /// Readable records before its first position, which are in it no longer.
+    readable_before: u64,
+    /// The files that keep what it was before.
+    files: &'a [String],
 }
 
 /// What giving up after a position loses, as far as it can be read.
@@ -394,6 +423,16 @@ impl Cost {
             ));
         }
         rows.push((
+            "  begins at position".to_owned(),
+            way.first_position.to_string(),
+        ));
+        if way.readable_before > 0 {
+            rows.push((
+                "  readable records before that".to_owned(),
+                way.readable_before.to_string(),
+            ));
+        }
+        rows.push((
             "  positions lost".to_owned(),
             format!("{}{or_more}", self.lost),
         ));
@@ -455,6 +494,8 @@ fn way_json((way, cost): (&WayOut, &Cost)) -> Value {
     json!({
         "giveUpAfter": way.keep_to,
         "snapshot": way.snapshot.map(|snapshot| snapshot.covers),
+        "firstPosition": way.first_position,
+        "readableRecordsBefore": way.readable_before,
         "positionsLost": cost.lost,
         "readableRecordsLost": cost.readable,
         "unreadablePositionsLost": cost.unreadable(),

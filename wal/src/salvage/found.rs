@@ -19,10 +19,14 @@ pub struct Damage {
 /// A state that the log can be brought to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WayOut {
-    /// Every record up to this position is kept; those after it are given up.
+    /// Everything up to this position is kept, in a snapshot or as records; what comes after it is given up.
     pub keep_to: u64,
     /// The snapshot that it rests on; `None` for the log's own beginning.
     pub snapshot: Option<SnapshotInfo>,
+    /// Where the records of the log begin then. What is before is in the snapshot alone.
+    pub first_position: u64,
+    /// How many records before that can be read, and would be in the log no longer.
+    pub readable_before: u64,
 }
 
 /// What [`crate::Salvage::give_up_after`] has done.
@@ -30,6 +34,8 @@ pub struct WayOut {
 pub struct GivenUp {
     /// The log as it is now; it has another id than the one before.
     pub report: Report,
+    /// How many records before its first one could be read, and are in it no longer.
+    pub readable_before: u64,
     /// Where the files are kept that it was before.
     pub kept: Vec<String>,
 }

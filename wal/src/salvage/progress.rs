@@ -41,7 +41,7 @@ impl Visitor for Checking<'_, '_> {
     }
 }
 
-/// What is kept is written anew: the first half of giving up the rest.
+/// The records that are kept are written anew: the first half of giving up the rest.
 pub(super) struct Building<'a, 'b> {
     builder: &'a mut Builder,
     on_progress: &'a mut OnSurvey<'b>,
@@ -59,26 +59,6 @@ impl<'a, 'b> Building<'a, 'b> {
 impl Visitor for Building<'_, '_> {
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
         self.builder.record(record)
-    }
-
-    fn snapshot(&mut self, info: &SnapshotInfo) -> Result<(), BoxError> {
-        self.builder.snapshot(info)
-    }
-
-    fn noted(&mut self, position: u64, note: &[u8]) -> Result<(), BoxError> {
-        self.builder.noted(position, note)
-    }
-
-    fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
-        self.builder.kept(record)
-    }
-
-    fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
-        self.builder.entry(entry)
-    }
-
-    fn reset(&mut self) {
-        self.builder.reset();
     }
 
     fn progress(&mut self, done: u64, total: u64) {
