@@ -7,25 +7,24 @@
 //! ends where the file ends, the last position and the digest after it. So the
 //! segments that go on from each other are found without reading the rest.
 
+mod described;
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use self::described::Archived;
 use crate::error::Error;
-use crate::format::{
-    self, Chain, FIRST_FRAME, HeaderFound as SegmentFound, LogId, SegmentHeader, get_16, to_u64,
-    to_usize,
-};
-use crate::frame::{self, FrameHeader, HEADER, HeaderFound, KIND_START};
-use crate::manifest::{Manifest, Seal, Sealed, Segment};
+use crate::format::{self, FIRST_FRAME, LogId, to_u64, to_usize};
+use crate::manifest::{Manifest, Seal, Sealed};
 use crate::storage::{COPY, File, Locked, ReadOnly, Storage, copy_range};
 use crate::throttle::Copying;
-use crate::window::Window;
 
-/// Bytes at the end of a segment in which its last frame is looked for first.
-const TAIL: u64 = 64 << 10;
+/// What a segment is that was written under the log's id, but not by it: by a copy of its directory.
+const OF_ANOTHER_PAST: &str = "the segment does not go on from what the log holds: it was written by a \
+                               copy of the log that went another way";
 
 /// The folder of a log: its id in hexadecimal digits.
 fn folder(log: &LogId) -> String {
@@ -117,15 +116,6 @@ fn is_same(source: &dyn File, there: &dyn File, length: u64) -> io::Result<bool>
     Ok(true)
 }
 
-/// A segment of an archive, as it describes itself.
-#[derive(Clone, Copy)]
-struct Archived {
-    segment: Segment,
-    seal: Seal,
-    /// The digest before its first frame.
-    before: Chain,
-}
-
 /// What an archive has of one log.
 pub(crate) struct ArchiveFolder {
     archive: Arc<dyn Storage>,
@@ -163,8 +153,8 @@ impl ArchiveFolder {
     }
 
     /// Puts the archive's segments before those of the manifest that continue them: from the
-    /// manifest's first one back, without a gap, to the one that holds position `from`. Returns
-    /// the damage that ended this early.
+    /// manifest's first one back, without a gap, to the one that holds position `from`; one that leads
+    /// nowhere is passed over. Returns the damage that ended this early.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Unsupported`].
@@ -184,22 +174,18 @@ impl ArchiveFolder {
             if manifest.first_position <= from.max(1) {
                 break;
             }
-            let archived = match self.described(number) {
-                Ok(archived) => archived,
-                Err(error @ Error::Damaged { .. }) => {
-                    damage = Some(error);
-                    break;
+            match self.described(number) {
+                Ok(archived) if archived.leads_to(manifest) => {
+                    found.push(archived.segment);
+                    manifest.first_position = archived.seal.first;
+                    manifest.first_chain = archived.before;
+                    damage = None;
                 }
+                // Whatever it is, it hides none of those before it.
+                Ok(_) => {}
+                Err(error @ Error::Damaged { .. }) => drop(damage.get_or_insert(error)),
                 Err(error) => return Err(error),
-            };
-            let follows = archived.seal.chain == manifest.first_chain
-                && archived.seal.last + 1 == manifest.first_position;
-            if !follows {
-                break;
             }
-            found.push(archived.segment);
-            manifest.first_position = archived.seal.first;
-            manifest.first_chain = archived.before;
         }
         manifest.segments.splice(..0, found.into_iter().rev());
         Ok(damage)
@@ -207,7 +193,8 @@ impl ArchiveFolder {
 
     /// Puts the archive's segments that continue the log of a backup, as far as they do without
     /// a gap, behind those of its manifest. Returns the numbers of those that replace a shorter
-    /// copy, and the damage that ended this early.
+    /// copy, and the damage that ended this early: also that records are missing before a later
+    /// segment, or that one holds others than those of the log.
     ///
     /// # Errors
     /// As [`ArchiveFolder::put_before`].
@@ -216,39 +203,85 @@ impl ArchiveFolder {
         manifest: &mut Manifest,
     ) -> Result<(Vec<u64>, Option<Error>), Error> {
         let last = manifest.segments.last().copied();
-        let (mut position, mut chain) = (manifest.first_position, manifest.first_chain);
+        let (mut longer, mut damage) = (Vec::new(), None);
+        let mut end = (manifest.first_position, manifest.first_chain);
         let mut number = 0;
-        let mut longer = Vec::new();
         if let Some(last) = last {
             let Some(seal) = last.seal else {
                 return Ok((longer, None));
             };
-            (position, chain, number) = (seal.last + 1, seal.chain, last.number);
+            end = (seal.last + 1, seal.chain);
+            number = last.number;
         }
         for found in self.numbers()?.into_iter().filter(|found| *found >= number) {
             let archived = match self.described(found) {
                 Ok(archived) => archived,
-                Err(error @ Error::Damaged { .. }) => return Ok((longer, Some(error))),
-                Err(error) => return Err(error),
-            };
-            let (seal, is_last) = (archived.seal, last.is_some_and(|last| last.number == found));
-            if is_last {
-                // That both say the same as far as both go is seen when it is read.
-                let first = last.and_then(|last| last.seal).map(|seal| seal.first);
-                if first == Some(seal.first) && seal.last + 1 >= position && seal.chain != chain {
-                    manifest.segments.pop();
-                    longer.push(found);
-                } else {
+                Err(error @ Error::Damaged { .. }) => {
+                    damage.get_or_insert(error);
                     continue;
                 }
-            } else if archived.before != chain || seal.first != position {
-                continue;
+                Err(error) => return Err(error),
+            };
+            let (position, chain) = end;
+            let own = last.and_then(|last| last.seal.filter(|_| last.number == found));
+            match own {
+                // It has no more than the log's own.
+                Some(own) if archived.seal.last < own.last || archived.seal.chain == own.chain => {
+                    continue;
+                }
+                Some(own) => {
+                    if !self.goes_on_from(&archived, found, &own)? {
+                        if archived.seal.last == own.last {
+                            continue;
+                        }
+                        damage.get_or_insert(self.damaged(found, position, OF_ANOTHER_PAST));
+                        continue;
+                    }
+                    manifest.segments.pop();
+                    longer.push(found);
+                }
+                None if archived.before == chain && archived.seal.first == position => {}
+                // Nothing in it is behind the end.
+                None if archived.seal.last < position => continue,
+                None => {
+                    let what = match archived.seal.first.checked_sub(position + 1) {
+                        None => OF_ANOTHER_PAST.to_owned(),
+                        Some(_) => format!(
+                            "positions {position} to {} are missing before this segment; up to {} \
+                             everything is there",
+                            archived.seal.first - 1,
+                            position - 1
+                        ),
+                    };
+                    damage.get_or_insert(self.damaged(found, position, &what));
+                    continue;
+                }
             }
             manifest.segments.push(archived.segment);
             manifest.next_number = manifest.next_number.max(found + 1);
-            (position, chain) = (seal.last + 1, seal.chain);
+            end = (archived.seal.last + 1, archived.seal.chain);
+            // What did not go on was none of this log's past.
+            damage = None;
         }
-        Ok((longer, None))
+        Ok((longer, damage))
+    }
+
+    /// Whether a segment begins with all that the log's own copy of it holds.
+    fn goes_on_from(&self, archived: &Archived, number: u64, own: &Seal) -> Result<bool, Error> {
+        let name = self.name(number);
+        let failed = |source| Error::io("read", self.archive.describe(&name))(source);
+        let file = self.archive.open_read(&name).map_err(failed)?;
+        let chain = archived.chain_at(file.as_ref(), &self.log, own.length);
+        Ok(archived.seal.first == own.first && chain.map_err(failed)? == Some(own.chain))
+    }
+
+    fn damaged(&self, number: u64, position: u64, what: &str) -> Error {
+        Error::Damaged {
+            file: self.archive.describe(&self.name(number)),
+            offset: FIRST_FRAME,
+            position: Some(position),
+            what: what.to_owned(),
+        }
     }
 
     /// What a segment is; files in an archive do not change.
@@ -256,110 +289,10 @@ impl ArchiveFolder {
         if let Some(known) = self.known.lock().get(&number) {
             return Ok(*known);
         }
-        let archived = self.describe(number)?;
+        let archive = self.archive.as_ref();
+        let archived = described::describe(archive, &self.log, &self.name(number), number)?;
         self.known.lock().insert(number, archived);
         Ok(archived)
-    }
-
-    fn describe(&self, number: u64) -> Result<Archived, Error> {
-        let name = self.name(number);
-        let failed = |source| Error::io("read", self.archive.describe(&name))(source);
-        let damaged = |offset, what: &str| Error::Damaged {
-            file: self.archive.describe(&name),
-            offset,
-            position: None,
-            what: what.to_owned(),
-        };
-        let file = self.archive.open_read(&name).map_err(failed)?;
-        let length = file.length().map_err(failed)?;
-        let mut window = Window::with_piece(file.as_ref(), length, to_usize(FIRST_FRAME));
-        let block = window.get(0, to_usize(FIRST_FRAME)).map_err(failed)?;
-        let header = match SegmentHeader::parse(block) {
-            SegmentFound::Sound(header) => header,
-            SegmentFound::Damaged { offset, what } => return Err(damaged(offset, what)),
-            SegmentFound::Unsupported(version) => {
-                return Err(Error::Unsupported {
-                    file: self.archive.describe(&name),
-                    version,
-                    newest: format::SEGMENT_VERSION,
-                });
-            }
-        };
-        if (header.log, header.number) != (self.log, number) {
-            return Err(damaged(16, "the file holds another segment"));
-        }
-        let seed = format::crc_seed(&self.log);
-        let start = sound_frame(&mut window, FIRST_FRAME, seed).map_err(failed)?;
-        let (start, before) = match start {
-            Some((start, Some(before))) => (start, before),
-            _ => return Err(damaged(FIRST_FRAME, "the first frame was altered")),
-        };
-        let last = last_frame(file.as_ref(), length, seed).map_err(failed)?;
-        let Some(last) = last else {
-            return Err(damaged(length, "no whole frame ends where the file ends"));
-        };
-        let seal = Seal {
-            length,
-            first: start.first,
-            last: (last.first + u64::from(last.records)).saturating_sub(1),
-            chain: last.chain,
-        };
-        let segment = Segment {
-            number,
-            epoch: header.epoch,
-            seal: Some(seal),
-        };
-        Ok(Archived {
-            segment,
-            seal,
-            before,
-        })
-    }
-}
-
-/// The frame at an offset, when it is sound, and the digest in it when it is a
-/// start frame.
-fn sound_frame(
-    window: &mut Window<'_>,
-    offset: u64,
-    seed: u32,
-) -> io::Result<Option<(FrameHeader, Option<Chain>)>> {
-    let head = window.get(offset, HEADER)?;
-    if head.len() < HEADER {
-        return Ok(None);
-    }
-    let HeaderFound::Sound(header) = FrameHeader::parse(head, seed) else {
-        return Ok(None);
-    };
-    let bytes = window.get(offset, to_usize(header.bytes()))?;
-    if to_u64(bytes.len()) != header.bytes() || !header.payload_is_sound(bytes, seed) {
-        return Ok(None);
-    }
-    let digest = (header.kind == KIND_START && header.payload == 16).then(|| get_16(bytes, HEADER));
-    Ok(Some((header, digest)))
-}
-
-/// The sound frame that ends where the file ends.
-fn last_frame(file: &dyn File, length: u64, seed: u32) -> io::Result<Option<FrameHeader>> {
-    let mut tail = TAIL;
-    loop {
-        let from = length.saturating_sub(tail).max(FIRST_FRAME) / 8 * 8;
-        let mut bytes = vec![0; to_usize(length.saturating_sub(from))];
-        let read = file.read_at(&mut bytes, from)?;
-        bytes.truncate(read);
-        let mut at = 0;
-        while let Some((found, header)) = frame::find_sound(&bytes[at..], seed) {
-            at += found;
-            let end = at + to_usize(header.bytes());
-            if end == bytes.len() && header.payload_is_sound(&bytes[at..end], seed) {
-                return Ok(Some(header));
-            }
-            at += 8;
-        }
-        if from == FIRST_FRAME {
-            return Ok(None);
-        }
-        tail *= 16;
     }
 }
 

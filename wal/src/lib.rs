@@ -110,7 +110,7 @@ pub use manifest::{Ancestor, Identity};
 pub use medium::{BatchWriter, Medium, WakeUp};
 pub use options::Options;
 pub use report::{BadSnapshot, Report, TornTail};
-pub use restore::{Past, records};
+pub use restore::{FromArchive, Past, records};
 pub use retention::{Keep, Retained};
 pub use salvage::{Damage, GivenUp, OnSurvey, Salvage, WayOut};
 pub use seed::{Carried, Newest, Seeding, is_free, newest};

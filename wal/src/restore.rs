@@ -8,7 +8,7 @@ use crate::error::{BoxError, Error};
 use crate::format;
 use crate::index::Index;
 use crate::lock;
-use crate::manifest::{Manifest, Segment};
+use crate::manifest::{Manifest, Seal, Segment};
 use crate::opening::no_manifest;
 use crate::rebuild::{Builder, Numbers};
 use crate::recovery;
@@ -97,6 +97,15 @@ pub fn records(storage: &dyn Storage, visitor: &mut dyn Visitor) -> Result<(), E
     recovery::judge(&survey)
 }
 
+/// What came from an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FromArchive {
+    /// How many segments.
+    pub segments: u64,
+    /// How many positions, that were nowhere else.
+    pub positions: u64,
+}
+
 /// What a log held, in a backup or in the directory of a stopped process, together
 /// with what an archive has of it.
 pub struct Past {
@@ -106,6 +115,10 @@ pub struct Past {
     manifest: Manifest,
     /// The first position in the directory itself.
     own_first: u64,
+    /// The last one, as far as an archive can go on behind it.
+    own_last: u64,
+    /// The segments that are the archive's.
+    archived: Vec<Seal>,
     /// Why no more of the archive can be had before the log's own records.
     damage: Option<Error>,
     /// The same behind them.
@@ -115,7 +128,8 @@ pub struct Past {
 impl Past {
     /// Looks at a log, and keeps processes from opening it. Of an archive those
     /// segments are taken that go on without a gap before the first position of the
-    /// log, and, when the log is a backup's, behind its last.
+    /// log, and, when the log is a backup's, behind its last. That records are missing before a
+    /// later segment is damage for who asks for more than there is before them.
     ///
     /// # Errors
     /// [`Error::Held`] while a process has the log open; [`Error::NoLog`],
@@ -129,12 +143,22 @@ impl Past {
             return Err(no_manifest(source.as_ref())?);
         };
         let own_first = manifest.first_position;
+        let own: Vec<_> = manifest.segments.iter().map(|one| one.number).collect();
+        let own_last = match manifest.segments.last() {
+            None => own_first - 1,
+            Some(last) => last.seal.map_or(u64::MAX, |seal| seal.last),
+        };
+        let mut archived = Vec::new();
         let (mut storage, mut damage, mut damage_behind) = (source, None, None);
         if let Some(archive) = archive {
             let folder = ArchiveFolder::new(archive, manifest.log);
             damage = folder.put_before(&mut manifest, 1)?;
             let longer;
             (longer, damage_behind) = folder.put_behind(&mut manifest)?;
+            let is_archived =
+                |one: &&Segment| !own.contains(&one.number) || longer.contains(&one.number);
+            let segments = manifest.segments.iter().filter(is_archived);
+            archived.extend(segments.filter_map(|segment| segment.seal));
             storage = Arc::new(WithShelf::new(storage, folder, &longer));
         }
         Ok(Self {
@@ -142,9 +166,27 @@ impl Past {
             _lock: lock,
             manifest,
             own_first,
+            own_last,
+            archived,
             damage,
             damage_behind,
         })
+    }
+
+    /// What of a restored log, from its first position to its last, came from the archive.
+    #[must_use]
+    pub fn from_archive(&self, first: u64, last: u64) -> FromArchive {
+        let holds =
+            |seal: &&Seal| seal.first <= seal.last && seal.first <= last && first <= seal.last;
+        let before = self
+            .own_first
+            .min(last.saturating_add(1))
+            .saturating_sub(first);
+        let behind = last.saturating_sub(self.own_last.max(first.saturating_sub(1)));
+        FromArchive {
+            segments: format::to_u64(self.archived.iter().filter(holds).count()),
+            positions: before + behind,
+        }
     }
 
     /// The earliest position that the log can be brought back to: 1 where its records

@@ -337,6 +337,139 @@ fn a_gap_in_an_archive_is_not_passed_over_and_damage_in_it_is_told() {
     }
 }
 
+/// A backup of a log of 60 records, and the archive that has what came after it.
+fn left_behind() -> (SimDisk, SimDisk) {
+    let (source, archive) = (SimDisk::new(), disk(5));
+    let mut log = open(&source).unwrap().log;
+    append(&mut log, 1..=60);
+    log.seal().unwrap();
+    let copy = backup(&source);
+    append(&mut log, 61..=200);
+    snapshot(&mut log, 190).unwrap();
+    snapshot(&mut log, 195).unwrap();
+    log.compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
+        .unwrap();
+    (copy, archive)
+}
+
+#[test]
+fn records_that_are_missing_in_an_archive_behind_a_backup_are_told_and_not_left_out_silently() {
+    let (copy, archive) = left_behind();
+    let whole = past(&copy, Some(&archive)).unwrap();
+    let (_, report) = restore(&whole, 1, None).unwrap();
+    let last = report.last_position;
+    let came = whole.from_archive(1, last);
+    assert_eq!(came.positions, last - 60);
+    assert!(came.segments > 3, "{came:?}");
+    assert_eq!(whole.from_archive(1, 60).positions, 0);
+    let names = segments(&archive);
+    let (gone, behind) = (&names[names.len() - 3], &names[names.len() - 2]);
+    archive.take_away(gone);
+    let gap = past(&copy, Some(&archive)).unwrap();
+    let (position, what) = match restore(&gap, 1, None) {
+        Err(Error::Damaged {
+            file,
+            position,
+            what,
+            ..
+        }) => {
+            assert!(file.ends_with(behind), "{file}");
+            (position.unwrap(), what)
+        }
+        other => panic!("{:?}", other.map(|(_, report)| report)),
+    };
+    assert!(
+        what.contains(&format!("positions {position} to ")),
+        "{what}"
+    );
+    assert!(what.contains("are missing before this segment"), "{what}");
+    assert!(gap.records(&mut Shown::default()).is_err());
+    // What is before it can be had.
+    assert!((61..last).contains(&position));
+    for upto in [30, 60, 61, position - 1] {
+        let (target, _) = restore(&gap, 1, Some(upto)).unwrap();
+        assert!(verify(&target).unwrap().1 == payloads(1..=upto));
+    }
+    assert_eq!(
+        gap.from_archive(1, position - 1).positions,
+        position - 1 - 60
+    );
+    for upto in [position, last] {
+        let refused = restore(&gap, 1, Some(upto)).map(drop);
+        assert!(matches!(refused, Err(Error::Damaged { .. })), "{upto}");
+    }
+}
+
+#[test]
+fn a_segment_of_a_copy_that_went_another_way_does_not_take_the_place_of_the_log_s_own() {
+    let base = SimDisk::new();
+    append(&mut open(&base).unwrap().log, 1..=50);
+    let (source, other, archive) = (base.after_kill(), base.after_kill(), disk(5));
+    append(&mut open(&source).unwrap().log, 51..=60);
+    let copy = backup(&source);
+    let mut log = open(&other).unwrap().log;
+    for number in 51..=200 {
+        log.append(&[payload(number + 1)]).unwrap();
+    }
+    snapshot(&mut log, 190).unwrap();
+    snapshot(&mut log, 195).unwrap();
+    log.compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
+        .unwrap();
+    let own = segments(&copy).pop().unwrap();
+    let names = segments(&archive);
+    let archived = names.iter().find(|name| name.ends_with(&own)).unwrap();
+    assert!(archive.bytes(archived).unwrap().len() > copy.bytes(&own).unwrap().len());
+    let past = past(&copy, Some(&archive)).unwrap();
+    match restore(&past, 1, None) {
+        Err(Error::Damaged { file, what, .. }) => {
+            assert!(file.ends_with(&own), "{file}");
+            assert!(what.contains("another way"), "{what}");
+        }
+        other => panic!("{:?}", other.map(|(_, report)| report)),
+    }
+    let (target, _) = restore(&past, 1, Some(60)).unwrap();
+    assert!(verify(&target).unwrap().1 == payloads(1..=60));
+}
+
+#[test]
+fn a_stray_segment_in_an_archive_hides_none_of_those_before_it() {
+    let (source, archive) = (SimDisk::new(), disk(5));
+    append(&mut open(&source).unwrap().log, 1..=100);
+    // Each start has given a number to a segment that was never used.
+    drop(open(&source).unwrap());
+    let mut log = open(&source).unwrap().log;
+    append(&mut log, 101..=200);
+    snapshot(&mut log, 100).unwrap();
+    snapshot(&mut log, 150).unwrap();
+    log.compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
+        .unwrap();
+    log.seal().unwrap();
+    drop(log);
+    let names = segments(&archive);
+    let number = |name: &str| {
+        let digits = name.rsplit_once("segment-").unwrap().1;
+        digits.trim_end_matches(".log").parse::<u64>().unwrap()
+    };
+    let last = names.last().unwrap();
+    let free = number(last) + 1;
+    assert!(free < number(&segments(&source)[0]), "{names:?}");
+    let mut bytes = archive.bytes(&names[1]).unwrap();
+    bytes[40..48].copy_from_slice(&free.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..60]);
+    bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+    let stray = last.replace(&format!("{:016}", free - 1), &format!("{free:016}"));
+    archive.put(&stray, &bytes);
+    for is_sound in [true, false] {
+        if !is_sound {
+            archive.flip(&stray, 4_100, 1);
+        }
+        let past = past(&source, Some(&archive)).unwrap();
+        assert_eq!(past.earliest(), 1);
+        let (target, _) = restore(&past, 1, Some(20)).unwrap();
+        assert!(verify(&target).unwrap().1 == payloads(1..=20));
+    }
+}
+
 #[test]
 fn a_reader_shows_what_was_archived_and_what_came_after_it() {
     let (source, archive) = (SimDisk::new(), disk(5));

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use serde_json::json;
-use wal::{BoxError, Past, Record as Bytes, Visitor};
+use wal::{BoxError, FromArchive, Past, Record as Bytes, Visitor};
 
 use crate::base::time::Instant;
 use crate::cli::exit::Failure;
@@ -95,9 +95,13 @@ impl RestoreArgs {
             Some(At::Position(position)) => Some(position),
             Some(At::Time(time)) => {
                 let mut search = Search::until(time, past.earliest());
-                past.records(&mut search)
-                    .map_err(|error| Failure::of_log(&error))?;
+                let searched = past.records(&mut search);
                 search.bar.finish_and_clear();
+                match searched {
+                    // What is damaged, or missing, is later than what is asked for.
+                    Err(wal::Error::Damaged { .. }) if search.passed => {}
+                    searched => drop(searched.map_err(|error| Failure::of_log(&error))?),
+                }
                 Some(search.position().map_err(Failure::other)?)
             }
         };
@@ -110,11 +114,19 @@ impl RestoreArgs {
         bar.finish_and_clear();
         let report = restored.map_err(|error| unfinished(&error, target.as_ref(), &self.data))?;
         let done = format!("{} is restored and verified", self.data.display());
-        self.print(&report, &done)
+        let archive = self.archive.is_some();
+        let from_archive =
+            archive.then(|| past.from_archive(report.first_position, report.last_position));
+        self.print(&report, from_archive, &done)
             .map_err(|failure| failure.after(done))
     }
 
-    fn print(&self, report: &wal::Report, done: &str) -> Result<(), Failure> {
+    fn print(
+        &self,
+        report: &wal::Report,
+        from_archive: Option<FromArchive>,
+        done: &str,
+    ) -> Result<(), Failure> {
         let left_out = report
             .bad_snapshots
             .iter()
@@ -136,6 +148,8 @@ impl RestoreArgs {
                 "bytes": report.bytes,
                 "snapshots": told_snapshots(&report.snapshots),
                 "leftOut": left_out.collect::<Vec<_>>(),
+                "fromArchive": from_archive
+                    .map(|from| json!({"segments": from.segments, "positions": from.positions})),
                 "directory": self.data,
             });
             out.line(format_args!("{made:#}"))?;
@@ -147,7 +161,15 @@ impl RestoreArgs {
             ("bytes".to_owned(), report.bytes.to_string()),
             ("last position".to_owned(), report.last_position.to_string()),
         ];
-        out.pairs(own.into_iter().chain(snapshot_rows(&report.snapshots)))?;
+        let archived = from_archive.into_iter().flat_map(|from| {
+            [
+                ("segments from the archive", from.segments),
+                ("positions from the archive", from.positions),
+            ]
+        });
+        let archived = archived.map(|(name, count)| (name.to_owned(), count.to_string()));
+        let rows = own.into_iter().chain(archived);
+        out.pairs(rows.chain(snapshot_rows(&report.snapshots)))?;
         out.line(done)?;
         out.flush()
     }

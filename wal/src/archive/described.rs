@@ -1,0 +1,161 @@
+//! What a segment of an archive says of itself.
+
+use std::io;
+
+use crate::error::Error;
+use crate::format::{
+    self, Chain, FIRST_FRAME, HeaderFound as SegmentFound, LogId, SegmentHeader, get_16, to_u64,
+    to_usize,
+};
+use crate::frame::{self, FrameHeader, HEADER, HeaderFound, KIND_START};
+use crate::manifest::{Manifest, Seal, Segment};
+use crate::storage::{File, Storage};
+use crate::window::Window;
+
+/// Bytes at the end of a segment in which its last frame is looked for first.
+const TAIL: u64 = 64 << 10;
+
+/// A segment of an archive, as it describes itself.
+#[derive(Clone, Copy)]
+pub(super) struct Archived {
+    pub(super) segment: Segment,
+    pub(super) seal: Seal,
+    /// The digest before its first frame.
+    pub(super) before: Chain,
+}
+
+impl Archived {
+    /// Whether a log goes on from it.
+    pub(super) fn leads_to(&self, manifest: &Manifest) -> bool {
+        self.seal.chain == manifest.first_chain && self.seal.last + 1 == manifest.first_position
+    }
+
+    /// The digest after the frame that ends at an offset; `None` when none does.
+    pub(super) fn chain_at(
+        &self,
+        file: &dyn File,
+        log: &LogId,
+        offset: u64,
+    ) -> io::Result<Option<Chain>> {
+        let mut window = Window::new(file, self.seal.length);
+        let (mut at, mut chain) = (FIRST_FRAME, self.before);
+        while at < offset {
+            let head = window.get(at, HEADER)?;
+            if head.len() < HEADER {
+                return Ok(None);
+            }
+            let HeaderFound::Sound(header) = FrameHeader::parse(head, format::crc_seed(log)) else {
+                return Ok(None);
+            };
+            at += header.bytes();
+            chain = header.chain;
+        }
+        Ok((at == offset).then_some(chain))
+    }
+}
+
+/// Reads what a segment says.
+pub(super) fn describe(
+    archive: &dyn Storage,
+    log: &LogId,
+    name: &str,
+    number: u64,
+) -> Result<Archived, Error> {
+    let failed = |source| Error::io("read", archive.describe(name))(source);
+    let damaged = |offset, what: &str| Error::Damaged {
+        file: archive.describe(name),
+        offset,
+        position: None,
+        what: what.to_owned(),
+    };
+    let file = archive.open_read(name).map_err(failed)?;
+    let length = file.length().map_err(failed)?;
+    let mut window = Window::with_piece(file.as_ref(), length, to_usize(FIRST_FRAME));
+    let block = window.get(0, to_usize(FIRST_FRAME)).map_err(failed)?;
+    let header = match SegmentHeader::parse(block) {
+        SegmentFound::Sound(header) => header,
+        SegmentFound::Damaged { offset, what } => return Err(damaged(offset, what)),
+        SegmentFound::Unsupported(version) => {
+            return Err(Error::Unsupported {
+                file: archive.describe(name),
+                version,
+                newest: format::SEGMENT_VERSION,
+            });
+        }
+    };
+    if (header.log, header.number) != (*log, number) {
+        return Err(damaged(16, "the file holds another segment"));
+    }
+    let seed = format::crc_seed(log);
+    let start = sound_frame(&mut window, FIRST_FRAME, seed).map_err(failed)?;
+    let (start, before) = match start {
+        Some((start, Some(before))) => (start, before),
+        _ => return Err(damaged(FIRST_FRAME, "the first frame was altered")),
+    };
+    let last = last_frame(file.as_ref(), length, seed).map_err(failed)?;
+    let Some(last) = last else {
+        return Err(damaged(length, "no whole frame ends where the file ends"));
+    };
+    let seal = Seal {
+        length,
+        first: start.first,
+        last: (last.first + u64::from(last.records)).saturating_sub(1),
+        chain: last.chain,
+    };
+    let segment = Segment {
+        number,
+        epoch: header.epoch,
+        seal: Some(seal),
+    };
+    Ok(Archived {
+        segment,
+        seal,
+        before,
+    })
+}
+
+/// The frame at an offset, when it is sound, and the digest in it when it is a
+/// start frame.
+fn sound_frame(
+    window: &mut Window<'_>,
+    offset: u64,
+    seed: u32,
+) -> io::Result<Option<(FrameHeader, Option<Chain>)>> {
+    let head = window.get(offset, HEADER)?;
+    if head.len() < HEADER {
+        return Ok(None);
+    }
+    let HeaderFound::Sound(header) = FrameHeader::parse(head, seed) else {
+        return Ok(None);
+    };
+    let bytes = window.get(offset, to_usize(header.bytes()))?;
+    if to_u64(bytes.len()) != header.bytes() || !header.payload_is_sound(bytes, seed) {
+        return Ok(None);
+    }
+    let digest = (header.kind == KIND_START && header.payload == 16).then(|| get_16(bytes, HEADER));
+    Ok(Some((header, digest)))
+}
+
+/// The sound frame that ends where the file ends.
+fn last_frame(file: &dyn File, length: u64, seed: u32) -> io::Result<Option<FrameHeader>> {
+    let mut tail = TAIL;
+    loop {
+        let from = length.saturating_sub(tail).max(FIRST_FRAME) / 8 * 8;
+        let mut bytes = vec![0; to_usize(length.saturating_sub(from))];
+        let read = file.read_at(&mut bytes, from)?;
+        bytes.truncate(read);
+        let mut at = 0;
+        while let Some((found, header)) = frame::find_sound(&bytes[at..], seed) {
+            at += found;
+            let end = at + to_usize(header.bytes());
+            if end == bytes.len() && header.payload_is_sound(&bytes[at..end], seed) {
+                return Ok(Some(header));
+            }
+            at += 8;
+        }
+        if from == FIRST_FRAME {
+            return Ok(None);
+        }
+        tail *= 16;
+    }
+}
