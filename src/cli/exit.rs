@@ -38,6 +38,8 @@ pub enum Failure {
     Held(String),
     /// The log is damaged: 3.
     Damaged(String),
+    /// An unfinished backup or restore, and no log: 3.
+    Unfinished(String),
     /// The journal is damaged, or does not belong to the directory: 3.
     JournalDamaged(String),
     /// The reader of the output has gone away: 0.
@@ -119,6 +121,7 @@ impl Failure {
             wal::Error::Visitor { source, .. } if is_of_other_version(source) => {
                 Self::OtherVersion(error.to_string())
             }
+            wal::Error::Unfinished { .. } => Self::Unfinished(error.to_string()),
             wal::Error::Unsupported { .. } => Self::OtherVersion(error.to_string()),
             wal::Error::Damaged { .. } | wal::Error::Visitor { .. } => {
                 Self::Damaged(error.to_string())
@@ -145,7 +148,9 @@ impl Failure {
             Self::Held(sentence) => (FAILED, sentence, Some(WHEN_HELD)),
             Self::Arguments(sentence) => (BAD_ARGUMENTS, sentence, None),
             Self::Damaged(sentence) => (DAMAGED, sentence, Some(WHEN_DAMAGED)),
-            Self::JournalDamaged(sentence) => (DAMAGED, sentence, None),
+            Self::JournalDamaged(sentence) | Self::Unfinished(sentence) => {
+                (DAMAGED, sentence, None)
+            }
             Self::TakenOver(sentence) => (OF_ANOTHER, sentence, None),
             Self::Busy(sentence) => (BUSY, sentence, Some(WHEN_BUSY)),
             Self::OtherVersion(sentence) => (OF_ANOTHER, sentence, Some(WHEN_OTHER_VERSION)),

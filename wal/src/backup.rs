@@ -35,14 +35,14 @@ use crate::format::{self, FIRST_FRAME, LogId};
 use crate::index::Index;
 use crate::lock::{self, Holder};
 use crate::manifest::{Manifest, Segment, Snapshot};
-use crate::opening::no_manifest;
+use crate::opening::{expect_finished, no_manifest};
 use crate::recovery;
 use crate::restore::in_empty;
 use crate::snapshot;
 use crate::storage::{COPY, File, ReadOnly, Storage, copy_range};
 use crate::survey::{self, Survey};
 use crate::verdict::{After, Hole};
-use crate::verify::verify;
+use crate::verify::verify_made;
 use crate::visitor::Discard;
 
 /// In how many looks, one after the other, damage is found in the same place
@@ -79,7 +79,7 @@ pub struct Backup {
 /// # Errors
 /// [`Error::Damaged`] when something in the source stays unreadable, with its
 /// place, and when the copy is not what was read; [`Error::Unsupported`],
-/// [`Error::NoLog`]; [`Error::Stopped`] when another log takes the place of this
+/// [`Error::NoLog`], [`Error::Unfinished`]; [`Error::Stopped`] when another log takes the place of this
 /// one meanwhile; [`Error::Io`], also for a target that is not empty, and when
 /// what was appended does not become durable.
 pub fn backup(
@@ -97,6 +97,7 @@ fn with_pause(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Backup, Error> {
     in_empty(target.as_ref(), || {
+        expect_finished(source)?;
         let mut looking = Looking::new(source, pause);
         let copy = looking.settled()?;
         let made = write(&looking.pinned(), target.as_ref(), &copy, progress)
@@ -404,7 +405,7 @@ impl<'a> Looking<'a> {
 
 /// Reads the copy, and compares it with what was found in the source.
 fn compare(target: &Arc<dyn Storage>, copy: &Manifest) -> Result<(), Error> {
-    let report = verify(Arc::clone(target), &mut Discard)?;
+    let report = verify_made(target.as_ref(), &mut Discard)?;
     let listed = Manifest::load(target.as_ref())?;
     // Its digests are those that were found in the source, and every byte was held to them.
     if listed.as_ref() != Some(copy) || report.last_position != last_position(copy) {
@@ -498,6 +499,7 @@ mod tests {
     use crate::error::BoxError;
     use crate::storage::meanwhile::Meanwhile;
     use crate::storage::sim::{Fault, SimDisk};
+    use crate::verify::verify;
     use crate::{Log, Options, Record, SnapshotInfo, Visitor};
 
     /// Keeps the records of a whole log.

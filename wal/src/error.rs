@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use crate::format;
+
 /// An error of the caller's own code.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -56,6 +58,11 @@ pub enum Error {
         version: u32,
         /// The newest version that this release reads.
         newest: u32,
+    },
+    /// What a backup or a restore has left that did not end: no log.
+    Unfinished {
+        /// The directory.
+        directory: String,
     },
     /// There is no log, and [`crate::Options::create`] forbids making one.
     NoLog {
@@ -214,6 +221,12 @@ impl fmt::Display for Error {
                 f,
                 "{file} has format version {version}, this release reads up to {newest}; use a \
                  newer release"
+            ),
+            Self::Unfinished { directory } => write!(
+                f,
+                "{directory} is what an unfinished backup or restore has left, and no log: the file {} \
+                 is there; remove the directory, and make it again",
+                format::COPY_TEMP
             ),
             Self::NoLog { directory } => write!(
                 f,

@@ -29,6 +29,7 @@ use crate::error::Error;
 use crate::format::{self, FIRST_FRAME, to_usize};
 use crate::frame::FrameHeader;
 use crate::manifest::{Identity, Manifest, Segment};
+use crate::opening::expect_finished;
 use crate::scan::{self, End, Expected, Step};
 use crate::snapshot::{self, Shown};
 use crate::storage::Storage;
@@ -57,9 +58,10 @@ impl LiveReader {
     /// position on; from the log's first one when that is later.
     ///
     /// # Errors
-    /// [`Error::NoLog`], [`Error::Damaged`] when the manifest is damaged,
+    /// [`Error::NoLog`], [`Error::Unfinished`], [`Error::Damaged`] when the manifest is damaged,
     /// [`Error::Unsupported`], [`Error::Io`].
     pub fn open(storage: Arc<dyn Storage>, from: u64) -> Result<Self, Error> {
+        expect_finished(storage.as_ref())?;
         let manifest = load(storage.as_ref())?;
         Ok(Self {
             files: Files {

@@ -12,7 +12,7 @@ use crate::index::Index;
 use crate::lock;
 use crate::manifest::Manifest;
 use crate::medium::{BatchWriter, Medium};
-use crate::opening::{begin, no_manifest, report};
+use crate::opening::{begin, expect_finished, no_manifest, report};
 use crate::options::Options;
 use crate::reader::Reader;
 use crate::recovery::{self, Findings};
@@ -51,7 +51,7 @@ impl Log {
     /// # Errors [`Error::Held`] when another process has it open;
     /// [`Error::Damaged`] when something acknowledged is gone or altered, and
     /// nothing has been changed then; [`Error::Visitor`] when the visitor gave
-    /// up; [`Error::NoLog`], [`Error::Unsupported`], [`Error::Io`]. After an
+    /// up; [`Error::NoLog`], [`Error::Unfinished`], [`Error::Unsupported`], [`Error::Io`]. After an
     /// error, what the visitor was shown must be thrown away.
     pub fn open(
         storage: Arc<dyn Storage>,
@@ -63,6 +63,7 @@ impl Log {
             return Err(no_manifest(storage.as_ref())?);
         }
         let lock = lock::take(storage.as_ref())?;
+        expect_finished(storage.as_ref())?;
         let loaded = Manifest::load(storage.as_ref())?;
         let created = loaded.is_none();
         let manifest = match loaded {

@@ -1,6 +1,8 @@
 //! What opening a log and checking one have in common: the snapshot they begin with, the report
 //! they end with, and what a directory without a manifest is.
 
+use std::io;
+
 use crate::error::Error;
 use crate::format;
 use crate::manifest::{Manifest, Snapshot};
@@ -116,8 +118,23 @@ pub(crate) fn report(
     }
 }
 
+/// Refuses a directory in which a backup or a restore goes on, or did not end: it is no log, whatever
+/// else is there.
+pub(crate) fn expect_finished(storage: &dyn Storage) -> Result<(), Error> {
+    match storage.open_read(format::COPY_TEMP) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::io("open", storage.describe(format::COPY_TEMP))(
+            error,
+        )),
+        Ok(_) => Err(Error::Unfinished {
+            directory: storage.describe(""),
+        }),
+    }
+}
+
 /// What a directory without a manifest is: no log, or one that has lost it.
 pub(crate) fn no_manifest(storage: &dyn Storage) -> Result<Error, Error> {
+    expect_finished(storage)?;
     Ok(match survey::orphan(storage)? {
         None => Error::NoLog {
             directory: storage.describe(""),

@@ -9,14 +9,14 @@ use crate::format;
 use crate::index::Index;
 use crate::lock;
 use crate::manifest::{Manifest, Seal, Segment};
-use crate::opening::no_manifest;
+use crate::opening::{expect_finished, no_manifest};
 use crate::rebuild::{Builder, Numbers};
 use crate::recovery;
 use crate::report::{BadSnapshot, Report};
 use crate::snapshot::{self, Shown};
 use crate::storage::{Lock, Storage};
 use crate::survey;
-use crate::verify::verify;
+use crate::verify::verify_made;
 use crate::visitor::{Discard, Record, Visitor};
 
 /// Makes a log in an empty directory, which is this process's alone until it is whole.
@@ -56,11 +56,20 @@ pub(crate) fn in_empty<T>(
         let _ = target.remove(format::COPY_TEMP);
         return Err(not_empty(target, &name));
     }
-    let made = make();
-    if made.is_ok() {
+    let made = make().and_then(|made| {
         target.remove(format::COPY_TEMP).map_err(io("remove"))?;
-    } else if content().is_ok_and(|content| content.is_none()) {
-        let _ = target.remove(format::COPY_TEMP);
+        // A power cut must not bring it back: it says that there is no log.
+        let synced = target.sync_dir("");
+        synced.map_err(Error::io("sync", target.describe("")))?;
+        Ok(made)
+    });
+    if made.is_err() {
+        // Nothing may take what is left for a log. Where even that fails, the other file says so.
+        let _ = target.remove(format::MANIFEST);
+        let _ = target.sync_dir("");
+        if content().is_ok_and(|content| content.is_none()) {
+            let _ = target.remove(format::COPY_TEMP);
+        }
     }
     made
 }
@@ -87,9 +96,10 @@ fn not_empty(target: &dyn Storage, name: &str) -> Error {
 /// it. Nothing is written.
 ///
 /// # Errors
-/// As [`verify`]'s; [`Error::Held`] while a process has the log open.
+/// As [`crate::verify`]'s; [`Error::Held`] while a process has the log open.
 pub fn records(storage: &dyn Storage, visitor: &mut dyn Visitor) -> Result<(), Error> {
     let _lock = lock::share(storage)?;
+    expect_finished(storage)?;
     let Some(manifest) = Manifest::load(storage)? else {
         return Err(no_manifest(storage)?);
     };
@@ -132,13 +142,14 @@ impl Past {
     /// later segment is damage for who asks for more than there is before them.
     ///
     /// # Errors
-    /// [`Error::Held`] while a process has the log open; [`Error::NoLog`],
+    /// [`Error::Held`] while a process has the log open; [`Error::NoLog`], [`Error::Unfinished`],
     /// [`Error::Damaged`], [`Error::Unsupported`], [`Error::Io`].
     pub fn open(
         source: Arc<dyn Storage>,
         archive: Option<Arc<dyn Storage>>,
     ) -> Result<Self, Error> {
         let lock = lock::share(source.as_ref())?;
+        expect_finished(source.as_ref())?;
         let Some(mut manifest) = Manifest::load(source.as_ref())? else {
             return Err(no_manifest(source.as_ref())?);
         };
@@ -302,7 +313,7 @@ impl Past {
             _ => {}
         }
         builder.finish()?;
-        let mut report = verify(Arc::clone(target), &mut Discard)?;
+        let mut report = verify_made(target.as_ref(), &mut Discard)?;
         report.bad_snapshots.append(&mut bad);
         Ok(report)
     }

@@ -27,6 +27,7 @@ use crate::error::{BoxError, Error};
 use crate::format::{self, LogId};
 use crate::lock;
 use crate::manifest::{Ancestor, Identity, Manifest, Snapshot};
+use crate::opening::expect_finished;
 use crate::rebuild::{Builder, Numbers};
 use crate::recovery::{free_name, give_up};
 use crate::snapshot::{self, Shown};
@@ -54,7 +55,7 @@ impl Salvage {
     /// Looks at everything in the directory. Writes nothing.
     ///
     /// # Errors
-    /// [`Error::Held`] while a process has the log open, [`Error::NoLog`],
+    /// [`Error::Held`] while a process has the log open, [`Error::NoLog`], [`Error::Unfinished`],
     /// [`Error::Io`]; [`Error::Unsupported`] for files of a newer release;
     /// [`Error::Damaged`] when not even the log's id can be found.
     pub fn survey(storage: Arc<dyn Storage>) -> Result<Self, Error> {
@@ -70,6 +71,7 @@ impl Salvage {
         on_progress: &mut OnSurvey<'_>,
     ) -> Result<Self, Error> {
         let _lock = lock::share(storage.as_ref())?;
+        expect_finished(storage.as_ref())?;
         let looked = Looked::at(storage.as_ref())?;
         let manifest = looked.manifest.clone();
         let (segments, found_snapshots) = (looked.segments(), looked.snapshots());

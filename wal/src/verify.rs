@@ -8,7 +8,7 @@ use crate::format;
 use crate::index::Index;
 use crate::lock;
 use crate::manifest::Manifest;
-use crate::opening::{begin, no_manifest, report};
+use crate::opening::{begin, expect_finished, no_manifest, report};
 use crate::recovery;
 use crate::report::Report;
 use crate::snapshot;
@@ -20,12 +20,20 @@ use crate::visitor::{Discard, Visitor};
 /// and every record after it to the visitor, and writes nothing. A torn tail is no error: the report names it.
 ///
 /// # Errors
-/// [`Error::Held`] while a process has the log open, [`Error::NoLog`],
+/// [`Error::Held`] while a process has the log open, [`Error::NoLog`], [`Error::Unfinished`],
 /// [`Error::Damaged`] with the place of the damage, [`Error::Unsupported`],
 /// [`Error::Visitor`], [`Error::Io`].
 pub fn verify(storage: Arc<dyn Storage>, visitor: &mut dyn Visitor) -> Result<Report, Error> {
-    let storage = storage.as_ref();
-    let _lock = lock::share(storage)?;
+    let _lock = lock::share(storage.as_ref())?;
+    expect_finished(storage.as_ref())?;
+    verify_made(storage.as_ref(), visitor)
+}
+
+/// The same for who has made the log, and has the directory for itself until it is whole.
+pub(crate) fn verify_made(
+    storage: &dyn Storage,
+    visitor: &mut dyn Visitor,
+) -> Result<Report, Error> {
     let Some(manifest) = Manifest::load(storage)? else {
         return Err(no_manifest(storage)?);
     };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use wal::live::LiveReader;
 use wal::storage::Storage;
 use wal::storage::meanwhile::Meanwhile;
-use wal::storage::sim::SimDisk;
+use wal::storage::sim::{Fault, SimDisk, Survivors};
 use wal::{BoxError, Error, Log, Past, Record, Report, Salvage, Visitor};
 
 use crate::support::{open, segments, snapshot, verify};
@@ -292,12 +292,99 @@ fn from_the_first_look_at_its_source_on_a_backup_has_its_directory_for_itself() 
         assert!(refused.contains("goes on, or was interrupted"), "{refused}");
         // Killed here, what it leaves is no empty directory.
         match open(&beside) {
-            Err(Error::Damaged { .. }) => {}
+            Err(Error::Unfinished { .. }) => {}
             other => panic!("{:?}", other.map(|opened| opened.report)),
         }
     });
     wal::backup(&meanwhile, &storage, &mut |_, _| {}).unwrap();
     assert!(meanwhile.calls() > 1);
+}
+
+/// What no tool takes for a log.
+fn is_no_log(disk: &SimDisk, is_this: fn(&Error) -> bool, case: &str) {
+    let before: Vec<_> = disk.names().iter().map(|name| disk.bytes(name)).collect();
+    let target: Arc<dyn Storage> = SimDisk::new().storage();
+    let refusals = [
+        open(disk).map(drop),
+        verify(disk).map(drop),
+        past(disk, None).map(drop),
+        wal::records(disk.storage().as_ref(), &mut Shown::default()),
+        wal::backup(disk.storage().as_ref(), &target, &mut |_, _| {}).map(drop),
+        LiveReader::open(disk.storage(), 1).map(drop),
+    ];
+    for (tool, refused) in refusals.into_iter().enumerate() {
+        let error = refused.expect_err(case);
+        assert!(is_this(&error), "{case}, tool {tool}: {error}");
+    }
+    let names = disk.names();
+    let after = names.iter().filter(|name| *name != "lock");
+    let after: Vec<_> = after.map(|name| disk.bytes(name)).collect();
+    assert!(before.iter().eq(&after), "{case}");
+}
+
+#[test]
+fn a_copy_that_was_killed_before_it_was_done_is_no_log_for_any_tool() {
+    let source = SimDisk::new();
+    archived(&source, &disk(5));
+    let copy = backup(&source);
+    copy.put("copy.new", b"");
+    let is_unfinished: fn(&Error) -> bool = |error| {
+        let told = error.to_string();
+        matches!(error, Error::Unfinished { .. }) && told.contains("remove the directory")
+    };
+    is_no_log(&copy, is_unfinished, "with a manifest");
+    let surveyed = Salvage::survey(copy.storage()).map(drop);
+    assert!(is_unfinished(&surveyed.unwrap_err()));
+    copy.take_away("manifest");
+    is_no_log(&copy, is_unfinished, "without a manifest");
+    copy.take_away("copy.new");
+    is_no_log(
+        &copy,
+        |error| matches!(error, Error::Damaged { .. }),
+        "nothing says what it was",
+    );
+}
+
+#[test]
+fn a_backup_or_a_restore_that_fails_anywhere_leaves_nothing_that_is_taken_for_a_log() {
+    let source = SimDisk::new();
+    archived(&source, &disk(5));
+    for is_backup in [true, false] {
+        let mut failed = 0;
+        loop {
+            let target = disk(3);
+            target.fail_call(target.all_calls() + failed, Fault::Io);
+            let storage: Arc<dyn Storage> = target.storage();
+            let made = match is_backup {
+                true => wal::backup(source.storage().as_ref(), &storage, &mut |_, _| {}).map(drop),
+                false => past(&source, None)
+                    .and_then(|past| past.restore(&storage, None, &mut |_, _| {}))
+                    .map(drop),
+            };
+            let Some(call) = target.failed_call() else {
+                made.unwrap();
+                break;
+            };
+            failed += 1;
+            let case = format!("backup {is_backup}: {call:?}");
+            if made.is_ok() {
+                assert!(verify(&target).is_ok(), "{case}");
+                continue;
+            }
+            for left in [
+                target.after_kill(),
+                target.after_power_cut(Survivors::Everything),
+                target.after_power_cut(Survivors::Nothing),
+            ] {
+                match verify(&left) {
+                    Err(Error::NoLog { .. } | Error::Unfinished { .. } | Error::Damaged { .. }) => {
+                    }
+                    other => panic!("{case}: {:?}", other.map(drop)),
+                }
+            }
+        }
+        assert!(failed > 30, "{failed} calls");
+    }
 }
 
 #[test]

@@ -338,7 +338,7 @@ fn what_an_interrupted_restore_or_backup_leaves_is_no_empty_directory() {
             assert!(place.run(tool).is_err());
             let target = place.target.after_kill();
             match open(&target) {
-                Err(Error::Damaged { .. }) => refused += 1,
+                Err(Error::Unfinished { .. }) => refused += 1,
                 Err(error) => panic!("{tool:?}, cut before call {cut}: {error}"),
                 // The manifest was there.
                 Ok(opened) => assert!(!opened.report.created, "{tool:?}, call {cut}"),
