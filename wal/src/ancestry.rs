@@ -19,7 +19,7 @@ use crate::format::{
     get_u32, get_u64, is_zero, to_u32, to_u64, to_usize,
 };
 use crate::manifest::{Ancestor, Identity};
-use crate::storage::{Storage, write_all_at};
+use crate::storage::{File, Storage, write_all_at};
 
 const HEAD: usize = 40;
 const ENTRY: usize = 24;
@@ -63,6 +63,24 @@ fn parse(bytes: &[u8], log: &LogId) -> Result<Vec<Ancestor>, (usize, &'static st
     Ok(ancestors.collect())
 }
 
+/// The bytes of a file, and no more than one byte more than it states that it has: it may have become of
+/// any length.
+fn read(file: &dyn File) -> io::Result<Vec<u8>> {
+    let length = file.length()?;
+    let read = |most: u64| {
+        let mut bytes = vec![0; to_usize(most.min(length))];
+        let read = file.read_at(&mut bytes, 0)?;
+        bytes.truncate(read);
+        Ok::<_, io::Error>(bytes)
+    };
+    let head = read(to_u64(HEAD))?;
+    if head.len() < HEAD {
+        return Ok(head);
+    }
+    let stated = HEAD + DIGEST + 1;
+    read(to_u64(stated) + to_u64(ENTRY) * u64::from(get_u32(&head, 32)))
+}
+
 /// The ancestors of a log, as its file has them; `None` when it has none.
 ///
 /// # Errors
@@ -75,9 +93,7 @@ pub(crate) fn load(storage: &dyn Storage, log: &LogId) -> Result<Option<Vec<Ance
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
     };
-    let mut bytes = vec![0; to_usize(file.length().map_err(failed)?)];
-    let read = file.read_at(&mut bytes, 0).map_err(failed)?;
-    bytes.truncate(read);
+    let bytes = read(file.as_ref()).map_err(failed)?;
     let damaged = |offset, what: &str| Error::Damaged {
         file: storage.describe(&name),
         offset: to_u64(offset),
@@ -155,6 +171,7 @@ pub(crate) fn mend(storage: &dyn Storage, identity: &Identity) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::storage::extended::Extended;
     use crate::storage::sim::SimDisk;
 
     #[test]
@@ -193,6 +210,23 @@ mod tests {
             ..identity
         };
         assert!(check(storage.as_ref(), &another).is_err());
+    }
+
+    #[test]
+    fn of_ancestors_that_have_become_longer_no_more_is_read_than_there_are() {
+        let identity = Identity {
+            log_id: [5; 16],
+            ancestors: vec![Ancestor {
+                log_id: [1; 16],
+                upto: 5,
+            }],
+        };
+        let disk = SimDisk::new();
+        store(disk.storage().as_ref(), &identity).unwrap();
+        let extended = Extended::new(&disk, 15 << 40);
+        let found = load(&extended, &identity.log_id);
+        assert!(matches!(found, Err(Error::Damaged { .. })), "{found:?}");
+        assert!(extended.largest() <= to_u64(HEAD + ENTRY + DIGEST + 1));
     }
 
     #[test]

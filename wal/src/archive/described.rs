@@ -10,10 +10,12 @@ use crate::format::{
 use crate::frame::{self, FrameHeader, HEADER, HeaderFound, KIND_START};
 use crate::manifest::{Manifest, Seal, Segment};
 use crate::storage::{File, Storage};
-use crate::window::Window;
+use crate::window::{WINDOW, Window};
 
 /// Bytes at the end of a segment in which its last frame is looked for first.
 const TAIL: u64 = 64 << 10;
+/// No frame has more: the length of its payload has four bytes.
+const FRAME_BYTES_MAX: u64 = (1 << 32) + 72;
 
 /// A segment of an archive, as it describes itself.
 #[derive(Clone, Copy)]
@@ -136,26 +138,78 @@ fn sound_frame(
     Ok(Some((header, digest)))
 }
 
-/// The sound frame that ends where the file ends.
+/// The sound frame that ends where the file ends. It is looked for in pieces, and no farther back than
+/// the largest frame reaches: the file may have become of any length.
 fn last_frame(file: &dyn File, length: u64, seed: u32) -> io::Result<Option<FrameHeader>> {
     let mut tail = TAIL;
     loop {
         let from = length.saturating_sub(tail).max(FIRST_FRAME) / 8 * 8;
-        let mut bytes = vec![0; to_usize(length.saturating_sub(from))];
-        let read = file.read_at(&mut bytes, from)?;
-        bytes.truncate(read);
-        let mut at = 0;
-        while let Some((found, header)) = frame::find_sound(&bytes[at..], seed) {
-            at += found;
-            let end = at + to_usize(header.bytes());
-            if end == bytes.len() && header.payload_is_sound(&bytes[at..end], seed) {
+        let found = last_frame_from(file, (from, length), seed)?;
+        if found.is_some() || from == FIRST_FRAME || tail == FRAME_BYTES_MAX {
+            return Ok(found);
+        }
+        tail = (tail * 16).min(FRAME_BYTES_MAX);
+    }
+}
+
+/// The same, where it begins in this range, which ends where the file does.
+fn last_frame_from(
+    file: &dyn File,
+    (from, length): (u64, u64),
+    seed: u32,
+) -> io::Result<Option<FrameHeader>> {
+    let mut window = Window::new(file, length);
+    let mut at = from;
+    while at < length {
+        let wanted = WINDOW.min(to_usize(length - at));
+        let piece = window.get(at, wanted)?;
+        if piece.is_empty() {
+            break;
+        }
+        let Some((found, header)) = frame::find_sound(piece, seed) else {
+            // A header may begin in the last bytes of this piece.
+            at += to_u64(piece.len().saturating_sub(HEADER) / 8 * 8 + 8);
+            continue;
+        };
+        at += to_u64(found);
+        if at + header.bytes() == length {
+            let bytes = window.get(at, to_usize(header.bytes()))?;
+            if to_u64(bytes.len()) == header.bytes() && header.payload_is_sound(bytes, seed) {
                 return Ok(Some(header));
             }
-            at += 8;
         }
-        if from == FIRST_FRAME {
-            return Ok(None);
+        at += 8;
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::log::Log;
+    use crate::options::Options;
+    use crate::storage::extended::Extended;
+    use crate::storage::sim::SimDisk;
+    use crate::visitor::Discard;
+
+    #[test]
+    fn of_a_segment_that_has_become_longer_no_more_is_in_memory_than_a_piece() {
+        let disk = SimDisk::new();
+        let (mut log, report) =
+            Log::open(disk.storage(), Options::default(), &mut Discard).unwrap();
+        log.append(&[vec![1; 100]]).unwrap();
+        log.seal().unwrap();
+        drop(log);
+        let extended = Extended::new(&disk, 40 << 30);
+        let name = format::segment_name(1);
+        match describe(&extended, &report.log_id, &name, 1).map(drop) {
+            Err(Error::Damaged { offset, what, .. }) => {
+                assert_eq!(offset, 40 << 30);
+                assert!(what.contains("no whole frame ends"), "{what}");
+            }
+            other => panic!("{other:?}"),
         }
-        tail *= 16;
+        assert!(extended.largest() <= to_u64(WINDOW));
     }
 }

@@ -59,13 +59,15 @@
 use super::types::{Ancestor, Manifest, SNAPSHOTS_MAX, Seal, Segment, Snapshot};
 use crate::format::{
     self, MANIFEST_MAGIC, MANIFEST_VERSION, MANIFEST_VERSION_PLAIN, MANIFEST_VERSION_SNAPSHOTS,
-    NUMBER_LIMIT, PRELUDE, Prelude, get_16, get_u32, get_u64, is_zero, to_u32, to_usize,
+    NUMBER_LIMIT, PRELUDE, Prelude, get_16, get_u32, get_u64, is_zero, to_u32, to_u64, to_usize,
 };
 
 const HEAD: usize = 88;
 /// What version 3 adds to the head.
 const ANCESTORS: usize = 8;
 const ANCESTOR_ENTRY: usize = 24;
+/// The head of each version is in so many bytes.
+pub(super) const BEGINNING: usize = HEAD + ANCESTORS;
 const ENTRY: usize = 64;
 const SNAPSHOT_ENTRY: usize = 48;
 const TAIL: usize = 20;
@@ -150,6 +152,29 @@ impl Manifest {
         let crc = crc32fast::hash(&bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
         bytes
+    }
+
+    /// How long a manifest is that begins with these bytes, [`BEGINNING`] of them at least where it
+    /// has so many; `None` for what does not begin as one that can be read.
+    pub(super) fn stated_length(beginning: &[u8]) -> Option<u64> {
+        let version = match format::parse_prelude(beginning, &MANIFEST_MAGIC) {
+            Prelude::Version(version @ 1..=MANIFEST_VERSION) => version,
+            Prelude::Version(_) | Prelude::Damaged(_) => return None,
+        };
+        let head = match version {
+            MANIFEST_VERSION => BEGINNING,
+            _ => HEAD,
+        };
+        if beginning.len() < head {
+            return None;
+        }
+        let entries = |at, bytes: usize| u64::from(get_u32(beginning, at)) * to_u64(bytes);
+        let ancestors = match version {
+            MANIFEST_VERSION => entries(HEAD, ANCESTOR_ENTRY),
+            _ => 0,
+        };
+        let listed = entries(80, SNAPSHOT_ENTRY) + entries(84, ENTRY) + ancestors;
+        Some(to_u64(head) + listed + to_u64(TAIL))
     }
 
     /// Reads a manifest.

@@ -2,11 +2,14 @@
 
 use std::io;
 
-use super::layout::Bad;
+use super::layout::{BEGINNING, Bad};
 use super::types::Manifest;
 use crate::error::Error;
 use crate::format::{FORMAT_VERSION, MANIFEST, MANIFEST_TEMP, to_u64, to_usize};
-use crate::storage::{Storage, write_all_at};
+use crate::storage::{File, Storage, write_all_at};
+
+/// A file of so many bytes is read whatever its head says: its digest tells better what is wrong.
+const SMALL: u64 = 1 << 20;
 
 impl Manifest {
     /// The manifest of a directory, or `None` when it has none.
@@ -17,13 +20,7 @@ impl Manifest {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("open", name)(error)),
         };
-        let length = file.length().map_err(Error::io("read", name.as_str()))?;
-        let mut bytes = vec![0; to_usize(length)];
-        let read = file
-            .read_at(&mut bytes, 0)
-            .map_err(Error::io("read", name.as_str()))?;
-        bytes.truncate(read);
-        match Self::parse(&bytes) {
+        match Self::read(file.as_ref()).map_err(Error::io("read", name.as_str()))? {
             Ok(manifest) => Ok(Some(manifest)),
             Err(Bad::Version(version)) => Err(Error::Unsupported {
                 file: name,
@@ -37,6 +34,30 @@ impl Manifest {
                 what: what.to_owned(),
             }),
         }
+    }
+
+    /// The manifest in a file. Of a long one no more is read than one has that begins in this way: the
+    /// file may have become of any length.
+    fn read(file: &dyn File) -> io::Result<Result<Self, Bad>> {
+        let length = file.length()?;
+        let read = |most: u64| {
+            let mut bytes = vec![0; to_usize(most.min(length))];
+            let read = file.read_at(&mut bytes, 0)?;
+            bytes.truncate(read);
+            Ok::<_, io::Error>(bytes)
+        };
+        let beginning = read(to_u64(BEGINNING))?;
+        Ok(match Self::stated_length(&beginning) {
+            Some(stated) if stated == length || length <= SMALL => Self::parse(&read(length)?),
+            Some(stated) if stated > length => {
+                Err(Bad::Damaged(to_usize(length), "the manifest is cut off"))
+            }
+            Some(stated) => {
+                let what = "bytes follow the end of the manifest";
+                Err(Bad::Damaged(to_usize(stated), what))
+            }
+            None => Self::parse(&beginning),
+        })
     }
 
     /// Puts this manifest in the place of the one before. When it returns, this
@@ -78,5 +99,44 @@ pub(crate) fn remove_if_there(storage: &dyn Storage, name: &str) -> Result<(), E
             Err(Error::io("remove", storage.describe(name))(error))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::manifest::Ancestor;
+    use crate::storage::extended::Extended;
+    use crate::storage::sim::SimDisk;
+
+    #[test]
+    fn of_a_manifest_that_has_become_longer_no_more_is_read_than_it_has() {
+        let ancestor = Ancestor {
+            log_id: [1; 16],
+            upto: 5,
+        };
+        for ancestors in [Vec::new(), vec![ancestor]] {
+            let disk = SimDisk::new();
+            let manifest = Manifest {
+                ancestors,
+                ..Manifest::new([7; 16])
+            };
+            manifest.store(disk.storage().as_ref()).unwrap();
+            assert_eq!(
+                Manifest::load(disk.storage().as_ref()).unwrap(),
+                Some(manifest)
+            );
+            let length = to_u64(disk.bytes(MANIFEST).unwrap().len());
+            let extended = Extended::new(&disk, 15 << 40);
+            match Manifest::load(&extended) {
+                Err(Error::Damaged { offset, what, .. }) => {
+                    assert_eq!(offset, length);
+                    assert!(what.contains("bytes follow"), "{what}");
+                }
+                other => panic!("{other:?}"),
+            }
+            assert!(extended.largest() <= SMALL);
+        }
     }
 }

@@ -2,6 +2,8 @@
 //! directory below it (`quarantine/…`); names use `/`.
 
 mod directory;
+#[cfg(test)]
+pub(crate) mod extended;
 mod file;
 #[cfg(any(test, feature = "sim"))]
 pub mod meanwhile;
