@@ -77,7 +77,7 @@ impl Salvage {
         let (segments, found_snapshots) = (looked.segments(), looked.snapshots());
         let log = match &manifest {
             Some(manifest) => manifest.log,
-            None => runs::id_of(storage.as_ref(), &segments)?,
+            None => runs::id_of(storage.as_ref(), &segments, &found_snapshots)?,
         };
         let highest_number = |found: &[(u64, String)]| found.last().map_or(0, |last| last.0);
         let listed = manifest.as_ref();

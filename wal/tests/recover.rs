@@ -238,3 +238,28 @@ fn a_log_can_be_brought_to_every_position_that_it_can_be_restored_at() {
         );
     }
 }
+
+#[test]
+fn where_all_that_is_left_are_snapshots_the_newest_one_is_a_way_out() {
+    for is_of_headers in [false, true] {
+        let disk = covered();
+        disk.take_away("manifest");
+        for name in segments(&disk) {
+            let bytes = disk.bytes(&name).unwrap();
+            match is_of_headers {
+                false => disk.take_away(&name),
+                // No segment says which log it is of.
+                true => disk.put(&name, &vec![0; bytes.len()]),
+            }
+        }
+        let salvage = Salvage::survey(disk.storage()).unwrap();
+        let positions: Vec<_> = salvage.ways().iter().map(|way| way.keep_to).collect();
+        assert_eq!(positions, [87, 67, 0]);
+        assert!(!salvage.end_is_known());
+        let given_up = salvage.give_up_after(87).unwrap();
+        assert_eq!(given_up.report.first_position, 88);
+        assert!(verify(&disk).unwrap().1 == payloads(1..=87));
+        let mut opened = open(&disk).unwrap();
+        assert_eq!(opened.log.append(&[payload(88)]).unwrap(), 88);
+    }
+}

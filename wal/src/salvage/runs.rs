@@ -8,6 +8,7 @@ use crate::format::{
 };
 use crate::frame::{self, FrameHeader, HEADER, HeaderFound, KIND_START};
 use crate::opening::no_manifest;
+use crate::snapshot;
 use crate::storage::Storage;
 use crate::visitor::Record;
 use crate::window::{WINDOW, Window};
@@ -220,9 +221,13 @@ pub(super) fn bytes_of(runs: &[&Run]) -> u64 {
     runs.iter().map(|run| run.end - run.offset).sum()
 }
 
-/// The id that the oldest segment says, where no manifest does. Those of an
-/// interrupted recovery, which has an id of its own, are newer.
-pub(super) fn id_of(storage: &dyn Storage, segments: &[(u64, String)]) -> Result<LogId, Error> {
+/// The id that the oldest segment says, where no manifest does, or else the oldest snapshot. Those
+/// of an interrupted recovery, which has an id of its own, are newer.
+pub(super) fn id_of(
+    storage: &dyn Storage,
+    segments: &[(u64, String)],
+    snapshots: &[(u64, String)],
+) -> Result<LogId, Error> {
     for (_, name) in segments {
         let failed = |source| Error::io("read", storage.describe(name))(source);
         let file = storage.open_read(name).map_err(failed)?;
@@ -233,13 +238,19 @@ pub(super) fn id_of(storage: &dyn Storage, segments: &[(u64, String)]) -> Result
             return Ok(header.log);
         }
     }
-    Err(match segments.first() {
+    for (_, name) in snapshots {
+        if let Some(log) = snapshot::log_of(storage, name)? {
+            return Ok(log);
+        }
+    }
+    Err(match segments.first().or(snapshots.first()) {
         None => no_manifest(storage)?,
         Some((_, name)) => Error::Damaged {
             file: storage.describe(name),
             offset: 16,
             position: None,
-            what: "neither the manifest nor any segment says which log this is".to_owned(),
+            what: "neither the manifest nor any segment or snapshot says which log this is"
+                .to_owned(),
         },
     })
 }

@@ -17,6 +17,6 @@ pub use estimate::SizeEstimate;
 pub(crate) use kept::Kept;
 #[cfg(feature = "fuzzing")]
 pub(crate) use layout::mend;
-pub(crate) use read::{Shown, introduce, is_of, show, show_by_two};
+pub(crate) use read::{Shown, introduce, is_of, log_of, show, show_by_two};
 pub use target::{SnapshotTarget, SnapshotWriter};
 pub(crate) use write::{Finished, SnapshotFile};

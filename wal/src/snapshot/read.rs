@@ -11,7 +11,7 @@ use super::layout::{
 };
 use crate::error::{BoxError, Error};
 use crate::format::{
-    self, LogId, NUMBER_LIMIT, Prelude, SNAPSHOT_MAGIC, SNAPSHOT_VERSION, get_u64, to_u64,
+    self, LogId, NUMBER_LIMIT, Prelude, SNAPSHOT_MAGIC, SNAPSHOT_VERSION, get_16, get_u64, to_u64,
 };
 use crate::manifest::Snapshot;
 use crate::storage::{File, Storage};
@@ -333,12 +333,17 @@ impl Reading<'_> {
 
 /// Whether a file says of itself that it is this log's snapshot.
 pub(crate) fn is_of(storage: &dyn Storage, name: &str, log: &LogId) -> Result<bool, Error> {
+    Ok(log_of(storage, name)? == Some(*log))
+}
+
+/// Whose snapshot a file says that it is; `None` when it is none.
+pub(crate) fn log_of(storage: &dyn Storage, name: &str) -> Result<Option<LogId>, Error> {
     let failed = |source| Error::io("read", storage.describe(name))(source);
     let file = storage.open_read(name).map_err(failed)?;
     let mut head = [0; HEADER];
     let read = file.read_at(&mut head, 0).map_err(failed)?;
-    let (number, covers) = (get_u64(&head, 32), get_u64(&head, 40));
-    Ok(read == HEADER && is_header(&head, log, number, covers))
+    let (log, number, covers) = (get_16(&head, 16), get_u64(&head, 32), get_u64(&head, 40));
+    Ok((read == HEADER && is_header(&head, &log, number, covers)).then_some(log))
 }
 
 /// What a manifest would list for this file, from the file alone; `None` when
