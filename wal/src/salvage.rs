@@ -241,11 +241,12 @@ impl Salvage {
         visit: &mut dyn FnMut(Record<'_>) -> Result<(), BoxError>,
         on_progress: &mut OnSurvey<'_>,
     ) -> Result<(), Error> {
-        let behind = |run: &&Run| run.next > position + 1;
+        let from = position.saturating_add(1);
+        let behind = |run: &&Run| run.next > from;
         let mut runs: Vec<_> = self.runs.iter().filter(behind).collect();
         runs.sort_by_key(|run| run.first);
         let place = (self.storage.as_ref(), self.seed);
-        runs::show(place, &runs, position + 1, &mut |step| match step {
+        runs::show(place, &runs, from, &mut |step| match step {
             Step::Record(record) => visit(record),
             Step::Progress(done, total) => {
                 on_progress(done, total);
@@ -278,16 +279,7 @@ impl Salvage {
         let storage = Arc::clone(&self.storage);
         let lock = lock::take(storage.as_ref())?;
         self.looked.expect_still(storage.as_ref())?;
-        let Some(way) = ways::to(&self.ways, position) else {
-            return Err(Error::Io {
-                what: "recover",
-                file: storage.describe(""),
-                source: io::Error::new(
-                    io::ErrorKind::InvalidInput,
-                    format!("no way out keeps everything up to position {position}"),
-                ),
-            });
-        };
+        let way = self.way_to(position)?;
         let files = [self.looked.segments(), self.looked.snapshots()];
         let bytes = runs::bytes_of(&self.runs_of(&way.path));
         let builder = self.built(way, position, &mut *on_progress)?;
@@ -314,6 +306,25 @@ impl Salvage {
             report,
             readable_before: way.out.readable_before,
             kept,
+        })
+    }
+
+    /// Whether [`Salvage::give_up_after`] can bring the log to a position.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when no way out reaches it.
+    pub fn expect_way_to(&self, position: u64) -> Result<(), Error> {
+        self.way_to(position).map(drop)
+    }
+
+    fn way_to(&self, position: u64) -> Result<&Way, Error> {
+        ways::to(&self.ways, position).ok_or_else(|| Error::Io {
+            what: "recover",
+            file: self.storage.describe(""),
+            source: io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("no way out keeps everything up to position {position}"),
+            ),
         })
     }
 

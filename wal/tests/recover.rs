@@ -263,3 +263,19 @@ fn where_all_that_is_left_are_snapshots_the_newest_one_is_a_way_out() {
         assert_eq!(opened.log.append(&[payload(88)]).unwrap(), 88);
     }
 }
+
+#[test]
+fn a_position_that_no_log_reaches_is_rejected_and_has_nothing_behind_it() {
+    let disk = covered();
+    let salvage = Salvage::survey(disk.storage()).unwrap();
+    salvage.expect_way_to(88).unwrap();
+    for position in [89, u64::MAX - 1, u64::MAX] {
+        let refused = salvage.expect_way_to(position).unwrap_err().to_string();
+        assert!(refused.contains("no way out"), "{refused}");
+        let walked = salvage.records_after(position, &mut |_| Err("there is none".into()));
+        walked.unwrap();
+    }
+    let before = all(&disk);
+    assert!(salvage.give_up_after(u64::MAX).is_err());
+    assert!(all(&disk) == before);
+}

@@ -94,6 +94,9 @@ impl RecoverArgs {
         let salvage = surveyed.map_err(|error| Failure::of_log(&error))?;
         match self.give_up_after {
             Some(position) => {
+                // Before anything is exported that would not be given up.
+                let reached = salvage.expect_way_to(position);
+                reached.map_err(|error| Failure::of_log(&error))?;
                 if !self.is_wanted(&salvage, position)? {
                     let sentence = format!(
                         "nothing is damaged: every record up to position {position} can be read; \
@@ -127,7 +130,7 @@ impl RecoverArgs {
         let ways = salvage.ways();
         let is_way = ways.iter().any(|way| way.keep_to == position);
         let Some(nearest) = ways.iter().rev().find(|way| way.keep_to >= position) else {
-            // No way out reaches it: `wal` rejects it.
+            // No way out reaches it: that was rejected before.
             return Ok(true);
         };
         if (is_way && !salvage.damage().is_empty()) || self.give_up_readable {
