@@ -84,6 +84,19 @@ impl FileStorage {
         Ok(opened.into())
     }
 
+    /// The same for a file that has bytes. Nothing is waited for, as a pipe of that name would have
+    /// it.
+    fn open_regular(&self, name: &str, flags: OFlags) -> io::Result<fs::File> {
+        let file = self.open(name, flags | OFlags::NONBLOCK)?;
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is no regular file; move it out of the directory",
+            )),
+        }
+    }
+
     /// The same for a directory.
     fn open_directory(&self, name: &str) -> io::Result<fs::File> {
         self.open(name, OFlags::RDONLY | OFlags::DIRECTORY)
@@ -206,11 +219,12 @@ impl Storage for FileStorage {
     }
 
     fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(self.open(name, OFlags::RDONLY)?))
+        Ok(Arc::new(self.open_regular(name, OFlags::RDONLY)?))
     }
 
     fn open_write(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(self.open(name, OFlags::RDWR | OFlags::NOFOLLOW)?))
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW;
+        Ok(Arc::new(self.open_regular(name, flags)?))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
@@ -478,6 +492,35 @@ mod tests {
         let refused = FileStorage::existing(&place.path().join("file"));
         let refused = refused.err().unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::NotADirectory);
+    }
+
+    #[test]
+    fn a_pipe_that_has_the_name_of_a_file_is_named_and_not_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let name = "segment-0000000000000099.log";
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            place.path().join(name),
+            FileType::Fifo,
+            Mode::RUSR | Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        let storage = FileStorage::create(place.path()).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for opened in [storage.open_read(name), storage.open_write(name)] {
+                sender.send(opened.map(drop)).unwrap();
+            }
+            let refused = crate::Salvage::survey(Arc::new(storage)).map(drop);
+            sender.send(refused.map_err(io::Error::other)).unwrap();
+        });
+        for at in 0..3 {
+            let opened = receiver.recv_timeout(std::time::Duration::from_secs(20));
+            let told = opened.unwrap().unwrap_err().to_string();
+            assert!(told.contains("no regular file"), "{told}");
+            assert!(at < 2 || told.contains(name), "{told}");
+        }
     }
 
     #[test]
