@@ -120,9 +120,14 @@ pub(crate) fn snapshot_temp_name(number: u64) -> String {
     format!("{}{TEMP_SUFFIX}", snapshot_name(number))
 }
 
-/// The name of a snapshot that could not be read, which is kept for people to look at.
-pub(crate) fn snapshot_bad_name(number: u64) -> String {
-    format!("{}{BAD_SUFFIX}", snapshot_name(number))
+/// The name of a snapshot that could not be read, which is kept for people to look at; `copy` counts
+/// up from 1 when a name is taken.
+pub(crate) fn snapshot_bad_name(number: u64, copy: u32) -> String {
+    let first = format!("{}{BAD_SUFFIX}", snapshot_name(number));
+    match copy {
+        1 => first,
+        copy => format!("{first}.{copy}"),
+    }
 }
 
 /// `ancestors-` and the id of the log whose ancestors are in it.

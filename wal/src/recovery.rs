@@ -166,18 +166,21 @@ fn put_in_force(storage: &dyn Storage, survey: &Survey) -> Result<(), Error> {
 
 /// Gives a file a name beside its own, under which it is kept for people; which one.
 pub(crate) fn give_up(storage: &dyn Storage, name: &str) -> Result<String, Error> {
-    let to = free_name(storage, name)?;
+    let to = free_name(storage, |copy| format::given_up_name(name, copy))?;
     storage
         .rename(name, &to)
         .map_err(Error::io("rename", storage.describe(name)))?;
     Ok(storage.describe(&to))
 }
 
-/// A name beside a file's own that no file has.
-pub(crate) fn free_name(storage: &dyn Storage, name: &str) -> Result<String, Error> {
+/// The first of some names, which are counted from 1 on, that no file has.
+pub(crate) fn free_name(
+    storage: &dyn Storage,
+    named: impl Fn(u32) -> String,
+) -> Result<String, Error> {
     let mut copy = 1;
     loop {
-        let free = format::given_up_name(name, copy);
+        let free = named(copy);
         match storage.open_read(&free) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(free),
             Err(error) => return Err(Error::io("open", storage.describe(&free))(error)),
@@ -186,10 +189,12 @@ pub(crate) fn free_name(storage: &dyn Storage, name: &str) -> Result<String, Err
     }
 }
 
-/// Keeps a snapshot that cannot be read under another name, out of the way.
+/// Keeps a snapshot that cannot be read under another name, out of the way. One with its number may
+/// have been kept before: the next one that is taken gets it again.
 fn set_aside(storage: &dyn Storage, number: u64) -> Result<(), Error> {
     let name = format::snapshot_name(number);
-    match storage.rename(&name, &format::snapshot_bad_name(number)) {
+    let free = free_name(storage, |copy| format::snapshot_bad_name(number, copy))?;
+    match storage.rename(&name, &free) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         other => other.map_err(Error::io("rename", storage.describe(&name))),
     }

@@ -419,7 +419,8 @@ impl Salvage {
 /// Copies the manifest to a name beside its own. The copy has that name once it is
 /// whole; an interruption leaves what is swept as unfinished.
 fn keep_copy(storage: &dyn Storage, manifest: &dyn File) -> Result<String, Error> {
-    let name = free_name(storage, format::MANIFEST)?;
+    let named = |copy| format::given_up_name(format::MANIFEST, copy);
+    let name = free_name(storage, named)?;
     let failed = |source| Error::io("write", storage.describe(&name))(source);
     let length = manifest.length().map_err(failed)?;
     let copied = storage.create(format::MANIFEST_TEMP).and_then(|file| {

@@ -293,6 +293,26 @@ fn every_damaged_byte_of_the_newest_snapshot_is_passed_over() {
     }
 }
 
+#[test]
+fn each_damaged_snapshot_is_kept_also_where_another_one_had_its_number() {
+    let (disk, _) = logged(14, true);
+    let newest = snapshots(&disk).pop().unwrap();
+    let mut kept = Vec::new();
+    for round in 0..3 {
+        let mut bytes = disk.bytes(&newest).unwrap();
+        bytes[200 + round] ^= 1;
+        disk.put(&newest, &bytes);
+        kept.push(bytes);
+        let mut log = open(&disk).unwrap().log;
+        snapshot(&mut log, 80).unwrap();
+        drop(log);
+        assert_eq!(snapshots(&disk).pop().as_ref(), Some(&newest));
+    }
+    for (bytes, suffix) in kept.into_iter().zip([".bad", ".bad.2", ".bad.3"]) {
+        assert!(disk.bytes(&format!("{newest}{suffix}")) == Some(bytes));
+    }
+}
+
 /// Finds only when a snapshot was shown that it cannot be used, if it is a later one than it wants.
 struct Choosing {
     covers_most: u64,
