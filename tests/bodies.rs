@@ -1,12 +1,23 @@
 //! Bodies that are made to cost much: of many values, far nested, announced and never sent.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::Frame;
+use hyper::client::conn::http2::SendRequest;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use crate::support::good::{Good, row};
 use crate::support::stage::{Stage, theatre};
 use crate::support::{Client, Server, World};
+use crate::tls::{Secure, ask, block_on, secured};
 
 const BODY_BYTES_MAX: usize = 1 << 20;
 const VALUES_MAX: usize = 200_000;
@@ -275,4 +286,101 @@ fn numbers_of_a_free_object_come_back_as_they_are_written_in_canonical_form() {
         Some("true"),
         "{again:?}"
     );
+}
+
+/// What a client of HTTP/2 sends.
+type Sent = UnsyncBoxBody<Bytes, Infallible>;
+
+/// A client that takes nothing of any body.
+async fn taking_nothing(server: &Secure) -> SendRequest<Sent> {
+    let stream = TcpStream::connect(&server.address).await.unwrap();
+    let stream = secured(stream, server.certificate.clone(), "h2").await;
+    let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(0)
+        .handshake(TokioIo::new(stream.unwrap()))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+/// A request of a thousand unknown fields, whose body is sent once `go` is true.
+fn all_faults(mut go: watch::Receiver<bool>) -> Request<Sent> {
+    let fields: Vec<_> = (0..1_000)
+        .map(|number| format!("\"{number:060}\":0"))
+        .collect();
+    let body = Bytes::from(format!("{{{}}}", fields.join(",")));
+    let body = futures_util::stream::once(async move {
+        let _ = go.wait_for(|go| *go).await;
+        Ok(Frame::data(body))
+    });
+    let path = row(13).unwrap().path.replace(['{', '}'], "");
+    Request::post(format!("https://localhost{path}"))
+        .header("host", "localhost")
+        .header("content-type", "application/json")
+        .body(StreamBody::new(body).boxed_unsync())
+        .unwrap()
+}
+
+fn is_refused<B>(answer: &Response<B>) -> bool {
+    matches!(answer.status().as_u16(), 400 | 422)
+}
+
+fn length<B>(answer: &Response<B>) -> usize {
+    let length = answer.headers()["content-length"].to_str().unwrap();
+    length.parse().unwrap()
+}
+
+/// Each stream of theirs is asked before any of them is answered, so that no answer keeps a request back.
+#[test]
+fn who_sends_bad_requests_and_reads_nothing_has_no_more_of_the_memory_than_there_is_for_that() {
+    const CLIENTS: usize = 4;
+    const STREAMS: usize = 99;
+    const SMALL: usize = 16 << 10;
+    let world = World::new();
+    let server = Secure::start_with(&world, &[]);
+    block_on(async {
+        let (go, told) = watch::channel(false);
+        let mut clients = Vec::new();
+        let mut asked = Vec::new();
+        for _ in 0..CLIENTS {
+            let mut client = taking_nothing(&server).await;
+            for _ in 0..STREAMS {
+                asked.push(tokio::spawn(client.send_request(all_faults(told.clone()))));
+            }
+            let ready = Request::get("https://localhost/readyz");
+            let ready = ready.body(Full::default().boxed_unsync()).unwrap();
+            assert_eq!(client.send_request(ready).await.unwrap().status(), 200);
+            clients.push(client);
+        }
+        go.send(true).unwrap();
+        let mut held = Vec::new();
+        for answer in asked {
+            held.push(answer.await.unwrap().unwrap());
+        }
+        assert!(held.iter().all(is_refused));
+        let (short, whole): (Vec<_>, Vec<_>) =
+            held.iter().map(length).partition(|length| *length <= SMALL);
+        // All of them would have more than 50 MB.
+        let bytes: usize = whole.iter().sum();
+        assert!(bytes <= 32 << 20, "{bytes}");
+        assert!(bytes > (32 << 20) - 200_000, "{bytes}");
+        assert!(!short.is_empty());
+        let another = async || {
+            let certificate = server.certificate.clone();
+            let request = all_faults(told.clone());
+            ask(&server.address, certificate, "http/1.1", request).await
+        };
+        let answer = another().await;
+        assert!(is_refused(&answer));
+        let told: Value = serde_json::from_slice(answer.body()).unwrap();
+        assert_eq!(told["code"], "request_invalid");
+        let some = told["fieldErrors"].as_array().unwrap().len();
+        assert!((50..200).contains(&some), "{some}");
+        // What is given up makes room.
+        drop((held, clients));
+        while another().await.body().len() <= SMALL {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
 }

@@ -1,5 +1,6 @@
 //! TLS: HTTP/1.1 and, by ALPN, HTTP/2 from one listener.
 
+use std::convert::Infallible;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::Body;
 use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
@@ -385,12 +387,16 @@ async fn get(
     (answer.version(), answer.status(), answer.into_body())
 }
 
-async fn ask(
+/// The answer to a request on a connection of its own.
+pub async fn ask<B>(
     address: &str,
     certificate: CertificateDer<'static>,
     protocol: &str,
-    request: Request<Full<Bytes>>,
-) -> Response<Bytes> {
+    request: Request<B>,
+) -> Response<Bytes>
+where
+    B: Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
+{
     let stream = TcpStream::connect(address).await.unwrap();
     let stream = secured(stream, certificate, protocol).await.unwrap();
     let stream = TokioIo::new(stream);

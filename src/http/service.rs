@@ -28,7 +28,7 @@ use super::request::authority::names_one_host;
 use super::request::body::{drain, json_body, no_body, shed};
 use super::request::request_id::{REQUEST_ID, request_id};
 use super::request::{DryRun, Unread, bodies_budget, no_dry_run, read_command};
-use super::response::{self, Answer, Problems};
+use super::response::{self, Answer, Problems, problem_body};
 use super::route::{Asked, Offer, RouteMatch, Routes, Special};
 use super::token::{LastToken, TokenVerifier};
 use super::upkeep::Upkeep;
@@ -231,6 +231,7 @@ impl Service {
         self.metrics.count(told.series, answer.status(), took);
         if let Some(code) = answer.body().code() {
             self.metrics.count_refusal(code);
+            problem_body::charge(&mut answer, code, &self.outgoing);
         }
         let ended = Ended {
             method: &head.method,

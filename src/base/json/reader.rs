@@ -3,14 +3,10 @@
 use std::fmt;
 
 use super::fault::{Fault, FaultCode};
+use super::faults::Faults;
 use super::value::Json;
 use crate::base::time::Instant;
 
-/// How many faults of one body are reported; a body with more is reported with the first ones.
-pub const FAULTS_MAX: usize = 1_000;
-/// How many bytes the paths of the faults may have in all. A path repeats the names that lead to
-/// it, so a thousand deeply nested faults would repeat a long path a thousand times.
-pub(super) const PLACES_BYTES_MAX: usize = 1 << 20;
 /// How much of a name that the sender has chosen a fault repeats, in characters: more than the names of
 /// a map may have, so that each of those is repeated as it is.
 pub(super) const NAME_SHOWN_MAX: usize = 1_024;
@@ -28,9 +24,7 @@ enum Step {
 pub struct Reader {
     now: Instant,
     path: Vec<Step>,
-    faults: Vec<Fault>,
-    /// The bytes of the faults' paths.
-    places_bytes: usize,
+    faults: Faults,
 }
 
 impl Reader {
@@ -40,8 +34,7 @@ impl Reader {
         Self {
             now,
             path: Vec::new(),
-            faults: Vec::new(),
-            places_bytes: 0,
+            faults: Faults::default(),
         }
     }
 
@@ -60,15 +53,14 @@ impl Reader {
     /// The faults, in the order in which they were found.
     #[must_use]
     pub fn into_faults(self) -> Vec<Fault> {
-        self.faults
+        self.faults.into_all()
     }
 
     /// Notes a fault at the present path. Returns `None`, so that a function can end with it.
     pub fn fault<T>(&mut self, code: FaultCode) -> Option<T> {
-        if self.faults.len() < FAULTS_MAX && self.places_bytes < PLACES_BYTES_MAX {
+        if !self.faults.is_full() {
             let path = self.place();
-            self.places_bytes += path.len();
-            self.faults.push(Fault { path, code });
+            self.faults.note(path, code);
         }
         None
     }

@@ -1,6 +1,7 @@
 //! The bodies of reads that are on their way out. A client may take its time to read one, and while
 //! a journal is silent an answer waits for it: without a bound they would take as much memory as
-//! clients ask for. Answers of commands are not among them: what was done has to be told.
+//! clients ask for. Answers of commands are not among them: what was done has to be told. Large problems
+//! are: they have a quarter of it, and a shorter form for when that is taken.
 //!
 //! Half of it is for those who have little on their way, so that one who asks for much and reads
 //! nothing does not keep others from reading.
@@ -74,6 +75,16 @@ impl Outgoing {
             outgoing: self,
             subject,
         }
+    }
+
+    /// The share of a problem's body of so many bytes, which has a short form, too: so it is had only
+    /// while three quarters of all stay free.
+    pub(super) fn of_problem(&self, bytes: usize) -> Option<Permit> {
+        let all = &self.0.all;
+        let mut share = Permit::none(all);
+        share
+            .grow(bytes, all.max() - all.max() / 4)
+            .then_some(share)
     }
 }
 
@@ -191,6 +202,18 @@ mod tests {
         // Nothing stays of subjects that have nothing on their way, nor of what was refused.
         assert_eq!(outgoing.0.all.in_flight(), 0);
         assert!(outgoing.0.own.lock().is_empty());
+    }
+
+    #[test]
+    fn problems_leave_three_quarters_to_bodies_that_have_no_shorter_form() {
+        let outgoing = Outgoing::of(100 << 10);
+        let first = outgoing.of_problem(20 << 10).unwrap();
+        assert!(outgoing.of_problem(6 << 10).is_none());
+        let second = outgoing.of_problem(5 << 10).unwrap();
+        assert!(body(&outgoing, "me", 75 << 10).is_some());
+        drop((first, second));
+        let _read = body(&outgoing, "me", 30 << 10).unwrap();
+        assert!(outgoing.of_problem(1).is_none());
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Responses: the one place that knows status codes and the shapes of problems.
+//! Responses: the one place that knows status codes, and which shape a route's problems have.
 
 pub(super) mod answer_body;
 pub mod pieces;
+pub(super) mod problem_body;
 
 use std::collections::BTreeMap;
 
@@ -12,16 +13,16 @@ use hyper::header::{
     WWW_AUTHENTICATE,
 };
 use hyper::{Response, StatusCode};
-use serde::Serialize;
 
 use super::token::challenge;
 use crate::base::json::{Fault, FaultCode};
 use crate::catalogue::{Invalid, KeySource, ProblemShape, ReadRow, Row, Success};
-use crate::domain::operation::{Disposition, to_json};
+use crate::domain::operation::Disposition;
 use crate::domain::rejection::{Class, Rejection};
 use crate::engine::CommandResult;
 use crate::engine::publisher_counts::PublisherFigures;
 use answer_body::AnswerBody;
+use problem_body::Problem;
 
 /// A response.
 pub type Answer = Response<AnswerBody>;
@@ -124,41 +125,9 @@ impl Problems {
     }
 
     fn written(self, problem: Problem<'_>) -> Answer {
-        let Problem {
-            status,
-            code,
-            message,
-            faults,
-            conflicting,
-        } = problem;
-        let number = status.as_u16();
-        let retryable = matches!(
-            status,
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-        );
-        let body = match self.problem {
-            ProblemShape::Full => to_json(&FullProblem {
-                status: number,
-                code,
-                message,
-                field_errors: faults,
-                conflicting_field_paths: conflicting,
-                retryable,
-            }),
-            ProblemShape::Profile => to_json(&ProfileProblem {
-                status: number,
-                code,
-                retryable,
-            }),
-            ProblemShape::Invitation => to_json(&InvitationProblem {
-                status: number,
-                code,
-                message,
-                retryable,
-            }),
-        };
-        let mut answer = json_body(status, AnswerBody::problem(body, code));
-        if retryable {
+        let mut answer = problem.answer(self.problem);
+        answer.headers_mut().insert(CONTENT_TYPE, JSON);
+        if problem.is_retryable() {
             answer.headers_mut().insert(RETRY_AFTER, RETRY_SECONDS);
         }
         answer
@@ -362,40 +331,6 @@ fn tell_of_faults(faults: &[Fault]) {
             "a field of the request is at fault"
         );
     }
-}
-
-struct Problem<'a> {
-    status: StatusCode,
-    code: &'static str,
-    message: &'a str,
-    faults: &'a [Fault],
-    conflicting: &'a [std::borrow::Cow<'static, str>],
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct FullProblem<'a> {
-    status: u16,
-    code: &'static str,
-    message: &'a str,
-    field_errors: &'a [Fault],
-    conflicting_field_paths: &'a [std::borrow::Cow<'static, str>],
-    retryable: bool,
-}
-
-#[derive(Serialize)]
-struct ProfileProblem {
-    status: u16,
-    code: &'static str,
-    retryable: bool,
-}
-
-#[derive(Serialize)]
-struct InvitationProblem<'a> {
-    status: u16,
-    code: &'static str,
-    message: &'a str,
-    retryable: bool,
 }
 
 /// A response with a JSON body.

@@ -1,0 +1,87 @@
+//! The faults of one request, up to a bound of their number and of the bytes of their paths.
+
+use super::fault::{Fault, FaultCode};
+
+/// How many faults of one request are reported; a request with more is reported with the first ones.
+pub const FAULTS_MAX: usize = 1_000;
+/// How many bytes the paths of the faults may have in all. A path repeats the names that lead to
+/// it, so a thousand deeply nested faults would repeat a long path a thousand times.
+pub(super) const PLACES_BYTES_MAX: usize = 64 << 10;
+
+/// The faults that were found so far.
+#[derive(Debug, Default)]
+pub struct Faults {
+    all: Vec<Fault>,
+    /// The bytes of their paths; the most there may be once one had no room.
+    places_bytes: usize,
+}
+
+impl Faults {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether no further one is reported.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.all.len() >= FAULTS_MAX || self.places_bytes >= PLACES_BYTES_MAX
+    }
+
+    /// Notes one more, if there is room. The first one always has some: a path that is longer by itself
+    /// than all may be is cut.
+    pub fn note(&mut self, mut path: String, code: FaultCode) {
+        if self.is_empty() {
+            path.truncate(path.floor_char_boundary(PLACES_BYTES_MAX));
+        }
+        let places_bytes = self.places_bytes + path.len();
+        if self.is_full() || places_bytes > PLACES_BYTES_MAX {
+            // Those that are reported are the first ones: no shorter one is behind it.
+            self.places_bytes = PLACES_BYTES_MAX;
+            return;
+        }
+        self.places_bytes = places_bytes;
+        self.all.push(Fault { path, code });
+    }
+
+    /// All of them, in the order in which they were found.
+    #[must_use]
+    pub fn into_all(self) -> Vec<Fault> {
+        self.all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(noted: &[usize]) -> Vec<usize> {
+        let mut faults = Faults::default();
+        for length in noted {
+            faults.note("n".repeat(*length), FaultCode::UnknownField);
+        }
+        let all = faults.into_all().into_iter();
+        all.map(|fault| fault.path.len()).collect()
+    }
+
+    #[test]
+    fn the_paths_have_a_bound_in_all_and_the_first_fault_is_told_whatever_its_length() {
+        const MOST: usize = PLACES_BYTES_MAX;
+        assert_eq!(paths(&[MOST - 1, 1, 1]), [MOST - 1, 1]);
+        assert_eq!(paths(&[MOST - 1, 2, 1]), [MOST - 1], "none behind it");
+        assert_eq!(paths(&[MOST + 1, 0]), [MOST]);
+        assert_eq!(paths(&[0; FAULTS_MAX + 1]), [0; FAULTS_MAX]);
+        let mut faults = Faults::default();
+        faults.note("\u{1f600}".repeat(MOST), FaultCode::Required);
+        assert!(faults.is_full());
+        faults.note(String::new(), FaultCode::Required);
+        let mut odd = Faults::default();
+        odd.note(
+            format!("a{}", "\u{1f600}".repeat(MOST)),
+            FaultCode::Required,
+        );
+        let lengths = [faults, odd].map(|faults| faults.into_all()[0].path.len());
+        assert_eq!(lengths, [MOST, MOST - 3]);
+    }
+}
