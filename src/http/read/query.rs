@@ -2,15 +2,18 @@
 //! may be repeated. The `fieldPath` of a fault is `query.NAME`.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use crate::base::json::{Fault, FaultCode};
+use crate::base::json::{FaultCode, Faults};
 use crate::domain::rejection::Rejection;
 
 /// The parameters of one request, and the faults found so far.
 pub struct Query<'q> {
     pairs: Vec<(Cow<'q, str>, Cow<'q, str>)>,
-    faults: Vec<Fault>,
+    faults: Faults,
+    /// The parameters that have a fault among those.
+    at_fault: BTreeSet<Box<str>>,
 }
 
 impl<'q> Query<'q> {
@@ -20,7 +23,8 @@ impl<'q> Query<'q> {
         let pairs: Vec<_> = form_urlencoded::parse(query.unwrap_or_default().as_bytes()).collect();
         let mut read = Self {
             pairs: Vec::new(),
-            faults: Vec::new(),
+            faults: Faults::default(),
+            at_fault: BTreeSet::new(),
         };
         for (name, value) in pairs {
             if known.contains(&&*name) {
@@ -32,11 +36,11 @@ impl<'q> Query<'q> {
         read
     }
 
-    /// Notes a fault of this parameter.
+    /// Notes a fault of this parameter, unless it has one already, or as many are noted as are reported.
     pub fn fault(&mut self, name: &str, code: FaultCode) {
-        let path = format!("query.{name}");
-        if !self.faults.iter().any(|fault| fault.path == path) {
-            self.faults.push(Fault { path, code });
+        if !self.faults.is_full() && !self.at_fault.contains(name) {
+            self.at_fault.insert(name.into());
+            self.faults.note(format!("query.{name}"), code);
         }
     }
 
@@ -82,7 +86,7 @@ impl<'q> Query<'q> {
     pub fn finish(self) -> Result<(), Rejection> {
         match self.faults.is_empty() {
             true => Ok(()),
-            false => Err(Rejection::invalid(self.faults)),
+            false => Err(Rejection::invalid(self.faults.into_all())),
         }
     }
 }
@@ -104,6 +108,7 @@ pub fn whole_number<T: FromStr>(text: &str) -> Result<T, FaultCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::json::FAULTS_MAX;
 
     fn faults(query: &str) -> Vec<(String, FaultCode)> {
         let mut read = Query::read(Some(query), &["limit", "type"]);
@@ -143,5 +148,18 @@ mod tests {
             faults("Limit=1"),
             one("query.Limit", FaultCode::UnknownField)
         );
+    }
+
+    #[test]
+    fn of_a_query_of_unknown_names_the_first_thousand_are_told_and_each_of_them_once() {
+        let names: Vec<_> = (0..4_000).map(|number| format!("n{number}")).collect();
+        let told = faults(&names.join("&"));
+        let expected = names.iter().map(|name| format!("query.{name}"));
+        let expected: Vec<_> = expected
+            .map(|path| (path, FaultCode::UnknownField))
+            .take(FAULTS_MAX)
+            .collect();
+        assert_eq!(told, expected);
+        assert_eq!(faults(&["x"; 4_000].join("&")).len(), 1);
     }
 }
