@@ -1,10 +1,18 @@
 //! Streams of facts: who may go on, and until when.
 
+use std::convert::Infallible;
+
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::cli::token::signing::{SigningAlgorithm, SigningKey};
-use serde_json::json;
+use http_body_util::{BodyExt as _, Empty, StreamBody};
+use hyper::Request;
+use hyper::body::{Bytes, Frame};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
 
 use crate::support::{Answer, Client, Server, World, actor};
+use crate::tls::{Secure, block_on, secured};
 
 /// Facts after which a stream is judged again at the latest.
 const JUDGED_AFTER: usize = 512;
@@ -187,4 +195,48 @@ fn streams_of_facts_take_no_more_room_than_there_is_and_shed_no_command_beside_t
         let answer = stream.client.read_answer("POST").unwrap();
         assert_eq!(answer.status, 200, "{answer:?}");
     }
+}
+
+/// Each fact waits for the one before, which is of the same resource, so that what comes is read much later.
+#[test]
+fn lines_in_small_frames_of_http_2_end_neither_their_connection_nor_another_stream_of_it() {
+    const LINES: usize = 2_500;
+    let world = World::new();
+    let server = Secure::start_with(&world, &[]);
+    let frames = (1..=LINES).flat_map(|revision| {
+        let fact = json!({"kind": "actor", "id": "again", "revision": revision,
+            "facts": {"lifecycle": "active"}});
+        [fact.to_string(), "\n".to_owned()]
+            .map(|text| Ok::<_, Infallible>(Frame::data(text.into())))
+    });
+    let frames: Vec<Result<Frame<Bytes>, Infallible>> = frames.collect();
+    let facts = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+    block_on(async {
+        let stream = TcpStream::connect(&server.address).await.unwrap();
+        let stream = secured(stream, server.certificate.clone(), "h2").await;
+        let stream = TokioIo::new(stream.unwrap());
+        let connected = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream);
+        let (mut client, connection) = connected.await.unwrap();
+        tokio::spawn(connection);
+        let bearer = format!("Bearer {}", world.workflow());
+        let events = Request::get("https://localhost/events")
+            .header("authorization", &bearer)
+            .header("accept", "text/event-stream")
+            .body(Empty::new().boxed_unsync())
+            .unwrap();
+        let mut events = client.send_request(events).await.unwrap();
+        assert_eq!(events.status(), 200);
+        let facts = Request::post("https://localhost/reference-facts")
+            .header("authorization", &bearer)
+            .header("content-type", "application/x-ndjson")
+            .body(facts)
+            .unwrap();
+        let answer = client.send_request(facts).await.unwrap();
+        assert_eq!(answer.status(), 200);
+        let summary = answer.into_body().collect().await.unwrap().to_bytes();
+        let summary: Value = serde_json::from_slice(&summary).unwrap();
+        assert_eq!(summary["applied"], LINES);
+        let piece = events.body_mut().frame().await;
+        assert!(piece.unwrap().unwrap().is_data());
+    });
 }
