@@ -616,3 +616,46 @@ fn who_reads_no_answers_makes_the_server_hold_no_more_than_a_few() {
     println!("{grown} bytes more");
     assert!(grown < 16 << 20, "{grown} bytes more");
 }
+
+/// What the connection returns until its end, after these bytes.
+fn returned(server: &Server, bytes: &str) -> String {
+    let mut stream = connect(server);
+    stream.write_all(bytes.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text.to_ascii_lowercase()
+}
+
+#[test]
+fn the_last_answer_of_a_connection_says_so_where_a_body_is_left_unread() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let expecting = "Expect: 100-continue\r\n";
+    // Nothing of them is asked for, or they do not come: their connection ends, and was told to.
+    for rest in [
+        format!("{expecting}Content-Length: 5\r\n\r\n"),
+        format!("{expecting}Transfer-Encoding: chunked\r\n\r\n"),
+        "Content-Length: 1000\r\n\r\nabc".to_owned(),
+        "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n".to_owned(),
+    ] {
+        let told = returned(&server, &format!("{GOOD}{POST}{rest}"));
+        let (first, last) = told.split_once("http/1.1 401").expect(&rest);
+        assert!(!first.contains("connection: close"), "{told}");
+        assert!(last.contains("\r\nconnection: close\r\n"), "{told}");
+        assert!(!told.contains("100 continue"), "{told}");
+    }
+    // Those that were read, or are taken after the answer, leave it open.
+    let close = "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    for request in [
+        format!("{OPEN_POST}{expecting}Content-Length: 2\r\n\r\n{{}}"),
+        format!("{OPEN_POST}{expecting}Transfer-Encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n"),
+        format!("{POST}Content-Length: 3\r\n\r\nabc"),
+        format!("{POST}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"),
+    ] {
+        let told = returned(&server, &format!("{request}{close}"));
+        let (early, last) = told.rsplit_once("http/1.1 200").expect(&request);
+        assert!(early.contains("http/1.1 4"), "{told}");
+        assert!(!early.contains("connection: close"), "{told}");
+        assert!(last.contains("connection: close"), "{told}");
+    }
+}

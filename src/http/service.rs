@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use hyper::body::Body;
 use hyper::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ETAG, EXPECT, HeaderMap, HeaderValue,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
     STRICT_TRANSPORT_SECURITY,
 };
 use hyper::http::request::Parts;
@@ -25,7 +25,7 @@ use super::metrics::Metrics;
 use super::observed::{Ended, Times, Told, observe, tell};
 use super::read::list_query::as_body;
 use super::request::authority::names_one_host;
-use super::request::body::{drain, json_body, no_body, shed};
+use super::request::body::{self, json_body, no_body, shed};
 use super::request::request_id::{REQUEST_ID, request_id};
 use super::request::{DryRun, Unread, bodies_budget, no_dry_run, read_command};
 use super::response::{self, Answer, Problems, problem_body};
@@ -65,6 +65,8 @@ const NOT_KEPT: HeaderValue = HeaderValue::from_static("no-store");
 const ASKED_FOR_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache");
 /// A year of TLS only (RFC 6797).
 pub(super) const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
+/// The last response of a connection.
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 pub(super) type Parameters<'a> = Vec<(&'a str, &'a str)>;
 
@@ -243,9 +245,12 @@ impl Service {
             is_secure: caller.is_secure,
         };
         tell(&self.upkeep, observed, &ended);
-        // A client that waits for 100 (Continue) has not sent the body yet, and need not.
-        if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
-            Box::pin(drain(&mut body, self.engine.feed())).await;
+        if !body.is_end_stream() {
+            let feed = self.engine.feed();
+            let is_all = Box::pin(body::end(&mut body, &head.headers, feed)).await;
+            if !is_all && head.version < Version::HTTP_2 {
+                answer.headers_mut().insert(CONNECTION, CLOSE);
+            }
         }
         answer.headers_mut().insert(REQUEST_ID, request_id);
         self.dress(&mut answer, caller, &head);
@@ -271,8 +276,7 @@ impl Service {
                 .insert(STRICT_TRANSPORT_SECURITY, TLS_ONLY);
         }
         if caller.is_to_go() && head.version < Version::HTTP_2 {
-            let close = HeaderValue::from_static("close");
-            answer.headers_mut().insert(CONNECTION, close);
+            answer.headers_mut().insert(CONNECTION, CLOSE);
         }
     }
 

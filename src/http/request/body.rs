@@ -1,13 +1,16 @@
 //! Reading request bodies, and early responses.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::StatusCode;
 use hyper::body::Body;
-use hyper::header::{CONTENT_TYPE, HeaderMap};
+use hyper::header::{CONTENT_TYPE, EXPECT, HeaderMap};
 use tokio::time::{sleep, timeout};
 
 use super::{BodyError, is_media_type, whole_body};
@@ -119,26 +122,49 @@ pub(in crate::http) fn unsupported_media_type(problems: Problems, message: &'sta
     )
 }
 
-/// Drains the rest of the body of a request that was answered early, up to 8 MiB: closing the
-/// connection with unread bytes would reset it, and the client might not see the response. A stop, which
-/// ends `feed`, leaves little time for that.
-pub(in crate::http) async fn drain<B>(body: &mut B, feed: &Feed)
+/// Comes to the end of the body of a request that was answered early, so that its connection can go on;
+/// whether it has. Over HTTP/1 the connection has to be closed otherwise.
+pub(in crate::http) async fn end<B>(body: &mut B, headers: &HeaderMap, feed: &Feed) -> bool
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    if !headers.contains_key(EXPECT) {
+        return drain(body, feed).await;
+    }
+    // A client that waits for 100 (Continue) has not sent the body yet, and need not. One in chunks may have
+    // been read, which its end alone tells; to wait for that would ask for it.
+    poll_fn(|context| {
+        let next = Pin::new(&mut *body).poll_frame(context);
+        Poll::Ready(matches!(next, Poll::Ready(None)))
+    })
+    .await
+}
+
+/// Drains the rest of the body of a request that was answered early, up to 8 MiB; whether that was all of
+/// it. Closing the connection with unread bytes would reset it, and the client might not see the
+/// response. A stop, which ends `feed`, leaves little time for that.
+async fn drain<B>(body: &mut B, feed: &Feed) -> bool
 where
     B: Body<Data = Bytes> + Unpin,
 {
     let draining = async {
         let mut taken = 0;
-        while !body.is_end_stream() && taken < REST_BYTES_MAX {
+        while !body.is_end_stream() {
+            if taken >= REST_BYTES_MAX {
+                return false;
+            }
             match timeout(REST_SILENCE_MAX, body.frame()).await {
                 Ok(Some(Ok(frame))) => taken += frame.data_ref().map_or(0, Bytes::len),
-                _ => return,
+                Ok(None) => return true,
+                Ok(Some(Err(_))) | Err(_) => return false,
             }
         }
+        true
     };
     // A client that has not sent it by then loses the connection.
     tokio::select! {
-        () = draining => {}
-        () = sleep(REST_TIMEOUT) => {}
-        () = feed.ended_for(REST_TIMEOUT_AT_STOP) => {}
+        is_all = draining => is_all,
+        () = sleep(REST_TIMEOUT) => false,
+        () = feed.ended_for(REST_TIMEOUT_AT_STOP) => false,
     }
 }
