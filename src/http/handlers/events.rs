@@ -171,20 +171,9 @@ fn wants_stream(headers: &HeaderMap) -> bool {
 fn wanted(query: Option<&str>, headers: &HeaderMap, is_stream: bool) -> Result<Wanted, Rejection> {
     let mut query = Query::read(query, &["after", "limit", "type", "subject"]);
     let id = |text: &str| text.parse::<EventId>().map_err(|_| FaultCode::Pattern);
-    let mut after = query.one("after", id);
-    let mut last_is_bad = false;
-    if is_stream && let Some(last) = headers.get(LAST_EVENT_ID) {
-        // A browser sends an empty one, or none, before the first event.
-        match last.to_str().map(str::parse) {
-            Ok(Ok(last)) => after = Some(last),
-            _ => last_is_bad = !last.is_empty(),
-        }
-    }
-    let limit = match is_stream {
-        // It is not looked at.
-        true => None,
-        false => query.number("limit", 1, LIMIT_MAX),
-    };
+    let after = query.one("after", id);
+    // A stream has no use for it; what is no number is at fault there, too.
+    let limit = query.number("limit", 1, LIMIT_MAX);
     let subject = query.one("subject", |text| Ok(Box::from(text)));
     let types = query.all("type");
     if types.len() > TYPES_MAX {
@@ -196,18 +185,35 @@ fn wanted(query: Option<&str>, headers: &HeaderMap, is_stream: bool) -> Result<W
         .collect();
     let types = types.map_err(|code| query.fault("type", code));
     query.finish()?;
-    if last_is_bad {
-        let path = "header.Last-Event-ID";
-        return Err(Rejection::invalid_at(path, FaultCode::Pattern));
-    }
+    let last = match is_stream {
+        true => last_event_id(headers),
+        false => Ok(None),
+    };
+    let last = last.map_err(|code| Rejection::invalid_at("header.Last-Event-ID", code))?;
     Ok(Wanted {
-        after,
+        after: last.or(after),
         filter: Arc::new(EventFilter {
             types: types.unwrap_or_default(),
             subject,
         }),
         limit: limit.unwrap_or(LIMIT),
     })
+}
+
+/// The last event that the reader of a stream has. A browser sends an empty one, or none, before the
+/// first.
+fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, FaultCode> {
+    let mut values = headers.get_all(LAST_EVENT_ID).iter();
+    let last = match (values.next(), values.next()) {
+        (None, _) => return Ok(None),
+        (Some(last), None) => last,
+        (Some(_), Some(_)) => return Err(FaultCode::NotUnique),
+    };
+    if last.is_empty() {
+        return Ok(None);
+    }
+    let id = last.to_str().ok().and_then(|text| text.parse().ok());
+    id.map(Some).ok_or(FaultCode::Pattern)
 }
 
 /// About how many bytes the body of a page has.
@@ -475,5 +481,41 @@ mod tests {
         assert_eq!(after("", true).unwrap(), "3-0", "before the first event");
         let faults = after("x", true).unwrap_err().faults;
         assert_eq!(faults[0].path, "header.Last-Event-ID");
+    }
+
+    #[test]
+    fn a_stream_takes_no_second_last_event_and_no_limit_that_is_none() {
+        let wanted = |query: &str, last: &[&'static str], is_stream| {
+            let mut headers = HeaderMap::new();
+            for last in last {
+                headers.append(LAST_EVENT_ID, HeaderValue::from_static(last));
+            }
+            let wanted = wanted(Some(query), &headers, is_stream);
+            wanted.map_err(|rejection| {
+                let fault = &rejection.faults[0];
+                (fault.path.clone(), fault.code)
+            })
+        };
+        for (last, code) in [
+            (["7-1", "x"], FaultCode::NotUnique),
+            (["7-1", "7-1"], FaultCode::NotUnique),
+            (["", "7-1"], FaultCode::NotUnique),
+        ] {
+            let fault = wanted("", &last, true).err();
+            let expected = ("header.Last-Event-ID".to_owned(), code);
+            assert_eq!(fault, Some(expected), "{last:?}");
+            assert!(wanted("", &last, false).is_ok(), "it is for streams");
+        }
+        for (query, code) in [
+            ("limit=abc", FaultCode::WrongType),
+            ("limit=0", FaultCode::OutOfRange),
+            ("limit=1&limit=1", FaultCode::DuplicateField),
+        ] {
+            for is_stream in [false, true] {
+                let fault = wanted(query, &[], is_stream).err();
+                assert_eq!(fault, Some(("query.limit".to_owned(), code)), "{query}");
+            }
+        }
+        assert!(wanted("limit=7", &["7-1"], true).is_ok());
     }
 }
