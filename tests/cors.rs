@@ -173,3 +173,43 @@ fn what_is_no_origin_is_exit_code_2() {
         assert_eq!(ended.status.code(), Some(2), "{unfit}");
     }
 }
+
+#[test]
+fn what_needs_no_token_is_refused_to_a_page_whose_name_may_have_been_made_to_lead_here() {
+    let world = World::new();
+    let server = Server::start_with(&world, &["--cors-origin", OURS]);
+    let mut client = server.client();
+    let json = ("Content-Type", "application/json");
+    let charge = "/reservation-financial-lifecycles/b/regional-benefit-charge-finalizations";
+    let refused = [("header.Origin".to_owned(), "not_allowed".to_owned())];
+    let mut told = |path: &str, origins: &[&str]| {
+        let mut headers = vec![json];
+        headers.extend(origins.iter().map(|origin| ("Origin", *origin)));
+        client.request("POST", path, &headers, b"{}")
+    };
+    for origins in [
+        &[OTHER][..],
+        &["null"],
+        &["http://evil.example:8080"],
+        &[OURS, OURS],
+    ] {
+        let answer = told(charge, origins);
+        assert_eq!(
+            (answer.status, answer.faults()),
+            (422, refused.to_vec()),
+            "{origins:?}"
+        );
+    }
+    let here = format!("http://{}", server.address);
+    for origins in [&[][..], &[OURS], &[&here], &["http://localhost:8080"]] {
+        let answer = told(charge, origins);
+        assert_eq!(answer.status, 422, "{origins:?}");
+        assert!(
+            answer.faults().iter().all(|fault| fault.1 == "required"),
+            "{origins:?}"
+        );
+    }
+    // What needs a token is asked for it first.
+    let answer = told("/settlement-deposit-requests", &[OTHER]);
+    assert_eq!(answer.status, 401);
+}

@@ -58,6 +58,13 @@ impl Caller {
         self.is_near
     }
 
+    /// Whether it may be a browser on this machine that takes it for another one: what is not over TLS
+    /// has shown no certificate of its name.
+    #[must_use]
+    pub fn may_be_misled(&self) -> bool {
+        self.is_near && !self.is_secure
+    }
+
     /// Waits until the connection is to be closed.
     pub async fn is_told_to_go(&self) {
         self.peer.is_told_to_go().await;

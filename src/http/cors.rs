@@ -1,6 +1,7 @@
 //! Pages of other origins (CORS, WHATWG Fetch 3.2): those that the operator names may call the
 //! service with the token that they hold. There is none by default, and never all of them.
 
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use hyper::header::{
@@ -75,14 +76,19 @@ impl Cors {
         (!origins.is_empty()).then_some(Self(origins))
     }
 
+    /// The origin of the page that asks, if it is one of these.
+    fn of_request(&self, request: &HeaderMap) -> Option<&HeaderValue> {
+        let mut asking = request.get_all(ORIGIN).iter();
+        match (asking.next(), asking.next()) {
+            (Some(asking), None) => self.0.iter().find(|origin| *origin == asking),
+            _ => None,
+        }
+    }
+
     /// Tells the browser in the answer to this request whether its page may have it.
     pub fn tell(&self, method: &Method, request: &HeaderMap, answer: &mut HeaderMap) {
         answer.append(VARY, HeaderValue::from_static("Origin"));
-        let mut asking = request.get_all(ORIGIN).iter();
-        let (Some(asking), None) = (asking.next(), asking.next()) else {
-            return;
-        };
-        let Some(origin) = self.0.iter().find(|origin| *origin == asking) else {
+        let Some(origin) = self.of_request(request) else {
             return;
         };
         answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
@@ -98,6 +104,29 @@ impl Cors {
             answer.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
         }
     }
+}
+
+/// Whether a page sends this request whose name may have been made to lead to this machine (DNS rebinding):
+/// it has an origin that is neither among the allowed ones nor of an address or of `localhost`.
+/// Such a page may send what its browser's user could, and read what is answered.
+pub(super) fn is_of_a_name(allowed: Option<&Cors>, request: &HeaderMap) -> bool {
+    let Some(origin) = request.get(ORIGIN) else {
+        return false;
+    };
+    if allowed.is_some_and(|allowed| allowed.of_request(request).is_some()) {
+        return false;
+    }
+    let is_only_one = request.get_all(ORIGIN).iter().count() == 1;
+    let uri = origin.to_str().ok().and_then(|text| text.parse().ok());
+    let host = uri.as_ref().and_then(Uri::host);
+    !(is_only_one && host.is_some_and(is_of_this_machine))
+}
+
+/// Whether the host is an address, or a name that never leads elsewhere (RFC 6761 6.3).
+fn is_of_this_machine(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let lower = host.to_ascii_lowercase();
+    bare.parse::<IpAddr>().is_ok() || lower == "localhost" || lower.ends_with(".localhost")
 }
 
 #[cfg(test)]
@@ -158,5 +187,47 @@ mod tests {
         for origins in [[ours, other], [other, ours], [ours, ours]] {
             assert_eq!(told(&origins), None, "{origins:?}");
         }
+    }
+
+    #[test]
+    fn a_page_of_a_name_is_told_from_those_of_this_machine_and_from_those_that_are_allowed() {
+        let cors = Cors::of(vec!["https://a.example".parse().unwrap()]);
+        let is_of_a_name = |origins: &[&'static str], cors: &Option<Cors>| {
+            let mut request = HeaderMap::new();
+            for origin in origins {
+                request.append(ORIGIN, HeaderValue::from_static(origin));
+            }
+            is_of_a_name(cors.as_ref(), &request)
+        };
+        for origin in [
+            "http://127.0.0.1:8080",
+            "http://192.0.2.7",
+            "https://[::1]:8443",
+            "http://localhost",
+            "http://LOCALHOST:8080",
+            "http://app.localhost:8080",
+        ] {
+            assert!(!is_of_a_name(&[origin], &None), "{origin}");
+            assert!(is_of_a_name(&[origin, origin], &None), "{origin} twice");
+        }
+        for origin in [
+            "http://evil.example:8080",
+            "https://a.example",
+            "http://localhost.example",
+            "http://notlocalhost",
+            "http://127.0.0.1.example",
+            "http://1",
+            "null",
+            "",
+        ] {
+            assert!(is_of_a_name(&[origin], &None), "{origin}");
+        }
+        assert!(!is_of_a_name(&[], &None), "no page at all");
+        assert!(!is_of_a_name(&["https://a.example"], &cors));
+        assert!(is_of_a_name(
+            &["https://a.example", "https://a.example"],
+            &cors
+        ));
+        assert!(is_of_a_name(&["https://b.example"], &cors));
     }
 }

@@ -17,7 +17,7 @@ use tracing::Instrument as _;
 
 use super::caller::Caller;
 use super::console::Console;
-use super::cors::Cors;
+use super::cors::{Cors, is_of_a_name};
 use super::limits::connections::ConnectionCounts;
 use super::limits::forgeries::Forgeries;
 use super::limits::outgoing::Outgoing;
@@ -34,8 +34,10 @@ use super::token::{LastToken, TokenVerifier};
 use super::upkeep::Upkeep;
 use super::webhooks::managing::WebhookFront;
 use crate::base::actor::Actor;
+use crate::base::json::FaultCode;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::{BodySource, Purpose, Row, Success};
+use crate::domain::rejection::Rejection;
 use crate::engine::limits::admission::{Admission, Permit};
 use crate::engine::{CommandResult, Engine};
 
@@ -63,10 +65,10 @@ pub struct Service {
 /// its entity tag each time.
 const NOT_KEPT: HeaderValue = HeaderValue::from_static("no-store");
 const ASKED_FOR_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache");
-/// A year of TLS only (RFC 6797).
-pub(super) const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 /// The last response of a connection.
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
+/// A year of TLS only (RFC 6797).
+pub(super) const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 pub(super) type Parameters<'a> = Vec<(&'a str, &'a str)>;
 
@@ -417,6 +419,9 @@ impl Service {
                 Ok(actor) => actor,
                 Err(answer) => return *answer,
             }
+        } else if caller.may_be_misled() && is_of_a_name(self.cors.as_ref(), headers) {
+            let path = "header.Origin";
+            return problems.rejected(&Rejection::invalid_at(path, FaultCode::NotAllowed));
         } else {
             Arc::clone(&self.nobody)
         };
