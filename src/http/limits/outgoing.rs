@@ -21,7 +21,7 @@ const OUTGOING_BYTES_MAX: usize = 128 << 20;
 /// of all stays free.
 const OWN_BYTES: usize = 8 << 20;
 /// A body of no more bytes is not charged: the number of connections bounds those.
-pub(super) const SMALL_BYTES_MAX: usize = 16 << 10;
+pub(in crate::http) const SMALL_BYTES_MAX: usize = 16 << 10;
 
 /// What the bodies of reads share.
 #[derive(Clone)]
@@ -79,7 +79,7 @@ impl Outgoing {
 
     /// The share of a problem's body of so many bytes, which has a short form, too: so it is had only
     /// while three quarters of all stay free.
-    pub(super) fn of_problem(&self, bytes: usize) -> Option<Permit> {
+    pub(in crate::http) fn of_problem(&self, bytes: usize) -> Option<Permit> {
         let all = &self.0.all;
         let mut share = Permit::none(all);
         share

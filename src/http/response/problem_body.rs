@@ -10,8 +10,8 @@ use hyper::StatusCode;
 use hyper::body::Body as _;
 use serde::Serialize;
 
-use super::answer_body::AnswerBody;
 use super::Answer;
+use super::answer_body::AnswerBody;
 use crate::base::json::Fault;
 use crate::catalogue::ProblemShape;
 use crate::domain::operation::to_json;
@@ -145,7 +145,7 @@ impl Problem<'_> {
 
 /// Charges a problem's large body to what is on its way out, until the last of it is sent; without
 /// room the short one takes its place.
-pub(super) fn charge(answer: &mut Answer, code: &'static str, outgoing: &Outgoing) {
+pub(in crate::http) fn charge(answer: &mut Answer, code: &'static str, outgoing: &Outgoing) {
     let Some(Short(short)) = answer.extensions_mut().remove::<Short>() else {
         return;
     };
@@ -174,11 +174,11 @@ fn fitting<T: Serialize>(items: &[T], left: &mut usize) -> usize {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::outgoing::taken;
-    use super::super::response::Problems;
     use super::*;
     use crate::base::json::FaultCode;
     use crate::domain::rejection::{Class, Rejection};
+    use crate::http::limits::outgoing::taken;
+    use crate::http::response::Problems;
 
     /// The body of this rejection, as it is sent.
     fn sent(rejection: &Rejection, outgoing: &Outgoing) -> (StatusCode, Vec<u8>, Value) {
