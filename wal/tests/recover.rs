@@ -56,7 +56,8 @@ fn what_a_server_appended_since_the_survey_is_not_given_up() {
 
 #[test]
 fn a_file_that_comes_goes_or_changes_its_length_after_the_survey_is_seen() {
-    let changes: [(&str, fn(&SimDisk)); 4] = [
+    type Change = fn(&SimDisk);
+    let changes: [(&str, Change); 4] = [
         ("a segment comes", |disk| {
             disk.put("segment-0000000000000099.log", b"of somebody else");
         }),
