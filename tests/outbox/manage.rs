@@ -429,6 +429,48 @@ fn a_message_that_was_taken_is_inspected_with_its_birth_in_another_s_commit() {
     assert_eq!(told[0].1, told[2].1);
 }
 
+#[test]
+fn a_message_s_commits_are_the_same_backwards_with_its_birth_in_another_s_commit() {
+    let world = World::new();
+    let receiver = Receiver::start(|_| 503);
+    let server = server(&world, &receiver);
+    let mut client = server.client();
+    let created = create(&mut client, &world, 1);
+    assert_eq!(created.status, 202, "{created:?}");
+    while listed(&mut client, &world, "?state=dead").len() < 3 {}
+    let first = created.json()["sideEffects"][0]["outboxMessageId"].to_string();
+    let path = format!("/outbox/{first}/skips");
+    let reason = json!({"reason": "by hand"});
+    let skipped = client.post_keyed(&path, &operator(&world), "skip-1", &reason);
+    assert_eq!(skipped.status, 200, "{skipped:?}");
+    assert_eq!(server.stop(), Some(0));
+    let data = world.data();
+    let data = data.to_str().unwrap();
+    // A message that nothing was done with since its birth.
+    let alone = Server::start(&world);
+    let created = create(&mut alone.client(), &world, 2);
+    assert_eq!(created.status, 202, "{created:?}");
+    assert_eq!(alone.stop(), Some(0));
+    let untouched = created.json()["sideEffects"][0]["outboxMessageId"].to_string();
+    for (number, least) in [(first.as_str(), 3), (untouched.as_str(), 1)] {
+        let positions = |more: &[&str]| -> Vec<u64> {
+            let one = ["inspect", "resource", "outbox-message", number];
+            let (code, out, err) = run(&[&one[..], more, &["--json", "--data", data]].concat());
+            assert_eq!(code, Some(0), "{number} {more:?}: {err}");
+            let lines = out.lines().map(|line| {
+                let commit: Value = serde_json::from_str(line).unwrap();
+                commit["position"].as_u64().unwrap()
+            });
+            lines.collect()
+        };
+        let forwards = positions(&[]);
+        assert!(forwards.len() >= least, "{number}: {forwards:?}");
+        let mut backwards = positions(&["--backwards"]);
+        backwards.reverse();
+        assert_eq!(backwards, forwards, "{number}");
+    }
+}
+
 /// A page is not read at one instant: a message may be settled after its list was looked at and before
 /// the messages in it are. So what it leaves out may rest on whatever was committed by its end.
 #[test]

@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
 use wal::BoxError;
+use wal::live::LiveReader;
 
-use super::history::{SnapshotVisitor, show};
+use super::history::{SnapshotVisitor, Unlisted, show};
 use super::looking::{Looking, Reading, known, operation_name};
 use super::mask::Mask;
 use crate::base::digest::Digest;
@@ -14,6 +15,8 @@ use crate::base::time::Instant;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
 use crate::cli::table::{Column, Growing, left, right};
+use crate::domain::resource::Kind;
+use crate::journal::messages::{KIND_AND_VERSION, Sent};
 use crate::journal::record::Record;
 use crate::journal::snapshot::StateEntry;
 
@@ -43,18 +46,51 @@ struct Commit {
 struct Last {
     key: Digest,
     position: u64,
+    unlisted: Unlisted,
 }
 
 impl SnapshotVisitor for Last {
     fn begin(&mut self) {
         self.position = 0;
+        self.unlisted.begin();
+    }
+
+    fn kept(&mut self, position: u64, record: &Record<'_>) -> Result<(), BoxError> {
+        self.unlisted.kept(position, record);
+        Ok(())
     }
 
     fn state(&mut self, entry: &StateEntry<'_>) -> Result<(), BoxError> {
+        self.unlisted.entry(entry)?;
+        self.at(entry);
+        Ok(())
+    }
+}
+
+impl Last {
+    /// In the newest snapshot of the log, or in the oldest; the position up to which that has
+    /// everything.
+    fn of(reader: &LiveReader, oldest: bool, key: Digest) -> Result<(Self, Option<u64>), Failure> {
+        let mut last = Self {
+            key,
+            position: 0,
+            unlisted: Unlisted::of(reader)?,
+        };
+        let reading = Reading::new("reading the snapshot");
+        let shown = show(reader, oldest, &mut last, &reading.bar)?;
+        let mut unlisted = std::mem::take(&mut last.unlisted);
+        unlisted.end_of_snapshot(|entry| {
+            last.at(entry);
+            Ok(())
+        })?;
+        last.unlisted = unlisted;
+        Ok((last, shown.map(|info| info.covers)))
+    }
+
+    fn at(&mut self, entry: &StateEntry<'_>) {
         if entry.key == self.key {
             self.position = entry.position;
         }
-        Ok(())
     }
 }
 
@@ -64,14 +100,15 @@ impl SnapshotVisitor for Last {
 /// When there is no such resource in the log, or the log is damaged.
 pub(super) fn tell(
     looking: &Looking,
-    kind: &str,
+    kind: Kind,
     key: Digest,
     limit: Option<u64>,
 ) -> Result<(), Failure> {
     let (mut position, first) = last(looking, key)?;
     if position == 0 {
         return Err(Failure::other(format!(
-            "there is no {kind} with this identifier in the log"
+            "there is no {} with this identifier in the log",
+            kind.name
         )));
     }
     let mask = looking.mask();
@@ -79,7 +116,7 @@ pub(super) fn tell(
     let mut table = Growing::new(COLUMNS);
     let mut left = limit.unwrap_or(u64::MAX);
     while position >= first && left > 0 {
-        let commit = read(looking, key, position)?;
+        let commit = read(looking, kind, key, position, first)?;
         if looking.json {
             out.json(&commit.json(mask))?;
         } else {
@@ -110,14 +147,15 @@ fn last(looking: &Looking, key: Digest) -> Result<(u64, u64), Failure> {
         let first = reader
             .first_position()
             .map_err(|error| Failure::of_log(&error))?;
-        let mut last = Last { key, position: 0 };
-        let reading = Reading::new("reading the snapshot");
-        let shown = show(&reader, false, &mut last, &reading.bar)?;
-        let from = shown.map_or(first, |info| info.covers + 1);
+        let (mut last, covers) = Last::of(&reader, false, key)?;
+        let from = covers.map_or(first, |covers| covers + 1);
         let mut reader = looking.reader(from)?;
         let read = reader.read_on(&mut |found| {
             let record = Record::decode(found.payload)?;
-            if record.changes.iter().any(|change| change.key == key) {
+            let unlisted = last.unlisted.of_record(found.position, &record)?;
+            let unlisted: Vec<_> = unlisted.iter().map(Sent::change).collect();
+            let mut changes = record.changes.iter().chain(&unlisted);
+            if changes.any(|change| change.key == key) {
                 last.position = last.position.max(found.position);
             }
             Ok(ControlFlow::Continue(()))
@@ -130,13 +168,53 @@ fn last(looking: &Looking, key: Digest) -> Result<(u64, u64), Failure> {
     }
 }
 
-/// The commit at this position, which has to change the resource.
-fn read(looking: &Looking, key: Digest, position: u64) -> Result<Commit, Failure> {
+/// The commit at this position, which has to change the resource; `first` is the first position of
+/// the log.
+fn read(
+    looking: &Looking,
+    kind: Kind,
+    key: Digest,
+    position: u64,
+    first: u64,
+) -> Result<Commit, Failure> {
+    let reader = looking.reader(position)?;
+    let unlisted = Unlisted::of(&reader)?;
+    let mut commit = find(reader, unlisted, key, position)?;
+    if commit.is_none() && kind.tag == KIND_AND_VERSION.0 {
+        // Which message an older program's record has settled is told by what came before it.
+        let reader = looking.reader(first)?;
+        let unlisted = match first {
+            1 => Unlisted::of(&reader)?,
+            _ => Last::of(&reader, true, key)?.0.unlisted,
+        };
+        commit = find(reader, unlisted, key, position)?;
+    }
+    commit.ok_or_else(|| {
+        Failure::Damaged(format!(
+            "the commit after it says that the resource was changed at position {position}, and the \
+             record there does not change it"
+        ))
+    })
+}
+
+/// The commit at this position, if the record there changes the resource. It is read from the
+/// reader's position on, before which there was `unlisted`.
+fn find(
+    mut reader: LiveReader,
+    mut unlisted: Unlisted,
+    key: Digest,
+    position: u64,
+) -> Result<Option<Commit>, Failure> {
     let mut commit = None;
-    let mut reader = looking.reader(position)?;
     let read = reader.read_on(&mut |found| {
         let record = Record::decode(found.payload)?;
-        let change = record.changes.iter().find(|change| change.key == key);
+        let unlisted = unlisted.of_record(found.position, &record)?;
+        if found.position < position {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let unlisted: Vec<_> = unlisted.iter().map(Sent::change).collect();
+        let mut changes = record.changes.iter().chain(&unlisted);
+        let change = changes.find(|change| change.key == key);
         let change = change.filter(|change| change.before < position);
         if let Some(change) = change.filter(|_| found.position == position) {
             let resource = known(change.kind, change.version)?;
@@ -155,14 +233,10 @@ fn read(looking: &Looking, key: Digest, position: u64) -> Result<Commit, Failure
     });
     let end = read.map_err(|error| Failure::of_log(&error))?;
     match (commit, end.missed) {
-        (Some(commit), _) => Ok(commit),
         (None, Some(_)) => Err(Failure::other(
             "a compaction has removed the record that was to be read next: run it again",
         )),
-        (None, None) => Err(Failure::Damaged(format!(
-            "the commit after it says that the resource was changed at position {position}, and the \
-             record there does not change it"
-        ))),
+        (commit, _) => Ok(commit),
     }
 }
 

@@ -82,7 +82,7 @@ impl ResourceArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         if self.backwards {
             let key = self.kind.key(&self.id);
-            return backwards::tell(&self.looking, self.kind.name, key, self.limit);
+            return backwards::tell(&self.looking, self.kind, key, self.limit);
         }
         let (history, first) = self.read()?;
         if history.revisions.is_empty() {
