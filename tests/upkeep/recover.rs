@@ -356,3 +356,56 @@ fn what_lies_behind_the_damage_is_named_bounded_and_exported_without_being_repla
     );
     assert!(row("resources that lose").ends_with("or more"), "{out}");
 }
+
+#[test]
+fn what_a_way_out_loses_is_named_without_personal_data_and_cannot_steer_a_terminal() {
+    let world = World::new();
+    lived(&world, 1);
+    let server = Server::start(&world);
+    let (phone, steering, address) = ("010-1234-9999", "key\u{1b}[2J", "park.jiwoo@example.com");
+    for (code, key) in [("P-1", phone), ("P-2", steering)] {
+        let body = world.deposit_request(code, key);
+        let headquarters = world.headquarters();
+        let mut client = server.client();
+        let opened = client.post("/settlement-deposit-requests", &headquarters, &body);
+        assert_eq!(opened.status, 201, "{opened:?}");
+    }
+    assert_eq!(server.stop(), Some(0));
+    let fact = serde_json::json!({
+        "kind": "actor",
+        "id": address,
+        "revision": 1,
+        "facts": {"lifecycle": "active"},
+    });
+    let (data, facts) = (world.data(), world.path("facts"));
+    std::fs::write(&facts, format!("{fact}\n")).unwrap();
+    let loaded = run(&["facts", "load", text(&facts), "--data", text(&data)]);
+    assert_eq!(loaded.0, Some(0), "{loaded:?}");
+    flip(&segments(&world)[0], 4_300);
+    let told = |more: &[&str]| {
+        let (code, out, err) = run(&[&["recover", "--data", text(&data)], more].concat());
+        assert_eq!(code, Some(3), "{err}");
+        out
+    };
+    let (table, json) = (told(&[]), told(&["--json"]));
+    for masked in [&table, &json] {
+        assert!(masked.contains("•••"), "{masked}");
+        for personal in [phone, address] {
+            assert!(!masked.contains(personal), "{masked}");
+        }
+        assert!(!masked.contains('\u{1b}'), "{masked:?}");
+    }
+    assert!(table.contains("loses 1 commits: actor •••"), "{table}");
+    assert!(table.contains("key\\u{1b}[2J of hq-1"), "{table}");
+    // It is shown on demand, in what is printed and without a file.
+    let table = told(&["--reveal"]);
+    assert!(
+        table.contains(&format!("loses 1 commits: actor {address}")),
+        "{table}"
+    );
+    assert!(table.contains(&format!("loses the key {phone}")), "{table}");
+    assert!(!table.contains('\u{1b}'), "{table:?}");
+    let found: Value = serde_json::from_str(&told(&["--reveal", "--json"])).unwrap();
+    let keys = found["ways"][0]["keys"].as_array().unwrap();
+    assert!(keys.iter().any(|key| key["key"] == steering), "{keys:?}");
+}

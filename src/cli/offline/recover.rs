@@ -19,6 +19,7 @@ use crate::catalogue;
 use crate::cli::exit::Failure;
 use crate::cli::open::{Replaying, log_name, progress_bar, refusal};
 use crate::cli::output::{Output, existing, kind_name, operation_name};
+use crate::cli::table::printable;
 use crate::cli::tell::tell;
 use crate::domain::resource::Source as _;
 use crate::journal::record::Record;
@@ -40,7 +41,8 @@ Without --give-up-after it only reports, and writes nothing: what is damaged, wh
 still be recovered, and what each way out loses: positions, resources, idempotency keys. That may
 include acknowledged commits, so people have to decide: a newer backup may lose less (carebook
 restore). With --export, the readable records after the damage are written to a file, one JSON
-object a line, so that they can be done again.
+object a line, so that they can be done again. Identifiers, subjects and keys that are personal are
+masked in both, as inspect does, unless --reveal is given.
 
 With --give-up-after, the log is cut after that position, and gets a new log id. Every original file
 is kept beside, under its name and `.given-up.N`. If it is interrupted, it can be run again. A
@@ -68,9 +70,9 @@ pub struct RecoverArgs {
     /// else those of the best way out) to a new file, one JSON object a line.
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
-    /// With --export: shows names, contacts, addresses, accounts and free text, which are masked
-    /// otherwise.
-    #[arg(long, requires = "export")]
+    /// Shows names, contacts, addresses, accounts and free text, which are masked otherwise: in what
+    /// is printed, and with --export in the file.
+    #[arg(long)]
     reveal: bool,
     /// Prints JSON instead of tables.
     #[arg(long)]
@@ -149,19 +151,18 @@ impl RecoverArgs {
         )))
     }
 
+    fn mask(&self) -> Mask {
+        Mask {
+            reveal: self.reveal,
+        }
+    }
+
     /// Writes the readable records after a position to the file, if one was given.
     fn export(&self, salvage: &Salvage, position: u64) -> Result<(), Failure> {
         let Some(file) = &self.export else {
             return Ok(());
         };
-        let exported = export(
-            salvage,
-            position,
-            file,
-            Mask {
-                reveal: self.reveal,
-            },
-        )?;
+        let exported = export(salvage, position, file, self.mask())?;
         tell(format_args!(
             "{exported} readable records after position {position} are in {}",
             file.display()
@@ -201,7 +202,10 @@ impl RecoverArgs {
                     })
                 })
                 .collect();
-            let ways: Vec<_> = ways.iter().zip(costs).map(way_json).collect();
+            let ways = ways.iter().zip(costs);
+            let ways: Vec<_> = ways
+                .map(|(way, cost)| way_json(self.mask(), way, cost))
+                .collect();
             let found = json!({
                 "damage": damage,
                 "highestPosition": salvage.highest(),
@@ -257,7 +261,7 @@ impl RecoverArgs {
                 way.keep_to
             ))?;
             out.pairs(cost.rows(*way))?;
-            cost.print_names(out)?;
+            cost.print_names(self.mask(), out)?;
         }
         Ok(())
     }
@@ -344,8 +348,8 @@ struct Cost {
     is_more: bool,
     /// Records that are lost and can be read.
     readable: u64,
-    /// Each resource that loses commits, by kind and identifier, and how many.
-    resources: BTreeMap<(String, String), u64>,
+    /// Each resource that loses commits, and how many.
+    resources: BTreeMap<Name, u64>,
     /// Each key that is lost: operation, subject, key.
     keys: BTreeSet<(String, String, String)>,
 }
@@ -456,8 +460,9 @@ impl Cost {
         rows
     }
 
-    fn print_names(&self, out: &mut Output) -> Result<(), Failure> {
-        for ((kind, id), commits) in self.resources.iter().take(NAMED_MAX) {
+    fn print_names(&self, mask: Mask, out: &mut Output) -> Result<(), Failure> {
+        for (name, commits) in self.resources.iter().take(NAMED_MAX) {
+            let (kind, id) = (name.kind, printable(&name.id(mask)));
             out.line(format_args!("  loses {commits} commits: {kind} {id}"))?;
         }
         if self.resources.len() > NAMED_MAX {
@@ -467,6 +472,7 @@ impl Cost {
             ))?;
         }
         for (operation, subject, key) in self.keys.iter().take(NAMED_MAX) {
+            let [subject, key] = [subject, key].map(|text| printable(&mask.opaque(text)));
             out.line(format_args!(
                 "  loses the key {key} of {subject} ({operation})"
             ))?;
@@ -481,16 +487,17 @@ impl Cost {
     }
 }
 
-fn way_json((way, cost): (&WayOut, &Cost)) -> Value {
+fn way_json(mask: Mask, way: &WayOut, cost: &Cost) -> Value {
     let resources: Vec<_> = cost
         .resources
         .iter()
-        .map(|((kind, id), commits)| json!({"kind": kind, "id": id, "commits": commits}))
+        .map(|(name, commits)| json!({"kind": name.kind, "id": name.id(mask), "commits": commits}))
         .collect();
     let keys: Vec<_> = cost
         .keys
         .iter()
         .map(|(operation, subject, key)| {
+            let [subject, key] = [subject, key].map(|text| mask.opaque(text));
             json!({"operation": operation, "subject": subject, "key": key})
         })
         .collect();
@@ -510,6 +517,27 @@ fn way_json((way, cost): (&WayOut, &Cost)) -> Value {
     })
 }
 
+/// A resource that loses commits.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Name {
+    kind: &'static str,
+    /// The parts of its identifier; none if nothing that can be read has it.
+    id: Option<Vec<String>>,
+    /// Its key's digest.
+    digest: Digest,
+}
+
+impl Name {
+    /// Its identifier as it is shown; the digest if it has none.
+    fn id(&self, mask: Mask) -> String {
+        let Some(id) = &self.id else {
+            return hex(&self.digest.0);
+        };
+        let parts: Vec<_> = id.iter().map(|part| mask.id(self.kind, part)).collect();
+        parts.join("/")
+    }
+}
+
 /// Finds the identifiers of the resources of lost records. Nothing is replayed: what came before a
 /// record after the damage may be lost.
 struct LostNames<'a> {
@@ -518,18 +546,20 @@ struct LostNames<'a> {
 }
 
 impl LostNames<'_> {
-    /// Kind and identifier of each resource that a record changes: from the kept state, or from the
-    /// record; the digest of its key if neither has it.
-    fn of(&mut self, record: &Record<'_>) -> Vec<(String, String)> {
+    /// Each resource that a record changes, with the identifier that the kept state has, or the
+    /// record.
+    fn of(&mut self, record: &Record<'_>) -> Vec<Name> {
         let told = changes_of(&mut self.ids, record).unwrap_or_default();
         let changes = record.changes.iter().enumerate();
         changes
             .map(|(index, change)| {
                 let told = told.get(index).and_then(|changed| changed.id());
                 let id = self.kept_id(change.kind, change.key);
-                let id = id.or_else(|| told.map(<[String]>::to_vec));
-                let id = id.map_or_else(|| hex(&change.key.0), |parts| parts.join("/"));
-                (kind_name(change.kind).to_owned(), id)
+                Name {
+                    kind: kind_name(change.kind),
+                    id: id.or_else(|| told.map(<[String]>::to_vec)),
+                    digest: change.key,
+                }
             })
             .collect()
     }

@@ -53,7 +53,7 @@ impl Difference {
 
 impl Mask {
     /// An identifier, a subject, a key: text of unknown meaning.
-    pub(super) fn opaque<'a>(self, text: &'a str) -> Cow<'a, str> {
+    pub(in crate::cli) fn opaque<'a>(self, text: &'a str) -> Cow<'a, str> {
         if !self.reveal && personal::looks_personal(text) {
             return MASK.into();
         }
@@ -61,7 +61,7 @@ impl Mask {
     }
 
     /// The identifier of a resource of this kind.
-    pub(super) fn id<'a>(self, kind: &str, id: &'a str) -> Cow<'a, str> {
+    pub(in crate::cli) fn id<'a>(self, kind: &str, id: &'a str) -> Cow<'a, str> {
         // The identifier of a search is what was searched for.
         if !self.reveal && kind == "gateway-search" {
             return MASK.into();
