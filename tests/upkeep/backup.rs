@@ -255,6 +255,51 @@ fn what_was_archived_is_restored_from_and_inspected() {
     assert!(before.iter().all(|file| after.contains(file)));
 }
 
+#[test]
+fn a_time_between_the_snapshot_and_the_first_record_is_that_of_the_snapshot() {
+    let world = World::new();
+    let data = world.data();
+    let write = |numbers: std::ops::Range<usize>| -> Vec<Answer> {
+        let server = Server::start(&world);
+        let mut client = server.client();
+        let answers = numbers.map(|number| deposit(&mut client, &world, number));
+        let answers = answers.collect();
+        assert_eq!(server.stop(), Some(0));
+        answers
+    };
+    let restored = |name: &str, at: &str| {
+        let target = world.path(name);
+        let arguments = ["restore", "--from", text(&data), "--data", text(&target)];
+        let (code, _, err) = run(&[&arguments[..], &["--at", at]].concat());
+        (code, err, target)
+    };
+    let answers = write(0..3);
+    compact(&data, &world.path("archive"));
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let time = carebook::base::time::Instant::from_millis(chrono::Utc::now().timestamp_millis());
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    // Where nothing came after it, and where something did.
+    for name in ["nothing", "something"] {
+        if name == "something" {
+            write(3..5);
+            let records = ["inspect", "records", "--json", "--data", text(&data)];
+            let (_, out, _) = run(&records);
+            assert_eq!(out.lines().count(), 2, "the log begins after the snapshot");
+        }
+        let (code, err, target) = restored(name, &time.to_string());
+        assert_eq!(code, Some(0), "{name}: {err}");
+        assert_eq!(deposits(&target), 3, "{name}");
+        answers_the_same(&world, &target, &answers);
+        let (code, err, _) = restored(&format!("{name}-else"), "1999-01-01T00:00:00Z");
+        assert_eq!(code, Some(1), "{name}");
+        assert!(
+            err.contains("the earliest position that can be restored is 3 of ")
+                && err.contains("which is after 1999"),
+            "{name}: {err}"
+        );
+    }
+}
+
 /// The last position of a directory.
 fn deposits(data: &Path) -> u64 {
     ended(&["verify", "--data", text(data)])["lastPosition"]

@@ -3,19 +3,23 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
-use wal::{BoxError, FromArchive, Past, Record as Bytes, Visitor};
+use wal::live::LiveReader;
+use wal::storage::Storage;
+use wal::{BoxError, FromArchive, Past, Record as Bytes, SnapshotInfo, Visitor};
 
 use crate::base::time::Instant;
 use crate::cli::exit::Failure;
-use crate::cli::open::{log_name, progress_bar};
+use crate::cli::open::{log_name, progress_bar, refusal};
 use crate::cli::output::{
     Output, existing, new_directory, snapshot_rows, told_snapshots, unfinished,
 };
 use crate::cli::tell::tell;
 use crate::journal::record::Record;
+use crate::journal::snapshot::Summary;
 
 /// Arguments of `carebook restore`.
 #[derive(Args)]
@@ -89,7 +93,8 @@ impl RestoreArgs {
     pub fn run(self) -> Result<(), Failure> {
         let source = existing(&self.from)?;
         let archive = self.archive.as_deref().map(existing).transpose()?;
-        let past = Past::open(source, archive).map_err(|error| Failure::of_log(&error))?;
+        let past =
+            Past::open(Arc::clone(&source), archive).map_err(|error| Failure::of_log(&error))?;
         let upto = match self.at {
             None => None,
             Some(At::Position(position)) => Some(position),
@@ -101,6 +106,11 @@ impl RestoreArgs {
                     // What is damaged, or missing, is later than what is asked for.
                     Err(wal::Error::Damaged { .. }) if search.passed => {}
                     searched => drop(searched.map_err(|error| Failure::of_log(&error))?),
+                }
+                if search.lacks_earliest()
+                    && let Some(at) = time_of_snapshot(source, search.earliest)?
+                {
+                    search.begin_with(at);
                 }
                 Some(search.position().map_err(Failure::other)?)
             }
@@ -200,19 +210,42 @@ impl Search {
         }
     }
 
+    /// Whether the answer depends on the earliest position, and only a snapshot has its time: the
+    /// records begin after it.
+    fn lacks_earliest(&self) -> bool {
+        self.last == 0
+            && self
+                .first
+                .is_none_or(|(position, _)| position == self.earliest + 1)
+    }
+
+    /// Everything up to the earliest position was committed at this time or before.
+    fn begin_with(&mut self, at: Instant) {
+        self.earliest_at = Some(at);
+        if at <= self.time {
+            self.last = self.earliest;
+        }
+    }
+
     fn position(&self) -> Result<u64, String> {
         let earliest = self.earliest;
         match (self.first, self.earliest_at) {
-            (Some(_), _) if self.last >= earliest => Ok(self.last),
+            _ if self.last >= earliest => Ok(self.last),
             (Some((1, at)), _) if self.last == 0 => Err(format!(
                 "the first commit is of {at}, which is after {}",
                 self.time
             )),
-            (Some(_), Some(at)) => Err(format!(
+            (_, Some(at)) => Err(format!(
                 "the earliest position that can be restored is {earliest} of {at}, which is after {}",
                 self.time
             )),
-            _ => Err(format!(
+            (Some((first, at)), None) => Err(format!(
+                "the first record of the log, position {first}, is of {at}, which is after {}, and the \
+                 time before it is not known: name a position; the earliest position that can be \
+                 restored is {earliest}",
+                self.time
+            )),
+            (None, None) => Err(format!(
                 "the log has no records in which a time could be found: name a position; \
                  the earliest position that can be restored is {earliest}"
             )),
@@ -239,6 +272,55 @@ impl Visitor for Search {
     }
 
     fn progress(&mut self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+}
+
+/// When the last of the commits was that the oldest snapshot has, if it has just those up to
+/// `earliest`.
+fn time_of_snapshot(source: Arc<dyn Storage>, earliest: u64) -> Result<Option<Instant>, Failure> {
+    let reader = LiveReader::open(source, 1).map_err(|error| Failure::of_log(&error))?;
+    let mut found = Oldest {
+        summary: None,
+        bar: progress_bar(0, "reading the snapshot"),
+    };
+    let shown = reader.show_snapshot(true, &mut found);
+    found.bar.finish_and_clear();
+    let shown = shown.map_err(|error| Failure::of_log(&error))?;
+    let is_it = shown.is_some_and(|info| (info.covers, info.upto) == (earliest, earliest));
+    let summary = found.summary.filter(|_| is_it);
+    Ok(summary.and_then(|summary| summary.counters.last_at))
+}
+
+/// Reads of a snapshot what it says about the whole log.
+struct Oldest {
+    summary: Option<Summary>,
+    bar: indicatif::ProgressBar,
+}
+
+impl Visitor for Oldest {
+    fn record(&mut self, _: Bytes<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
+        self.summary = None;
+        Ok(())
+    }
+
+    fn kept(&mut self, _: Bytes<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
+        if self.summary.is_none() {
+            self.summary = Some(Summary::decode(entry).map_err(refusal)?);
+        }
+        Ok(())
+    }
+
+    fn progress_of_snapshot(&mut self, done: u64, total: u64) {
         self.bar.set_length(total);
         self.bar.set_position(done);
     }
