@@ -1,5 +1,6 @@
 //! What an operator sees of messages and does about them, over HTTP and at the command line.
 
+use std::process::Command;
 use std::time::Duration;
 
 use carebook::base::actor::{Actor, ActorKind};
@@ -9,8 +10,9 @@ use serde_json::{Value, json};
 
 use super::receiver::Receiver;
 use super::{administrator, create, listed, operator};
+use crate::durability::sync_failure::can_trace;
 use crate::support::inside::Inside;
-use crate::support::{Server, World, actor, run};
+use crate::support::{Server, World, actor, files, run};
 
 /// A server with a receiver for branches, whose pauses together last a tenth of a second.
 fn server(world: &World, receiver: &Receiver) -> Server {
@@ -376,6 +378,47 @@ fn the_command_line_shows_and_mends_what_a_server_or_a_stopped_one_has() {
     let restarted = server(&world, &receiver);
     receiver.wait_for(|got| got.iter().any(super::receiver::Got::is_taken));
     drop(restarted);
+}
+
+/// strace makes the sync of the directory's new segment fail: the record is written, and a start has it.
+#[test]
+fn a_skip_whose_sync_fails_is_not_said_to_be_undone() {
+    if !can_trace() {
+        return;
+    }
+    let world = World::new();
+    let started = Server::start(&world);
+    let created = create(&mut started.client(), &world, 1);
+    assert_eq!(created.status, 202, "{created:?}");
+    assert_eq!(started.stop(), Some(0));
+    let first = created.json()["sideEffects"][0]["outboxMessageId"].to_string();
+    let data = world.data();
+    let segments = files(&data).into_iter().filter_map(|file| {
+        let name = file.file_name()?.to_str()?;
+        let number = name.strip_prefix("segment-")?.strip_suffix(".log")?;
+        number.parse::<u64>().ok()
+    });
+    // A start goes on in a segment of its own.
+    let next = segments.max().unwrap() + 1;
+    let mut command = Command::new("strace");
+    command.args(["-D", "-f", "-qq", "-e", "signal=none", "-e"]);
+    command.args(["trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=1"]);
+    command
+        .arg("-P")
+        .arg(data.join(format!("segment-{next:016}.log")));
+    command.arg("-o").arg(world.path("strace.log"));
+    command.arg(env!("CARGO_BIN_EXE_carebook"));
+    command.args(["outbox", "skip", &first, "--reason", "by hand", "--data"]);
+    let skipped = command.arg(&data).output().unwrap();
+    let err = String::from_utf8_lossy(&skipped.stderr);
+    assert_eq!(skipped.status.code(), Some(1), "{err}");
+    assert!(err.contains("nobody knows whether it was done"), "{err}");
+    assert!(err.contains("Input/output error"), "{err}");
+    assert!(err.contains(&format!("outbox show {first}")), "{err}");
+    let show = ["outbox", "show", &first, "--json", "--data"];
+    let (code, out, err) = run(&[&show[..], &[data.to_str().unwrap()]].concat());
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("skipped"), "{out}");
 }
 
 #[test]

@@ -344,6 +344,7 @@ impl Found {
                     CommandResult::Done { body, .. } => {
                         serde_json::from_slice(&body).map_err(Failure::from_error)
                     }
+                    CommandResult::OutcomeUnknown => Err(unknown(engine, &number)),
                     other => Err(refused(other)),
                 }
             }
@@ -365,6 +366,15 @@ fn refused(result: CommandResult) -> Failure {
         CommandResult::Unavailable => Failure::other("the disk has no room"),
         other => Failure::other(format!("it was not done: {other:?}")),
     }
+}
+
+/// The log has failed while it took the command: what it has then, the next start says.
+fn unknown(engine: &Engine, number: &str) -> Failure {
+    let failed = engine.shut_down().err();
+    let why = failed.map_or_else(String::new, |error| format!(": {error}"));
+    Failure::other(format!(
+        "nobody knows whether it was done{why}; `carebook outbox show {number}` says whether it was"
+    ))
 }
 
 /// The answer of a server to one request, if it is a success.
