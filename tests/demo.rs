@@ -5,6 +5,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use carebook::cli::serve::demo::load_samples;
+use carebook::engine::checkpointer::CheckpointPolicy;
 use serde_json::Value;
 
 use crate::support::inside::{Inside, Wanted};
@@ -202,4 +203,23 @@ fn behind_the_end_of_the_sample_facts_it_is_told_that_they_are_over() {
     let why = load_samples(inside.engine()).unwrap_err().to_string();
     let over = "the sample facts end with the year 2099, and the clock says 21";
     assert!(why.starts_with(over), "{why}");
+}
+
+#[test]
+fn a_demonstration_whose_keys_are_forgotten_starts_again() {
+    let world = World::new();
+    let inside = Inside::start(&world, Wanted::default());
+    let engine = inside.engine();
+    load_samples(engine).unwrap();
+    engine.checkpoint_by(CheckpointPolicy {
+        retention: Some(Duration::from_secs(3_600)),
+        ..CheckpointPolicy::default()
+    });
+    inside.clock.run(Duration::from_secs(86_400));
+    engine.snapshot_now(&mut |_| {}).unwrap();
+    let forgotten = engine.figures().checkpoints.forgotten_keys;
+    assert!(forgotten >= 3, "{forgotten} keys are forgotten");
+    let before = engine.durable();
+    load_samples(engine).unwrap();
+    assert_eq!(engine.durable(), before, "all of it is there already");
 }
