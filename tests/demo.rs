@@ -8,6 +8,7 @@ use carebook::cli::serve::demo::load_samples;
 use carebook::engine::checkpointer::CheckpointPolicy;
 use serde_json::Value;
 
+use crate::durability::sync_failure::can_trace;
 use crate::support::inside::{Inside, Wanted};
 use crate::support::{Client, Server, World, carebook, files};
 
@@ -171,6 +172,45 @@ fn a_directory_that_was_made_for_something_else_is_no_demonstration_unless_it_is
     );
     // From then on it is one.
     assert_eq!(started(&demo), Some(0));
+}
+
+#[test]
+fn a_demonstration_that_was_interrupted_while_it_made_its_key_starts_again() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("demo");
+    std::fs::create_dir(&data).unwrap();
+    let unfinished = data.join("demo-key.pem.new");
+    std::fs::write(&unfinished, "-----BEGIN").unwrap();
+    let demo = Running::start(&data);
+    assert!(!unfinished.exists());
+    let key = std::fs::metadata(data.join("demo-key.pem")).unwrap();
+    assert_eq!(key.permissions().mode() & 0o777, 0o600);
+    let workflow = demo.between("export SYSTEM_WORKFLOW='", "'");
+    let answer = Client::connect(&demo.address).get("/reference-facts/actor/no-such", workflow);
+    assert_eq!(answer.status, 404, "{}", answer.text());
+    // Where the key itself is to be there is none until it is whole.
+    let (traced, log) = (
+        directory.path().join("traced"),
+        directory.path().join("log"),
+    );
+    if !can_trace() {
+        return;
+    }
+    let mut command = std::process::Command::new("strace");
+    command.args(["-D", "-f", "-qq", "-e", "signal=none", "-e", "trace=write"]);
+    command.args(["-e", "inject=write:signal=KILL:when=1", "-P"]);
+    command.arg(traced.join("demo-key.pem")).arg("-P");
+    command
+        .arg(traced.join("demo-key.pem.new"))
+        .arg("-o")
+        .arg(log);
+    command.arg(env!("CARGO_BIN_EXE_carebook"));
+    command.args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data"]);
+    let killed = command.arg(&traced).output().unwrap();
+    assert_eq!(killed.status.code(), None, "{killed:?}");
+    assert!(!traced.join("demo-key.pem").exists());
+    Running::start(&traced);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The demonstration: sample facts, a signing key of its own, a token for each kind of actor, a
 //! `curl` line to paste, and a walk through all operations.
 
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use wal::storage::{FileStorage, Storage as _};
 
 use super::walk;
+use crate::cli::secret_file;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::json::{Json, Reader};
 use crate::base::time::Instant;
@@ -65,8 +66,11 @@ impl Demo {
             .map_err(|error| format!("{} cannot be used: {error}", data.display()))?;
         let names = storage.list("")?;
         let has_key = names.iter().any(|name| name == KEY_FILE);
-        // The key is made before the log, so a log without one was not made by a demonstration.
-        let is_anothers = !has_key && !names.is_empty();
+        // The key is made before the log, so a log without one was not made by a demonstration. A
+        // start that was interrupted while it made the key has left that alone.
+        let unfinished = secret_file::unfinished(Path::new(KEY_FILE));
+        let is_empty = names.iter().all(|name| Path::new(name) == unfinished);
+        let is_anothers = !has_key && !is_empty;
         if is_anothers && !over_existing {
             return Err(format!(
                 "{} was not made by --demo, which would put sample facts into it and print tokens \
@@ -263,12 +267,7 @@ fn key_in(data: &Path) -> Result<SigningKey, BoxError> {
         }
     }
     let key = SigningKey::generate(SigningAlgorithm::Es256)?;
-    let mut made = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&file)?;
-    made.write_all(key.to_pem()?.as_bytes())?;
+    secret_file::make(&file, &key.to_pem()?)?;
     Ok(key)
 }
 

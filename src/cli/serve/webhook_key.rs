@@ -1,8 +1,7 @@
 //! The file of the master key that the secrets of webhooks are derived from.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -10,6 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use rustix::fs::OFlags;
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use super::secret_file;
 use crate::http::small_file;
 use crate::http::webhooks::secret::{MasterKey, SECRET_BYTES};
 
@@ -75,30 +75,8 @@ fn random() -> std::io::Result<[u8; SECRET_BYTES]> {
 
 fn make(file: &Path) -> std::io::Result<MasterKey> {
     let bytes = random()?;
-    // Written whole beside it first: a crash leaves the key or none, never a part of one.
-    let mut fresh = file.to_owned().into_os_string();
-    fresh.push(".new");
-    let fresh = PathBuf::from(fresh);
-    match std::fs::remove_file(&fresh) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut options = OpenOptions::new();
-    let options = options.write(true).create_new(true).mode(0o600);
-    let no_links = OFlags::NOFOLLOW.bits().cast_signed();
-    let mut opened = options.custom_flags(no_links).open(&fresh)?;
-    writeln!(opened, "{}", BASE64_STANDARD.encode(bytes))?;
-    opened.sync_all()?;
-    // A concurrent start may have created it first.
-    let linked = std::fs::hard_link(&fresh, file);
-    std::fs::remove_file(&fresh)?;
-    linked?;
-    if let Some(folder) = file
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-    {
-        std::fs::File::open(folder)?.sync_all()?;
-    }
+    let text = format!("{}\n", BASE64_STANDARD.encode(bytes));
+    secret_file::make(file, &text)?;
     Ok(MasterKey::new(&bytes))
 }
 
