@@ -15,6 +15,7 @@ use crate::base::time::Instant;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
 use crate::cli::table::{Column, Growing, left, right};
+use crate::cli::tell;
 use crate::domain::resource::Kind;
 use crate::journal::messages::{KIND_AND_VERSION, Sent};
 use crate::journal::record::Record;
@@ -131,10 +132,10 @@ pub(super) fn tell(
     table.print(&mut out)?;
     out.flush()?;
     if position > 0 && left > 0 {
-        eprintln!(
+        tell::tell(format_args!(
             "carebook: the log begins at position {first}: the commit before, at position {position}, \
              was removed by a compaction, and its result is only in the snapshot"
-        );
+        ));
     }
     Ok(())
 }
