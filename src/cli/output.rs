@@ -13,6 +13,9 @@ use wal::storage::Storage;
 use super::exit::Failure;
 use crate::catalogue;
 
+/// What a new file system has in its first directory.
+const LOST_AND_FOUND: &str = "lost+found";
+
 /// Standard output. A closed pipe or a full disk is a [`Failure`], and never a panic.
 pub struct Output {
     out: BufWriter<StdoutLock<'static>>,
@@ -92,6 +95,31 @@ pub fn existing(data: &Path) -> Result<Arc<dyn Storage>, Failure> {
 pub fn new_directory(path: &Path) -> Result<Arc<dyn Storage>, Failure> {
     wal::open_dir(path)
         .map_err(|error| Failure::other(format!("{} cannot be used: {error}", path.display())))
+}
+
+/// As [`new_directory`], for what has to have it for itself: it holds nothing but what a file system
+/// keeps in it. Files of its own are left to `wal`, which looks again once nobody else can write there.
+///
+/// # Errors
+/// As [`new_directory`]; when it holds directories, or names that no log has.
+pub fn empty_directory(path: &Path) -> Result<Arc<dyn Storage>, Failure> {
+    let storage = new_directory(path)?;
+    let failed =
+        |error: io::Error| Failure::other(format!("{} cannot be read: {error}", path.display()));
+    for entry in path.read_dir().map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let (name, kind) = (entry.file_name(), entry.file_type().map_err(failed)?);
+        if !kind.is_dir() && name.to_str().is_some() || kind.is_dir() && name == LOST_AND_FOUND {
+            continue;
+        }
+        return Err(Failure::other(format!(
+            "{} cannot be used: the directory is not empty, it holds {}; name one that is empty or not \
+             there yet",
+            path.display(),
+            name.display()
+        )));
+    }
+    Ok(storage)
 }
 
 /// A failure to make a new directory, with what to do about its remains.

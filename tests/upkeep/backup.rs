@@ -300,6 +300,39 @@ fn a_time_between_the_snapshot_and_the_first_record_is_that_of_the_snapshot() {
     }
 }
 
+#[test]
+fn a_directory_that_holds_others_is_neither_backed_up_nor_restored_to() {
+    let world = World::new();
+    let server = Server::start(&world);
+    assert_eq!(deposit(&mut server.client(), &world, 0).status, 201);
+    assert_eq!(server.stop(), Some(0));
+    let data = world.data();
+    for (command, from, to) in [
+        ("backup", "--data", "--to"),
+        ("restore", "--from", "--data"),
+    ] {
+        let target = world.path(command);
+        let inner = target.join("quarantine");
+        std::fs::create_dir_all(&inner).unwrap();
+        std::fs::write(inner.join("kept"), "kept").unwrap();
+        let arguments = [command, from, text(&data), to, text(&target)];
+        let (code, _, err) = run(&arguments);
+        assert_eq!(code, Some(1), "{command}");
+        assert!(
+            err.contains("is not empty, it holds quarantine"),
+            "{command}: {err}"
+        );
+        let names: Vec<_> = target.read_dir().unwrap().collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+        // What a new file system has is no content.
+        std::fs::rename(&inner, target.join("lost+found")).unwrap();
+        let (code, _, err) = run(&arguments);
+        assert_eq!(code, Some(0), "{command}: {err}");
+        let (code, _, err) = run(&["verify", "--data", text(&target)]);
+        assert_eq!(code, Some(0), "{command}: {err}");
+    }
+}
+
 /// The last position of a directory.
 fn deposits(data: &Path) -> u64 {
     ended(&["verify", "--data", text(data)])["lastPosition"]

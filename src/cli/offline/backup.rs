@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::cli::backup_status;
 use crate::cli::exit::Failure;
 use crate::cli::open::progress_bar;
-use crate::cli::output::{Output, existing, new_directory, unfinished};
+use crate::cli::output::{Output, empty_directory, existing, unfinished};
 use crate::engine::clock::{Clock as _, SystemClock};
 
 /// Arguments of `carebook backup`.
@@ -37,7 +37,7 @@ pub struct BackupArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Where the copy goes: a directory that is empty, or does not exist yet.
+    /// Where the copy goes: a directory that is empty (but for lost+found), or does not exist yet.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
     /// A file that records the newest successful backup, and how many have failed. Created when it
@@ -69,7 +69,7 @@ impl BackupArgs {
 
     fn copy(&self) -> Result<wal::Backup, Failure> {
         let source = existing(&self.data)?;
-        let target = new_directory(&self.to)?;
+        let target = empty_directory(&self.to)?;
         let bar = progress_bar(0, "copying");
         let copied = wal::backup(source.as_ref(), &target, &mut |done, total| {
             bar.set_length(total);

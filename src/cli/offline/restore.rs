@@ -15,7 +15,7 @@ use crate::base::time::Instant;
 use crate::cli::exit::Failure;
 use crate::cli::open::{log_name, progress_bar, refusal};
 use crate::cli::output::{
-    Output, existing, new_directory, snapshot_rows, told_snapshots, unfinished,
+    Output, empty_directory, existing, snapshot_rows, told_snapshots, unfinished,
 };
 use crate::cli::tell::tell;
 use crate::journal::record::Record;
@@ -50,7 +50,7 @@ pub struct RestoreArgs {
     /// The backup, or the directory of a stopped server. It is not changed.
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// The new data directory: empty, or not existing yet.
+    /// The new data directory: empty (but for lost+found), or not existing yet.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// The last position, or the time (RFC 3339) of the last commit; without it, all.
@@ -115,7 +115,7 @@ impl RestoreArgs {
                 Some(search.position().map_err(Failure::other)?)
             }
         };
-        let target = new_directory(&self.data)?;
+        let target = empty_directory(&self.data)?;
         let bar = progress_bar(0, "restoring");
         let restored = past.restore(&target, upto, &mut |done, total| {
             bar.set_length(total);
