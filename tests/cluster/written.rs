@@ -4,7 +4,7 @@ use carebook::http::figures_page::{Described, described, descriptions};
 use serde_json::json;
 
 use super::{Cluster, ROOMY, ask, ask_for, until};
-use crate::support::World;
+use crate::support::{World, run};
 
 #[test]
 fn what_is_acknowledged_is_in_the_stream_and_in_the_directory_the_same() {
@@ -24,6 +24,14 @@ fn what_is_acknowledged_is_in_the_stream_and_in_the_directory_the_same() {
     assert_eq!(told["records"], 20, "{told}");
     assert_eq!(told["comparedRecords"], 20, "{told}");
     assert_eq!(told["fences"], 2, "{told}");
+    // Nothing writes to the directory alone.
+    let data = world.data();
+    let mark = std::fs::read_to_string(data.join("journal")).unwrap();
+    assert!(mark.starts_with("CAREBOOK_"), "{mark}");
+    let skip = ["outbox", "skip", "1", "--reason", "by hand", "--data"];
+    let (code, _, err) = run(&[&skip[..], &[data.to_str().unwrap()]].concat());
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains(mark.trim_end()), "{err}");
     // It goes on there with the next epoch.
     let server = cluster.serve(&world);
     ask_for(&world, &server, 20..30);

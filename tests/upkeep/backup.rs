@@ -333,6 +333,52 @@ fn a_directory_that_holds_others_is_neither_backed_up_nor_restored_to() {
     }
 }
 
+#[test]
+fn the_copy_of_a_journal_is_written_by_no_command_alone_and_its_backup_is() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let answers = vec![deposit(&mut server.client(), &world, 0)];
+    assert_eq!(answers[0].status, 201);
+    assert_eq!(server.stop(), Some(0));
+    let data = world.data();
+    // As a start with --journal leaves it.
+    std::fs::write(data.join("journal"), "CAREBOOK_main\n").unwrap();
+    std::fs::write(world.path("facts"), "").unwrap();
+    let facts = world.path("facts");
+    let content = || -> Vec<_> {
+        let all = crate::support::files(&data).into_iter();
+        let kept = all.filter(|file| !file.ends_with("lock"));
+        kept.map(|file| (std::fs::read(&file).unwrap(), file))
+            .collect()
+    };
+    let before = content();
+    for command in [
+        &["facts", "load", text(&facts)][..],
+        &["outbox", "skip", "1", "--reason", "by hand"],
+        &["outbox", "retry", "1"],
+    ] {
+        let (code, _, err) = run(&[command, &["--data", text(&data)]].concat());
+        assert_eq!(code, Some(1), "{command:?}");
+        assert!(
+            err.contains("is the copy of the journal CAREBOOK_main") && err.contains("--journal"),
+            "{command:?}: {err}"
+        );
+    }
+    assert_eq!(Server::try_start(&world, &[]).err(), Some(Some(1)));
+    assert!(before == content(), "nothing was changed");
+    let (code, _, err) = run(&["outbox", "list", "--data", text(&data)]);
+    assert_eq!(code, Some(0), "{err}");
+    for (command, from, to) in [
+        ("backup", "--data", "--to"),
+        ("restore", "--from", "--data"),
+    ] {
+        let copy = world.path(command);
+        let (code, _, err) = run(&[command, from, text(&data), to, text(&copy)]);
+        assert_eq!(code, Some(0), "{command}: {err}");
+        answers_the_same(&world, &copy, &answers);
+    }
+}
+
 /// The last position of a directory.
 fn deposits(data: &Path) -> u64 {
     ended(&["verify", "--data", text(data)])["lastPosition"]

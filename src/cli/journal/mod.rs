@@ -5,6 +5,7 @@ mod create;
 mod fence;
 mod following;
 mod import;
+mod mark;
 mod opening;
 mod reading;
 mod shelving;
@@ -16,6 +17,7 @@ pub(super) use verify::Compared;
 pub(super) use args::PlaceArgs;
 pub use following::Node;
 pub(super) use following::Running;
+pub(super) use mark::expect_no_journal;
 pub use opening::JournalArgs;
 
 use std::path::Path;

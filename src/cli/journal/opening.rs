@@ -11,6 +11,7 @@ use super::super::ending::end_the_process_of;
 use super::super::exit::Failure;
 use super::super::open::{Opening, Replaying, unusable};
 use super::args::PlaceArgs;
+use super::mark;
 use crate::engine::clock::SystemClock;
 use crate::engine::role::Role;
 use crate::engine::role::right::Right;
@@ -141,6 +142,14 @@ impl JournalArgs {
         };
         let opened = cache::open(storage, options, &connection, &mut filling)
             .map_err(|error| Failure::of_log(&error))?;
+        // What belongs to a journal is written with it alone from here on.
+        if let Err(error) = mark::put(data, &connection.names().stream) {
+            tracing::warn!(
+                %error,
+                "the directory cannot be marked as the copy of the journal: nothing hinders a command \
+                 that writes to it alone"
+            );
+        }
         let node = self.journal_node.clone().unwrap_or_else(machine);
         let link = hold(connection, &node, uuid::Uuid::new_v4().into_bytes());
         link.allow_in_flight(self.journal_in_flight.into());

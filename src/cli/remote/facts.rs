@@ -13,6 +13,7 @@ use super::place::{Place, PlaceArgs};
 use super::upload::{CHUNK_BYTES, send};
 use crate::base::actor::{Actor, ActorKind};
 use crate::cli::exit::{FAILED, Failure};
+use crate::cli::journal::expect_no_journal;
 use crate::cli::open::{Opening, endless_bar, open, progress_bar};
 use crate::cli::output::Output;
 use crate::cli::runtime::on_lane;
@@ -155,6 +156,7 @@ fn load_into(data: &Path, input: impl Read) -> Result<Value, Failure> {
         tell(format_args!("carebook: the log has failed: {error}"));
         std::process::exit(FAILED.into());
     });
+    expect_no_journal(data)?;
     let (engine, report) = open(data, opening, on_fatal)?;
     if report.created {
         tell(format_args!(

@@ -16,6 +16,7 @@ use crate::base::actor::{Actor, ActorKind};
 use crate::base::json::{Json, Reader};
 use crate::catalogue::MANAGEMENT;
 use crate::cli::exit::Failure;
+use crate::cli::journal::expect_no_journal;
 use crate::cli::open::{Opening, open};
 use crate::cli::output::Output;
 use crate::cli::runtime::on_lane;
@@ -210,14 +211,15 @@ enum Found {
 
 impl Shown {
     fn found(&self) -> Result<Found, Failure> {
-        Ok(match self.place.place()? {
-            Place::Server(client) => Found::Server(client),
-            Place::Stopped(data) => Found::Stopped(stopped(&data)?),
-        })
+        Found::at(self.place.place()?)
     }
 
     fn act(&self, operation: &str, number: i64, body: &Value) -> Result<(), Failure> {
-        let found = self.found()?;
+        let place = self.place.place()?;
+        if let Place::Stopped(data) = &place {
+            expect_no_journal(data)?;
+        }
+        let found = Found::at(place)?;
         let message = found.act(operation, number, body)?;
         found.close()?;
         print(&[message], self.json)
@@ -247,6 +249,13 @@ fn operator() -> Actor {
 }
 
 impl Found {
+    fn at(place: Place) -> Result<Self, Failure> {
+        Ok(match place {
+            Place::Server(client) => Self::Server(client),
+            Place::Stopped(data) => Self::Stopped(stopped(&data)?),
+        })
+    }
+
     fn list(&self, state: Option<MessageStatus>) -> Result<Vec<Value>, Failure> {
         match self {
             Self::Server(client) => {

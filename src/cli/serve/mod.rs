@@ -29,7 +29,7 @@ use super::backup_status;
 use super::duration::a_second_or_more;
 use super::ending::end_the_process;
 use super::exit::Failure;
-use super::journal::{JournalArgs, Node};
+use super::journal::{JournalArgs, Node, expect_no_journal};
 use super::manager;
 use super::nats::NatsArgs;
 use super::open::{Opening, open, tell_of_recovery};
@@ -301,6 +301,7 @@ impl ServeArgs {
                 (engine, report, Some(node))
             }
             false => {
+                expect_no_journal(data)?;
                 let (engine, report) = open(data, self.opening(), end_the_process())?;
                 (engine, report, None)
             }

@@ -1,0 +1,102 @@
+//! The mark of a directory that is the copy of a journal. What is written into such a directory alone
+//! is in no stream, and the next start would find that the journal has lost it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use super::super::exit::Failure;
+use crate::http::small_file;
+
+/// Its name, beside the log. It has the name of the stream.
+const NAME: &str = "journal";
+/// More than it has.
+const FILE_BYTES_MAX: usize = 4_096;
+
+/// Marks the directory as the copy of this stream, durably.
+///
+/// # Errors
+/// When the mark cannot be written.
+pub(super) fn put(data: &Path, stream: &str) -> io::Result<()> {
+    let text = format!("{stream}\n");
+    if read(data).is_ok_and(|found| found.as_ref() == Some(&text)) {
+        return Ok(());
+    }
+    let fresh = data.join(format!("{NAME}.new"));
+    match std::fs::remove_file(&fresh) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    let mut made = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&fresh)?;
+    made.write_all(text.as_bytes())?;
+    made.sync_all()?;
+    std::fs::rename(&fresh, data.join(NAME))?;
+    File::open(data)?.sync_all()
+}
+
+/// Refuses a directory that is the copy of a journal, to a command that would write to it alone.
+///
+/// # Errors
+/// When it is one, or that cannot be found out.
+pub(in super::super) fn expect_no_journal(data: &Path) -> Result<(), Failure> {
+    let shown = data.display();
+    let found = read(data).map_err(|error| {
+        let file = data.join(NAME);
+        Failure::other(format!("{} cannot be read: {error}", file.display()))
+    })?;
+    match found {
+        None => Ok(()),
+        Some(stream) => Err(Failure::other(format!(
+            "{shown} is the copy of the journal {}: what was written there alone would be lost to the \
+             journal, and the next start on it be refused. Nothing was changed. `carebook serve` needs \
+             --journal, and other commands ask that server with --url; `carebook restore --from {shown} \
+             --data DIR` makes a directory of it that is no copy",
+            stream.trim_end()
+        ))),
+    }
+}
+
+/// What the directory's mark says.
+fn read(data: &Path) -> io::Result<Option<String>> {
+    let opened = match small_file::open(&data.join(NAME), OFlags::NOFOLLOW) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let bytes = small_file::read_opened(opened, FILE_BYTES_MAX)?;
+    let text = String::from_utf8(bytes);
+    text.map(Some)
+        .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_names_the_newest_stream_and_without_one_nothing_is_refused() {
+        let data = tempfile::tempdir().unwrap();
+        assert!(expect_no_journal(data.path()).is_ok());
+        assert!(expect_no_journal(&data.path().join("missing")).is_ok());
+        // What an interrupted start left is in the way of none.
+        std::fs::write(data.path().join("journal.new"), "CAREB").unwrap();
+        for stream in ["CAREBOOK_one", "CAREBOOK_two", "CAREBOOK_two"] {
+            put(data.path(), stream).unwrap();
+            let Err(Failure::Other(why)) = expect_no_journal(data.path()) else {
+                panic!("it is refused");
+            };
+            assert!(why.contains(stream) && why.contains("--journal"), "{why}");
+            let names: Vec<_> = data.path().read_dir().unwrap().collect();
+            assert_eq!(names.len(), 1, "{names:?}");
+        }
+    }
+}
