@@ -13,7 +13,6 @@ pub mod output;
 pub mod remote;
 mod reread;
 pub mod runtime;
-mod secret_file;
 pub mod serve;
 pub mod settings;
 pub mod shell;

@@ -8,7 +8,9 @@ use uuid::Uuid;
 use super::Engine;
 use super::core::{CommandRequest, CommandResult};
 use super::limits::admission::Permit;
+use crate::base::digest::Digest;
 use crate::base::panics::unless_its_future_panics;
+use crate::domain::resource::Source as _;
 
 impl Engine {
     /// Carries a command out; what it brings into being gets this identifier, which nothing else may
@@ -24,5 +26,11 @@ impl Engine {
             .execute(request, Some(permit), false, Some(born));
         let answer = unless_its_future_panics(pin!(answer)).await;
         answer.unwrap_or(CommandResult::Fault)
+    }
+
+    /// Whether there is a resource with this key.
+    #[must_use]
+    pub fn has(&self, key: Digest) -> bool {
+        self.shared.tables.read(key, &mut |_| {}).is_some()
     }
 }

@@ -56,12 +56,10 @@ use parking_lot::Mutex;
 use wal::OpenLog;
 
 use crate::base::actor::Actor;
-use crate::base::digest::Digest;
 use crate::base::panics::unless_its_future_panics;
 use crate::base::time::Instant;
 use crate::domain::operation::AnyCommand;
 use crate::domain::read::{Read, Representation};
-use crate::domain::resource::Source as _;
 use crate::journal::counters::Marks;
 use crate::journal::events::EventId;
 use crate::journal::replay::Recovered;
@@ -389,12 +387,6 @@ impl Engine {
         unless_its_future_panics(pin!(answer))
             .await
             .unwrap_or(CommandResult::Fault)
-    }
-
-    /// Whether there is a resource with this key.
-    #[must_use]
-    pub fn has(&self, key: Digest) -> bool {
-        self.shared.tables.read(key, &mut |_| {}).is_some()
     }
 
     /// The lanes, for the runtimes that run them.

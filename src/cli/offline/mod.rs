@@ -4,6 +4,7 @@ pub mod backup;
 pub mod compact;
 mod export;
 pub mod inspect;
+mod lost;
 pub mod recover;
 pub mod restore;
 pub mod verify;

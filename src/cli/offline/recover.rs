@@ -9,21 +9,16 @@ use serde_json::{Value, json};
 use wal::{Salvage, WayOut};
 
 use super::export::export;
-use super::inspect::ids::Ids;
 use super::inspect::mask::Mask;
-use super::inspect::records::changes_of;
+use super::lost::{LostNames, Name};
 use crate::base::codec::DecodeError;
-use crate::base::digest::Digest;
 use crate::base::hex::hex;
-use crate::catalogue;
 use crate::cli::exit::Failure;
 use crate::cli::open::{Replaying, log_name, progress_bar, refusal};
-use crate::cli::output::{Output, existing, kind_name, operation_name};
+use crate::cli::output::{Output, existing, operation_name};
 use crate::cli::table::printable;
 use crate::cli::tell::tell;
-use crate::domain::resource::Source as _;
 use crate::journal::record::Record;
-use crate::journal::tables::Tables;
 
 /// How many of the resources and keys that a way out loses are named; `--json` names all.
 const NAMED_MAX: usize = 20;
@@ -361,10 +356,7 @@ impl Cost {
             .show(way, &mut replaying)
             .map_err(|error| Failure::of_log(&error))?;
         let kept = replaying.finish().tables;
-        let mut names = LostNames {
-            kept: &kept,
-            ids: Ids::default(),
-        };
+        let mut names = LostNames::beside(&kept);
         let mut cost = Self {
             lost: salvage.highest().saturating_sub(way.keep_to),
             is_more: !salvage.end_is_known(),
@@ -515,59 +507,4 @@ fn way_json(mask: Mask, way: &WayOut, cost: &Cost) -> Value {
         "resources": resources,
         "keys": keys,
     })
-}
-
-/// A resource that loses commits.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Name {
-    kind: &'static str,
-    /// The parts of its identifier; none if nothing that can be read has it.
-    id: Option<Vec<String>>,
-    /// Its key's digest.
-    digest: Digest,
-}
-
-impl Name {
-    /// Its identifier as it is shown; the digest if it has none.
-    fn id(&self, mask: Mask) -> String {
-        let Some(id) = &self.id else {
-            return hex(&self.digest.0);
-        };
-        let parts: Vec<_> = id.iter().map(|part| mask.id(self.kind, part)).collect();
-        parts.join("/")
-    }
-}
-
-/// Finds the identifiers of the resources of lost records. Nothing is replayed: what came before a
-/// record after the damage may be lost.
-struct LostNames<'a> {
-    kept: &'a Tables,
-    ids: Ids,
-}
-
-impl LostNames<'_> {
-    /// Each resource that a record changes, with the identifier that the kept state has, or the
-    /// record.
-    fn of(&mut self, record: &Record<'_>) -> Vec<Name> {
-        let told = changes_of(&mut self.ids, record).unwrap_or_default();
-        let changes = record.changes.iter().enumerate();
-        changes
-            .map(|(index, change)| {
-                let told = told.get(index).and_then(|changed| changed.id());
-                let id = self.kept_id(change.kind, change.key);
-                Name {
-                    kind: kind_name(change.kind),
-                    id: id.or_else(|| told.map(<[String]>::to_vec)),
-                    digest: change.key,
-                }
-            })
-            .collect()
-    }
-
-    fn kept_id(&self, kind: u16, key: Digest) -> Option<Vec<String>> {
-        let mut state = None;
-        self.kept
-            .read(key, &mut |bytes| state = Some(bytes.to_vec()));
-        catalogue::resource(kind)?.id(&state?).ok()
-    }
 }

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use wal::storage::{FileStorage, Storage as _};
 
 use super::walk;
-use crate::cli::secret_file;
+use super::secret_file;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::json::{Json, Reader};
 use crate::base::time::Instant;

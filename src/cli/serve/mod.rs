@@ -11,6 +11,7 @@ mod listening;
 pub mod logging;
 pub mod provider;
 mod receivers;
+mod secret_file;
 pub(super) mod signals;
 mod stopping;
 pub mod walk;
