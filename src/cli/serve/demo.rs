@@ -10,8 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use wal::storage::{FileStorage, Storage as _};
 
-use super::walk;
 use super::secret_file;
+use super::walk;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::json::{Json, Reader};
 use crate::base::time::Instant;
