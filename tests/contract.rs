@@ -561,6 +561,10 @@ fn a_body_of_another_type_is_refused_before_it_is_read() {
             let mut headers = vec![("Authorization", bearer.as_str())];
             headers.extend(kind.map(|kind| ("Content-Type", kind)));
             for body in [&b""[..], b"no json", b"{}"] {
+                // What has no body needs no type of one.
+                if kind.is_none() && body.is_empty() {
+                    continue;
+                }
                 let answer = client.request(good.method(), &good.path, &headers, body);
                 assert_problem(row.problem, &answer, 415, "unsupported_media_type");
                 assert_eq!(answer.position(), None);

@@ -255,6 +255,8 @@ fn a_demonstration_whose_keys_are_forgotten_starts_again() {
         retention: Some(Duration::from_secs(3_600)),
         ..CheckpointPolicy::default()
     });
+    // Their age is noted, and so they are old a day later.
+    engine.snapshot_now(&mut |_| {}).unwrap();
     inside.clock.run(Duration::from_secs(86_400));
     engine.snapshot_now(&mut |_| {}).unwrap();
     let forgotten = engine.figures().checkpoints.forgotten_keys;

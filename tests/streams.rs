@@ -218,7 +218,11 @@ fn lines_in_small_frames_of_http_2_end_neither_their_connection_nor_another_stre
         let connected = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream);
         let (mut client, connection) = connected.await.unwrap();
         tokio::spawn(connection);
-        let bearer = format!("Bearer {}", world.workflow());
+        let token = world.token(&Actor {
+            permissions: vec!["facts:write".into(), "events:read".into()],
+            ..actor(ActorKind::SystemWorkflow, "workflow-1")
+        });
+        let bearer = format!("Bearer {token}");
         let events = Request::get("https://localhost/events")
             .header("authorization", &bearer)
             .header("accept", "text/event-stream")

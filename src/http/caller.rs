@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::limits::deadlines::Deadlines;
 use super::limits::forgeries::Peer;
 use super::limits::portions::ResponseBudget;
 use super::response::Answer;
+use super::response::deadlines::Deadlines;
 use super::token::LastToken;
 
 /// The client of a connection.

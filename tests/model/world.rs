@@ -16,7 +16,6 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 
-use self::facts::KINDS;
 pub use super::commands::{
     ACTORS, Command, FACTS, HEADQUARTERS, READ_ADJUSTMENT, READ_AUDIT, READ_BRANCH,
     READ_DELEGATION, READ_FACT, READ_GRANT, READ_LIFECYCLE, READ_OFFICE, READ_ORGANIZATION,
@@ -32,6 +31,41 @@ const MOTHERS: [(usize, &str, &str); 4] = [
     (1, "user-m2", "member-m2"),
     (2, "user-m3", "member-m3"),
     (17, "user-m4", "member-m4"),
+];
+
+/// Every kind, those that others rest on more often.
+const KINDS: [&str; 31] = [
+    "actor",
+    "family-account",
+    "family-account",
+    "reservation-booking",
+    "reservation-booking",
+    "reservation-booking",
+    "mother-profile",
+    "mother-profile",
+    "consent-version",
+    "reservation-draft",
+    "reservation-draft",
+    "reservation-draft",
+    "final-review-projection",
+    "final-review-projection",
+    "final-review-projection",
+    "final-review-projection",
+    "extension-eligibility",
+    "payment-product-plan",
+    "payment-obligation",
+    "payment-obligation",
+    "candidate-snapshot",
+    "candidate-snapshot",
+    "payout-instruction",
+    "reservation-financial-facts",
+    "regional-benefit-policy",
+    "payment-change-adjustment",
+    "payment-change-adjustment",
+    "branch-office-profile",
+    "settlement-account",
+    "relationship",
+    "gateway-payment",
 ];
 
 /// Makes commands.

@@ -308,7 +308,8 @@ fn what_lies_behind_the_damage_is_named_bounded_and_exported_without_being_repla
         (&way["giveUpAfter"], &found["highestPosition"]),
         (&0.into(), &4.into())
     );
-    assert_eq!(way["resources"][0]["id"], statement);
+    let lost = way["resources"].as_array().unwrap();
+    assert!(lost.iter().any(|lost| lost["id"] == statement), "{way}");
     let (readable, unreadable) = (
         way["readableRecordsLost"].as_u64().unwrap(),
         way["unreadablePositionsLost"].as_u64().unwrap(),

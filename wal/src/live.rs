@@ -1,17 +1,15 @@
-//! Reads a log while another process writes it, and leaves no trace: no lock is
-//! taken, nothing is written, and the writer never waits.
+//! Reads a log while another process writes it, and leaves no trace: no lock is taken, nothing is written,
+//! and the writer never waits.
 //!
-//! Only what is proved durable is shown: what a sealed segment holds, and in an
-//! open one each batch that a later frame follows, because the writer writes no
-//! frame before the one before it was synced. The last batch of a log that goes
-//! quiet is proved by the seal that the writer appends then
+//! Only what is proved durable is shown: what a sealed segment holds, and in an open one each batch that a
+//! later frame follows, because the writer writes no frame before the one before it was synced. The last
+//! batch of a log that goes quiet is proved by the seal that the writer appends then
 //! ([`crate::Options::seal_after`]).
 //!
-//! The files change under the reader: frames come, segments come and go, the
-//! manifest is replaced. So nothing that looks like damage is believed at once.
-//! A hole is looked at again, because what was written in the meantime may fill
-//! it; and while the manifest has changed since it was read, the reading begins
-//! anew at the last record that was shown.
+//! The files change under the reader: frames come, segments come and go, the manifest is replaced. So nothing
+//! that looks like damage is believed at once. A hole is looked at again, because what was written in the
+//! meantime may fill it; and while the manifest has changed since it was read, the reading begins anew at the
+//! last record that was shown.
 
 mod files;
 mod shown;
@@ -486,9 +484,8 @@ impl LiveReader {
         Ok(false)
     }
 
-    /// Whether something behind the end says that more was durable. For a blank
-    /// end this is asked once: a reader that comes back often must not read all
-    /// the zeros of a segment each time.
+    /// Whether something behind the end says that more was durable. For a blank end this is asked once, since
+    /// a reader that comes back often must not read all the zeros of a segment each time.
     fn lost(&mut self, opened: &Opened, place: &Place, blank: bool) -> Result<bool, Error> {
         if self.mark >= place.next {
             return Ok(true);

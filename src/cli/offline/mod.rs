@@ -2,6 +2,7 @@
 
 pub mod backup;
 pub mod compact;
+mod cost;
 mod export;
 pub mod inspect;
 mod lost;

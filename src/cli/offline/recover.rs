@@ -1,27 +1,20 @@
 //! `carebook recover`: reports what of a damaged data directory can still be recovered, what each
 //! way out would cost, and takes the one that it is told to take.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use wal::{Salvage, WayOut};
 
+use super::cost::{Cost, way_json};
 use super::export::export;
 use super::inspect::mask::Mask;
-use super::lost::{LostNames, Name};
-use crate::base::codec::DecodeError;
 use crate::base::hex::hex;
 use crate::cli::exit::Failure;
-use crate::cli::open::{Replaying, log_name, progress_bar, refusal};
-use crate::cli::output::{Output, existing, operation_name};
-use crate::cli::table::printable;
+use crate::cli::open::{log_name, progress_bar};
+use crate::cli::output::{Output, existing};
 use crate::cli::tell::tell;
-use crate::journal::record::Record;
-
-/// How many of the resources and keys that a way out loses are named; `--json` names all.
-const NAMED_MAX: usize = 20;
 
 /// Arguments of `carebook recover`.
 #[derive(Args)]
@@ -332,179 +325,4 @@ struct Kept<'a> {
     readable_before: u64,
     /// The files that keep what it was before.
     files: &'a [String],
-}
-
-/// What giving up after a position loses, as far as it can be read.
-#[derive(Default)]
-struct Cost {
-    /// Positions that are lost, as far as their number is known.
-    lost: u64,
-    /// Whether there may have been more.
-    is_more: bool,
-    /// Records that are lost and can be read.
-    readable: u64,
-    /// Each resource that loses commits, and how many.
-    resources: BTreeMap<Name, u64>,
-    /// Each key that is lost: operation, subject, key.
-    keys: BTreeSet<(String, String, String)>,
-}
-
-impl Cost {
-    fn of(salvage: &Salvage, way: WayOut) -> Result<Self, Failure> {
-        let mut replaying = Replaying::new("weighing what is kept");
-        salvage
-            .show(way, &mut replaying)
-            .map_err(|error| Failure::of_log(&error))?;
-        let kept = replaying.finish().tables;
-        let mut names = LostNames::beside(&kept);
-        let mut cost = Self {
-            lost: salvage.highest().saturating_sub(way.keep_to),
-            is_more: !salvage.end_is_known(),
-            ..Self::default()
-        };
-        let mut weigh = |bytes: wal::Record<'_>| {
-            cost.readable += 1;
-            let record = match Record::decode(bytes.payload) {
-                Ok(record) => record,
-                Err(error @ DecodeError::OtherVersion(_)) => return Err(refusal(error)),
-                // A record that cannot be decoded is lost all the same.
-                Err(_) => return Ok(()),
-            };
-            if let Some(key) = &record.key {
-                cost.keys.insert((
-                    operation_name(record.operation).to_owned(),
-                    record.subject.to_string(),
-                    key.key.to_string(),
-                ));
-            }
-            for name in names.of(&record) {
-                *cost.resources.entry(name).or_default() += 1;
-            }
-            Ok(())
-        };
-        let bar = progress_bar(0, "weighing what is lost");
-        let walked = salvage.records_after_shown(way.keep_to, &mut weigh, &mut |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
-        });
-        bar.finish_and_clear();
-        walked.map_err(|error| Failure::of_log(&error))?;
-        Ok(cost)
-    }
-
-    /// Positions of which nothing can be read. Each may have used one idempotency key.
-    fn unreadable(&self) -> u64 {
-        self.lost.saturating_sub(self.readable)
-    }
-
-    /// The least and the most of a number that is known only for readable records.
-    fn bounds(&self, known: usize) -> (u64, Option<u64>) {
-        let least = u64::try_from(known).unwrap_or(u64::MAX);
-        let most = (!self.is_more).then(|| least.saturating_add(self.unreadable()));
-        (least, most)
-    }
-
-    fn rows(&self, way: WayOut) -> Vec<(String, String)> {
-        let between = |(least, most): (u64, Option<u64>)| match most {
-            Some(most) if most == least => least.to_string(),
-            Some(most) => format!("{least} to {most}"),
-            None => format!("{least} or more"),
-        };
-        let or_more = if self.is_more { " or more" } else { "" };
-        let mut rows = vec![(
-            "  keeps positions up to".to_owned(),
-            way.keep_to.to_string(),
-        )];
-        if let Some(snapshot) = way.snapshot {
-            rows.push((
-                "  based on the snapshot of".to_owned(),
-                snapshot.covers.to_string(),
-            ));
-        }
-        rows.push((
-            "  begins at position".to_owned(),
-            way.first_position.to_string(),
-        ));
-        if way.readable_before > 0 {
-            rows.push((
-                "  readable records before that".to_owned(),
-                way.readable_before.to_string(),
-            ));
-        }
-        rows.push((
-            "  positions lost".to_owned(),
-            format!("{}{or_more}", self.lost),
-        ));
-        rows.push(("  of these readable".to_owned(), self.readable.to_string()));
-        rows.push((
-            "  of these unreadable".to_owned(),
-            format!("{}{or_more}", self.unreadable()),
-        ));
-        // A record that cannot be read may have changed any number of resources.
-        let resources = self.resources.len();
-        let resources = match self.unreadable() == 0 && !self.is_more {
-            true => resources.to_string(),
-            false => format!("{resources} or more"),
-        };
-        rows.push(("  resources that lose commits".to_owned(), resources));
-        let keys = between(self.bounds(self.keys.len()));
-        rows.push(("  keys lost".to_owned(), keys));
-        rows
-    }
-
-    fn print_names(&self, mask: Mask, out: &mut Output) -> Result<(), Failure> {
-        for (name, commits) in self.resources.iter().take(NAMED_MAX) {
-            let (kind, id) = (name.kind, printable(&name.id(mask)));
-            out.line(format_args!("  loses {commits} commits: {kind} {id}"))?;
-        }
-        if self.resources.len() > NAMED_MAX {
-            out.line(format_args!(
-                "  and {} more resources; --json names all",
-                self.resources.len() - NAMED_MAX
-            ))?;
-        }
-        for (operation, subject, key) in self.keys.iter().take(NAMED_MAX) {
-            let [subject, key] = [subject, key].map(|text| printable(&mask.opaque(text)));
-            out.line(format_args!(
-                "  loses the key {key} of {subject} ({operation})"
-            ))?;
-        }
-        if self.keys.len() > NAMED_MAX {
-            out.line(format_args!(
-                "  and {} more keys; --json names all",
-                self.keys.len() - NAMED_MAX
-            ))?;
-        }
-        Ok(())
-    }
-}
-
-fn way_json(mask: Mask, way: &WayOut, cost: &Cost) -> Value {
-    let resources: Vec<_> = cost
-        .resources
-        .iter()
-        .map(|(name, commits)| json!({"kind": name.kind, "id": name.id(mask), "commits": commits}))
-        .collect();
-    let keys: Vec<_> = cost
-        .keys
-        .iter()
-        .map(|(operation, subject, key)| {
-            let [subject, key] = [subject, key].map(|text| mask.opaque(text));
-            json!({"operation": operation, "subject": subject, "key": key})
-        })
-        .collect();
-    json!({
-        "giveUpAfter": way.keep_to,
-        "snapshot": way.snapshot.map(|snapshot| snapshot.covers),
-        "firstPosition": way.first_position,
-        "readableRecordsBefore": way.readable_before,
-        "positionsLost": cost.lost,
-        "readableRecordsLost": cost.readable,
-        "unreadablePositionsLost": cost.unreadable(),
-        "mayBeMore": cost.is_more,
-        "keysLostAtLeast": cost.bounds(cost.keys.len()).0,
-        "keysLostAtMost": cost.bounds(cost.keys.len()).1,
-        "resources": resources,
-        "keys": keys,
-    })
 }

@@ -2,7 +2,7 @@
 //! snapshots, and more where the disk is nearly full.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant as Tick;
+use std::time::{Duration, Instant as Tick};
 
 use wal::{Compacted, Keep};
 
@@ -11,6 +11,15 @@ use crate::engine::core::Shared;
 use crate::journal::counters::Marks;
 
 impl Shared {
+    /// Waits until this position is durable, unless the service stops.
+    pub(super) fn wait_until_durable(&self, position: u64) -> Result<(), wal::Error> {
+        while self.journal.durable() < position {
+            self.unless_stopped()?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
     /// Has the log let go of what the older snapshot covers and is not to be kept.
     pub(crate) fn compact_log(&self, progress: OnProgress<'_>) -> Result<Compacted, wal::Error> {
         let mut known = self.checkpointer.known.lock();

@@ -375,14 +375,6 @@ impl Shared {
         self.sweep_forgotten(marks, pace)
     }
 
-    fn wait_until_durable(&self, position: u64) -> Result<(), wal::Error> {
-        while self.journal.durable() < position {
-            self.unless_stopped()?;
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
-    }
-
     /// Frees what is left of keys that are forgotten: by this engine, or by the writer that it
     /// follows.
     fn sweep_forgotten(&self, marks: &mut Marks, pace: &mut Pace<'_>) -> Result<(), wal::Error> {
@@ -407,8 +399,7 @@ impl Shared {
         pace: &mut Pace<'_>,
         progress: OnProgress<'_>,
     ) -> Result<(SnapshotInfo, Counters), wal::Error> {
-        // A standby goes on to apply what the writer forgets. What this snapshot says is forgotten is so by
-        // records that it covers: to one that it does not cover, a key may not be forgotten yet.
+        // A standby goes on to apply what the writer forgets: what is forgotten is so by what is covered.
         let forgotten = self.tables.forgotten();
         self.wait_until_durable(self.journal.appended())?;
         let covers = self.journal.durable();

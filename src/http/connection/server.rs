@@ -32,10 +32,10 @@ use super::unparsed::Unparsed;
 use crate::engine::lanes::lane::Lanes;
 use crate::engine::lanes::processors::Processors;
 use crate::http::limits::connections::{ConnectionRefusal, Connections, Counted};
-use crate::http::limits::deadlines::Deadlines;
 use crate::http::limits::front_limits::FrontLimits;
 use crate::http::limits::portions::ResponseBudget;
 use crate::http::response;
+use crate::http::response::deadlines::Deadlines;
 use crate::http::service::Service;
 use crate::http::tls::Tls;
 

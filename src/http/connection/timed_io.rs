@@ -23,7 +23,7 @@ use super::framing::{Fault, Framing, REFUSED};
 use super::head_limit::HeadLimit;
 use super::unparsed::{Bare, Unparsed};
 use crate::base::output;
-use crate::http::limits::deadlines::Deadlines;
+use crate::http::response::deadlines::Deadlines;
 
 /// What is tracked of a connection besides its bytes.
 enum Protocol {

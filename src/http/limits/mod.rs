@@ -2,7 +2,6 @@
 //! and how long they may take.
 
 pub mod connections;
-pub mod deadlines;
 pub mod forgeries;
 pub mod front_limits;
 pub mod outgoing;

@@ -5,9 +5,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use hyper::Response;
 use hyper::body::{Body, Frame, SizeHint};
 
 use super::pieces::Pieces;
+
+/// A response.
+pub type Answer = Response<AnswerBody>;
 
 /// The body of an answer.
 #[derive(Debug)]

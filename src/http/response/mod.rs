@@ -1,6 +1,7 @@
 //! Responses: the one place that knows status codes, and which shape a route's problems have.
 
 pub(super) mod answer_body;
+pub mod deadlines;
 pub mod pieces;
 pub(super) mod problem_body;
 
@@ -21,11 +22,9 @@ use crate::domain::operation::Disposition;
 use crate::domain::rejection::{Class, Rejection};
 use crate::engine::CommandResult;
 use crate::engine::publisher_counts::PublisherFigures;
+pub use answer_body::Answer;
 use answer_body::AnswerBody;
 use problem_body::Problem;
-
-/// A response.
-pub type Answer = Response<AnswerBody>;
 
 pub(super) const POSITION: HeaderName = HeaderName::from_static("carebook-position");
 const WRITER: HeaderName = HeaderName::from_static("carebook-writer");

@@ -10,8 +10,7 @@ use hyper::StatusCode;
 use hyper::body::Body as _;
 use serde::Serialize;
 
-use super::Answer;
-use super::answer_body::AnswerBody;
+use super::answer_body::{Answer, AnswerBody};
 use crate::base::json::Fault;
 use crate::catalogue::ProblemShape;
 use crate::domain::operation::to_json;

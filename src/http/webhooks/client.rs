@@ -402,6 +402,7 @@ fn retry_after(
 mod tests {
     use std::net::SocketAddr;
 
+    use super::super::address::network;
     use super::*;
     use crate::http::client::dial::{system_resolve, trusting};
 
@@ -556,7 +557,7 @@ mod tests {
             });
             let client = Client::new(trusting(Vec::new()).unwrap(), resolve);
             let judge = Judge::Webhooks {
-                allowed: Arc::new(Allowed(vec!["127.0.0.1".parse().unwrap()])),
+                allowed: Arc::new(Allowed(vec![network("127.0.0.1").unwrap()])),
                 plain: false,
             };
             let url = format!("http://receiver.example:{port}/");

@@ -320,21 +320,6 @@ impl Tables {
         self.forgotten.fetch_max(through, Ordering::AcqRel);
     }
 
-    /// The key used at `second` leads to the response of the commit at `first`.
-    pub fn note_first(&self, first: u64, second: u64) {
-        let mut firsts = self.firsts.lock();
-        let last = firsts.entry(first).or_default();
-        *last = second.max(*last);
-    }
-
-    /// Whether a key that was used after the position `forgotten` leads to the response of the commit at
-    /// `position`, which has another key.
-    #[must_use]
-    pub fn is_first(&self, position: u64, forgotten: u64) -> bool {
-        let second = self.firsts.lock().get(&position).copied();
-        second.is_some_and(|second| second > forgotten)
-    }
-
     /// The position of a resource's last commit; 0 if there is none.
     #[must_use]
     pub fn position(&self, key: Digest) -> u64 {

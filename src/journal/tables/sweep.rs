@@ -1,9 +1,24 @@
-//! Frees what is left of forgotten keys.
+//! Responses that second keys lead to, and what frees what is left of forgotten keys.
 
 use super::{CHUNK, Tables};
 use crate::base::digest::Digest;
 
 impl Tables {
+    /// The key used at `second` leads to the response of the commit at `first`.
+    pub fn note_first(&self, first: u64, second: u64) {
+        let mut firsts = self.firsts.lock();
+        let last = firsts.entry(first).or_default();
+        *last = second.max(*last);
+    }
+
+    /// Whether a key that was used after the position `forgotten` leads to the response of the commit at
+    /// `position`, which has another key.
+    #[must_use]
+    pub fn is_first(&self, position: u64, forgotten: u64) -> bool {
+        let second = self.firsts.lock().get(&position).copied();
+        second.is_some_and(|second| second > forgotten)
+    }
+
     /// Frees what is left of forgotten keys, a little at a time, with `pause` in between; how many
     /// there were. A shard is locked only while some of its keys are looked at, and again while the
     /// forgotten ones are removed.

@@ -3,42 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::state::Model;
-use super::{ACTORS, Command, FACTS, WORKFLOW, World};
-
-/// Every kind, those that others rest on more often.
-pub(super) const KINDS: [&str; 31] = [
-    "actor",
-    "family-account",
-    "family-account",
-    "reservation-booking",
-    "reservation-booking",
-    "reservation-booking",
-    "mother-profile",
-    "mother-profile",
-    "consent-version",
-    "reservation-draft",
-    "reservation-draft",
-    "reservation-draft",
-    "final-review-projection",
-    "final-review-projection",
-    "final-review-projection",
-    "final-review-projection",
-    "extension-eligibility",
-    "payment-product-plan",
-    "payment-obligation",
-    "payment-obligation",
-    "candidate-snapshot",
-    "candidate-snapshot",
-    "payout-instruction",
-    "reservation-financial-facts",
-    "regional-benefit-policy",
-    "payment-change-adjustment",
-    "payment-change-adjustment",
-    "branch-office-profile",
-    "settlement-account",
-    "relationship",
-    "gateway-payment",
-];
+use super::{ACTORS, Command, FACTS, KINDS, WORKFLOW, World};
 
 impl World {
     pub(super) fn facts(&mut self, model: &Model) -> Command {

@@ -10,8 +10,8 @@ use hyper::body::Body as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::outgoing::SMALL_BYTES_MAX;
-use crate::http::response::Answer;
+use super::answer_body::Answer;
+use crate::http::limits::outgoing::SMALL_BYTES_MAX;
 
 /// How fast a response has to be taken, once the patience with a client that takes nothing is over.
 const BYTES_PER_SECOND: u64 = 64 << 10;
