@@ -405,11 +405,10 @@ fn are_unique_keys_free(
     changes: &[Change],
     view: &ReadView<'_>,
 ) -> bool {
-    let looked_up = view.unique_seen();
     for change in changes {
         for name in &change.unique_taken {
             let is_locked = locked.contains(name);
-            let was_free = || looked_up.contains(&(*name, None));
+            let was_free = || view.unique_seen().contains(&(*name, None));
             if holder(*name).is_some() {
                 assert!(
                     !is_locked && was_free(),
