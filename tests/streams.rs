@@ -203,11 +203,10 @@ fn lines_in_small_frames_of_http_2_end_neither_their_connection_nor_another_stre
     const LINES: usize = 2_500;
     let world = World::new();
     let server = Secure::start_with(&world, &[]);
-    let frames = (1..=LINES).flat_map(|revision| {
+    let frames = (1..=LINES).map(|revision| {
         let fact = json!({"kind": "actor", "id": "again", "revision": revision,
             "facts": {"lifecycle": "active"}});
-        [fact.to_string(), "\n".to_owned()]
-            .map(|text| Ok::<_, Infallible>(Frame::data(text.into())))
+        Ok::<_, Infallible>(Frame::data(format!("{fact}\n").into()))
     });
     let frames: Vec<Result<Frame<Bytes>, Infallible>> = frames.collect();
     let facts = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();

@@ -47,7 +47,7 @@ const STREAMS_MAX: u32 = 100;
 /// What a peer may send on a stream of HTTP/2, and on all of its connection, before it is read. The library
 /// ends a connection (`ENHANCE_YOUR_CALM`) once its unread frames of less than 256 bytes lack together
 /// more than half of the connection's window to have 256 each: a stream's window is so much smaller that
-/// frames of 29 bytes can fill it, and lines that come in a frame each do not end the connection.
+/// lines of facts that come in a frame each do not end the connection.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 /// What the library may hold of a stream's response besides the portion that it was given.
