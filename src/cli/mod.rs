@@ -10,6 +10,7 @@ pub mod nats;
 pub mod offline;
 pub mod open;
 pub mod output;
+mod private_file;
 pub mod remote;
 mod reread;
 pub mod runtime;

@@ -1,14 +1,13 @@
 //! The mark of a directory that is the copy of a journal. What is written into such a directory alone
 //! is in no stream, and the next start would find that the journal has lost it.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use rustix::fs::OFlags;
 
 use super::super::exit::Failure;
+use super::super::private_file;
 use crate::http::small_file;
 
 /// Its name, beside the log. It has the name of the stream.
@@ -25,21 +24,7 @@ pub(super) fn put(data: &Path, stream: &str) -> io::Result<()> {
     if read(data).is_ok_and(|found| found.as_ref() == Some(&text)) {
         return Ok(());
     }
-    let fresh = data.join(format!("{NAME}.new"));
-    match std::fs::remove_file(&fresh) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut options = OpenOptions::new();
-    let mut made = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&fresh)?;
-    made.write_all(text.as_bytes())?;
-    made.sync_all()?;
-    std::fs::rename(&fresh, data.join(NAME))?;
-    File::open(data)?.sync_all()
+    private_file::replace(&data.join(NAME), &text)
 }
 
 /// Refuses a directory that is the copy of a journal, to a command that would write to it alone.

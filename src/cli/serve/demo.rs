@@ -10,12 +10,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use wal::storage::{FileStorage, Storage as _};
 
-use super::secret_file;
 use super::walk;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::json::{Json, Reader};
 use crate::base::time::Instant;
 use crate::catalogue::{KeySource, RESOURCES};
+use crate::cli::private_file;
 use crate::cli::remote::facts::load_lines;
 use crate::cli::runtime::on_lane;
 use crate::cli::token::signing::{Claims, SigningAlgorithm, SigningKey};
@@ -68,7 +68,7 @@ impl Demo {
         let has_key = names.iter().any(|name| name == KEY_FILE);
         // The key is made before the log, so a log without one was not made by a demonstration. A
         // start that was interrupted while it made the key has left that alone.
-        let unfinished = secret_file::unfinished(Path::new(KEY_FILE));
+        let unfinished = private_file::unfinished(Path::new(KEY_FILE));
         let is_empty = names.iter().all(|name| Path::new(name) == unfinished);
         let is_anothers = !has_key && !is_empty;
         if is_anothers && !over_existing {
@@ -267,7 +267,7 @@ fn key_in(data: &Path) -> Result<SigningKey, BoxError> {
         }
     }
     let key = SigningKey::generate(SigningAlgorithm::Es256)?;
-    secret_file::make(&file, &key.to_pem()?)?;
+    private_file::make(&file, &key.to_pem()?)?;
     Ok(key)
 }
 

@@ -11,7 +11,6 @@ mod listening;
 pub mod logging;
 pub mod provider;
 mod receivers;
-mod secret_file;
 pub(super) mod signals;
 mod stopping;
 pub mod walk;

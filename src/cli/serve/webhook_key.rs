@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use rustix::fs::OFlags;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::secret_file;
+use crate::cli::private_file;
 use crate::http::small_file;
 use crate::http::webhooks::secret::{MasterKey, SECRET_BYTES};
 
@@ -76,7 +76,7 @@ fn random() -> std::io::Result<[u8; SECRET_BYTES]> {
 fn make(file: &Path) -> std::io::Result<MasterKey> {
     let bytes = random()?;
     let text = format!("{}\n", BASE64_STANDARD.encode(bytes));
-    secret_file::make(file, &text)?;
+    private_file::make(file, &text)?;
     Ok(MasterKey::new(&bytes))
 }
 
