@@ -167,6 +167,8 @@ fn what_is_found_by_an_identifier_or_a_code_is_what_one_may_read() {
     let path = format!("settlement-statements/{}", id.replace('-', "%2D"));
     for asked in ["code%201%2F2", &id] {
         let found = client.get(&format!("/console/found?id={asked}"), &headquarters);
+        // It says on what it rests, as every read does: a writer that was replaced tells nothing.
+        assert!(found.position() >= made.position(), "{found:?}");
         let found = found.json();
         assert_eq!(
             found["found"],
