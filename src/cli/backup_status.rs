@@ -1,17 +1,14 @@
 //! The file that records the results of backups, for monitoring: `backup --status` writes it,
 //! `serve --backup-status` reads it.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::reread::reread;
+use super::whole_file::Unfinished;
 use crate::base::time::Instant;
 use crate::http::small_file;
 use crate::http::upkeep::{BackupFigures, Backups};
@@ -91,43 +88,11 @@ impl BackupStatus {
 pub(super) fn note(file: &Path, backup: Option<&wal::Backup>, now: Instant) -> std::io::Result<()> {
     // Of a link, the file that it leads to is replaced.
     let file = &std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    let mut fresh = file.as_os_str().to_owned();
-    fresh.push(".new");
-    let fresh = Path::new(&fresh);
-    let mut opened = open_alone(fresh)?;
+    // Each counts on from what the one before it has noted.
+    let fresh = Unfinished::beside(file, 0o644)?;
     let status = BackupStatus::read(file).unwrap_or_default();
     let text = serde_json::to_vec_pretty(&status.after(backup, now))?;
-    let written = opened.set_len(0).and_then(|()| opened.write_all(&text));
-    let written = written.and_then(|()| opened.sync_all());
-    let replaced = written.and_then(|()| std::fs::rename(fresh, file));
-    if replaced.is_err() {
-        let _ = std::fs::remove_file(fresh);
-    }
-    replaced
-}
-
-/// The file that is going to replace the status, for this process alone: each counts on from what the
-/// one before it has noted.
-fn open_alone(fresh: &Path) -> std::io::Result<File> {
-    loop {
-        let opened = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o644)
-            // Neither another file's content nor a pipe.
-            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
-            .open(fresh)?;
-        opened.lock()?;
-        // Who had it before may have given it the status's name meanwhile, or removed it.
-        let own = opened.metadata()?;
-        match std::fs::symlink_metadata(fresh) {
-            Ok(found) if (found.dev(), found.ino()) == (own.dev(), own.ino()) => return Ok(opened),
-            Ok(_) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-    }
+    fresh.take_name(file, &text)
 }
 
 /// What the file says, read now and from here on every 10 seconds, and at SIGHUP, by a thread.

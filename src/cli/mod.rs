@@ -10,7 +10,6 @@ pub mod nats;
 pub mod offline;
 pub mod open;
 pub mod output;
-mod private_file;
 pub mod remote;
 mod reread;
 pub mod runtime;
@@ -22,6 +21,7 @@ pub mod tell;
 pub mod token;
 pub mod traces;
 pub mod trust;
+mod whole_file;
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -130,20 +130,34 @@ pub struct Feed {
 }
 
 /// The events of commits that follow each other.
-#[derive(Default)]
 pub(super) struct Recent {
     pub(super) events: VecDeque<Arc<Event>>,
     bytes: usize,
+    /// The bytes of events that there is room for.
+    pub(super) bytes_max: usize,
     /// Their first position; nothing before it is here.
     pub(super) from: u64,
     /// The last one that was examined.
     pub(super) upto: EventId,
 }
 
+impl Default for Recent {
+    fn default() -> Self {
+        Self {
+            events: VecDeque::new(),
+            bytes: 0,
+            bytes_max: SHARED_BYTES_MAX,
+            from: 0,
+            upto: EventId::NONE,
+        }
+    }
+}
+
 impl Recent {
     /// Begins anew at this position, of which no event was examined yet.
     pub(super) fn begin_at(&mut self, from: u64) {
         *self = Self {
+            bytes_max: self.bytes_max,
             from,
             upto: EventId {
                 position: from - 1,
@@ -159,6 +173,12 @@ impl Recent {
         self.from <= after.position.max(1)
     }
 
+    /// The bytes of the events.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn push(&mut self, event: Event) {
         self.bytes += event.json.len();
         self.events.push_back(Arc::new(event));
@@ -166,7 +186,7 @@ impl Recent {
 
     /// Lets the oldest go.
     pub(super) fn trim(&mut self) {
-        while self.bytes > SHARED_BYTES_MAX
+        while self.bytes > self.bytes_max
             && let Some(gone) = self.events.pop_front()
         {
             self.bytes -= gone.json.len();

@@ -39,6 +39,11 @@ pub(crate) async fn put_fact(engine: &Engine, revision: u32) {
         "{{\"kind\":\"actor\",\"id\":\"somebody\",\"revision\":{revision},\
          \"facts\":{{\"lifecycle\":\"active\"}}}}"
     );
+    put(engine, &text).await;
+}
+
+/// Applies this fact.
+pub(crate) async fn put(engine: &Engine, text: &str) {
     let fact = Json::parse(text.as_bytes()).unwrap();
     let fact = Incoming::of_item(0, &fact, FACTS, Instant::default());
     let command = fact.command.unwrap_or_else(|_| panic!("a good fact"));

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::super::exit::Failure;
-use super::super::private_file;
+use super::super::whole_file;
 use crate::http::small_file;
 
 /// Its name, beside the log. It has the name of the stream.
@@ -24,7 +24,7 @@ pub(super) fn put(data: &Path, stream: &str) -> io::Result<()> {
     if read(data).is_ok_and(|found| found.as_ref() == Some(&text)) {
         return Ok(());
     }
-    private_file::replace(&data.join(NAME), &text)
+    whole_file::replace(&data.join(NAME), &text)
 }
 
 /// Refuses a directory that is the copy of a journal, to a command that would write to it alone.

@@ -15,11 +15,11 @@ use crate::base::actor::{Actor, ActorKind};
 use crate::base::json::{Json, Reader};
 use crate::base::time::Instant;
 use crate::catalogue::{KeySource, RESOURCES};
-use crate::cli::private_file;
 use crate::cli::remote::facts::load_lines;
 use crate::cli::runtime::on_lane;
 use crate::cli::token::signing::{Claims, SigningAlgorithm, SigningKey};
 use crate::cli::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
+use crate::cli::whole_file;
 use crate::domain::example::actor;
 use crate::domain::operation::{Operation as _, Parts};
 use crate::domain::reference::read_fact::FACTS_WRITE;
@@ -68,7 +68,7 @@ impl Demo {
         let has_key = names.iter().any(|name| name == KEY_FILE);
         // The key is made before the log, so a log without one was not made by a demonstration. A
         // start that was interrupted while it made the key has left that alone.
-        let unfinished = private_file::unfinished(Path::new(KEY_FILE));
+        let unfinished = whole_file::unfinished(Path::new(KEY_FILE));
         let is_empty = names.iter().all(|name| Path::new(name) == unfinished);
         let is_anothers = !has_key && !is_empty;
         if is_anothers && !over_existing {
@@ -255,20 +255,34 @@ fn temporary() -> io::Result<PathBuf> {
 /// The directory's signing key, made when there is none. A link in its place is not followed.
 fn key_in(data: &Path) -> Result<SigningKey, BoxError> {
     let file = data.join(KEY_FILE);
-    match small_file::open(&file, rustix::fs::OFlags::NOFOLLOW) {
-        Ok(found) => {
-            let pem = String::from_utf8(small_file::read_opened(found, KEY_FILE_BYTES_MAX)?)?;
-            return Ok(SigningKey::from_pem(&pem)
-                .map_err(|error| format!("the key file {} {error}", file.display()))?);
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => {
-            return Err(format!("the key file {} cannot be read: {error}", file.display()).into());
-        }
+    if let Some(key) = key_of(&file)? {
+        return Ok(key);
     }
     let key = SigningKey::generate(SigningAlgorithm::Es256)?;
-    private_file::make(&file, &key.to_pem()?)?;
-    Ok(key)
+    match whole_file::make(&file, &key.to_pem()?) {
+        Ok(()) => Ok(key),
+        // Another start has made one meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            key_of(&file)?.ok_or_else(|| error.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The key in this file, where there is one.
+fn key_of(file: &Path) -> Result<Option<SigningKey>, BoxError> {
+    let shown = file.display();
+    match small_file::open(file, rustix::fs::OFlags::NOFOLLOW) {
+        Ok(found) => {
+            let pem = String::from_utf8(small_file::read_opened(found, KEY_FILE_BYTES_MAX)?)?;
+            let key = SigningKey::from_pem(&pem);
+            Ok(Some(key.map_err(|error| {
+                format!("the key file {shown} {error}")
+            })?))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("the key file {shown} cannot be read: {error}").into()),
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use rustix::fs::OFlags;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::cli::private_file;
+use crate::cli::whole_file;
 use crate::http::small_file;
 use crate::http::webhooks::secret::{MasterKey, SECRET_BYTES};
 
@@ -76,8 +76,14 @@ fn random() -> std::io::Result<[u8; SECRET_BYTES]> {
 fn make(file: &Path) -> std::io::Result<MasterKey> {
     let bytes = random()?;
     let text = format!("{}\n", BASE64_STANDARD.encode(bytes));
-    private_file::make(file, &text)?;
-    Ok(MasterKey::new(&bytes))
+    match whole_file::make(file, &text) {
+        Ok(()) => Ok(MasterKey::new(&bytes)),
+        // Another start has made one meanwhile.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            read(file).map(|bytes| MasterKey::new(&bytes))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -102,6 +108,23 @@ mod tests {
         assert_eq!(secret(&open(&file, 3).unwrap()), made);
         let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(names.len(), 1, "{names:?}");
+    }
+
+    #[test]
+    fn starts_that_make_the_key_at_once_all_go_on_with_the_one_in_the_file() {
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let file = place(None, folder.path());
+            let secrets: Vec<_> = std::thread::scope(|scope| {
+                let starts: Vec<_> = (0..4)
+                    .map(|_| scope.spawn(|| secret(&open(&file, 0).unwrap())))
+                    .collect();
+                let ended = starts.into_iter().map(|start| start.join().unwrap());
+                ended.collect()
+            });
+            let kept = secret(&open(&file, 1).unwrap());
+            assert_eq!(secrets, vec![kept; 4]);
+        }
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Key locks: while a command is decided, it holds the locks of its idempotency key and of the
 //! unique keys that it may take. A command that wants a locked key waits, and then reads again what
 //! is committed.
+//!
+//! A lock that is given back is handed to the one that has waited for it longest, and nobody else is
+//! woken: what many cost that wait for the same one grows with their number, not with its square.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -12,7 +15,7 @@ use crate::base::digest::{Digest, DigestBuild};
 
 const SHARDS: usize = 256;
 
-type Waiters = Vec<oneshot::Sender<()>>;
+type Waiters = VecDeque<oneshot::Sender<KeyLock>>;
 
 /// The locks that are held at present.
 pub struct KeyLocks {
@@ -58,14 +61,16 @@ impl Held {
         }
     }
 
-    /// Releases a key; who waits for it.
-    fn release(&mut self, key: Digest) -> Waiters {
-        let first = self.first.take_if(|(first, _)| *first == key);
-        let released = match first {
-            Some((_, waiters)) => Some(waiters),
-            None => self.others.as_mut().and_then(|others| others.remove(&key)),
-        };
-        released.unwrap_or_default()
+    /// The first one that waits for a key, which stays locked then; without one it is released.
+    fn next(&mut self, key: Digest) -> Option<oneshot::Sender<KeyLock>> {
+        let next = self.waiters(key)?.pop_front();
+        if next.is_none() {
+            match self.first.take_if(|(first, _)| *first == key) {
+                Some(_) => {}
+                None => drop(self.others.as_mut()?.remove(&key)),
+            }
+        }
+        next
     }
 
     fn keys(&self) -> impl Iterator<Item = Digest> {
@@ -78,7 +83,8 @@ impl Held {
 /// One lock, held until this is dropped. It belongs to the command, not to the client: a client
 /// that disconnects must not release it while the command is in progress.
 pub struct KeyLock {
-    locks: Arc<KeyLocks>,
+    /// None once it was given back.
+    locks: Option<Arc<KeyLocks>>,
     key: Digest,
 }
 
@@ -95,29 +101,27 @@ impl KeyLocks {
         &self.shards[key.shard(SHARDS)].0
     }
 
-    /// Locks `key`; waits while another one holds it.
+    /// Locks `key`; waits while others hold it who came before.
     pub async fn hold(self: &Arc<Self>, key: Digest) -> KeyLock {
-        loop {
-            let given_back = {
-                let mut shard = self.shard(key).lock();
-                match shard.waiters(key) {
-                    None => {
-                        shard.lock(key);
-                        return KeyLock {
-                            locks: Arc::clone(self),
-                            key,
-                        };
-                    }
-                    Some(waiters) => {
-                        let (sender, receiver) = oneshot::channel();
-                        waiters.push(sender);
-                        receiver
-                    }
+        let handed_over = {
+            let mut shard = self.shard(key).lock();
+            match shard.waiters(key) {
+                None => {
+                    shard.lock(key);
+                    return KeyLock {
+                        locks: Some(Arc::clone(self)),
+                        key,
+                    };
                 }
-            };
-            // An error means the same: it is no longer held.
-            let _ = given_back.await;
-        }
+                Some(waiters) => {
+                    let (sender, receiver) = oneshot::channel();
+                    waiters.push_back(sender);
+                    receiver
+                }
+            }
+        };
+        let held = handed_over.await;
+        held.expect("a lock that somebody waits for is handed over")
     }
 
     /// The keys that are locked at present.
@@ -150,10 +154,21 @@ impl Default for KeyLocks {
 
 impl Drop for KeyLock {
     fn drop(&mut self) {
-        let waiters = self.locks.shard(self.key).lock().release(self.key);
-        for waiter in waiters {
-            // A waiter that has left needs no notification.
-            let _ = waiter.send(());
+        let Some(locks) = self.locks.take() else {
+            return;
+        };
+        // A statement of its own: the shard is not locked while the lock is handed over.
+        let next = || locks.shard(self.key).lock().next(self.key);
+        while let Some(waiter) = next() {
+            let lock = Self {
+                locks: Some(Arc::clone(&locks)),
+                key: self.key,
+            };
+            match waiter.send(lock) {
+                Ok(()) => return,
+                // It has left: then this is not what gives the lock back.
+                Err(mut refused) => refused.locks = None,
+            }
         }
     }
 }
@@ -162,7 +177,7 @@ impl Drop for KeyLock {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
-    use std::task::{Context, Waker};
+    use std::task::{Context, Wake, Waker};
 
     use super::*;
 
@@ -184,6 +199,64 @@ mod tests {
         for task in tasks {
             task.await.unwrap();
         }
+        assert_eq!(locks.held(), []);
+    }
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Counting(AtomicU32);
+
+    impl Wake for Counting {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lock_is_handed_to_who_came_first_and_nobody_else_is_woken() {
+        let locks = Arc::new(KeyLocks::new());
+        let key = Digest([7; 16]);
+        let woken = Arc::new(Counting::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut context = Context::from_waker(&waker);
+        let mut held = locks.hold(key).await;
+        let mut waiting: VecDeque<_> = (0..100).map(|_| Box::pin(locks.hold(key))).collect();
+        for waiter in &mut waiting {
+            assert!(waiter.as_mut().poll(&mut context).is_pending());
+        }
+        for handed_over in 1..=100 {
+            drop(held);
+            assert_eq!(woken.0.load(Ordering::SeqCst), handed_over);
+            let last = waiting.back_mut().unwrap();
+            assert!(handed_over == 100 || last.as_mut().poll(&mut context).is_pending());
+            // Whoever comes now comes last.
+            let mut late = Box::pin(locks.hold(key));
+            assert!(late.as_mut().poll(&mut context).is_pending());
+            drop(late);
+            held = waiting.pop_front().unwrap().await;
+        }
+        drop(held);
+        assert_eq!(locks.held(), []);
+    }
+
+    #[tokio::test]
+    async fn a_lock_passes_over_those_who_have_left_before_and_after_it_was_handed_to_them() {
+        let locks = Arc::new(KeyLocks::new());
+        let key = Digest([7; 16]);
+        let mut context = Context::from_waker(Waker::noop());
+        let held = locks.hold(key).await;
+        let mut waiting: VecDeque<_> = (0..20_000).map(|_| Box::pin(locks.hold(key))).collect();
+        for waiter in &mut waiting {
+            assert!(waiter.as_mut().poll(&mut context).is_pending());
+        }
+        let mut last = waiting.pop_back().unwrap();
+        let first = waiting.pop_front().unwrap();
+        drop(waiting);
+        drop(held);
+        // The first has the lock, and leaves before it takes it.
+        assert!(last.as_mut().poll(&mut context).is_pending());
+        drop(first);
+        drop(last.await);
         assert_eq!(locks.held(), []);
     }
 

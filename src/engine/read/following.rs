@@ -58,18 +58,20 @@ impl Shared {
         };
         let wanted = Wanted {
             after,
-            filter: Arc::default(),
+            limit: 1,
+            ..Wanted::default()
         };
-        let reading = self.reading(id.position..=id.position, 1, wanted);
+        let reading = self.reading(id.position..=id.position, wanted);
         let read = self.feed.single_readings.read(reading).await;
         let read = read.unwrap_or(Err(NoPage::Unavailable))?;
         let found = read.events.into_iter().next();
         Ok(found.filter(|event| event.id == id))
     }
 
-    /// The page out of what is shared, which is read on to the end; `None` for a reader who is
-    /// behind it. All readers near the end wait for the lock on what is shared: under it, no reading
-    /// waits for any but one of the end.
+    /// The page out of what is shared, which is read on towards the end; `None` for a reader who is
+    /// behind it, or would be once what comes after is there, too. All readers near the end wait for
+    /// the lock on what is shared: under it, no reading waits for any but one of the end, and no more
+    /// is read than twice what there is room for.
     async fn shared_page(
         &self,
         after: EventId,
@@ -86,14 +88,35 @@ impl Shared {
         } else if !recent.covers(after) {
             return None;
         }
+        let mut bytes = 0;
         while recent.upto.position < durable {
+            if bytes >= recent.bytes_max {
+                if recent.upto.position >= after.position {
+                    break;
+                }
+                // What lies between is more than there is room for: who needs it reads the log.
+                recent.begin_at(after.position);
+                bytes = 0;
+            }
             let positions = recent.upto.position + 1..=durable;
-            let reading = self.reading(positions, usize::MAX, Wanted::default());
-            let read = self.feed.end_readings.read(reading).await;
+            let all = Wanted {
+                bytes_max: recent.bytes_max / 2,
+                ..Wanted::default()
+            };
+            let read = self
+                .feed
+                .end_readings
+                .read(self.reading(positions, all))
+                .await;
             match read.unwrap_or(Err(NoPage::Unavailable)) {
                 Ok(read) => {
+                    bytes += read.bytes;
                     recent.upto = read.upto;
                     read.events.into_iter().for_each(|event| recent.push(event));
+                    recent.trim();
+                    if !recent.covers(after) {
+                        return None;
+                    }
                 }
                 // It was given up meanwhile, and nothing that this reader waits for.
                 Err(NoPage::Gone { earliest }) if after.position + 1 >= earliest.position => {
@@ -105,7 +128,6 @@ impl Shared {
                 }
             }
         }
-        recent.trim();
         let begin = recent.events.partition_point(|event| event.id <= after);
         let mut wanted = recent
             .events
@@ -138,8 +160,10 @@ impl Shared {
         let wanted = Wanted {
             after,
             filter: Arc::clone(filter),
+            limit,
+            ..Wanted::default()
         };
-        let reading = self.reading(from..=durable, limit, wanted);
+        let reading = self.reading(from..=durable, wanted);
         let read = self.feed.read_behind(reader, reading).await?;
         let next = read.upto.max(after);
         Ok(Page {
@@ -154,11 +178,10 @@ impl Shared {
     fn reading(
         &self,
         positions: RangeInclusive<u64>,
-        limit: usize,
         wanted: Wanted,
     ) -> impl FnOnce() -> Result<Read, NoPage> + Send + 'static + use<> {
         let (journal, teller) = (Arc::clone(&self.journal), Arc::clone(&self.feed.teller));
-        move || read(&journal, &teller, positions, limit, &wanted)
+        move || read(&journal, &teller, positions, &wanted)
     }
 }
 
@@ -187,15 +210,31 @@ impl Feed {
 }
 
 /// Which events a reading of the log gives.
-#[derive(Default)]
 struct Wanted {
     after: EventId,
     filter: Arc<EventFilter>,
+    /// So many events at most.
+    limit: usize,
+    /// The reading ends with the record that makes it so many bytes of records.
+    bytes_max: usize,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self {
+            after: EventId::NONE,
+            filter: Arc::default(),
+            limit: usize::MAX,
+            bytes_max: PAGE_BYTES_MAX,
+        }
+    }
 }
 
 /// What a reading of the log gave.
 struct Read {
     events: Vec<Event>,
+    /// The bytes of the records that were examined.
+    bytes: usize,
     /// The last event that was examined; after a commit without events, its number is 0.
     upto: EventId,
     /// Whether all events of the last commit were examined.
@@ -214,16 +253,15 @@ fn read(
     journal: &Appender,
     teller: &Teller,
     positions: RangeInclusive<u64>,
-    limit: usize,
     wanted: &Wanted,
 ) -> Result<Read, NoPage> {
-    let Wanted { after, filter } = wanted;
+    let Wanted { after, filter, .. } = wanted;
     let mut read = Read {
         events: Vec::new(),
+        bytes: 0,
         upto: EventId::NONE,
         is_whole: true,
     };
-    let mut bytes = 0;
     let (from, last) = positions.into_inner();
     let upto = last.min(from.saturating_add(PAGE_RECORDS_MAX));
     let shown = journal.records(from, upto, &mut |record| {
@@ -235,7 +273,7 @@ fn read(
             if id <= *after || left_over.get().is_some() || !filter.wants(name, subject) {
                 return false;
             }
-            if taken.get() >= limit {
+            if taken.get() >= wanted.limit {
                 left_over.set(Some(id));
                 return false;
             }
@@ -256,8 +294,8 @@ fn read(
             position,
             number: count.saturating_sub(1),
         };
-        bytes += record.payload.len();
-        Ok(match bytes >= PAGE_BYTES_MAX {
+        read.bytes += record.payload.len();
+        Ok(match read.bytes >= wanted.bytes_max {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         })
@@ -283,14 +321,16 @@ mod tests {
     use std::task::Poll;
     use std::time::Duration;
 
+    use serde_json::{Value, json};
     use tokio::task::JoinSet;
     use tokio::time::timeout;
 
     use super::*;
     use crate::cli::runtime::on_lane;
+    use crate::domain::reference::samples;
     use crate::engine::Engine;
     use crate::engine::feed::CATCHING_UP_MAX;
-    use crate::engine::sample::{engine, put_fact};
+    use crate::engine::sample::{engine, put, put_fact};
 
     const MANY: EventReader<'static> = EventReader::Client {
         subject: "many",
@@ -386,6 +426,101 @@ mod tests {
             assert!(other.end && other.events.is_empty());
             let next = page(&engine, FEW, first.next).await;
             assert!(next.end && next.events.len() > 1);
+        };
+        on_lane(&engine, work).unwrap();
+        engine.shut_down().unwrap();
+    }
+
+    /// All events after `after`, page by page.
+    async fn followed(engine: &Engine, reader: EventReader<'_>, after: EventId) -> Vec<EventId> {
+        let (mut ids, mut next) = (Vec::new(), after);
+        loop {
+            let page = page(engine, reader, next).await;
+            assert!(page.next > next || page.end, "it comes no further");
+            ids.extend(page.events.iter().map(|event| event.id));
+            next = page.next;
+            if page.end {
+                return ids;
+            }
+        }
+    }
+
+    #[test]
+    fn events_that_what_is_shared_has_no_room_for_are_given_to_each_reader_all_the_same() {
+        let engine = engine();
+        let work = async {
+            put_fact(&engine, 1).await;
+            let after = EventId::behind(engine.durable());
+            for revision in 2..=41 {
+                put_fact(&engine, revision).await;
+            }
+            let near_end = EventId::behind(engine.durable() - 1);
+            let all = followed(&engine, EventReader::Delivery, after).await;
+            assert_eq!(all.len(), 40);
+            let bytes = engine.feed().recent.lock().await.bytes();
+            // From room for all of them to room for less than one.
+            for share in [1, 2, 3, 7, 20, 60] {
+                for reader in [MANY, EventReader::Delivery, EventReader::Webhook] {
+                    for (from, begin) in [(0, after), (1, after), (1, near_end)] {
+                        let mut recent = engine.feed().recent.lock().await;
+                        *recent = Recent::default();
+                        recent.bytes_max = bytes / share;
+                        // Nothing was read since the start, or what comes first is not yet.
+                        if from > 0 {
+                            recent.begin_at(after.position);
+                        }
+                        drop(recent);
+                        let ids = followed(&engine, reader, begin).await;
+                        let expected = all.iter().filter(|id| **id > begin);
+                        assert!(expected.eq(&ids), "{share} {reader:?} {from}: {ids:?}");
+                        let recent = engine.feed().recent.lock().await;
+                        assert!(recent.bytes() <= recent.bytes_max);
+                    }
+                }
+            }
+        };
+        on_lane(&engine, work).unwrap();
+        engine.shut_down().unwrap();
+    }
+
+    /// Applies a fact of which little is told: its record has 4 KiB and more.
+    async fn put_large(engine: &Engine, revision: u32) {
+        let mut lines = samples::NDJSON
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        let large = |fact: &Value| fact["kind"] == "final-review-projection";
+        let mut fact: Value = lines.find(large).unwrap();
+        fact["revision"] = revision.into();
+        fact["facts"]["reviewedFacts"] = json!({"said": "x".repeat(4_096)});
+        put(engine, &fact.to_string()).await;
+    }
+
+    #[test]
+    fn whoever_follows_at_the_end_waits_for_no_more_than_there_is_room_for() {
+        let engine = engine();
+        let work = async {
+            put_fact(&engine, 1).await;
+            let after = EventId::behind(engine.durable());
+            for revision in 1..=40 {
+                put_large(&engine, revision).await;
+            }
+            let ids = followed(&engine, MANY, after).await;
+            let mut recent = engine.feed().recent.lock().await;
+            // All events have room: it is their records that are much.
+            assert!(ids.len() == 40 && recent.bytes() < 30_000);
+            recent.bytes_max = 30_000;
+            recent.begin_at(after.position);
+            drop(recent);
+            let first = page(&engine, MANY, after).await;
+            assert_eq!(first.next.position, after.position + 8);
+            assert!(!first.end && first.events.len() == 8);
+            assert_eq!(followed(&engine, MANY, after).await, ids);
+            engine.feed().recent.lock().await.begin_at(after.position);
+            let last = EventId::behind(engine.durable() - 1);
+            let at_end = page(&engine, FEW, last).await;
+            assert!(at_end.end && at_end.events.len() == 1);
+            // What lay between was passed over.
+            assert_eq!(engine.feed().recent.lock().await.from, last.position);
         };
         on_lane(&engine, work).unwrap();
         engine.shut_down().unwrap();

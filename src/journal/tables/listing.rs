@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use super::half_key::{HalfKeyCollisions, Noted};
 use super::list_walk::{self, Found, ListPlan, ListWay};
 use super::listed_at::ListedAt;
-use super::lists::{Candidate, Set};
+use super::lists::{Candidate, Extent, Set};
 use super::{PreparedChange, Tables};
 use crate::base::codec;
 use crate::base::digest::{Digest, KeyDigest};
@@ -164,17 +164,16 @@ impl Tables {
         }
     }
 
-    /// Enters what is bound to a booking under the new values; how many the list had by then.
-    fn enter_led(&self, kind: &dyn AnyResource, lead: &LeadMove) -> u32 {
+    /// Enters what is bound to a booking under the new values; what is bound to it later is beyond
+    /// this extent of the list.
+    fn enter_led(&self, kind: &dyn AnyResource, lead: &LeadMove) -> Extent {
         let list = self.lists.of(kind.kind().tag);
+        let extent = list.read().extent();
         let mut from = 0;
         loop {
-            let (numbers, len) = {
-                let list = list.read();
-                (list.numbers_of(bound_to(lead), from, AT_ONCE), list.len())
-            };
+            let numbers = list.read().numbers_of(bound_to(lead), from, AT_ONCE);
             let Some(last) = numbers.last() else {
-                return len;
+                return extent;
             };
             from = last + 1;
             let mut list = list.write();
@@ -242,8 +241,8 @@ impl Tables {
                     .entered
                     .iter()
                     .find(|(known, _)| *known == tag);
-                let from = entered.map_or(0, |(_, from)| *from);
                 let mut list = self.lists.of(tag).write();
+                let from = entered.map_or(0, |(_, then)| then.first_since(list.extent()));
                 for number in list.numbers_of(bound_to(lead), from, usize::MAX) {
                     for (_, set) in led(kind, lead) {
                         list.add(set, number);
@@ -276,6 +275,9 @@ impl Tables {
         let entry = self.noted(kind, place.entry);
         let mut list = self.lists.of(kind.kind().tag).write();
         let (number, is_new) = list.enter(entry, listed_at);
+        if moved.before.is_none() && !is_new {
+            list.show_again();
+        }
         let none = Vec::new();
         let before = moved.before.as_ref().map_or(&none, |place| &place.values);
         let after = moved.after.as_ref().map_or(&none, |place| &place.values);
@@ -444,5 +446,71 @@ impl Tables {
             is_shown.then_some((kind, Candidate { entry, listed_at }, values))
         });
         shown.collect()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::base::revision::Revision;
+    use crate::base::time::Instant;
+    use crate::domain::listing::Filter;
+    use crate::domain::operation::Change;
+    use crate::domain::reference::{FactHolder, samples};
+    use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
+
+    type Booking = Fact<ReservationBooking>;
+
+    /// The change by which the sample fact of this kind comes in, with this in the place of some of it.
+    fn put<H: FactHolder>(before: Option<&H>, id: &str, other: [(&str, &str); 1]) -> (H, Change) {
+        let mut lines = samples::NDJSON
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let mut fact = lines.find(|fact| fact["kind"] == H::KIND.name).unwrap()["facts"].take();
+        for (field, value) in other {
+            fact[field] = json!(value);
+        }
+        let fact: H::Facts = serde_json::from_value(fact).unwrap();
+        let revision = before.map_or(Revision::FIRST, |before| before.revision().next());
+        let event = H::put(before, id, revision, &fact).unwrap();
+        let next = H::apply(before.cloned(), &event, Instant::default());
+        let change = Change::of(before, &event, &next);
+        (next, change)
+    }
+
+    #[test]
+    fn an_item_that_is_shown_again_while_its_booking_changes_is_found_by_the_new_branch() {
+        let tables = Tables::default();
+        let mut position = 0;
+        let mut publish = |change| {
+            position += 1;
+            tables.publish(position, change);
+        };
+        let (booking, change) = put::<Booking>(None, "left", [("branchProfileId", "old")]);
+        publish(change);
+        publish(put::<Booking>(None, "other", [("branchProfileId", "third")]).1);
+        let of = |booking| [("reservationBookingId", booking)];
+        let (adjustment, change) = put::<PaymentChangeAdjustment>(None, "adjustment", of("left"));
+        publish(change);
+        let (adjustment, change) = put(Some(&adjustment), "adjustment", of("other"));
+        publish(change);
+        // Nothing is bound to the booking when its change is prepared.
+        let (_, moves) = put(Some(&booking), "left", [("branchProfileId", "new")]);
+        let mut prepared = PreparedChange::all(vec![moves]);
+        tables.reserve(&mut prepared, None);
+        publish(put(Some(&adjustment), "adjustment", of("left")).1);
+        tables.publish_all(9, &mut prepared);
+        tables.settle(&prepared);
+        let found_by = |branch| {
+            let branch = ValueHash::of(Filter::Branch, branch);
+            let listed = tables.listed_now().into_iter();
+            listed
+                .filter(|(.., values)| values.contains(&branch))
+                .count()
+        };
+        assert_eq!(["old", "third", "new"].map(found_by), [0, 0, 1]);
     }
 }

@@ -135,6 +135,8 @@ pub(super) struct KindList {
     whole: BTreeMap<u32, Digest>,
     many: BTreeMap<ValueHash, RoaringBitmap>,
     few: BTreeSet<Pair>,
+    /// How often an item of which nothing was left to show was shown again, under its old number.
+    shown_again: u64,
 }
 
 fn half_key(chunks: &[Chunk], number: u32) -> HalfKey {
@@ -153,6 +155,19 @@ impl KindList {
     /// How many resources are listed.
     pub(super) fn len(&self) -> u32 {
         self.len
+    }
+
+    /// How many resources were listed so far, and how often one was shown again.
+    pub(super) fn extent(&self) -> Extent {
+        Extent {
+            len: self.len,
+            shown_again: self.shown_again,
+        }
+    }
+
+    /// An item of which nothing was left to show is shown again.
+    pub(super) fn show_again(&mut self) {
+        self.shown_again += 1;
     }
 
     /// The key of the resource with this number.
@@ -266,6 +281,7 @@ impl KindList {
             whole: whole.collect(),
             many,
             few,
+            shown_again: 0,
         }
     }
 
@@ -463,15 +479,34 @@ impl Lists {
     }
 }
 
+/// How much a list had at some time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Extent {
+    len: u32,
+    shown_again: u64,
+}
+
+impl Extent {
+    /// The first number that may have been bound to a booking since then.
+    pub(super) fn first_since(self, now: Self) -> u32 {
+        // What is shown again has any number.
+        if self.shown_again == now.shown_again {
+            self.len
+        } else {
+            0
+        }
+    }
+}
+
 /// What is known of a change's effect on lists before it is published.
 #[derive(Default)]
 pub(super) struct PreparedLists {
     /// The values that a booking's fact gives to a resource that is newly listed, and the position
     /// of the fact's last commit.
     pub(super) by_booking: Option<(u64, Vec<Set>)>,
-    /// The kinds bound to bookings, each with how many were in its list when those of the booking
+    /// The kinds bound to bookings, each with the extent of its list when those of the booking
     /// were entered under its new values.
-    pub(super) entered: Vec<(u16, u32)>,
+    pub(super) entered: Vec<(u16, Extent)>,
 }
 
 #[cfg(test)]

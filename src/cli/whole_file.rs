@@ -1,0 +1,184 @@
+//! Small files that are made whole: what is written first lies beside the file, for one process at a
+//! time, and then takes its name. A crash leaves all of the file or nothing of it.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+/// Who may read a private file: its owner.
+const PRIVATE: u32 = 0o600;
+
+/// Where the file is until it is whole.
+pub(super) fn unfinished(file: &Path) -> PathBuf {
+    let mut fresh = OsString::from(file);
+    fresh.push(".new");
+    fresh.into()
+}
+
+/// Makes a private file, durably.
+///
+/// # Errors
+/// When it is there already, which a concurrent start may have made, or cannot be written.
+pub(super) fn make(file: &Path, text: &str) -> io::Result<()> {
+    let fresh = Unfinished::beside(file, PRIVATE)?;
+    let made = fresh
+        .write(text.as_bytes())
+        .and_then(|()| std::fs::hard_link(&fresh.path, file));
+    fresh.remove()?;
+    made?;
+    sync_folder(file)
+}
+
+/// Makes a private file, durably, in the place of one that is there.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn replace(file: &Path, text: &str) -> io::Result<()> {
+    Unfinished::beside(file, PRIVATE)?.take_name(file, text.as_bytes())?;
+    sync_folder(file)
+}
+
+/// A file that is not whole yet, and this process's alone as long as this is there.
+pub(super) struct Unfinished {
+    file: File,
+    path: PathBuf,
+}
+
+impl Unfinished {
+    /// What is going to be `file`, with this mode; waits until no other process has it.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(super) fn beside(file: &Path, mode: u32) -> io::Result<Self> {
+        let path = unfinished(file);
+        loop {
+            let mut options = OpenOptions::new();
+            let options = options.write(true).create(true).truncate(false).mode(mode);
+            // Neither another file's content nor a pipe.
+            let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+            let file = options.custom_flags(flags).open(&path)?;
+            file.lock()?;
+            // Who had it before may have given it another name meanwhile, or removed it.
+            let own = file.metadata()?;
+            let is_here = match std::fs::symlink_metadata(&path) {
+                Ok(found) => (found.dev(), found.ino()) == (own.dev(), own.ino()),
+                Err(error) if error.kind() == ErrorKind::NotFound => false,
+                Err(error) => return Err(error),
+            };
+            if !is_here {
+                continue;
+            }
+            // A crash may have left it with the file's name, too, and anybody who may write here with
+            // other rights.
+            let is_own = own.uid() == rustix::process::geteuid().as_raw();
+            if own.is_file() && (own.nlink() > 1 || !is_own || own.mode() & 0o777 & !mode != 0) {
+                std::fs::remove_file(&path)?;
+                continue;
+            }
+            return Ok(Self { file, path });
+        }
+    }
+
+    /// Gives it this content, durably.
+    fn write(&self, content: &[u8]) -> io::Result<()> {
+        self.file.set_len(0)?;
+        (&self.file).write_all(content)?;
+        self.file.sync_all()
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        std::fs::remove_file(&self.path)
+    }
+
+    /// Gives it this content and the name of the file that it is going to be, in the place of what has
+    /// that.
+    ///
+    /// # Errors
+    /// When that fails: then it is gone.
+    pub(super) fn take_name(self, file: &Path, content: &[u8]) -> io::Result<()> {
+        let done = self
+            .write(content)
+            .and_then(|()| std::fs::rename(&self.path, file));
+        if done.is_err() {
+            let _ = self.remove();
+        }
+        done
+    }
+}
+
+fn sync_folder(file: &Path) -> io::Result<()> {
+    match file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn of_those_who_make_a_file_at_once_one_has_made_it_and_the_others_are_told() {
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("key");
+            let made: Vec<_> = std::thread::scope(|scope| {
+                let makers: Vec<_> = (0..8)
+                    .map(|number: u32| {
+                        let file = &file;
+                        scope.spawn(move || make(file, &number.to_string()).map(|()| number))
+                    })
+                    .collect();
+                let made = makers.into_iter().map(|maker| maker.join().unwrap());
+                made.collect()
+            });
+            let kept = std::fs::read_to_string(&file).unwrap();
+            let (well, told): (Vec<_>, Vec<_>) = made.into_iter().partition(Result::is_ok);
+            assert_eq!(well.len(), 1);
+            assert!(
+                well.iter()
+                    .all(|made| made.as_ref().unwrap().to_string() == kept)
+            );
+            for why in told {
+                assert_eq!(why.unwrap_err().kind(), ErrorKind::AlreadyExists);
+            }
+            assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        }
+    }
+
+    #[test]
+    fn what_is_replaced_has_all_of_the_new_text_and_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mark");
+        make(&file, "a text that is longer").unwrap();
+        // A crash may have left it with two names.
+        std::fs::hard_link(&file, unfinished(&file)).unwrap();
+        replace(&file, "short").unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "short");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_others_could_read_is_not_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("key");
+        std::fs::write(unfinished(&file), "").unwrap();
+        let open = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(unfinished(&file), open).unwrap();
+        let opened = File::open(unfinished(&file)).unwrap();
+        make(&file, "secret").unwrap();
+        assert_eq!(opened.metadata().unwrap().len(), 0);
+        assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+    }
+}
