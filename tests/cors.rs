@@ -178,14 +178,27 @@ fn what_is_no_origin_is_exit_code_2() {
 fn what_needs_no_token_is_refused_to_a_page_whose_name_may_have_been_made_to_lead_here() {
     let world = World::new();
     let server = Server::start_with(&world, &["--cors-origin", OURS]);
-    let mut client = server.client();
+    is_refused_to_a_foreign_page(server.client(), &server.address);
+    // The same where it is served for inside alone.
+    let arguments = ["--cors-origin", OURS, "--internal-listen", "127.0.0.1:0"];
+    let server = Server::start_with(&world, &arguments);
+    let inside = server.internal.as_ref().unwrap();
+    is_refused_to_a_foreign_page(Client::connect(inside), inside);
+    // What needs a token is asked for it first.
+    let headers = [("Content-Type", "application/json"), ("Origin", OTHER)];
+    let path = "/settlement-deposit-requests";
+    let answer = server.client().request("POST", path, &headers, b"{}");
+    assert_eq!(answer.status, 401);
+}
+
+fn is_refused_to_a_foreign_page(mut client: Client, address: &str) {
     let json = ("Content-Type", "application/json");
     let charge = "/reservation-financial-lifecycles/b/regional-benefit-charge-finalizations";
     let refused = [("header.Origin".to_owned(), "not_allowed".to_owned())];
-    let mut told = |path: &str, origins: &[&str]| {
+    let mut told = |origins: &[&str]| {
         let mut headers = vec![json];
         headers.extend(origins.iter().map(|origin| ("Origin", *origin)));
-        client.request("POST", path, &headers, b"{}")
+        client.request("POST", charge, &headers, b"{}")
     };
     for origins in [
         &[OTHER][..],
@@ -193,23 +206,20 @@ fn what_needs_no_token_is_refused_to_a_page_whose_name_may_have_been_made_to_lea
         &["http://evil.example:8080"],
         &[OURS, OURS],
     ] {
-        let answer = told(charge, origins);
+        let answer = told(origins);
         assert_eq!(
             (answer.status, answer.faults()),
             (422, refused.to_vec()),
             "{origins:?}"
         );
     }
-    let here = format!("http://{}", server.address);
+    let here = format!("http://{address}");
     for origins in [&[][..], &[OURS], &[&here], &["http://localhost:8080"]] {
-        let answer = told(charge, origins);
+        let answer = told(origins);
         assert_eq!(answer.status, 422, "{origins:?}");
         assert!(
             answer.faults().iter().all(|fault| fault.1 == "required"),
             "{origins:?}"
         );
     }
-    // What needs a token is asked for it first.
-    let answer = told("/settlement-deposit-requests", &[OTHER]);
-    assert_eq!(answer.status, 401);
 }

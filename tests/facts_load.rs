@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Output;
 
+use rcgen::{BasicConstraints, IsCa};
 use serde_json::Value;
 
 use crate::support::{Server, World, carebook, run};
@@ -26,9 +27,14 @@ fn write_facts(world: &World) {
 
 /// Makes a certificate for this machine's name, as `NAME.pem` with its key in `NAME.key`.
 fn certificate(world: &World, name: &str) {
+    certificate_of(world, name, IsCa::NoCa);
+}
+
+fn certificate_of(world: &World, name: &str, is_ca: IsCa) {
     let mut parameters = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
     let subject = &mut parameters.distinguished_name;
     subject.push(rcgen::DnType::CommonName, name);
+    parameters.is_ca = is_ca;
     let key = rcgen::KeyPair::generate().unwrap();
     let made = parameters.self_signed(&key).unwrap();
     std::fs::write(world.path(&format!("{name}.pem")), made.pem()).unwrap();
@@ -71,6 +77,24 @@ fn assert_failed(output: &Output, words: &[&str]) {
     for word in words {
         assert!(err.contains(word), "{word}: {err}");
     }
+}
+
+#[test]
+fn a_server_whose_certificate_is_an_authority_s_is_refused_and_it_is_said_what_to_do() {
+    let world = World::new();
+    write_facts(&world);
+    certificate_of(&world, "server", IsCa::Ca(BasicConstraints::Unconstrained));
+    std::fs::write(world.path("token"), format!("{}\n", world.workflow())).unwrap();
+    let (certificate, key) = (world.path("server.pem"), world.path("server.key"));
+    let arguments = [
+        ["--tls-cert", text(&certificate)],
+        ["--tls-key", text(&key)],
+    ];
+    let server = Server::start_with(&world, arguments.as_flattened());
+    let port = server.address.rsplit_once(':').unwrap().1;
+    let url = format!("https://localhost:{port}");
+    let refused = load(&world, &url, &["--ca-file", text(&certificate)], None);
+    assert_failed(&refused, &[&url, "CA:TRUE", "basicConstraints=CA:FALSE"]);
 }
 
 #[test]

@@ -113,7 +113,7 @@ pub trait Resource:
         Vec::new()
     }
 
-    /// Whether the state is one that can be; checked after each apply in debug builds, and by
+    /// Whether the state is one that can be; checked before each commit, and by
     /// recovery and `verify`.
     ///
     /// # Errors

@@ -325,6 +325,12 @@ impl Engine {
         self.shared.tables.digest()
     }
 
+    /// Whether the idempotency key of this command was used: then it is replayed, or rejected.
+    #[must_use]
+    pub fn has_used_key_of(&self, request: &CommandRequest) -> bool {
+        self.shared.has_used_key_of(request)
+    }
+
     /// Carries a command out. The permit is held until there is a response.
     pub async fn execute(&self, request: CommandRequest, permit: Permit) -> CommandResult {
         self.carry_out(request, permit, false).await

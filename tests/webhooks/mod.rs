@@ -341,6 +341,45 @@ fn what_is_not_taken_in_ten_attempts_is_dead_and_can_be_retried() {
 }
 
 #[test]
+fn a_delivery_that_is_retried_again_and_again_is_dead_once_and_is_after_a_start() {
+    let hurried = [
+        "--webhooks-allow",
+        "127.0.0.1",
+        "--webhooks-hurry",
+        "1000000",
+    ];
+    let house = House::with(&hurried);
+    let receiver = Receiver::deciding(|_, _| Reply::Status(400, ""));
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    house.fact("bad", 1);
+    house.wait(&subscription, |read| read["dead"] == 1);
+    let dead = house.deliveries(&subscription, "?state=dead");
+    let event = dead["items"][0]["eventId"].clone();
+    let retries = retries_of(&subscription, &event);
+    // Each dies within milliseconds, and the log knows that up to a second later.
+    for round in 1..=40 {
+        let retried = house.send("POST", &retries, &json!({}));
+        assert_eq!(retried.status, 202, "{retried:?}");
+        receiver.wait_for(10 * round + 1);
+    }
+    house.wait(&subscription, |read| {
+        read["dead"] == 1 && read["waiting"] == 0
+    });
+    house.wait_for_figures(&subscription, |of| of("dead") == 1.0);
+    let house = house.restarted(&hurried);
+    let dead = house.deliveries(&subscription, "?state=dead");
+    let dead = dead["items"].as_array().unwrap();
+    assert_eq!(dead.len(), 1, "{dead:?}");
+    assert_eq!(dead[0]["eventId"], event);
+    receiver.now_answers(|_, _| TAKEN);
+    assert_eq!(house.send("POST", &retries, &json!({})).status, 202);
+    house.wait(&subscription, |read| {
+        read["dead"] == 0 && read["waiting"] == 0
+    });
+    assert_eq!(taken(&receiver.came()).len(), 1);
+}
+
+#[test]
 fn a_receiver_that_says_gone_is_left_alone_until_it_is_enabled_from_the_next_event_on() {
     let house = House::new();
     let receiver = Receiver::deciding(|_, _| Reply::Status(410, ""));

@@ -22,7 +22,7 @@ use crate::support::run;
 
 impl House {
     /// The same service, started again after SIGTERM.
-    fn restarted(self, arguments: &[&str]) -> Self {
+    pub(super) fn restarted(self, arguments: &[&str]) -> Self {
         self.again(
             arguments,
             |server| assert_eq!(server.stop(), Some(0)),
@@ -631,9 +631,23 @@ fn a_dead_event_that_the_log_gave_up_cannot_be_retried() {
     let listed = house.deliveries(&subscription, "?state=dead");
     let event = &listed["items"][0]["eventId"];
     let retries = retries_of(&subscription, event);
+    let bearer = format!("Bearer {}", house.token);
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Idempotency-Key", "before"),
+    ];
+    let tried = receiver.came().len();
+    let first = house.client().request("POST", &retries, &headers, b"");
+    assert_eq!(first.status, 202, "{first:?}");
+    receiver.wait(|came| came.len() > tried);
+    house.wait(&subscription, |read| read["dead"] == 1);
     let house = given_up(house, position_of(event));
     receiver.now_answers(|_, _| TAKEN);
     let before = house.read(&subscription);
+    // What was asked for before is answered as it was.
+    let replay = house.client().request("POST", &retries, &headers, b"");
+    assert_eq!(replay.header("idempotent-replayed"), Some("true"));
+    assert_eq!((replay.status, replay.body), (202, first.body));
     let gone = house.send("POST", &retries, &json!({}));
     assert_eq!(
         (gone.status, &gone.json()["code"]),

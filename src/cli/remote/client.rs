@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Empty, Full};
+use http_body_util::{BodyExt as _, Empty, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::SendRequest;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
@@ -32,6 +32,7 @@ use tokio_rustls::rustls::{
 };
 
 use crate::cli::exit::Failure;
+use crate::http::client::dial::{OF_AUTHORITY, is_of_authority};
 use crate::http::small_file::{self, SMALL_FILE_BYTES_MAX};
 use crate::http::token::TOKEN_BYTES_MAX;
 
@@ -280,7 +281,7 @@ impl Client {
             let answer = timeout(ANSWER_MAX, async {
                 let answer = connection.send(request, body).await?;
                 let status = answer.status();
-                let body = answer.into_body().collect().await?.to_bytes();
+                let body = whole_body(answer.into_body()).await?;
                 Ok::<_, BoxError>((status, body))
             });
             answer
@@ -300,7 +301,11 @@ impl Client {
     /// The failure that this error is, with advice where there is some.
     #[must_use]
     pub fn failure(&self, error: &(dyn std::error::Error + Send + Sync + 'static)) -> Failure {
-        let advice = match is_of_unknown_authority(error) {
+        let tls = tls_error(error);
+        if tls.is_some_and(is_of_authority) {
+            return Failure::other(format!("{}: {OF_AUTHORITY}", self.url));
+        }
+        let advice = match tls.is_some_and(is_of_unknown_authority) {
             true => " (--ca-file FILE names the certificates to trust)",
             false => "",
         };
@@ -339,6 +344,24 @@ impl Connection {
         self.sender.ready().await?;
         Ok(self.sender.send_request(request).await?)
     }
+}
+
+/// What a server's answer may have at most, in bytes: no answer of the service has half of that.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// The body of an answer.
+///
+/// # Errors
+/// When it breaks off, or is larger than any answer of the service.
+pub async fn whole_body(
+    body: impl Body<Data = Bytes, Error: Into<BoxError>>,
+) -> Result<Bytes, BoxError> {
+    let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+    let too_large = |error: BoxError| match error.is::<LengthLimitError>() {
+        true => format!("the answer has more than {} MiB", ANSWER_BYTES_MAX >> 20).into(),
+        false => error,
+    };
+    Ok(body.map_err(too_large)?.to_bytes())
 }
 
 /// A body that is there already.
@@ -416,23 +439,42 @@ pub fn tls_config(ca_file: Option<&Path>) -> Result<ClientConfig, Failure> {
     Ok(config)
 }
 
-fn is_of_unknown_authority(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    let inner = error
-        .downcast_ref::<io::Error>()
-        .and_then(io::Error::get_ref);
+/// The error of TLS that this one is.
+fn tls_error<'e>(
+    error: &'e (dyn std::error::Error + Send + Sync + 'static),
+) -> Option<&'e TlsError> {
+    let error = error.downcast_ref::<io::Error>()?;
+    error.get_ref()?.downcast_ref()
+}
+
+fn is_of_unknown_authority(error: &TlsError) -> bool {
     matches!(
-        inner.and_then(|inner| inner.downcast_ref::<TlsError>()),
+        error,
         // The latter: an authority of the same name with another key.
-        Some(TlsError::InvalidCertificate(
+        TlsError::InvalidCertificate(
             CertificateError::UnknownIssuer | CertificateError::BadSignature
-        ))
+        )
     )
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+
     use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_is_larger_than_any_of_the_service_is_not_kept() {
+        let fits = whole_body(Full::<Bytes>::from("it fits")).await;
+        assert_eq!(fits.unwrap(), "it fits");
+        let much = Bytes::from(vec![0; 1 << 20]);
+        let chunks = std::iter::repeat_with(move || Ok::<_, BoxError>(Frame::data(much.clone())));
+        let endless = StreamBody::new(futures_util::stream::iter(chunks));
+        let error = whole_body(endless).await.unwrap_err();
+        assert_eq!(error.to_string(), "the answer has more than 64 MiB");
+    }
 
     #[test]
     fn a_server_s_address_is_a_scheme_a_host_and_a_port() {

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
-use super::client::{Access, BoxError, Client, Connection, ServerUrl, no_body};
+use super::client::{Access, BoxError, Client, Connection, ServerUrl, no_body, whole_body};
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
 use crate::cli::table::{Column, Growing, left};
@@ -232,7 +232,7 @@ impl<'c> Reading<'c> {
             let request = Request::get(self.path(Some(PAGE)));
             let answer = self.answered(&mut connection, request).await?;
             *was_there = true;
-            let body = whole_body(answer).await.map_err(Broken::Lost)?;
+            let body = in_time(answer).await.map_err(Broken::Lost)?;
             let page: Page = serde_json::from_slice(&body).map_err(|error| {
                 Failure::other(format!("{}: no page of events: {error}", self.client.url()))
             })?;
@@ -284,7 +284,7 @@ impl<'c> Reading<'c> {
         if status == StatusCode::OK {
             return Ok(answer);
         }
-        let body = whole_body(answer).await.unwrap_or_default();
+        let body = in_time(answer).await.unwrap_or_default();
         let refused = self.client.refused(status, &body);
         match status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
             true if self.after.is_some() => Err(Broken::Lost(status.to_string().into())),
@@ -394,9 +394,9 @@ impl Told {
 }
 
 /// The body of an answer; it is waited for as long as the answer is.
-async fn whole_body(answer: Response<Incoming>) -> Result<Bytes, BoxError> {
-    let body = timeout(SILENCE_MAX, answer.into_body().collect()).await;
-    Ok(body.map_err(|_| "the answer breaks off")??.to_bytes())
+async fn in_time(answer: Response<Incoming>) -> Result<Bytes, BoxError> {
+    let body = timeout(SILENCE_MAX, whole_body(answer.into_body())).await;
+    body.map_err(|_| "the answer breaks off")?
 }
 
 #[cfg(test)]

@@ -3,12 +3,11 @@
 use std::io::{self, Read};
 
 use bytes::Bytes;
-use http_body_util::BodyExt as _;
 use hyper::header::CONTENT_TYPE;
 use hyper::{Request, StatusCode};
 use serde_json::Value;
 
-use super::client::{BoxError, Client, Connection, boxed};
+use super::client::{BoxError, Client, Connection, boxed, whole_body};
 use crate::cli::exit::Failure;
 use crate::domain::reference::intake::{Lines, Summary};
 use crate::http::response::pieces::pieces;
@@ -66,7 +65,7 @@ async fn post(
     let request = Request::post("/reference-facts").header(CONTENT_TYPE, "application/x-ndjson");
     let answer = connection.send(request, boxed(body)).await?;
     let status = answer.status();
-    let body = answer.into_body().collect().await?.to_bytes();
+    let body = whole_body(answer.into_body()).await?;
     // Of a refusal it does not matter how much was read, and reading may wait for input without end.
     let sent = match status {
         StatusCode::OK => reading.await??,

@@ -401,7 +401,7 @@ impl ServeArgs {
         verifier: &Arc<TokenVerifier>,
         (webhooks, upkeep, consoles): (&WebhookFront, &Upkeep, &Consoles),
     ) -> Result<(Arc<Service>, Option<Internal>, Option<SocketAddr>), Failure> {
-        let cors = Cors::of(self.cors_origin.clone());
+        let cors = Cors::of(self.cors_origin.clone()).map(Arc::new);
         let of_both = |service: Service| {
             service
                 .with_webhooks(webhooks.clone())
@@ -419,7 +419,11 @@ impl ServeArgs {
         let (public, internal) = Service::in_two(engine, verifier, inside);
         let internal = Internal {
             listener,
-            service: Arc::new(of_both(internal).with_console(consoles.internal.clone())),
+            service: Arc::new(
+                of_both(internal)
+                    .with_known_origins(cors.clone())
+                    .with_console(consoles.internal.clone()),
+            ),
         };
         let public = of_both(public).with_cors(cors);
         let public = Arc::new(public.with_console(consoles.public.clone()));

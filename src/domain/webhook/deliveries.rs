@@ -3,6 +3,8 @@
 //! They are a resource beside the subscription, whose revision does not change while events go out.
 //! What was taken is not kept: everything up to where the log was examined, and not listed here.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -168,7 +170,9 @@ impl Resource for WebhookDeliveries {
 
     fn validate(&self) -> Result<(), String> {
         for list in [&self.waiting, &self.dead] {
-            if !list.is_sorted_by(|one, next| one.id < next.id) {
+            // One may be there twice in what an earlier program has stored; it is not after the next
+            // progress.
+            if !list.is_sorted_by_key(|delivery| delivery.id) {
                 return Err("deliveries are in the order of their events".to_owned());
             }
         }
@@ -188,6 +192,20 @@ public_events! {
     Retried { .. } => nothing,
     Restarted {} => nothing,
     Ended {} => nothing,
+}
+
+/// Puts `new` in the place of those that are replaced, each once, in the order of the events; of several
+/// of one event the last.
+fn replace<'d>(
+    deliveries: &mut Vec<Delivery>,
+    replaced: &BTreeSet<EventId>,
+    new: impl Iterator<Item = &'d Delivery>,
+) {
+    deliveries.retain(|delivery| !replaced.contains(&delivery.id));
+    deliveries.extend(new.cloned());
+    deliveries.reverse();
+    deliveries.sort_by_key(|delivery| delivery.id);
+    deliveries.dedup_by_key(|delivery| delivery.id);
 }
 
 impl WebhookDeliveries {
@@ -217,14 +235,13 @@ impl WebhookDeliveries {
         let gone = progress.settled.iter().copied();
         let gone = gone.chain(progress.dead.iter().map(|dead| dead.id));
         let changed = progress.waiting.iter().map(|waiting| waiting.id);
-        let replaced: std::collections::BTreeSet<_> = gone.chain(changed).collect();
-        self.waiting
-            .retain(|waiting| !replaced.contains(&waiting.id));
-        self.waiting.extend(progress.waiting.iter().cloned());
-        self.waiting.sort_by_key(|waiting| waiting.id);
-        self.dead.retain(|dead| !replaced.contains(&dead.id));
-        self.dead.extend(progress.dead.iter().cloned());
-        self.dead.sort_by_key(|dead| dead.id);
+        let waits: BTreeSet<_> = changed.clone().collect();
+        let replaced: BTreeSet<_> = gone.chain(changed).collect();
+        replace(&mut self.waiting, &replaced, progress.waiting.iter());
+        // What died and waits again, waits.
+        let died = progress.dead.iter();
+        let died = died.filter(|dead| !waits.contains(&dead.id));
+        replace(&mut self.dead, &replaced, died);
         self.forget_oldest_dead();
         if progress.failure.is_some() {
             self.last_failure.clone_from(&progress.failure);
@@ -253,8 +270,10 @@ impl WebhookDeliveries {
                 next_attempt_at: None,
                 ..self.dead.remove(dead)
             };
-            let place = self.waiting.partition_point(|waiting| waiting.id < id);
-            self.waiting.insert(place, delivery);
+            match self.waiting.binary_search_by_key(&id, |waiting| waiting.id) {
+                Ok(place) => self.waiting[place] = delivery,
+                Err(place) => self.waiting.insert(place, delivery),
+            }
         } else if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.id == id) {
             waiting.next_attempt_at = None;
         }
@@ -271,5 +290,88 @@ impl WebhookDeliveries {
     pub fn waits(&self, id: EventId) -> bool {
         let found = self.waiting.binary_search_by_key(&id, |waiting| waiting.id);
         found.is_ok()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn id(position: u64) -> EventId {
+        EventId {
+            position,
+            number: 0,
+        }
+    }
+
+    fn delivery(position: u64, attempts: u32) -> Delivery {
+        Delivery {
+            id: id(position),
+            event_type: "carebook.branch.created".into(),
+            subject: "admin/branches/1".into(),
+            attempts,
+            next_attempt_at: None,
+            last_status: None,
+            last_error: None,
+            gap_from: None,
+        }
+    }
+
+    fn after(events: &[DeliveriesEvent]) -> WebhookDeliveries {
+        let begun = DeliveriesEvent::Begun {
+            subscription_id: Uuid::from_u128(1),
+        };
+        let begun = WebhookDeliveries::apply(None, &begun, Instant::default());
+        events.iter().fold(begun, |state, event| {
+            WebhookDeliveries::apply(Some(state), event, Instant::default())
+        })
+    }
+
+    fn progressed(waiting: Vec<Delivery>, dead: Vec<Delivery>) -> DeliveriesEvent {
+        DeliveriesEvent::Progressed(Box::new(Progress {
+            waiting,
+            dead,
+            ..Progress::default()
+        }))
+    }
+
+    #[test]
+    fn whatever_progress_tells_twice_is_there_once() {
+        let (one, two) = (delivery(1, 9), delivery(2, 10));
+        let again = delivery(2, 1);
+        let twice = progressed(
+            vec![one.clone()],
+            vec![two.clone(), one.clone(), again.clone()],
+        );
+        let state = after(&[twice]);
+        // What waits is not dead, and the last word of one counts.
+        assert_eq!(
+            (&state.waiting, &state.dead),
+            (&vec![one.clone()], &vec![again.clone()])
+        );
+        assert!(state.validate().is_ok());
+        let died = progressed(vec![], vec![one.clone()]);
+        let state = WebhookDeliveries::apply(Some(state), &died, Instant::default());
+        assert_eq!((&state.waiting, &state.dead), (&vec![], &vec![one, again]));
+    }
+
+    #[test]
+    fn what_an_earlier_program_has_stored_twice_is_read_and_put_right() {
+        let mut state = after(&[progressed(vec![], vec![delivery(1, 10)])]);
+        state.dead.push(delivery(1, 10));
+        state.waiting = vec![delivery(1, 3), delivery(1, 3)];
+        assert!(state.validate().is_ok());
+        let retried = DeliveriesEvent::Retried { id: id(1) };
+        for event in [retried, progressed(vec![delivery(1, 0)], vec![])] {
+            state = WebhookDeliveries::apply(Some(state), &event, Instant::default());
+            assert!(state.validate().is_ok());
+        }
+        assert_eq!(
+            (&state.waiting, &state.dead),
+            (&vec![delivery(1, 0)], &vec![])
+        );
+        state.dead = vec![delivery(2, 10), delivery(1, 10)];
+        assert!(state.validate().is_err(), "another order cannot be");
     }
 }

@@ -59,6 +59,8 @@ struct Waiting<P> {
     due: Option<Duration>,
     /// Whether it is recorded in the log.
     is_recorded: bool,
+    /// Whether it is to be tried again at once, though the attempt that is on its way may fail.
+    is_hurried: bool,
     /// The time of what it carries, where that is known.
     born: Option<Instant>,
     /// When it was taken in, by the steady clock.
@@ -185,6 +187,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
                 attempts: standing.attempts,
                 due,
                 is_recorded: false,
+                is_hurried: false,
                 born: None,
                 seen: now.steady,
             },
@@ -312,12 +315,16 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         };
         self.pace.has_failed();
         waiting.attempts += 1;
-        let pause = pause(waiting.attempts, chance, failure.retry_after);
-        let Some(pause) = pause.map(|pause| pause / self.bounds.hurry) else {
-            let removed = self.remove(id);
-            return removed.map(|(payload, attempts)| Settled::Dead { payload, attempts });
-        };
-        waiting.due = Some(now.steady + pause);
+        if std::mem::take(&mut waiting.is_hurried) {
+            waiting.due = None;
+        } else {
+            let pause = pause(waiting.attempts, chance, failure.retry_after);
+            let Some(pause) = pause.map(|pause| pause / self.bounds.hurry) else {
+                let removed = self.remove(id);
+                return removed.map(|(payload, attempts)| Settled::Dead { payload, attempts });
+            };
+            waiting.due = Some(now.steady + pause);
+        }
         self.unrecorded.insert(id);
         self.schedule(hash);
         Some(Settled::Waits)
@@ -325,13 +332,15 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
 
     /// An attempt was given up before anything could be said of it: the item waits as before.
     pub fn called_back(&mut self, id: I) {
-        let Some(hash) = self.waiting.get(&id).map(|waiting| waiting.subject) else {
+        let Some(waiting) = self.waiting.get_mut(&id) else {
             return;
         };
+        let hash = waiting.subject;
         if let Some(subject) = self.subjects.get_mut(&hash)
             && subject.on_way == Some(id)
         {
             subject.on_way = None;
+            waiting.is_hurried = false;
             self.pace.ends();
             self.schedule(hash);
         }
@@ -356,13 +365,16 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         Some((waiting.payload, waiting.attempts))
     }
 
-    /// Has an item that waits be tried at once, whatever its pause. Whether it waits.
+    /// Has an item that waits be tried at once, whatever its pause; one that is on its way, once more
+    /// after that if it fails. Whether it waits.
     pub fn hurry(&mut self, id: I) -> bool {
         let Some(waiting) = self.waiting.get_mut(&id) else {
             return false;
         };
         waiting.due = None;
         let hash = waiting.subject;
+        let subject = self.subjects.get(&hash);
+        waiting.is_hurried = subject.is_some_and(|subject| subject.on_way == Some(id));
         self.unrecorded.insert(id);
         self.schedule(hash);
         true
@@ -841,6 +853,29 @@ mod tests {
         };
         assert_eq!(channel.standing(1, at(0)), Some(standing));
         assert_eq!(channel.take_unrecorded().waiting, [1]);
+    }
+
+    #[test]
+    fn one_that_is_hurried_while_it_is_on_its_way_is_tried_once_more_at_once() {
+        for attempts in [0, 9] {
+            let mut channel = Channel::new(Bounds::default());
+            let standing = Standing {
+                attempts,
+                due: None,
+                asked: None,
+            };
+            channel.resume(1, "a", 1, (), &standing, at(0));
+            assert_eq!(sent(&mut channel, 0), [1]);
+            assert!(channel.hurry(1));
+            assert_eq!(sent(&mut channel, 0), NONE, "it is on its way");
+            let ended = channel.ended(1, Err(&failed(Some(60))), at(0), 0);
+            assert_eq!(ended, Some(Settled::Waits));
+            assert_eq!(channel.take_unrecorded().waiting, [1]);
+            assert_eq!(sent(&mut channel, 0), [1]);
+            // And not for ever.
+            channel.ended(1, Err(&failed(None)), at(0), 0);
+            assert_eq!(sent(&mut channel, 0), NONE);
+        }
     }
 
     #[test]

@@ -12,9 +12,19 @@ use crate::domain::resource::ReadView;
 use crate::engine::core::{CommandRequest, CommandResult, MayAct, PendingCommand, Shared};
 use crate::engine::limits::repeats::Repeats;
 use crate::engine::recent::Stored;
-use crate::journal::record::{Record, RecordOutcome};
+use crate::journal::record::{Record, RecordOutcome, key_digest};
 
 impl Shared {
+    /// Whether the idempotency key of this command was used.
+    pub(in crate::engine) fn has_used_key_of(&self, request: &CommandRequest) -> bool {
+        let operation = request.row.map_or(0, |row| row.tag);
+        key_of(request).is_some_and(|(key, scope, _)| {
+            self.tables
+                .key(key_digest(operation, &scope, &key))
+                .is_some()
+        })
+    }
+
     /// The stored response of the commit at `first`; `None` when its request content was different than
     /// that of the key that leads there.
     pub(super) async fn replay(

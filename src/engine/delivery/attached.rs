@@ -13,7 +13,7 @@ use crate::base::text::EventTypePattern;
 use crate::base::time::Instant;
 use crate::domain::event::{PublicEvents as _, subject};
 use crate::domain::resource::Resource as _;
-use crate::domain::webhook::deliveries::{Delivery, LastFailure};
+use crate::domain::webhook::deliveries::{Delivery, LastFailure, WebhookDeliveries};
 use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
 use crate::engine::channel::schedule::{Failure, recorded_every};
 use crate::engine::channel::{Bounds, Channel, Now, Settled, Standing, Unrecorded};
@@ -208,6 +208,9 @@ impl Attached {
         self.channel.not_recorded(recording.unrecorded);
         let later = std::mem::replace(&mut self.died, recording.died);
         self.died.extend(later);
+        // What was tried again since is not dead.
+        let channel = &self.channel;
+        self.died.retain(|dead| channel.payload(dead.id).is_none());
         self.failure = self.failure.take().or(recording.failure);
     }
 
@@ -234,6 +237,31 @@ impl Attached {
             &standing,
             now,
         );
+    }
+
+    /// Has a delivery that the log stores as waiting be tried at once. It may have died, which the log
+    /// does not know yet: then it begins anew, as one of which the log knows it.
+    pub(super) fn retry(&mut self, delivery: &Delivery, now: Now) {
+        if self.channel.hurry(delivery.id) {
+            return;
+        }
+        self.died.retain(|dead| dead.id != delivery.id);
+        let anew = Delivery {
+            attempts: 0,
+            next_attempt_at: None,
+            ..delivery.clone()
+        };
+        self.resume(&anew, now);
+        // That it died may be on its way into the log: it is recorded as waiting after that.
+        self.channel.hurry(delivery.id);
+    }
+
+    /// How many are dead that are not among those of the log.
+    pub(super) fn dead_beside(&self, stored: &WebhookDeliveries) -> usize {
+        let recording = self.recording.iter().flat_map(|recording| &recording.died);
+        let died = self.died.iter().chain(recording).map(|dead| dead.id);
+        died.filter(|id| !stored.is_dead(*id) && self.channel.payload(*id).is_none())
+            .count()
     }
 
     /// What the log stores of an item that waits.
@@ -616,6 +644,71 @@ mod tests {
         attached.take_back(recording(Some(failure(1))));
         assert_eq!(attached.died, [dead(1), dead(2)]);
         assert_eq!(attached.failure, Some(failure(2)), "the last one is told");
+    }
+
+    #[test]
+    fn one_that_has_died_and_is_retried_before_the_log_knows_begins_anew_and_is_not_dead() {
+        let mut attached = attached();
+        attached.offer(&event(1), now());
+        let stored = attached.delivery(id(1), now());
+        attached.channel.take_unrecorded();
+        let Some(stored) = stored else {
+            panic!("it waits");
+        };
+        let failure = Failure {
+            status: Some(500),
+            error: "it answered 500".into(),
+            retry_after: None,
+        };
+        let dies = |attached: &mut Attached| {
+            let standing = Delivery {
+                attempts: 9,
+                ..stored.clone()
+            };
+            attached.channel.remove(id(1));
+            attached.resume(&standing, now());
+            assert_eq!(attached.channel.next(now()), Some(id(1)));
+            attached.failed(id(1), &failure, now());
+            assert_eq!(attached.died.len(), 1);
+        };
+        dies(&mut attached);
+        attached.retry(&stored, now());
+        assert!(attached.died.is_empty());
+        assert_eq!(attached.dead_beside(&deliveries(&stored)), 0);
+        assert_eq!(
+            attached.delivery(id(1), now()).map(|it| it.attempts),
+            Some(0)
+        );
+        // That it waits is told beside that it was settled.
+        assert_eq!(attached.channel.take_unrecorded().waiting, [id(1)]);
+        // The same while its death is on its way into the log, which then fails.
+        dies(&mut attached);
+        let recording = Recording {
+            serial: 1,
+            unrecorded: attached.channel.take_unrecorded(),
+            died: std::mem::take(&mut attached.died),
+            failure: None,
+            examined: id(1),
+        };
+        attached.retry(&stored, now());
+        attached.take_back(recording);
+        assert!(attached.died.is_empty());
+        assert_eq!(attached.channel.take_unrecorded().waiting, [id(1)]);
+    }
+
+    /// What the log stores while one waits.
+    fn deliveries(waiting: &Delivery) -> WebhookDeliveries {
+        WebhookDeliveries {
+            subscription_id: Uuid::from_u128(1),
+            revision: Revision::FIRST,
+            generation: 0,
+            examined: None,
+            waiting: vec![waiting.clone()],
+            dead: Vec::new(),
+            last_failure: None,
+            is_failing: false,
+            is_gone: false,
+        }
     }
 
     #[test]

@@ -301,10 +301,8 @@ impl Dispatcher {
         let Ok(place) = waiting.binary_search_by_key(&retried, |waiting| waiting.id) else {
             return;
         };
-        if !attached.channel.hurry(retried) {
-            attached.figures.dead = deliveries.dead.len();
-            attached.resume(&waiting[place], now);
-        }
+        attached.retry(&waiting[place], now);
+        attached.figures.dead = deliveries.dead.len() + attached.dead_beside(deliveries);
     }
 
     /// Sends what may be sent, reads on where that is behind, and sees to when to look again.

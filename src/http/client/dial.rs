@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{CertificateError, ClientConfig, Error as TlsError, RootCertStore};
 
 use super::lookups::Lookups;
 
@@ -76,6 +76,18 @@ fn over_tcp() -> Reach {
             Ok(Box::new(stream) as Box<dyn Stream>)
         })
     })
+}
+
+/// What is wrong with a server whose own certificate is one of an authority, though it is trusted.
+pub(crate) const OF_AUTHORITY: &str = "its certificate is that of an authority (CA:TRUE), which signs those of servers \
+     and is none: sign one for it, or make it with basicConstraints=CA:FALSE";
+
+/// Whether a server was refused since its own certificate is one of an authority (RFC 5280 4.2.1.9), as
+/// those that `openssl req -x509` makes are.
+pub(crate) fn is_of_authority(error: &TlsError) -> bool {
+    // The library that says so is none of this program's own dependencies.
+    matches!(error, TlsError::InvalidCertificate(CertificateError::Other(why))
+        if format!("{why:?}").contains("CaUsedAsEndEntity"))
 }
 
 /// A configuration that trusts the system's certificates, and these (DER) besides.
@@ -202,6 +214,7 @@ impl Dialer {
     /// The message when the TLS handshake fails.
     fn no_tls(error: &io::Error) -> &'static str {
         match error.get_ref().and_then(|cause| cause.downcast_ref()) {
+            Some(error) if is_of_authority(error) => OF_AUTHORITY,
             Some(tokio_rustls::rustls::Error::InvalidCertificate(_)) => {
                 "its certificate is not trusted"
             }

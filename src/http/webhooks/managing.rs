@@ -73,8 +73,16 @@ pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> 
         found.map(|(_, value)| *value)
     };
     let event: Option<EventId> = param("eventId").and_then(|id| id.parse().ok());
+    let call = CommandRequest {
+        row: Some(row),
+        actor: Arc::clone(&actor),
+        command: read.command,
+        header_key: read.header_key,
+    };
+    // What was asked for before is answered as it was.
     if let Some(event) = event
         && event.position < engine.first_position()
+        && !engine.has_used_key_of(&call)
         && let Ok((dead, position)) = engine.read(read_whether_dead, &actor, parameters).await
         && dead.body == b"true"
     {
@@ -82,12 +90,6 @@ pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> 
         let answer = problems.problem(StatusCode::GONE, "event_gone", gone);
         return at_position(answer, position);
     }
-    let call = CommandRequest {
-        row: Some(row),
-        actor,
-        command: read.command,
-        header_key: read.header_key,
-    };
     let subscription = param("subscriptionId").and_then(|id| id.parse().ok());
     let (engine, dispatcher) = (Arc::clone(engine), webhooks.dispatcher.clone());
     // A client that resets its stream drops this future, and what was committed by then would not be
