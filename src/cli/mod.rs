@@ -152,7 +152,7 @@ pub fn main() -> ExitCode {
         Command::Serve(arguments) => arguments.run(),
         Command::Token(arguments) => arguments
             .run(SystemTime::now(), &mut std::io::stdout())
-            .map_err(exit::Failure::from_error),
+            .map_err(of_token),
         Command::Events(arguments) => arguments.run(),
         Command::Facts(arguments) => arguments.run(),
         Command::Verify(arguments) => arguments.run(),
@@ -170,6 +170,17 @@ pub fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
+    }
+}
+
+/// A failure of `carebook token`.
+fn of_token(error: token::TokenError) -> exit::Failure {
+    match error {
+        token::TokenError::Output(source) => exit::Failure::of_output(source),
+        token::TokenError::OutputAfter { done, source } => {
+            exit::Failure::of_output(source).after(done)
+        }
+        error => exit::Failure::from_error(error),
     }
 }
 
