@@ -544,6 +544,15 @@ fn a_message_s_commits_are_the_same_backwards_with_its_birth_in_another_s_commit
         let mut backwards = positions(&["--backwards"]);
         backwards.reverse();
         assert_eq!(backwards, forwards, "{number}");
+        let named = format!("outbox-message/{number}");
+        let of = ["inspect", "records", "--resource", &named, "--json"];
+        let (code, out, err) = run(&[&of[..], &["--data", data]].concat());
+        assert_eq!(code, Some(0), "{named}: {err}");
+        let lines = out.lines().map(|line| {
+            let record: Value = serde_json::from_str(line).unwrap();
+            record["position"].as_u64().unwrap()
+        });
+        assert_eq!(lines.collect::<Vec<_>>(), forwards, "{named}");
     }
 }
 
