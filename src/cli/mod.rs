@@ -10,6 +10,7 @@ pub mod nats;
 pub mod offline;
 pub mod open;
 pub mod output;
+mod printable;
 mod private_file;
 pub mod remote;
 mod reread;
@@ -22,6 +23,7 @@ pub mod tell;
 pub mod token;
 pub mod traces;
 pub mod trust;
+mod within;
 
 use std::io::Write as _;
 use std::process::ExitCode;

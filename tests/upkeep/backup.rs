@@ -324,6 +324,22 @@ fn a_directory_that_holds_others_is_neither_backed_up_nor_restored_to() {
         );
         let names: Vec<_> = target.read_dir().unwrap().collect();
         assert_eq!(names.len(), 1, "{names:?}");
+        // Whatever the name is, it does not steer a terminal.
+        for is_file in [false, true] {
+            let target = world.path("odd");
+            std::fs::create_dir(&target).unwrap();
+            let odd = target.join("a\u{1b}[2Jb");
+            let made = match is_file {
+                true => std::fs::write(&odd, ""),
+                false => std::fs::create_dir(&odd),
+            };
+            made.unwrap();
+            let (code, _, err) = run(&[command, from, text(&data), to, text(&target)]);
+            assert_eq!(code, Some(1), "{command}");
+            assert!(err.contains("it holds a\\u{1b}[2Jb"), "{command}: {err:?}");
+            assert!(!err.contains('\u{1b}'), "{command}: {err:?}");
+            std::fs::remove_dir_all(&target).unwrap();
+        }
         // What a new file system has is no content.
         std::fs::rename(&inner, target.join("lost+found")).unwrap();
         let (code, _, err) = run(&arguments);
