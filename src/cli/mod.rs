@@ -220,4 +220,17 @@ mod tests {
     fn the_arguments_are_consistent() {
         Arguments::command().debug_assert();
     }
+
+    #[test]
+    fn what_a_help_says_at_its_end_fits_into_a_hundred_columns() {
+        let mut commands = vec![Arguments::command()];
+        while let Some(command) = commands.pop() {
+            let told = command.get_after_help().map(ToString::to_string);
+            for line in told.unwrap_or_default().lines() {
+                let columns = line.chars().count();
+                assert!(columns <= 100, "{}: {line}", command.get_name());
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
+    }
 }
