@@ -393,8 +393,7 @@ fn batches_are_counted_by_how_long_they_took_and_a_snapshot_has_an_age() {
 #[test]
 fn backups_are_told_of_by_the_file_in_which_they_say_how_they_went() {
     let world = World::new();
-    // Beside the log, whose directory the server has locked.
-    let status = world.data().join("backups.json");
+    let status = world.path("backups.json");
     let status = status.to_str().unwrap();
     let server = Server::start_with(&world, &["--backup-status", status]);
     let told = |name: &str| server.metric(&format!("carebook_backup_{name}"));

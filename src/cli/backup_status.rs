@@ -1,6 +1,7 @@
 //! The file that records the results of backups, for monitoring: `backup --status` writes it,
 //! `serve --backup-status` reads it.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,10 +45,29 @@ impl BackupStatus {
     /// What the file says.
     ///
     /// # Errors
-    /// When it cannot be read, or says something else; why.
-    fn read(file: &Path) -> Result<Self, String> {
-        let text = small_file::read(file, FILE_BYTES_MAX).map_err(|error| error.to_string())?;
-        serde_json::from_slice(&text).map_err(|error| error.to_string())
+    /// When it cannot be read, or says something else.
+    fn read(file: &Path) -> io::Result<Self> {
+        let text = small_file::read(file, FILE_BYTES_MAX)?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+
+    /// What a backup goes on from: what the file says, or nothing yet where it is empty or not there.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has other content, which would be lost.
+    fn before(file: &Path) -> io::Result<Self> {
+        let text = match small_file::read(file, FILE_BYTES_MAX) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(error),
+        };
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        serde_json::from_slice(&text).map_err(|error| {
+            let why = format!("it holds something else than the status of backups ({error})");
+            io::Error::new(io::ErrorKind::InvalidData, why)
+        })
     }
 
     /// The same, after a backup that has ended at `now`: with this, or with a failure.
@@ -80,17 +100,25 @@ impl BackupStatus {
     }
 }
 
-/// Notes in the file that a backup has ended at `now`: with this, or with a failure. A file with
-/// other content is begun anew. It is replaced atomically, so a reader never sees a part of it.
+/// Refuses a file that is not the status of backups: a backup would replace it.
 ///
 /// # Errors
-/// When it cannot be written.
-pub(super) fn note(file: &Path, backup: Option<&wal::Backup>, now: Instant) -> std::io::Result<()> {
+/// When it has other content, or cannot be read.
+pub(super) fn expect_status(file: &Path) -> io::Result<()> {
+    BackupStatus::before(file).map(drop)
+}
+
+/// Notes in the file that a backup has ended at `now`: with this, or with a failure. It is replaced
+/// atomically, so a reader never sees a part of it.
+///
+/// # Errors
+/// When it cannot be written, or has other content.
+pub(super) fn note(file: &Path, backup: Option<&wal::Backup>, now: Instant) -> io::Result<()> {
     // Of a link, the file that it leads to is replaced.
     let file = &std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     // Each counts on from what the one before it has noted.
     let fresh = Unfinished::beside(file, 0o644)?;
-    let status = BackupStatus::read(file).unwrap_or_default();
+    let status = BackupStatus::before(file)?;
     let text = serde_json::to_vec_pretty(&status.after(backup, now))?;
     fresh.take_name(file, &text)
 }
@@ -99,7 +127,7 @@ pub(super) fn note(file: &Path, backup: Option<&wal::Backup>, now: Instant) -> s
 ///
 /// # Errors
 /// When the thread cannot be started.
-pub(super) fn watched(file: &Path) -> std::io::Result<Arc<Backups>> {
+pub(super) fn watched(file: &Path) -> io::Result<Arc<Backups>> {
     let backups = Arc::new(Backups::default());
     let (file, read) = (file.to_owned(), Arc::clone(&backups));
     let mut was_readable = true;
@@ -109,7 +137,7 @@ pub(super) fn watched(file: &Path) -> std::io::Result<Arc<Backups>> {
             && was_readable
         {
             tracing::warn!(
-                file = %file.display(), error,
+                file = %file.display(), %error,
                 "the file of --backup-status cannot be read: the state of backups is unknown"
             );
         }
@@ -151,13 +179,31 @@ mod tests {
             failures: 2,
         };
         assert_eq!(figures(), expected);
-        // A file with other content is begun anew by the next backup; a server cannot read it.
-        for broken in ["", "{", "[]", "{\"failures\":-1}"] {
-            std::fs::write(&file, broken).unwrap();
-            assert!(BackupStatus::read(&file).is_err(), "{broken}");
+        // What a newer backup adds is no other content. An empty file is begun.
+        for (held, failures) in [("{\"failures\":7,\"more\":1}", 7), ("", 0)] {
+            std::fs::write(&file, held).unwrap();
+            expect_status(&file).unwrap();
+            note(&file, Some(&backup), at(4_000)).unwrap();
+            let told = (figures().at, figures().failures);
+            assert_eq!(told, (Some(at(4_000)), failures), "{held}");
         }
-        note(&file, Some(&backup), at(4_000)).unwrap();
-        assert_eq!((figures().at, figures().failures), (Some(at(4_000)), 0));
+    }
+
+    #[test]
+    fn a_file_with_other_content_is_never_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("status.json");
+        for other in ["{", "[]", "{}", "{\"failures\":-1}", "precious"] {
+            std::fs::write(&file, other).unwrap();
+            assert!(BackupStatus::read(&file).is_err(), "{other}");
+            let why = expect_status(&file).unwrap_err().to_string();
+            assert!(why.contains("something else"), "{why}");
+            assert!(note(&file, None, Instant::from_millis(1_000)).is_err());
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), other);
+            assert_eq!(directory.path().read_dir().unwrap().count(), 1);
+        }
+        assert!(expect_status(directory.path()).is_err());
+        assert!(expect_status(&directory.path().join("none")).is_ok());
     }
 
     #[test]

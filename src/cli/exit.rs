@@ -38,6 +38,8 @@ pub enum Failure {
     Held(String),
     /// The log is damaged: 3.
     Damaged(String),
+    /// The log is damaged, and the sentence itself says what to do: 3.
+    DamageTold(String),
     /// An unfinished backup or restore, and no log: 3.
     Unfinished(String),
     /// The journal is damaged, or does not belong to the directory: 3.
@@ -89,6 +91,16 @@ impl Failure {
         match self {
             Self::Other(sentence) => Self::Other(format!("{sentence}. {more}")),
             Self::Damaged(sentence) => Self::Damaged(format!("{sentence}. {more}")),
+            Self::DamageTold(sentence) => Self::DamageTold(format!("{sentence}. {more}")),
+            other => other,
+        }
+    }
+
+    /// The same of `carebook recover`, which is not what to run next.
+    #[must_use]
+    pub fn of_recover(self) -> Self {
+        match self {
+            Self::Damaged(sentence) => Self::DamageTold(sentence),
             other => other,
         }
     }
@@ -148,9 +160,9 @@ impl Failure {
             Self::Held(sentence) => (FAILED, sentence, Some(WHEN_HELD)),
             Self::Arguments(sentence) => (BAD_ARGUMENTS, sentence, None),
             Self::Damaged(sentence) => (DAMAGED, sentence, Some(WHEN_DAMAGED)),
-            Self::JournalDamaged(sentence) | Self::Unfinished(sentence) => {
-                (DAMAGED, sentence, None)
-            }
+            Self::JournalDamaged(sentence)
+            | Self::Unfinished(sentence)
+            | Self::DamageTold(sentence) => (DAMAGED, sentence, None),
             Self::TakenOver(sentence) => (OF_ANOTHER, sentence, None),
             Self::Busy(sentence) => (BUSY, sentence, Some(WHEN_BUSY)),
             Self::OtherVersion(sentence) => (OF_ANOTHER, sentence, Some(WHEN_OTHER_VERSION)),

@@ -10,6 +10,7 @@ pub mod nats;
 pub mod offline;
 pub mod open;
 pub mod output;
+mod printable;
 pub mod remote;
 mod reread;
 pub mod runtime;
@@ -22,6 +23,7 @@ pub mod token;
 pub mod traces;
 pub mod trust;
 mod whole_file;
+mod within;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -152,7 +154,7 @@ pub fn main() -> ExitCode {
         Command::Serve(arguments) => arguments.run(),
         Command::Token(arguments) => arguments
             .run(SystemTime::now(), &mut std::io::stdout())
-            .map_err(exit::Failure::from_error),
+            .map_err(of_token),
         Command::Events(arguments) => arguments.run(),
         Command::Facts(arguments) => arguments.run(),
         Command::Verify(arguments) => arguments.run(),
@@ -170,6 +172,17 @@ pub fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
+    }
+}
+
+/// A failure of `carebook token`.
+fn of_token(error: token::TokenError) -> exit::Failure {
+    match error {
+        token::TokenError::Output(source) => exit::Failure::of_output(source),
+        token::TokenError::OutputAfter { done, source } => {
+            exit::Failure::of_output(source).after(done)
+        }
+        error => exit::Failure::from_error(error),
     }
 }
 
@@ -206,5 +219,18 @@ mod tests {
     #[test]
     fn the_arguments_are_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn what_a_help_says_at_its_end_fits_into_a_hundred_columns() {
+        let mut commands = vec![Arguments::command()];
+        while let Some(command) = commands.pop() {
+            let told = command.get_after_help().map(ToString::to_string);
+            for line in told.unwrap_or_default().lines() {
+                let columns = line.chars().count();
+                assert!(columns <= 100, "{}: {line}", command.get_name());
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
     }
 }

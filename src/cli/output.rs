@@ -11,6 +11,7 @@ use wal::SnapshotInfo;
 use wal::storage::Storage;
 
 use super::exit::Failure;
+use super::printable::printable;
 use crate::catalogue;
 
 /// What a new file system has in its first directory.
@@ -116,7 +117,7 @@ pub fn empty_directory(path: &Path) -> Result<Arc<dyn Storage>, Failure> {
             "{} cannot be used: the directory is not empty, it holds {}; name one that is empty or not \
              there yet",
             path.display(),
-            name.display()
+            printable(&name.to_string_lossy())
         )));
     }
     Ok(storage)

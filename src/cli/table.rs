@@ -4,11 +4,10 @@ use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 
 use super::exit::Failure;
 use super::output::Output;
+use super::printable::printable;
 
 /// Rows of a table that are laid out together: what follows gets at least their widths.
 const BLOCK_ROWS: usize = 500;
-/// Characters of a cell, beyond which it is cut.
-const CELL_CHARS: usize = 200;
 
 /// A table that is printed while it grows.
 pub(super) struct Growing {
@@ -96,36 +95,5 @@ impl Growing {
             out.line(line.trim_end())?;
         }
         Ok(())
-    }
-}
-
-/// The text on one line of a terminal: control characters escaped, the end cut off when it is long.
-pub(super) fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for (count, letter) in text.chars().enumerate() {
-        if count == CELL_CHARS {
-            shown.push('…');
-            break;
-        }
-        if letter.is_control() {
-            shown.extend(letter.escape_default());
-        } else {
-            shown.push(letter);
-        }
-    }
-    shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_printed_cannot_steer_a_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
-        assert_eq!(
-            printable(&"é".repeat(CELL_CHARS + 1)),
-            format!("{}…", "é".repeat(CELL_CHARS))
-        );
     }
 }

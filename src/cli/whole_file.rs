@@ -25,11 +25,9 @@ pub(super) fn unfinished(file: &Path) -> PathBuf {
 /// When it is there already, which a concurrent start may have made, or cannot be written.
 pub(super) fn make(file: &Path, text: &str) -> io::Result<()> {
     let fresh = Unfinished::beside(file, PRIVATE)?;
-    let made = fresh
-        .write(text.as_bytes())
-        .and_then(|()| std::fs::hard_link(&fresh.path, file));
-    fresh.remove()?;
-    made?;
+    fresh.write(text.as_bytes())?;
+    std::fs::hard_link(&fresh.path, file)?;
+    drop(fresh);
     sync_folder(file)
 }
 
@@ -42,10 +40,12 @@ pub(super) fn replace(file: &Path, text: &str) -> io::Result<()> {
     sync_folder(file)
 }
 
-/// A file that is not whole yet, and this process's alone as long as this is there.
+/// A file that is not whole yet, and this process's alone as long as this is there. It is gone with this
+/// unless it has taken its name.
 pub(super) struct Unfinished {
     file: File,
     path: PathBuf,
+    is_named: bool,
 }
 
 impl Unfinished {
@@ -79,7 +79,11 @@ impl Unfinished {
                 std::fs::remove_file(&path)?;
                 continue;
             }
-            return Ok(Self { file, path });
+            return Ok(Self {
+                file,
+                path,
+                is_named: false,
+            });
         }
     }
 
@@ -90,23 +94,24 @@ impl Unfinished {
         self.file.sync_all()
     }
 
-    fn remove(&self) -> io::Result<()> {
-        std::fs::remove_file(&self.path)
-    }
-
     /// Gives it this content and the name of the file that it is going to be, in the place of what has
     /// that.
     ///
     /// # Errors
-    /// When that fails: then it is gone.
-    pub(super) fn take_name(self, file: &Path, content: &[u8]) -> io::Result<()> {
-        let done = self
-            .write(content)
-            .and_then(|()| std::fs::rename(&self.path, file));
-        if done.is_err() {
-            let _ = self.remove();
+    /// When that fails.
+    pub(super) fn take_name(mut self, file: &Path, content: &[u8]) -> io::Result<()> {
+        self.write(content)?;
+        std::fs::rename(&self.path, file)?;
+        self.is_named = true;
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.is_named {
+            let _ = std::fs::remove_file(&self.path);
         }
-        done
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::proxy::{Fate, From, Proxy};
-use super::{Cluster, ROOMY, ask, ask_for, content, start_refused, until};
+use super::{Cluster, ROOMY, STREAM, ask, ask_for, content, start_refused, until};
 use crate::support::{Server, World, run};
 
 /// A directory of a service without a journal, with the answers to so many commands.
@@ -90,7 +90,7 @@ fn a_directory_is_imported_whole_and_served_from_any_node_as_before() {
     copy(&world.data(), &older.data());
     assert_eq!(cluster.verify(&world.data())["comparedRecords"], 12);
     let is_data = |(path, _): &&(std::path::PathBuf, Vec<u8>)| {
-        !path.to_str().unwrap().to_lowercase().ends_with("lock")
+        !path.ends_with("journal") && !path.to_str().unwrap().to_lowercase().ends_with("lock")
     };
     let after = content(&world.data());
     assert!(
@@ -99,6 +99,10 @@ fn a_directory_is_imported_whole_and_served_from_any_node_as_before() {
             .filter(is_data)
             .eq(after.iter().filter(is_data))
     );
+    // Until a start with the journal nothing else is in the way of one without it.
+    let mark = std::fs::read_to_string(world.data().join("journal")).unwrap();
+    assert_eq!(mark, format!("{STREAM}\n"));
+    assert_eq!(Server::try_start(&world, &[]).err(), Some(Some(1)));
     // From a node with nothing, and from the directory itself: repeated commands are known.
     for data in [world.path("second"), world.data()] {
         let server = Server::spawn(cluster.command(&world, &data));

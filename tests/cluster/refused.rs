@@ -76,6 +76,29 @@ fn a_stream_restored_from_earlier_and_written_on_is_another_history() {
 }
 
 #[test]
+fn a_damaged_directory_is_moved_away_and_an_empty_one_is_filled_from_the_stream() {
+    let Some((cluster, world)) = stopped() else {
+        return;
+    };
+    let manifest = world.data().join("manifest");
+    let mut bytes = std::fs::read(&manifest).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&manifest, bytes).unwrap();
+    let told = "move the directory away and start with an empty one";
+    assert_refused(&cluster, &world, 3, &["the log is damaged: ", told]);
+    let (_, said) = start_refused(&cluster, &world, &world.data());
+    for elsewhere in ["restore a backup", "carebook recover"] {
+        assert!(!said.contains(elsewhere), "{said}");
+    }
+    std::fs::rename(world.data(), world.path("damaged")).unwrap();
+    let server = cluster.serve(&world);
+    ask_for(&world, &server, 0..8);
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(cluster.verify(&world.data())["records"], 8);
+}
+
+#[test]
 fn a_stream_of_another_service_is_refused() {
     let Some((cluster, world)) = stopped() else {
         return;

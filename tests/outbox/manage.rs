@@ -12,7 +12,7 @@ use super::receiver::Receiver;
 use super::{administrator, create, listed, operator};
 use crate::durability::sync_failure::can_trace;
 use crate::support::inside::Inside;
-use crate::support::{Server, World, actor, files, run};
+use crate::support::{Server, World, actor, carebook, files, run};
 
 /// A server with a receiver for branches, whose pauses together last a tenth of a second.
 fn server(world: &World, receiver: &Receiver) -> Server {
@@ -422,6 +422,39 @@ fn a_skip_whose_sync_fails_is_not_said_to_be_undone() {
 }
 
 #[test]
+fn what_was_done_to_a_message_is_told_where_the_output_is_full() {
+    let world = World::new();
+    let started = server(&world, &Receiver::start(|_| 503));
+    let created = create(&mut started.client(), &world, 1);
+    assert_eq!(created.status, 202, "{created:?}");
+    assert_eq!(started.stop(), Some(0));
+    let first = created.json()["sideEffects"][0]["outboxMessageId"].to_string();
+    for (action, done, state) in [
+        (&["retry", &first][..], "to be sent again", "waiting"),
+        (
+            &["skip", &first, "--reason", "by hand"],
+            "skipped",
+            "skipped",
+        ),
+    ] {
+        let mut full = std::fs::OpenOptions::new();
+        let full = full.write(true).open("/dev/full").unwrap();
+        let mut command = carebook();
+        command.arg("outbox").args(action).arg("--data");
+        let output = command.arg(world.data()).stdout(full).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        let told = format!("message {first} is {done}; but the output cannot be written");
+        assert!(err.contains(&told), "{err}");
+        let data = world.data();
+        let show = ["outbox", "show", &first, "--json", "--data"];
+        let (code, out, err) = run(&[&show[..], &[data.to_str().unwrap()]].concat());
+        assert_eq!(code, Some(0), "{err}");
+        assert!(out.contains(&format!("\"state\":\"{state}\"")), "{out}");
+    }
+}
+
+#[test]
 fn a_message_that_was_taken_is_inspected_with_its_birth_in_another_s_commit() {
     let world = World::new();
     let receiver = Receiver::start(|_| 204);
@@ -511,6 +544,15 @@ fn a_message_s_commits_are_the_same_backwards_with_its_birth_in_another_s_commit
         let mut backwards = positions(&["--backwards"]);
         backwards.reverse();
         assert_eq!(backwards, forwards, "{number}");
+        let named = format!("outbox-message/{number}");
+        let of = ["inspect", "records", "--resource", &named, "--json"];
+        let (code, out, err) = run(&[&of[..], &["--data", data]].concat());
+        assert_eq!(code, Some(0), "{named}: {err}");
+        let lines = out.lines().map(|line| {
+            let record: Value = serde_json::from_str(line).unwrap();
+            record["position"].as_u64().unwrap()
+        });
+        assert_eq!(lines.collect::<Vec<_>>(), forwards, "{named}");
     }
 }
 

@@ -324,6 +324,22 @@ fn a_directory_that_holds_others_is_neither_backed_up_nor_restored_to() {
         );
         let names: Vec<_> = target.read_dir().unwrap().collect();
         assert_eq!(names.len(), 1, "{names:?}");
+        // Whatever the name is, it does not steer a terminal.
+        for is_file in [false, true] {
+            let target = world.path("odd");
+            std::fs::create_dir(&target).unwrap();
+            let odd = target.join("a\u{1b}[2Jb");
+            let made = match is_file {
+                true => std::fs::write(&odd, ""),
+                false => std::fs::create_dir(&odd),
+            };
+            made.unwrap();
+            let (code, _, err) = run(&[command, from, text(&data), to, text(&target)]);
+            assert_eq!(code, Some(1), "{command}");
+            assert!(err.contains("it holds a\\u{1b}[2Jb"), "{command}: {err:?}");
+            assert!(!err.contains('\u{1b}'), "{command}: {err:?}");
+            std::fs::remove_dir_all(&target).unwrap();
+        }
         // What a new file system has is no content.
         std::fs::rename(&inner, target.join("lost+found")).unwrap();
         let (code, _, err) = run(&arguments);
@@ -331,6 +347,47 @@ fn a_directory_that_holds_others_is_neither_backed_up_nor_restored_to() {
         let (code, _, err) = run(&["verify", "--data", text(&target)]);
         assert_eq!(code, Some(0), "{command}: {err}");
     }
+}
+
+#[test]
+fn a_backup_s_status_replaces_nothing_else() {
+    let world = World::new();
+    let server = Server::start(&world);
+    assert_eq!(deposit(&mut server.client(), &world, 0).status, 201);
+    assert_eq!(server.stop(), Some(0));
+    let (data, copy) = (world.data(), world.path("copy"));
+    let manifest = std::fs::read(data.join("manifest")).unwrap();
+    let precious = world.path("precious");
+    std::fs::write(&precious, "precious").unwrap();
+    std::os::unix::fs::symlink(data.join("manifest"), world.path("link")).unwrap();
+    let backup = ["backup", "--data", text(&data), "--to", text(&copy)];
+    for (status, why) in [
+        (data.join("manifest"), "lies in"),
+        (data.join("status.json"), "lies in"),
+        (world.path("link"), "lies in"),
+        (copy.join("status.json"), "lies in"),
+        (precious.clone(), "something else"),
+    ] {
+        let (code, _, err) = run(&[&backup[..], &["--status", text(&status)]].concat());
+        assert_eq!(code, Some(1), "{status:?}: {err}");
+        assert!(
+            err.contains(why) && err.contains("Nothing was copied"),
+            "{status:?}: {err}"
+        );
+        assert!(!copy.exists(), "{status:?}");
+    }
+    assert!(std::fs::read(data.join("manifest")).unwrap() == manifest);
+    assert!(!data.join("status.json").exists());
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
+    let status = world.path("status.json");
+    std::fs::write(&status, "").unwrap();
+    let (code, _, err) = run(&[&backup[..], &["--status", text(&status)]].concat());
+    assert_eq!(code, Some(0), "{err}");
+    assert!(
+        std::fs::read_to_string(&status)
+            .unwrap()
+            .contains("lastSuccess")
+    );
 }
 
 #[test]

@@ -131,6 +131,25 @@ fn a_help_that_cannot_be_written_is_exit_code_1() {
 }
 
 #[test]
+fn a_key_that_was_made_is_told_of_where_the_output_is_full() {
+    let world = World::new();
+    for (number, more) in [&[][..], &["--json"]].into_iter().enumerate() {
+        let keys = world.path(&format!("full-{number}"));
+        let keygen = [&["token", "keygen", "--out", text(&keys)], more].concat();
+        let (code, err) = printing_to(full(), &keygen);
+        assert_eq!(code, Some(1), "{err}");
+        let done = format!("wrote {}", text(&keys.join("key.pem")));
+        let but = "; but the output cannot be written";
+        assert!(err.contains(&done) && err.contains(but), "{err}");
+        assert!(keys.join("jwks.json").exists());
+        let keys = world.path(&format!("gone-{number}"));
+        let keygen = [&["token", "keygen", "--out", text(&keys)], more].concat();
+        let (code, err) = printing_to(gone(), &keygen);
+        assert_eq!((code, err.as_str()), (Some(0), ""));
+    }
+}
+
+#[test]
 fn damage_is_exit_code_3_also_when_nobody_reads_what_can_be_had() {
     let world = World::new();
     lived(&world);

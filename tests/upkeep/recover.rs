@@ -410,3 +410,47 @@ fn what_a_way_out_loses_is_named_without_personal_data_and_cannot_steer_a_termin
     let keys = found["ways"][0]["keys"].as_array().unwrap();
     assert!(keys.iter().any(|key| key["key"] == steering), "{keys:?}");
 }
+
+#[test]
+fn of_the_copy_of_a_journal_nothing_is_given_up_and_it_is_said_what_to_do() {
+    let world = World::new();
+    lived(&world, 3);
+    flip(&segments(&world)[1], 4_300);
+    let data = world.data();
+    // As a start with --journal leaves it.
+    std::fs::write(data.join("journal"), "CAREBOOK_main\n").unwrap();
+    let content = || -> Vec<_> {
+        let all = files(&data).into_iter();
+        all.map(|file| (std::fs::read(&file).unwrap(), file))
+            .collect()
+    };
+    let before = content();
+    let told = "move the directory away and start with an empty one: the stream fills it";
+    let recover = ["recover", "--data", text(&data)];
+    let (code, out, err) = run(&recover);
+    assert_eq!(code, Some(3), "{err}");
+    for said in [&out, &err] {
+        assert!(
+            said.contains("CAREBOOK_main") && said.contains(told),
+            "{said}"
+        );
+        assert!(!said.contains("--give-up-after"), "{said}");
+    }
+    let found = looked(&world, 3);
+    assert_eq!(found["journal"], "CAREBOOK_main");
+    let keep = found["ways"][0]["giveUpAfter"].to_string();
+    let export = world.path("behind.jsonl");
+    let give_up = ["--give-up-after", &keep, "--export", text(&export)];
+    let (code, out, err) = run(&[&recover[..], &give_up].concat());
+    assert_eq!((code, out.as_str()), (Some(1), ""), "{err}");
+    assert!(err.contains("CAREBOOK_main") && err.contains(told), "{err}");
+    assert!(!export.exists());
+    // What can be read is written, but not there.
+    let inside = data.join("behind.jsonl");
+    let (code, _, err) = run(&[&recover[..], &["--export", text(&inside)]].concat());
+    assert_eq!(code, Some(1), "{err}");
+    let (code, _, err) = run(&[&recover[..], &["--export", text(&export)]].concat());
+    assert_eq!(code, Some(3), "{err}");
+    assert!(export.exists());
+    assert!(before == content(), "nothing was changed");
+}

@@ -85,8 +85,10 @@ fn not_empty(target: &dyn Storage, name: &str) -> Error {
         source: io::Error::new(
             io::ErrorKind::AlreadyExists,
             format!(
-                "the directory is not empty, it holds {name}{which}; name one that is empty or not \
-                 there yet"
+                "the directory is not empty, it holds {}{which}; name one that is empty or not \
+                 there yet",
+                // Anything may be there, and it is printed.
+                name.escape_debug()
             ),
         ),
     }

@@ -1,6 +1,6 @@
 //! `carebook journal create`: the stream of a new journal.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -8,8 +8,10 @@ use serde_json::json;
 
 use super::super::exit::Failure;
 use super::super::output::Output;
+use super::super::tell::tell;
 use super::args::Common;
 use super::import::import;
+use super::mark;
 use super::opening::checked;
 use crate::stream::chain::Tail;
 use crate::stream::connection::Connection;
@@ -30,7 +32,8 @@ exists with these settings is not changed.
 With --from, all records of that directory, of a stopped server, are imported into the stream,
 which has to be empty, and compared with it at the end. Until then no server starts on the stream.
 After an interruption, the same command continues where it was; where the stream has all of them
-already, and nothing more, it compares them again.
+already, and nothing more, it compares them again. The directory is then marked as the copy of the
+journal: `carebook serve` takes it with --journal only.
 
 Exit codes:
   0  the stream exists with the required settings, and has all records of --from
@@ -39,8 +42,8 @@ Exit codes:
   2  the arguments are wrong
   3  the directory is damaged, or the stream is that of another service
   4  a running server holds the directory
-  5  the directory was written by another version of carebook, which is named; or another process has
-     taken the journal over")]
+  5  the directory was written by another version of carebook, which is named; or another process
+     has taken the journal over")]
 pub(super) struct CreateArgs {
     #[command(flatten)]
     common: Common,
@@ -61,7 +64,11 @@ impl CreateArgs {
         let names = connection.names();
         let config = wanted(names, place.journal_replicas, self.max_bytes);
         let imported = match &self.from {
-            Some(data) => Some(import(&connection, &config, data)?),
+            Some(data) => {
+                let imported = import(&connection, &config, data)?;
+                mark_as_copy(data, &names.stream);
+                Some(imported)
+            }
             None => {
                 let made = connection.block(connection.create(&config));
                 made.map_err(|error| Failure::of_journal(&error))?;
@@ -107,6 +114,18 @@ impl CreateArgs {
             }
         }
         out.flush()
+    }
+}
+
+/// Marks a directory whose records are all in the stream: what is written to it alone from here on is
+/// in none.
+fn mark_as_copy(data: &Path, stream: &str) {
+    if let Err(error) = mark::put(data, stream) {
+        tell(format_args!(
+            "carebook: {} cannot be marked as the copy of the journal: {error}; nothing hinders a command \
+             that writes to it alone, and that would be lost to the journal",
+            data.display()
+        ));
     }
 }
 

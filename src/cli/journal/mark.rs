@@ -7,6 +7,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::super::exit::Failure;
+use super::super::printable::printable;
 use super::super::whole_file;
 use crate::http::small_file;
 
@@ -14,6 +15,10 @@ use crate::http::small_file;
 const NAME: &str = "journal";
 /// More than it has.
 const FILE_BYTES_MAX: usize = 4_096;
+
+/// What to do with the copy of a journal that is damaged.
+pub(in super::super) const WHEN_A_COPY: &str =
+    "move the directory away and start with an empty one: the stream fills it";
 
 /// Marks the directory as the copy of this stream, durably.
 ///
@@ -27,24 +32,47 @@ pub(super) fn put(data: &Path, stream: &str) -> io::Result<()> {
     whole_file::replace(&data.join(NAME), &text)
 }
 
+/// The stream that the directory is the copy of, if it is one, as it can be printed.
+///
+/// # Errors
+/// When that cannot be found out.
+pub(in super::super) fn journal_of(data: &Path) -> Result<Option<String>, Failure> {
+    let found = read(data).map_err(|error| {
+        let file = data.join(NAME);
+        Failure::other(format!("{} cannot be read: {error}", file.display()))
+    })?;
+    Ok(found.map(|stream| printable(stream.trim_end())))
+}
+
 /// Refuses a directory that is the copy of a journal, to a command that would write to it alone.
 ///
 /// # Errors
 /// When it is one, or that cannot be found out.
 pub(in super::super) fn expect_no_journal(data: &Path) -> Result<(), Failure> {
     let shown = data.display();
-    let found = read(data).map_err(|error| {
-        let file = data.join(NAME);
-        Failure::other(format!("{} cannot be read: {error}", file.display()))
-    })?;
-    match found {
+    match journal_of(data)? {
         None => Ok(()),
         Some(stream) => Err(Failure::other(format!(
-            "{shown} is the copy of the journal {}: what was written there alone would be lost to the \
-             journal, and the next start on it be refused. Nothing was changed. `carebook serve` needs \
+            "{shown} is the copy of the journal {stream}: what was written there alone would be lost to \
+             the journal, and the next start on it be refused. Nothing was changed. `carebook serve` needs \
              --journal, and other commands ask that server with --url; `carebook restore --from {shown} \
-             --data DIR` makes a directory of it that is no copy",
-            stream.trim_end()
+             --data DIR` makes a directory of it that is no copy"
+        ))),
+    }
+}
+
+/// Refuses the same directory to a command that would give up a part of it: the stream has that part,
+/// and no start would take what is left.
+///
+/// # Errors
+/// When it is one, or that cannot be found out.
+pub(in super::super) fn expect_no_copy_to_cut(data: &Path) -> Result<(), Failure> {
+    let shown = data.display();
+    match journal_of(data)? {
+        None => Ok(()),
+        Some(stream) => Err(Failure::other(format!(
+            "{shown} is the copy of the journal {stream}, of which nothing is given up here: {WHEN_A_COPY}. \
+             Nothing was changed"
         ))),
     }
 }
@@ -82,6 +110,19 @@ mod tests {
             assert!(why.contains(stream) && why.contains("--journal"), "{why}");
             let names: Vec<_> = data.path().read_dir().unwrap().collect();
             assert_eq!(names.len(), 1, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_mark_says_cannot_steer_a_terminal() {
+        let data = tempfile::tempdir().unwrap();
+        std::fs::write(data.path().join(NAME), "CAREBOOK_\u{1b}[2Jmain\n").unwrap();
+        for refused in [expect_no_journal, expect_no_copy_to_cut] {
+            let Err(Failure::Other(why)) = refused(data.path()) else {
+                panic!("it is refused");
+            };
+            assert!(why.contains("CAREBOOK_\\u{1b}[2Jmain"), "{why:?}");
+            assert!(!why.contains(char::is_control), "{why:?}");
         }
     }
 }

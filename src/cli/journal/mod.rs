@@ -17,7 +17,7 @@ pub(super) use verify::Compared;
 pub(super) use args::PlaceArgs;
 pub use following::Node;
 pub(super) use following::Running;
-pub(super) use mark::expect_no_journal;
+pub(super) use mark::{WHEN_A_COPY, expect_no_copy_to_cut, expect_no_journal, journal_of};
 pub use opening::JournalArgs;
 
 use std::path::Path;

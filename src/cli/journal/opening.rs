@@ -11,7 +11,7 @@ use super::super::ending::end_the_process_of;
 use super::super::exit::Failure;
 use super::super::open::{Opening, Replaying, unusable};
 use super::args::PlaceArgs;
-use super::mark;
+use super::mark::{self, WHEN_A_COPY};
 use crate::engine::clock::SystemClock;
 use crate::engine::role::Role;
 use crate::engine::role::right::Right;
@@ -108,7 +108,7 @@ impl JournalArgs {
         let mut begun = self.begin(data, opening, trusted)?;
         let link = Arc::clone(&begun.link);
         cache::begin_to_write(&mut begun.opened, &link, &mut begun.filling)
-            .map_err(|error| Failure::of_log(&error))?;
+            .map_err(|error| of_copy(&error))?;
         let epoch = link.figures().counted().epoch;
         tracing::info!(epoch, node = link.node(), "this process writes the journal");
         let (engine, report, _) = begun.start(Role::Writer)?;
@@ -141,7 +141,7 @@ impl JournalArgs {
             ..Options::default()
         };
         let opened = cache::open(storage, options, &connection, &mut filling)
-            .map_err(|error| Failure::of_log(&error))?;
+            .map_err(|error| of_copy(&error))?;
         // What belongs to a journal is written with it alone from here on.
         if let Err(error) = mark::put(data, &connection.names().stream) {
             tracing::warn!(
@@ -192,6 +192,31 @@ impl Begun {
         let engine = engine.map_err(|error| Failure::of_log(&error))?;
         Ok((engine, opened.report, opened.reader))
     }
+}
+
+/// A failure of the directory, which has nothing that the stream lacks: damage needs no backup.
+fn of_copy(error: &wal::Error) -> Failure {
+    let told = match (error, Failure::of_log(error)) {
+        (
+            wal::Error::Damaged {
+                file,
+                offset,
+                position,
+                what,
+            },
+            _,
+        ) => {
+            let position = position.map(|position| format!(", position {position}"));
+            format!(
+                "the log is damaged: {file}, offset {offset}{}: {what}. Nothing was changed. Check the \
+                 disk",
+                position.unwrap_or_default()
+            )
+        }
+        (_, Failure::Damaged(sentence)) => sentence,
+        (_, other) => return other,
+    };
+    Failure::DamageTold(format!("{told}; {WHEN_A_COPY}"))
 }
 
 /// What the servers say of the stream, whose settings are as they have to be.

@@ -10,6 +10,7 @@ use crate::cli::backup_status;
 use crate::cli::exit::Failure;
 use crate::cli::open::progress_bar;
 use crate::cli::output::{Output, empty_directory, existing, unfinished};
+use crate::cli::within::is_within;
 use crate::engine::clock::{Clock as _, SystemClock};
 
 /// Arguments of `carebook backup`.
@@ -25,7 +26,8 @@ the command began, and nothing that is not. It continues when the server is rest
 copy is read again, and compared with its source. An interrupted copy is not accepted as a data
 directory: remove it and begin again. `carebook restore` makes a data directory from a copy.
 With --status it records the result in a file, which `carebook serve --backup-status` reads for its
-metrics.
+metrics. It lies neither in the data directory nor in the copy; a file with other content is refused
+before anything is copied.
 
 Exit codes:
   0  the copy is complete and verified
@@ -55,6 +57,7 @@ impl BackupArgs {
     /// # Errors
     /// When the directory is damaged, or the copy cannot be written.
     pub fn run(self) -> Result<(), Failure> {
+        self.expect_status_beside()?;
         let copied = self.copy();
         let noted = self.note(copied.as_ref().ok());
         let backup = match (copied, noted) {
@@ -77,6 +80,28 @@ impl BackupArgs {
         });
         bar.finish_and_clear();
         copied.map_err(|error| unfinished(&error, target.as_ref(), &self.to))
+    }
+
+    /// Refuses a --status that would replace something else, or get among a log's files.
+    fn expect_status_beside(&self) -> Result<(), Failure> {
+        let Some(file) = &self.status else {
+            return Ok(());
+        };
+        let shown = file.display();
+        for directory in [&self.data, &self.to] {
+            if is_within(file, directory) {
+                return Err(Failure::other(format!(
+                    "--status {shown} lies in {}: name a file elsewhere. Nothing was copied",
+                    directory.display()
+                )));
+            }
+        }
+        backup_status::expect_status(file).map_err(|error| {
+            Failure::other(format!(
+                "--status {shown} cannot be used: {error}; name another file, or remove it. Nothing was \
+                 copied"
+            ))
+        })
     }
 
     /// Records the result, with --status.

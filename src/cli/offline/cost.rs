@@ -11,7 +11,7 @@ use crate::base::codec::DecodeError;
 use crate::cli::exit::Failure;
 use crate::cli::open::{Replaying, progress_bar, refusal};
 use crate::cli::output::{Output, operation_name};
-use crate::cli::table::printable;
+use crate::cli::printable::printable;
 use crate::journal::record::Record;
 
 /// How many of the resources and keys that a way out loses are named; `--json` names all.

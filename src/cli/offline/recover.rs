@@ -12,9 +12,11 @@ use super::export::export;
 use super::inspect::mask::Mask;
 use crate::base::hex::hex;
 use crate::cli::exit::Failure;
+use crate::cli::journal::{WHEN_A_COPY, expect_no_copy_to_cut, journal_of};
 use crate::cli::open::{log_name, progress_bar};
 use crate::cli::output::{Output, existing};
 use crate::cli::tell::tell;
+use crate::cli::within::is_within;
 
 /// Arguments of `carebook recover`.
 #[derive(Args)]
@@ -36,6 +38,9 @@ With --give-up-after, the log is cut after that position, and gets a new log id.
 is kept beside, under its name and `.given-up.N`. If it is interrupted, it can be run again. A
 position that is not one of the ways out gives up more than necessary: it is rejected unless
 --give-up-readable is given.
+
+The copy of a journal (carebook serve --journal) is not cut: move it away and start with an empty
+directory, which is filled from the stream.
 
 Exit codes:
   0  nothing is damaged; or the log was cut after that position, and is verified
@@ -74,7 +79,14 @@ impl RecoverArgs {
     /// When there is damage and nothing was done about it; when the directory is held, or nothing
     /// of it can be recovered.
     pub fn run(self) -> Result<(), Failure> {
+        self.recover().map_err(Failure::of_recover)
+    }
+
+    fn recover(&self) -> Result<(), Failure> {
         let storage = existing(&self.data)?;
+        if self.give_up_after.is_some() {
+            expect_no_copy_to_cut(&self.data)?;
+        }
         let bar = progress_bar(0, "looking for damage");
         let surveyed = Salvage::survey_shown(storage, &mut |done, total| {
             bar.set_length(total);
@@ -150,6 +162,13 @@ impl RecoverArgs {
         let Some(file) = &self.export else {
             return Ok(());
         };
+        if is_within(file, &self.data) && journal_of(&self.data)?.is_some() {
+            return Err(Failure::other(format!(
+                "--export {} lies in the copy of a journal, to which nothing is written alone: name a file \
+                 elsewhere",
+                file.display()
+            )));
+        }
         let exported = export(salvage, position, file, self.mask())?;
         tell(format_args!(
             "{exported} readable records after position {position} are in {}",
@@ -164,18 +183,31 @@ impl RecoverArgs {
         for way in &ways {
             costs.push(Cost::of(salvage, *way)?);
         }
-        let printed = self.print(salvage, &ways, &costs);
+        // What cannot be read of a damaged directory is no reason to report nothing of it.
+        let journal = journal_of(&self.data).ok().flatten();
+        let printed = self.print(salvage, &ways, &costs, journal.as_deref());
+        let next = match (&journal, &ways[..]) {
+            (Some(stream), _) => format!("it is the copy of the journal {stream}: {WHEN_A_COPY}"),
+            (None, []) => "restore a backup".to_owned(),
+            (None, _) => "--give-up-after takes one of the ways out".to_owned(),
+        };
         match salvage.damage().first() {
             None => printed,
             // Also if the output was closed.
-            Some(first) => Err(Failure::Damaged(format!(
-                "{}, offset {}: {}; nothing was changed",
+            Some(first) => Err(Failure::DamageTold(format!(
+                "{}, offset {}: {}; nothing was changed; {next}",
                 first.file, first.offset, first.what
             ))),
         }
     }
 
-    fn print(&self, salvage: &Salvage, ways: &[WayOut], costs: &[Cost]) -> Result<(), Failure> {
+    fn print(
+        &self,
+        salvage: &Salvage,
+        ways: &[WayOut],
+        costs: &[Cost],
+        journal: Option<&str>,
+    ) -> Result<(), Failure> {
         let mut out = Output::new();
         if self.json {
             let damage: Vec<_> = salvage
@@ -199,10 +231,11 @@ impl RecoverArgs {
                 "highestPosition": salvage.highest(),
                 "endIsKnown": salvage.end_is_known(),
                 "ways": ways,
+                "journal": journal,
             });
             out.line(format_args!("{found:#}"))?;
         } else {
-            self.print_table(&mut out, salvage, ways, costs)?;
+            self.print_table(&mut out, salvage, (ways, costs), journal)?;
         }
         out.flush()
     }
@@ -211,8 +244,8 @@ impl RecoverArgs {
         &self,
         out: &mut Output,
         salvage: &Salvage,
-        ways: &[WayOut],
-        costs: &[Cost],
+        (ways, costs): (&[WayOut], &[Cost]),
+        journal: Option<&str>,
     ) -> Result<(), Failure> {
         if salvage.damage().is_empty() {
             out.line(format_args!(
@@ -232,7 +265,11 @@ impl RecoverArgs {
                 found.file, found.offset, found.what
             ))?;
         }
-        if ways.is_empty() {
+        if let Some(stream) = journal {
+            out.line(format_args!(
+                "way out: it is the copy of the journal {stream}: {WHEN_A_COPY}"
+            ))?;
+        } else if ways.is_empty() {
             return out.line("nothing of it can be recovered: restore a backup");
         }
         if !salvage.end_is_known() {
@@ -243,11 +280,15 @@ impl RecoverArgs {
         }
         for (way, cost) in ways.iter().zip(costs) {
             out.line("")?;
-            out.line(format_args!(
-                "way out: carebook recover --data {} --give-up-after {}",
-                self.data.display(),
-                way.keep_to
-            ))?;
+            out.line(match journal {
+                // What it lacks is in the stream.
+                Some(_) => format!("of this directory alone, up to position {}:", way.keep_to),
+                None => format!(
+                    "way out: carebook recover --data {} --give-up-after {}",
+                    self.data.display(),
+                    way.keep_to
+                ),
+            })?;
             out.pairs(cost.rows(*way))?;
             cost.print_names(self.mask(), out)?;
         }

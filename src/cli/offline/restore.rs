@@ -31,9 +31,9 @@ Examples:
   carebook restore --from /backup/today --archive /archive --data /srv/carebook --at 5000
 
 The restored log has a log id of its own and the same positions, so the two can never be confused.
-Without --at it has all records and snapshots of the source; a snapshot that is damaged and not needed
-is left out, and told. --at POSITION keeps everything up to that position; --at TIME everything that
-was committed at that time or before.
+Without --at it has all records and snapshots of the source; a snapshot that is damaged and not
+needed is left out, and told. --at POSITION keeps everything up to that position; --at TIME
+everything that was committed at that time or before.
 
 If the source begins with the first record, every position can be restored; if a compaction has
 removed some, the earliest is that of the older snapshot. With --archive, the directory that was

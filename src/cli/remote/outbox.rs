@@ -154,13 +154,17 @@ impl OutboxArgs {
                 print(&[message], shown.json)
             }
             Action::Retry { number, shown } => {
-                shown.act("retry_outbox_message", number, &json!({}))
+                let again = "to be sent again";
+                shown.act("retry_outbox_message", number, &json!({}), again)
             }
             Action::Skip {
                 number,
                 reason,
                 shown,
-            } => shown.act("skip_outbox_message", number, &json!({"reason": reason})),
+            } => {
+                let body = json!({"reason": reason});
+                shown.act("skip_outbox_message", number, &body, "skipped")
+            }
         }
     }
 }
@@ -214,15 +218,17 @@ impl Shown {
         Found::at(self.place.place()?)
     }
 
-    fn act(&self, operation: &str, number: i64, body: &Value) -> Result<(), Failure> {
+    /// Carries an operation out, after which the message is `done`.
+    fn act(&self, operation: &str, number: i64, body: &Value, done: &str) -> Result<(), Failure> {
         let place = self.place.place()?;
         if let Place::Stopped(data) = &place {
             expect_no_journal(data)?;
         }
         let found = Found::at(place)?;
         let message = found.act(operation, number, body)?;
-        found.close()?;
-        print(&[message], self.json)
+        let after = |failure: Failure| failure.after(format_args!("message {number} is {done}"));
+        found.close().map_err(after)?;
+        print(&[message], self.json).map_err(after)
     }
 }
 

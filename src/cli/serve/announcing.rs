@@ -36,7 +36,8 @@ pub(super) fn announce(
         say(&line);
     }
     if let Some(demo) = demo {
-        say(&demo.introduction(base).map_err(Failure::other)?);
+        let told = demo.introduction(base, inside.as_deref());
+        say(&told.map_err(Failure::other)?);
     }
     Ok(())
 }

@@ -99,11 +99,11 @@ impl Demo {
         self.key.jwks()
     }
 
-    /// What to try, with tokens.
+    /// What to try, with tokens, at this address, and at that of the internal listener.
     ///
     /// # Errors
     /// When a token cannot be signed.
-    pub fn introduction(&self, url: &str) -> Result<String, BoxError> {
+    pub fn introduction(&self, url: &str, internal: Option<&str>) -> Result<String, BoxError> {
         let mut lines = vec![String::new()];
         if self.is_temporary {
             lines.push(format!(
@@ -137,7 +137,7 @@ impl Demo {
             deposit_request(&number[..12])
         ));
         lines.push(String::new());
-        lines.push(walk::printed());
+        lines.push(walk::printed(internal));
         Ok(lines.join("\n"))
     }
 

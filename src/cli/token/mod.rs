@@ -179,6 +179,13 @@ pub enum TokenError {
     Clock,
     /// Standard output is closed.
     Output(io::Error),
+    /// The same, after something was done.
+    OutputAfter {
+        /// What was done.
+        done: String,
+        /// What the system said.
+        source: io::Error,
+    },
 }
 
 impl fmt::Display for TokenError {
@@ -207,6 +214,9 @@ impl fmt::Display for TokenError {
             ),
             Self::Clock => f.write_str("the system clock is before 1970; set it"),
             Self::Output(source) => write!(f, "cannot write to standard output: {source}"),
+            Self::OutputAfter { done, source } => {
+                write!(f, "{done}; but cannot write to standard output: {source}")
+            }
         }
     }
 }
@@ -214,7 +224,9 @@ impl fmt::Display for TokenError {
 impl std::error::Error for TokenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } | Self::Output(source) => Some(source),
+            Self::Io { source, .. } | Self::Output(source) | Self::OutputAfter { source, .. } => {
+                Some(source)
+            }
             Self::KeyFile { source, .. } | Self::Signing(source) => Some(source),
             Self::KeyFileTooLarge(_) | Self::Exists(_) | Self::TooLong | Self::Clock => None,
         }
@@ -225,22 +237,7 @@ impl TokenArgs {
     /// Carries the command out as of `now`, with `out` for standard output.
     pub fn run(self, now: SystemTime, out: &mut dyn Write) -> Result<(), TokenError> {
         if let Some(TokenCommand::Keygen(args)) = self.command {
-            let kid = keygen(&args.out, args.algorithm)?;
-            if args.json {
-                let made = json!({
-                    "key": args.out.join(KEY_FILE),
-                    "keySet": args.out.join(KEY_SET_FILE),
-                    "kid": kid,
-                });
-                return writeln!(out, "{made:#}").map_err(TokenError::Output);
-            }
-            return writeln!(
-                out,
-                "wrote {} (secret) and {} (public), key {kid}",
-                args.out.join(KEY_FILE).display(),
-                args.out.join(KEY_SET_FILE).display()
-            )
-            .map_err(TokenError::Output);
+            return args.run(out);
         }
         let (as_json, ttl) = (self.json, self.ttl);
         let token = self.sign(now)?;
@@ -279,6 +276,27 @@ impl TokenArgs {
             return Err(TokenError::TooLong);
         }
         Ok(token)
+    }
+}
+
+impl KeygenArgs {
+    fn run(&self, out: &mut dyn Write) -> Result<(), TokenError> {
+        let kid = keygen(&self.out, self.algorithm)?;
+        let (key, key_set) = (self.out.join(KEY_FILE), self.out.join(KEY_SET_FILE));
+        let done = format!(
+            "wrote {} (secret) and {} (public), key {kid}",
+            key.display(),
+            key_set.display()
+        );
+        let written = if self.json {
+            let made = json!({"key": key, "keySet": key_set, "kid": kid});
+            writeln!(out, "{made:#}")
+        } else {
+            writeln!(out, "{done}")
+        };
+        written
+            .and_then(|()| out.flush())
+            .map_err(|source| TokenError::OutputAfter { done, source })
     }
 }
 

@@ -21,6 +21,7 @@ use crate::base::time::Instant;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
 use crate::cli::table::{Column, Growing, left, right};
+use crate::domain::outbox::message::Message;
 use crate::domain::resource::Kind;
 use crate::journal::record::{Record, RecordOutcome};
 
@@ -78,7 +79,7 @@ pub(super) struct RecordsArgs {
     /// Only commands of this subject.
     #[arg(long, value_name = "SUBJECT")]
     actor: Option<String>,
-    /// Only what changed this resource; parts of an identifier are separated by slashes.
+    /// Only what made or changed this resource; parts of an identifier are separated by slashes.
     #[arg(long, value_name = "KIND/ID", value_parser = parse_resource)]
     resource: Option<Named>,
     /// Ends after so many.
@@ -179,8 +180,11 @@ impl RecordsArgs {
                 .as_ref()
                 .is_none_or(|actor| actor == record.subject)
             && self.resource.as_ref().is_none_or(|named| {
-                let mut changed = record.changes.iter();
-                changed.any(|change| named.keys.contains(&change.key))
+                let changed = record.changes.iter().map(|change| change.key);
+                // A message is born with the record that carries it, which has no change for that.
+                let born = record.outbox.iter();
+                let born = born.map(|message| Message::key_of(message.number));
+                changed.chain(born).any(|key| named.keys.contains(&key))
             })
     }
 }

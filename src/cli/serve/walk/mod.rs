@@ -40,9 +40,9 @@ pub static PARTS: LazyLock<Vec<Part>> = LazyLock::new(|| {
     parts
 });
 
-/// The walk as the demonstration prints it.
+/// The walk as the demonstration prints it, which may have an internal listener at that address.
 #[must_use]
-pub fn printed() -> String {
+pub fn printed(internal: Option<&str>) -> String {
     let mut text = String::from(
         "# all operations, step by step: paste the exports above, then a step at a time or all of them",
     );
@@ -51,7 +51,12 @@ pub fn printed() -> String {
         let _ = write!(text, "\n\n# == {} ==", part.title);
         for step in part.steps {
             number += 1;
-            let _ = write!(text, "\n\n# {number}. {}\n{}", step.title, step.lines());
+            let _ = write!(
+                text,
+                "\n\n# {number}. {}\n{}",
+                step.title,
+                step.lines(internal)
+            );
         }
     }
     text + "\n\n" + END
@@ -74,7 +79,7 @@ pub fn document() -> String {
                 text,
                 "\n### {number}. {}\n\n```sh\n{}\n```\n\n{called}: `{}`. {}\n",
                 step.title.trim_end_matches('.'),
-                step.lines(),
+                step.lines(None),
                 step.status(),
                 step.look
             );
@@ -163,6 +168,23 @@ mod tests {
             }
             kept.extend(step.kept());
         }
+    }
+
+    #[test]
+    fn what_only_the_internal_listener_offers_is_asked_there() {
+        let internal = "http://127.0.0.1:9";
+        let mut inside = 0;
+        for step in steps() {
+            let lines = step.lines(Some(internal));
+            let is_inside = step.row().is_some_and(|row| !row.bearer);
+            inside += usize::from(is_inside);
+            let there = format!(" \"{internal}{}\"", step.path());
+            assert_eq!(lines.contains(&there), is_inside, "{lines}");
+            assert_eq!(lines.contains("$CAREBOOK/"), !is_inside, "{lines}");
+            assert!(step.lines(None).contains(" \"$CAREBOOK/"), "{}", step.title);
+        }
+        assert!(inside > 0);
+        assert!(printed(Some(internal)).contains(internal));
     }
 
     #[test]

@@ -175,14 +175,20 @@ impl Step {
         }
     }
 
-    /// Its lines for a shell. The last line of what they print is the status.
+    /// Its lines for a shell. The last line of what they print is the status. What needs no token is
+    /// asked at the internal listener, at that address, where there is one.
     #[must_use]
-    pub fn lines(&self) -> String {
+    pub fn lines(&self, internal: Option<&str>) -> String {
+        let is_inside = self.row().is_some_and(|row| !row.bearer);
+        let base = match internal.filter(|_| is_inside) {
+            Some(address) => address.to_owned(),
+            None => format!("${ADDRESS}"),
+        };
         let mut curl = String::from("curl -sS -w '\\n%{http_code}\\n'");
         if self.row().is_some_and(|row| row.method == Method::Patch) {
             curl.push_str(" -X PATCH");
         }
-        let _ = write!(curl, " \"${ADDRESS}{}\"", self.path());
+        let _ = write!(curl, " \"{base}{}\"", self.path());
         if let Some(kind) = self.who() {
             let token = token_variable(kind);
             let _ = write!(curl, " \\\n  -H \"Authorization: Bearer ${token}\"");

@@ -1,0 +1,52 @@
+//! Whether a file that an operator names lies in a directory that is named beside it.
+
+use std::path::{Path, PathBuf};
+
+/// Whether the file is, or would be, in the directory, or below it. Neither need exist.
+pub(super) fn is_within(file: &Path, directory: &Path) -> bool {
+    without_links(file).starts_with(without_links(directory))
+}
+
+/// The path from the root on, without links as far as it exists.
+fn without_links(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for known in whole.ancestors() {
+        if let (Ok(known), Ok(rest)) = (known.canonicalize(), whole.strip_prefix(known)) {
+            return known.join(rest);
+        }
+    }
+    whole
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_in_a_directory_whatever_links_lead_there_and_whether_or_not_they_exist() {
+        let world = tempfile::tempdir().unwrap();
+        let at = |name: &str| world.path().join(name);
+        std::fs::create_dir_all(at("data/inner")).unwrap();
+        std::fs::write(at("data/manifest"), "").unwrap();
+        std::os::unix::fs::symlink(at("data"), at("link")).unwrap();
+        std::os::unix::fs::symlink(at("data/manifest"), at("status")).unwrap();
+        for file in [
+            "data/manifest",
+            "data/new",
+            "data/inner/new",
+            "data/no/new",
+            "link/new",
+            "data/inner/../new",
+            "status",
+        ] {
+            assert!(is_within(&at(file), &at("data")), "{file}");
+            assert!(is_within(&at(file), &at("link")), "{file}");
+            assert!(!is_within(&at(file), &at("missing")), "{file}");
+        }
+        assert!(is_within(&at("missing/new"), &at("missing")));
+        for file in ["new", "data.json", "data/../new", "missing/new"] {
+            assert!(!is_within(&at(file), &at("data")), "{file}");
+        }
+    }
+}
