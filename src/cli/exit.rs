@@ -40,6 +40,8 @@ pub enum Failure {
     Damaged(String),
     /// An unfinished backup or restore, and no log: 3.
     Unfinished(String),
+    /// The archive is damaged, of which `recover` saves nothing: 3.
+    ArchiveDamaged(String),
     /// The journal is damaged, or does not belong to the directory: 3.
     JournalDamaged(String),
     /// The reader of the output has gone away: 0.
@@ -89,6 +91,7 @@ impl Failure {
         match self {
             Self::Other(sentence) => Self::Other(format!("{sentence}. {more}")),
             Self::Damaged(sentence) => Self::Damaged(format!("{sentence}. {more}")),
+            Self::ArchiveDamaged(sentence) => Self::ArchiveDamaged(format!("{sentence}. {more}")),
             other => other,
         }
     }
@@ -130,6 +133,26 @@ impl Failure {
         }
     }
 
+    /// A failure of reading a log with its archive: of damage in a file of the archive, with what to
+    /// do. For a data directory that is damaged that would be something else.
+    #[must_use]
+    pub fn of_archive(error: &wal::Error, next: impl fmt::Display) -> Self {
+        let wal::Error::Damaged {
+            file,
+            offset,
+            position,
+            what,
+        } = error
+        else {
+            return Self::of_log(error);
+        };
+        let position = position.map_or_else(String::new, |at| format!(", position {at}"));
+        Self::ArchiveDamaged(format!(
+            "the archive is damaged: {file}, offset {offset}{position}: {what}. Nothing was changed; \
+             {next}"
+        ))
+    }
+
     /// A failure of a journal that several machines share.
     #[must_use]
     pub fn of_journal(error: &StreamError) -> Self {
@@ -148,9 +171,9 @@ impl Failure {
             Self::Held(sentence) => (FAILED, sentence, Some(WHEN_HELD)),
             Self::Arguments(sentence) => (BAD_ARGUMENTS, sentence, None),
             Self::Damaged(sentence) => (DAMAGED, sentence, Some(WHEN_DAMAGED)),
-            Self::JournalDamaged(sentence) | Self::Unfinished(sentence) => {
-                (DAMAGED, sentence, None)
-            }
+            Self::JournalDamaged(sentence)
+            | Self::ArchiveDamaged(sentence)
+            | Self::Unfinished(sentence) => (DAMAGED, sentence, None),
             Self::TakenOver(sentence) => (OF_ANOTHER, sentence, None),
             Self::Busy(sentence) => (BUSY, sentence, Some(WHEN_BUSY)),
             Self::OtherVersion(sentence) => (OF_ANOTHER, sentence, Some(WHEN_OTHER_VERSION)),
