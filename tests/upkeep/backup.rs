@@ -290,7 +290,7 @@ fn what_is_wrong_with_an_archive_is_told_with_what_can_be_restored() {
     // A file that is none of the log's.
     let folder = std::fs::read_dir(&archive).unwrap().next().unwrap();
     let stray = folder.unwrap().path().join("segment-0000000000000099.log");
-    std::fs::write(&stray, vec![0; 8192]).unwrap();
+    std::fs::write(&stray, [0_u8; 8192]).unwrap();
     let (code, _, err) = restored("stray", &archived);
     assert_eq!(code, Some(3));
     assert!(err.contains("the archive is damaged"), "{err}");
