@@ -142,6 +142,26 @@ impl Failure {
         }
     }
 
+    /// A failure of reading a log with its archive: of damage in a file of the archive, with what to
+    /// do. For a data directory that is damaged that would be something else.
+    #[must_use]
+    pub fn of_archive(error: &wal::Error, next: impl fmt::Display) -> Self {
+        let wal::Error::Damaged {
+            file,
+            offset,
+            position,
+            what,
+        } = error
+        else {
+            return Self::of_log(error);
+        };
+        let position = position.map_or_else(String::new, |at| format!(", position {at}"));
+        Self::DamageTold(format!(
+            "the archive is damaged: {file}, offset {offset}{position}: {what}. Nothing was changed; \
+             {next}"
+        ))
+    }
+
     /// A failure of a journal that several machines share.
     #[must_use]
     pub fn of_journal(error: &StreamError) -> Self {

@@ -126,7 +126,17 @@ pub fn empty_directory(path: &Path) -> Result<Arc<dyn Storage>, Failure> {
 /// A failure to make a new directory, with what to do about its remains.
 #[must_use]
 pub fn unfinished(error: &wal::Error, target: &dyn Storage, path: &Path) -> Failure {
-    let failure = Failure::of_log(error);
+    left_unfinished(Failure::of_log(error), error, target, path)
+}
+
+/// The same, of a failure that is told in other words.
+#[must_use]
+pub fn left_unfinished(
+    failure: Failure,
+    error: &wal::Error,
+    target: &dyn Storage,
+    path: &Path,
+) -> Failure {
     let was_there = matches!(error, wal::Error::Io { source, .. }
         if source.kind() == io::ErrorKind::AlreadyExists);
     let is_empty = target.list("").is_ok_and(|names| names.is_empty());

@@ -173,25 +173,32 @@ fn compact(data: &Path, archive: &Path) {
     assert_eq!(code, Some(0), "{err}");
 }
 
-#[test]
-fn what_was_archived_is_restored_from_and_inspected() {
-    let world = World::new();
-    let (data, archive, copy) = (world.data(), world.path("archive"), world.path("copy"));
+/// Three rounds of three commits, each moved to the archive; the copy is a backup of the second.
+fn archived_in_rounds(world: &World, archive: &Path, copy: &Path) -> Vec<Answer> {
+    let data = world.data();
     let mut answers = Vec::new();
     for round in 0..3 {
-        let server = Server::start(&world);
+        let server = Server::start(world);
         let mut client = server.client();
         answers
-            .extend((round * 3..round * 3 + 3).map(|number| deposit(&mut client, &world, number)));
+            .extend((round * 3..round * 3 + 3).map(|number| deposit(&mut client, world, number)));
         if round == 1 {
-            ended(&["backup", "--data", text(&data), "--to", text(&copy)]);
+            ended(&["backup", "--data", text(&data), "--to", text(copy)]);
         }
         assert_eq!(server.stop(), Some(0));
         // So that a time lies between two rounds.
         let last = answers.last().unwrap().position().unwrap();
         assert_eq!(last, answers.len() as u64);
-        compact(&data, &archive);
+        compact(&data, archive);
     }
+    answers
+}
+
+#[test]
+fn what_was_archived_is_restored_from_and_inspected() {
+    let world = World::new();
+    let (data, archive, copy) = (world.data(), world.path("archive"), world.path("copy"));
+    let answers = archived_in_rounds(&world, &archive, &copy);
     let restored = |from: &Path, name: &str, more: &[&str]| {
         let target = world.path(name);
         let arguments = ["restore", "--from", text(from), "--data", text(&target)];
@@ -253,6 +260,49 @@ fn what_was_archived_is_restored_from_and_inspected() {
     compact(&target, &archive);
     let after: Vec<_> = crate::support::files(&archive);
     assert!(before.iter().all(|file| after.contains(file)));
+}
+
+#[test]
+fn what_is_wrong_with_an_archive_is_told_with_what_can_be_restored() {
+    let world = World::new();
+    let (archive, copy) = (world.path("archive"), world.path("copy"));
+    archived_in_rounds(&world, &archive, &copy);
+    let restored = |name: &str, more: &[&str]| {
+        let target = world.path(name);
+        let arguments = ["restore", "--from", text(&copy), "--data", text(&target)];
+        run(&[&arguments, more].concat())
+    };
+    let archived = ["--archive", text(&archive)];
+    // A backup shows what was archived before it and after it.
+    let inspected = |more: &[&str]| {
+        let arguments = ["inspect", "records", "--data", text(&copy), "--json"];
+        run(&[&arguments, more].concat())
+    };
+    let (code, out, err) = inspected(&archived);
+    assert_eq!((code, out.lines().count()), (Some(0), 9), "{err}");
+    // An archive of other logs.
+    let others = world.path("others");
+    std::fs::create_dir(&others).unwrap();
+    let (code, _, err) = restored("alone", &["--archive", text(&others)]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(err.contains("has no segments of this log"), "{err}");
+    assert!(err.contains(text(&others)), "{err}");
+    // A file that is none of the log's.
+    let folder = std::fs::read_dir(&archive).unwrap().next().unwrap();
+    let stray = folder.unwrap().path().join("segment-0000000000000099.log");
+    std::fs::write(&stray, [0_u8; 8192]).unwrap();
+    let (code, _, err) = restored("stray", &archived);
+    assert_eq!(code, Some(3));
+    assert!(err.contains("the archive is damaged"), "{err}");
+    assert!(err.contains("up to 9 everything is there"), "{err}");
+    assert!(err.contains("--at 9 restores it"), "{err}");
+    assert!(!err.contains("carebook recover"), "{err}");
+    let (code, _, err) = restored("before", &[&archived[..], &["--at", "9"]].concat());
+    assert_eq!(code, Some(0), "{err}");
+    let (code, out, err) = inspected(&archived);
+    assert_eq!((code, out.lines().count()), (Some(3), 9), "{err}");
+    assert!(err.contains("without --archive"), "{err}");
+    assert!(!err.contains("carebook recover"), "{err}");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! segments that go on from each other are found without reading the rest.
 
 mod described;
+mod shelf;
 
 use std::collections::HashMap;
 use std::io;
@@ -16,14 +17,18 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use self::described::Archived;
+pub(crate) use self::shelf::WithShelf;
 use crate::error::Error;
-use crate::format::{self, FIRST_FRAME, LogId, to_u64, to_usize};
-use crate::manifest::{Manifest, Seal, Sealed};
-use crate::storage::{COPY, File, Locked, ReadOnly, Storage, copy_range};
+use crate::format::{self, Chain, FIRST_FRAME, LogId, to_u64, to_usize};
+use crate::manifest::{Manifest, Seal, Sealed, Segment};
+use crate::storage::{COPY, File, ReadOnly, Storage, copy_range};
 use crate::throttle::Copying;
 
 /// What a segment is that was written under the log's id, but not by it: by a copy of its directory.
 const OF_ANOTHER_PAST: &str = "the segment does not go on from what the log holds: it was written by a \
+                               copy of the log that went another way";
+/// The same of one that lies before what the log holds.
+const LEADS_ELSEWHERE: &str = "what the log holds does not go on from this segment: it was written by a \
                                copy of the log that went another way";
 
 /// The folder of a log: its id in hexadecimal digits.
@@ -116,12 +121,53 @@ fn is_same(source: &dyn File, there: &dyn File, length: u64) -> io::Result<bool>
     Ok(true)
 }
 
+/// Up to where everything is there when this position is not, as the end of a sentence.
+fn whole_before(position: u64) -> String {
+    match position.checked_sub(1) {
+        None | Some(0) => String::new(),
+        Some(last) => format!("; up to {last} everything is there"),
+    }
+}
+
+/// The same damage, as what keeps from this position on.
+fn keeping_from(error: Error, position: u64) -> Error {
+    match error {
+        Error::Damaged {
+            file, offset, what, ..
+        } => Error::Damaged {
+            file,
+            offset,
+            position: Some(position),
+            what: format!("{what}{}", whole_before(position)),
+        },
+        other => other,
+    }
+}
+
+/// What is between the segments of an archive and the first position of the log that goes on from them.
+pub(crate) struct Lacking {
+    /// Damage, or that positions are missing.
+    pub(crate) why: Error,
+    /// The segments that go on from each other without a gap from position 1 on, but not to the log.
+    pub(crate) beginning: Vec<Segment>,
+}
+
+impl Lacking {
+    /// The last position that they have.
+    pub(crate) fn whole_to(&self) -> Option<u64> {
+        let seal = self.beginning.last().and_then(|last| last.seal);
+        seal.map(|seal| seal.last).filter(|last| *last > 0)
+    }
+}
+
 /// What an archive has of one log.
 pub(crate) struct ArchiveFolder {
     archive: Arc<dyn Storage>,
     log: LogId,
     folder: String,
     known: Mutex<HashMap<u64, Archived>>,
+    /// The digests within segments, by number and offset.
+    chains: Mutex<HashMap<(u64, u64), Option<Chain>>>,
 }
 
 impl ArchiveFolder {
@@ -131,7 +177,26 @@ impl ArchiveFolder {
             log,
             folder: folder(&log),
             known: Mutex::new(HashMap::new()),
+            chains: Mutex::new(HashMap::new()),
         }
+    }
+
+    /// Where it is, as it is told to people.
+    pub(crate) fn path(&self) -> String {
+        self.archive.describe(&self.folder)
+    }
+
+    /// Whether it has a file, which is named as it is told to people.
+    pub(crate) fn has(&self, file: &str) -> bool {
+        file.starts_with(&self.archive.describe(&format!("{}/", self.folder)))
+    }
+
+    /// Whether no segment is there.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn is_empty(&self) -> Result<bool, Error> {
+        Ok(self.numbers()?.is_empty())
     }
 
     fn name(&self, number: u64) -> String {
@@ -154,7 +219,8 @@ impl ArchiveFolder {
 
     /// Puts the archive's segments before those of the manifest that continue them: from the
     /// manifest's first one back, without a gap, to the one that holds position `from`; one that leads
-    /// nowhere is passed over. Returns the damage that ended this early.
+    /// nowhere is passed over. Returns what ended this early: damage, or that positions are missing
+    /// behind an earlier segment.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Unsupported`].
@@ -162,15 +228,15 @@ impl ArchiveFolder {
         &self,
         manifest: &mut Manifest,
         from: u64,
-    ) -> Result<Option<Error>, Error> {
-        let mut damage = None;
+    ) -> Result<Option<Lacking>, Error> {
+        let (mut why, mut nearest) = (None::<Error>, None::<(u64, u64)>);
         let mut found = Vec::new();
         let own_first = manifest.segments.first().map(|segment| segment.number);
         let own_first = own_first.unwrap_or(manifest.next_number);
         let mut numbers = self.numbers()?;
         // The archive goes on when the log has ended, as a backup's has.
         numbers.retain(|number| *number < own_first);
-        for number in numbers.into_iter().rev() {
+        for number in numbers.iter().rev().copied() {
             if manifest.first_position <= from.max(1) {
                 break;
             }
@@ -179,22 +245,73 @@ impl ArchiveFolder {
                     found.push(archived.segment);
                     manifest.first_position = archived.seal.first;
                     manifest.first_chain = archived.before;
-                    damage = None;
+                    (why, nearest) = (None, None);
                 }
                 // Whatever it is, it hides none of those before it.
-                Ok(_) => {}
-                Err(error @ Error::Damaged { .. }) => drop(damage.get_or_insert(error)),
+                Ok(archived) if archived.seal.last + 1 < manifest.first_position => {
+                    nearest = nearest.max(Some((archived.seal.last, number)));
+                }
+                Ok(archived) => {
+                    let first = archived.seal.first;
+                    why.get_or_insert_with(|| self.damaged(number, first, LEADS_ELSEWHERE));
+                }
+                Err(error @ Error::Damaged { .. }) => drop(why.get_or_insert(error)),
                 Err(error) => return Err(error),
             }
         }
         manifest.segments.splice(..0, found.into_iter().rev());
-        Ok(damage)
+        let first = manifest.first_position;
+        if first <= from.max(1) {
+            return Ok(None);
+        }
+        let missing = nearest.map(|(last, number)| {
+            let what = format!(
+                "positions {} to {} are missing behind this segment",
+                last + 1,
+                first - 1
+            );
+            self.damaged(number, last + 1, &what)
+        });
+        let Some(why) = why.or(missing) else {
+            return Ok(None);
+        };
+        let beginning = self.beginning(&numbers, first)?;
+        let lacking = Lacking { why, beginning };
+        Ok(Some(match lacking.whole_to() {
+            None => lacking,
+            Some(last) => Lacking {
+                why: keeping_from(lacking.why, last + 1),
+                ..lacking
+            },
+        }))
+    }
+
+    /// Those of the segments with these numbers, rising, that go on from each other without a gap
+    /// from position 1 on, and end before this position.
+    fn beginning(&self, numbers: &[u64], before: u64) -> Result<Vec<Segment>, Error> {
+        let mut end = (1, format::first_chain(&self.log));
+        let mut segments = Vec::new();
+        for number in numbers {
+            match self.described(*number) {
+                Ok(archived)
+                    if (archived.seal.first, archived.before) == end
+                        && archived.seal.last + 1 < before =>
+                {
+                    end = (archived.seal.last + 1, archived.seal.chain);
+                    segments.push(archived.segment);
+                }
+                Ok(_) | Err(Error::Damaged { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(segments)
     }
 
     /// Puts the archive's segments that continue the log of a backup, as far as they do without
     /// a gap, behind those of its manifest. Returns the numbers of those that replace a shorter
-    /// copy, and the damage that ended this early: also that records are missing before a later
-    /// segment, or that one holds others than those of the log.
+    /// copy, and the damage that ended this early, with the first position that it keeps from: also
+    /// that records are missing before a later segment, or that one holds others than those of the
+    /// log.
     ///
     /// # Errors
     /// As [`ArchiveFolder::put_before`].
@@ -247,10 +364,8 @@ impl ArchiveFolder {
                     let what = match archived.seal.first.checked_sub(position + 1) {
                         None => OF_ANOTHER_PAST.to_owned(),
                         Some(_) => format!(
-                            "positions {position} to {} are missing before this segment; up to {} \
-                             everything is there",
-                            archived.seal.first - 1,
-                            position - 1
+                            "positions {position} to {} are missing before this segment",
+                            archived.seal.first - 1
                         ),
                     };
                     damage.get_or_insert(self.damaged(found, position, &what));
@@ -263,16 +378,29 @@ impl ArchiveFolder {
             // What did not go on was none of this log's past.
             damage = None;
         }
-        Ok((longer, damage))
+        Ok((
+            longer,
+            damage.map(|damage: Error| keeping_from(damage, end.0)),
+        ))
     }
 
     /// Whether a segment begins with all that the log's own copy of it holds.
     fn goes_on_from(&self, archived: &Archived, number: u64, own: &Seal) -> Result<bool, Error> {
-        let name = self.name(number);
-        let failed = |source| Error::io("read", self.archive.describe(&name))(source);
-        let file = self.archive.open_read(&name).map_err(failed)?;
-        let chain = archived.chain_at(file.as_ref(), &self.log, own.length);
-        Ok(archived.seal.first == own.first && chain.map_err(failed)? == Some(own.chain))
+        let place = (number, own.length);
+        let known = self.chains.lock().get(&place).copied();
+        let chain = match known {
+            Some(chain) => chain,
+            None => {
+                let name = self.name(number);
+                let failed = |source| Error::io("read", self.archive.describe(&name))(source);
+                let file = self.archive.open_read(&name).map_err(failed)?;
+                let chain = archived.chain_at(file.as_ref(), &self.log, own.length);
+                let chain = chain.map_err(failed)?;
+                self.chains.lock().insert(place, chain);
+                chain
+            }
+        };
+        Ok(archived.seal.first == own.first && chain == Some(own.chain))
     }
 
     fn damaged(&self, number: u64, position: u64, what: &str) -> Error {
@@ -296,74 +424,17 @@ impl ArchiveFolder {
     }
 }
 
-/// The files of a log together with those that an archive has of it.
-pub(crate) struct WithShelf {
-    storage: Arc<dyn Storage>,
-    folder: ArchiveFolder,
-    /// Names of segments that are taken from the archive though the log has them.
-    from_shelf: Vec<String>,
-}
-
-impl WithShelf {
-    pub(crate) fn new(storage: Arc<dyn Storage>, folder: ArchiveFolder, longer: &[u64]) -> Self {
-        Self {
-            storage,
-            folder,
-            from_shelf: longer
-                .iter()
-                .map(|number| format::segment_name(*number))
-                .collect(),
-        }
-    }
-
-    pub(crate) fn folder(&self) -> &ArchiveFolder {
-        &self.folder
-    }
-
-    fn is_moved(&self, name: &str) -> bool {
-        let is_gone = || {
-            let opened = self.storage.open_read(name);
-            opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-        };
-        let number = format::parse_segment_name(name);
-        self.from_shelf.iter().any(|moved| moved == name) || (number.is_some() && is_gone())
-    }
-}
-
-impl ReadOnly for WithShelf {
-    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
-        self.storage.list(directory)
+/// The segments in it, by their own names, and nothing else.
+impl ReadOnly for ArchiveFolder {
+    fn list(&self, _: &str) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
     }
 
     fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let moved = || {
-            let name = format!("{}/{name}", self.folder.folder);
-            self.folder.archive.open_read(&name)
-        };
-        if self.from_shelf.iter().any(|longer| longer == name) {
-            return moved();
-        }
-        match self.storage.open_read(name) {
-            Err(error)
-                if error.kind() == io::ErrorKind::NotFound
-                    && format::parse_segment_name(name).is_some() =>
-            {
-                moved()
-            }
-            other => other,
-        }
-    }
-
-    fn lock_shared(&self, name: &str) -> io::Result<Locked> {
-        self.storage.lock_shared(name)
+        self.archive.open_read(&format!("{}/{name}", self.folder))
     }
 
     fn describe(&self, name: &str) -> String {
-        if self.is_moved(name) {
-            let name = format!("{}/{name}", self.folder.folder);
-            self.folder.archive.describe(&name)
-        } else {
-            self.storage.describe(name)
-        }
+        self.archive.describe(&format!("{}/{name}", self.folder))
     }
 }

@@ -77,10 +77,12 @@ impl LiveReader {
     }
 
     /// The same, with what compactions have moved to an archive: those segments of the log, in its
-    /// folder, that go on without a gap before the first position that the log has.
+    /// folder, that go on without a gap before the first position that the log has, and, when the log
+    /// is a backup's, behind its last.
     ///
     /// # Errors
-    /// As [`LiveReader::open`]; a damaged segment of the archive is one when it is to be shown.
+    /// As [`LiveReader::open`]; a damaged segment of the archive is one when it is to be shown, and
+    /// so is that positions are missing before one that is to be shown, or behind it.
     pub fn open_with_archive(
         storage: Arc<dyn Storage>,
         archive: Arc<dyn Storage>,
@@ -101,6 +103,13 @@ impl LiveReader {
             },
             ..reader
         })
+    }
+
+    /// Whether damage is that of a file of the archive.
+    pub fn is_of_archive(&self, error: &Error) -> bool {
+        let archive = self.files.archive.as_ref();
+        matches!(error, Error::Damaged { file, .. }
+            if archive.is_some_and(|archive| archive.folder().has(file)))
     }
 
     /// The log's random name.
@@ -229,7 +238,7 @@ impl LiveReader {
     pub fn read_on(&mut self, look: &mut OnRecord<'_>) -> Result<LiveEnd, Error> {
         let mut missed = None;
         loop {
-            let manifest = self.manifest()?;
+            let (manifest, behind) = self.files.manifest(self.asked, self.from)?;
             if self.from < manifest.first_position {
                 let last = manifest.first_position - 1;
                 missed = Some((missed.map_or(self.from, |(first, _)| first), last));
@@ -238,6 +247,9 @@ impl LiveReader {
             }
             match self.pass(&manifest, look)? {
                 Pass::End { stopped, unproved } => {
+                    if let Some(damage) = behind.filter(|_| !stopped) {
+                        return Err(damage);
+                    }
                     return Ok(LiveEnd {
                         first_position: manifest.first_position,
                         next_position: self.place.map_or(self.from, |place| place.next),
@@ -256,7 +268,7 @@ impl LiveReader {
     }
 
     fn manifest(&self) -> Result<Manifest, Error> {
-        self.files.manifest(self.asked, self.from)
+        Ok(self.files.manifest(self.asked, self.from)?.0)
     }
 
     /// Where to begin: behind the last record that was passed, or at the first

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::archive::{ArchiveFolder, WithShelf};
+use crate::archive::{ArchiveFolder, Lacking, WithShelf};
 use crate::error::{BoxError, Error};
 use crate::format;
 use crate::index::Index;
@@ -131,8 +131,11 @@ pub struct Past {
     own_last: u64,
     /// The segments that are the archive's.
     archived: Vec<Seal>,
+    archive: Option<Arc<WithShelf>>,
+    /// The archive's folder, where no segment of the log is there.
+    empty_folder: Option<String>,
     /// Why no more of the archive can be had before the log's own records.
-    damage: Option<Error>,
+    lacking: Option<Lacking>,
     /// The same behind them.
     damage_behind: Option<Error>,
 }
@@ -141,7 +144,8 @@ impl Past {
     /// Looks at a log, and keeps processes from opening it. Of an archive those
     /// segments are taken that go on without a gap before the first position of the
     /// log, and, when the log is a backup's, behind its last. That records are missing before a
-    /// later segment is damage for who asks for more than there is before them.
+    /// later segment is damage for who asks for more than there is before them; so it is behind an
+    /// earlier segment for who asks for what is missing.
     ///
     /// # Errors
     /// [`Error::Held`] while a process has the log open; [`Error::NoLog`], [`Error::Unfinished`],
@@ -162,17 +166,23 @@ impl Past {
             Some(last) => last.seal.map_or(u64::MAX, |seal| seal.last),
         };
         let mut archived = Vec::new();
-        let (mut storage, mut damage, mut damage_behind) = (source, None, None);
+        let (mut storage, mut shelf, mut empty_folder) = (source, None, None);
+        let (mut lacking, mut damage_behind) = (None, None);
         if let Some(archive) = archive {
             let folder = ArchiveFolder::new(archive, manifest.log);
-            damage = folder.put_before(&mut manifest, 1)?;
+            empty_folder = folder.is_empty()?.then(|| folder.path());
+            lacking = folder.put_before(&mut manifest, 1)?;
             let longer;
             (longer, damage_behind) = folder.put_behind(&mut manifest)?;
             let is_archived =
                 |one: &&Segment| !own.contains(&one.number) || longer.contains(&one.number);
             let segments = manifest.segments.iter().filter(is_archived);
             archived.extend(segments.filter_map(|segment| segment.seal));
-            storage = Arc::new(WithShelf::new(storage, folder, &longer));
+            let beginning = lacking.iter().flat_map(|lacking| &lacking.beginning);
+            archived.extend(beginning.filter_map(|segment| segment.seal));
+            let both = Arc::new(WithShelf::new(storage, folder, &longer));
+            storage = Arc::clone(&both) as Arc<dyn Storage>;
+            shelf = Some(both);
         }
         Ok(Self {
             storage,
@@ -181,9 +191,47 @@ impl Past {
             own_first,
             own_last,
             archived,
-            damage,
+            archive: shelf,
+            empty_folder,
+            lacking,
             damage_behind,
         })
+    }
+
+    /// The folder of the archive in which segments of this log were looked for, and none was.
+    #[must_use]
+    pub fn empty_archive(&self) -> Option<&str> {
+        self.empty_folder.as_deref()
+    }
+
+    /// Why the archive has not all that was before the log's own records, where it has some of it.
+    #[must_use]
+    pub fn lacking(&self) -> Option<&Error> {
+        self.lacking.as_ref().map(|lacking| &lacking.why)
+    }
+
+    /// Whether damage is that of a file of the archive.
+    #[must_use]
+    pub fn is_of_archive(&self, error: &Error) -> bool {
+        let archive = self.archive.as_ref();
+        matches!(error, Error::Damaged { file, .. }
+            if archive.is_some_and(|archive| archive.folder().has(file)))
+    }
+
+    /// The position up to which everything is there and can be restored, when this damage of the
+    /// archive is why no more can.
+    #[must_use]
+    pub fn whole_before(&self, error: &Error) -> Option<u64> {
+        match (&self.lacking, &self.damage_behind) {
+            (Some(lacking), _) if is_same(&lacking.why, error) => lacking.whole_to(),
+            (_, Some(behind)) if is_same(behind, error) => match behind {
+                Error::Damaged { position, .. } => position
+                    .and_then(|position| position.checked_sub(1))
+                    .filter(|last| *last > 0),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// What of a restored log, from its first position to its last, came from the archive.
@@ -203,7 +251,8 @@ impl Past {
     }
 
     /// The earliest position that the log can be brought back to: 1 where its records
-    /// begin with the first, else that of the older snapshot.
+    /// begin with the first, else that of the older snapshot. Where positions are missing in the
+    /// archive, those before them can be had, too.
     #[must_use]
     pub fn earliest(&self) -> u64 {
         let manifest = &self.manifest;
@@ -258,9 +307,13 @@ impl Past {
         upto: Option<u64>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Report, Error> {
-        let (source, manifest) = (self.storage.as_ref(), &self.manifest);
         let limit = upto.unwrap_or(u64::MAX);
-        let identity = manifest.identity();
+        let beginning = self.beginning(limit);
+        let (source, manifest) = match &beginning {
+            Some((folder, manifest)) => (*folder, manifest),
+            None => (self.storage.as_ref(), &self.manifest),
+        };
+        let identity = self.manifest.identity();
         let mut builder = Builder::new(Arc::clone(target), Numbers::FIRST, identity, limit)?;
         let (mut newest, mut bad) = (None, Vec::new());
         for listed in manifest
@@ -287,14 +340,14 @@ impl Past {
         }
         let needed = newest.map_or(1, |covers| covers + 1);
         if needed < manifest.first_position {
-            return Err(match (bad.pop(), &self.damage) {
+            return Err(match (bad.pop(), &self.lacking) {
                 (Some(bad), _) => Error::Damaged {
                     file: bad.file,
                     offset: bad.offset,
                     position: None,
                     what: bad.what,
                 },
-                (None, Some(damage)) => again(damage),
+                (None, Some(lacking)) => again(&lacking.why),
                 (None, None) => self.unreachable(limit, None),
             });
         }
@@ -318,6 +371,19 @@ impl Past {
         let mut report = verify_made(target.as_ref(), &mut Discard)?;
         report.bad_snapshots.append(&mut bad);
         Ok(report)
+    }
+
+    /// The archive's segments from position 1 on, where this position is in those that do not lead
+    /// to the log's own.
+    fn beginning(&self, position: u64) -> Option<(&dyn Storage, Manifest)> {
+        let (archive, lacking) = (self.archive.as_ref()?, self.lacking.as_ref()?);
+        lacking.whole_to().filter(|last| position <= *last)?;
+        let folder: &dyn Storage = archive.folder();
+        let manifest = Manifest {
+            segments: lacking.beginning.clone(),
+            ..Manifest::new(self.manifest.log)
+        };
+        Some((folder, manifest))
     }
 
     fn unreachable(&self, position: u64, last: Option<u64>) -> Error {
@@ -357,6 +423,15 @@ fn again(damage: &Error) -> Error {
             reason: other.to_string().into(),
         },
     }
+}
+
+/// Whether two errors tell of the same damage.
+fn is_same(one: &Error, other: &Error) -> bool {
+    let place = |error: &Error| match error {
+        Error::Damaged { file, offset, .. } => Some((file.clone(), *offset)),
+        _ => None,
+    };
+    place(one).is_some_and(|known| place(other) == Some(known))
 }
 
 /// The manifest of the segments from the one on that holds a position.

@@ -387,19 +387,110 @@ fn a_backup_or_a_restore_that_fails_anywhere_leaves_nothing_that_is_taken_for_a_
     }
 }
 
+/// The first position of an archived segment.
+fn first_of(archive: &SimDisk, name: &str) -> u64 {
+    let bytes = archive.bytes(name).unwrap();
+    u64::from_le_bytes(bytes[4_128..4_136].try_into().unwrap())
+}
+
+/// What a reader shows from a position on, and how that ends.
+fn read(
+    disk: &SimDisk,
+    archive: &SimDisk,
+    from: u64,
+) -> (Vec<(u64, Vec<u8>)>, Result<wal::live::LiveEnd, Error>) {
+    let reader = LiveReader::open_with_archive(disk.storage(), archive.storage(), from);
+    let mut seen = Vec::new();
+    let end = reader.and_then(|mut reader| {
+        let end = reader.read_on(&mut |record| {
+            seen.push((record.position, record.payload.to_vec()));
+            Ok(ControlFlow::Continue(()))
+        });
+        end.inspect_err(|error| assert!(reader.is_of_archive(error), "{error}"))
+    });
+    (seen, end)
+}
+
+fn numbered(from: u64, last: u64) -> Vec<(u64, Vec<u8>)> {
+    (from..=last).zip(payloads(from..=last)).collect()
+}
+
 #[test]
-fn a_gap_in_an_archive_is_not_passed_over_and_damage_in_it_is_told() {
+fn positions_that_are_missing_in_an_archive_before_the_log_are_told_and_those_before_them_restored()
+{
+    let (source, archive) = (SimDisk::new(), disk(5));
+    let first = archived(&source, &archive);
+    let names = segments(&archive);
+    let (missing, behind) = (first_of(&archive, &names[2]), first_of(&archive, &names[3]));
+    assert!(1 < missing && missing < behind && behind < first);
+    archive.take_away(&names[2]);
+    let log_id = verify(&source).unwrap().0.log_id;
+    let gap = past(&source, Some(&archive)).unwrap();
+    let told = format!(
+        "positions {missing} to {} are missing behind this segment",
+        behind - 1
+    );
+    let whole = format!("; up to {} everything is there", missing - 1);
+    for upto in [missing, behind - 1, behind, 199] {
+        let error = restore(&gap, 1, Some(upto)).err().unwrap();
+        assert!(matches!(error, Error::Damaged { .. }), "{error}");
+        let what = error.to_string();
+        assert!(what.contains(&names[1]), "{what}");
+        assert!(what.contains(&format!("{told}{whole}")), "{what}");
+        assert!(gap.is_of_archive(&error));
+        assert_eq!(gap.whole_before(&error), Some(missing - 1));
+    }
+    for upto in [1, missing - 1] {
+        let (target, report) = restore(&gap, 1, Some(upto)).unwrap();
+        assert_eq!((report.first_position, report.last_position), (1, upto));
+        assert!(verify(&target).unwrap().1 == payloads(1..=upto), "{upto}");
+        let came = gap.from_archive(1, upto);
+        assert_eq!(came.positions, upto);
+        assert!(came.segments > 0);
+        assert_eq!(report.ancestors.last().unwrap().log_id, log_id);
+    }
+    // What does not need them is there as before.
+    for upto in [None, Some(200)] {
+        assert_eq!(restore(&gap, 1, upto).unwrap().1.first_position, first);
+    }
+    for from in [1, missing, behind - 1] {
+        let (seen, end) = read(&source, &archive, from);
+        let what = end.unwrap_err().to_string();
+        assert!(what.contains(&told), "{what}");
+        assert!(seen.is_empty());
+    }
+    for from in [behind, first] {
+        let (seen, end) = read(&source, &archive, from);
+        assert_eq!(end.unwrap().missed, None);
+        assert!(seen == numbered(from, 200), "{from}");
+    }
+
+    // Without the beginning nothing is whole before them.
+    archive.take_away(&names[0]);
+    let gap = past(&source, Some(&archive)).unwrap();
+    let error = restore(&gap, 1, Some(20)).err().unwrap();
+    let what = error.to_string();
+    assert!(what.contains(&told) && !what.contains("up to"), "{what}");
+    assert_eq!(gap.whole_before(&error), None);
+    // Where nothing is before the first position that there is, no gap is.
+    archive.take_away(&names[1]);
+    let late = past(&source, Some(&archive)).unwrap();
+    assert!(late.lacking().is_none());
+    let error = refusal(&late, 20);
+    assert!(
+        error.contains("the earliest position that can be restored is 200"),
+        "{error}"
+    );
+}
+
+#[test]
+fn damage_in_an_archive_is_told_and_what_is_before_it_restored() {
     let (source, archive) = (SimDisk::new(), disk(5));
     archived(&source, &archive);
     let names = segments(&archive);
     let third = names[2].clone();
     let bytes = archive.bytes(&third).unwrap();
-    archive.take_away(&third);
-    let error = refusal(&past(&source, Some(&archive)).unwrap(), 20);
-    assert!(
-        error.contains("the earliest position that can be restored is 200"),
-        "{error}"
-    );
+    let within = first_of(&archive, &third);
     for (at, is_seen_at_once) in [
         (20, true),
         (4_100, true),
@@ -413,7 +504,14 @@ fn a_gap_in_an_archive_is_not_passed_over_and_damage_in_it_is_told() {
             other => panic!("{at}: {other}"),
         };
         let past = past(&source, Some(&archive)).unwrap();
-        damaged(restore(&past, 1, Some(20)).err().unwrap());
+        let error = restore(&past, 1, Some(within)).err().unwrap();
+        let whole_to = is_seen_at_once.then(|| within - 1);
+        assert_eq!(past.whole_before(&error), whole_to, "{at}");
+        damaged(error);
+        if let Some(last) = whole_to {
+            let (target, _) = restore(&past, 1, Some(last)).unwrap();
+            assert!(verify(&target).unwrap().1 == payloads(1..=last), "{at}");
+        }
         // What does not need it can be had.
         assert_eq!(restore(&past, 1, Some(200)).unwrap().1.last_position, 200);
         let reader = LiveReader::open_with_archive(source.storage(), archive.storage(), 1);
@@ -485,6 +583,78 @@ fn records_that_are_missing_in_an_archive_behind_a_backup_are_told_and_not_left_
         let refused = restore(&gap, 1, Some(upto)).map(drop);
         assert!(matches!(refused, Err(Error::Damaged { .. })), "{upto}");
     }
+}
+
+#[test]
+fn a_reader_of_a_backup_shows_what_was_archived_after_it_and_tells_what_is_missing_there() {
+    let (copy, archive) = left_behind();
+    let whole = past(&copy, Some(&archive)).unwrap();
+    let last = restore(&whole, 1, None).unwrap().1.last_position;
+    for from in [1, 60, 61, last] {
+        let (seen, end) = read(&copy, &archive, from);
+        assert_eq!(end.unwrap().missed, None);
+        assert!(seen == numbered(from, last), "{from}");
+    }
+    let names = segments(&archive);
+    let gone = &names[names.len() - 3];
+    let missing = first_of(&archive, gone);
+    archive.take_away(gone);
+    for from in [1, missing, last] {
+        let (seen, end) = read(&copy, &archive, from);
+        assert!(seen == numbered(from, missing - 1), "{from}");
+        let what = end.unwrap_err().to_string();
+        assert!(what.contains(&format!("positions {missing} to ")), "{what}");
+        let whole = format!("; up to {} everything is there", missing - 1);
+        assert!(what.contains(&whole), "{what}");
+    }
+    // Who stops before that misses nothing.
+    let reader = LiveReader::open_with_archive(copy.storage(), archive.storage(), 1);
+    let mut reader = reader.unwrap();
+    let end = reader.read_on(&mut |record| {
+        Ok(match record.position < missing - 1 {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        })
+    });
+    assert!(end.unwrap().stopped);
+}
+
+#[test]
+fn of_a_file_that_is_no_segment_of_the_log_it_is_told_up_to_where_everything_is_there() {
+    let (copy, archive) = left_behind();
+    let whole = past(&copy, Some(&archive)).unwrap();
+    let last = restore(&whole, 1, None).unwrap().1.last_position;
+    let other = disk(7);
+    append(&mut open(&other).unwrap().log, 1..=3);
+    let bytes = other.bytes(&segments(&other)[0]).unwrap();
+    let names = segments(&archive);
+    let (folder, _) = names[0].rsplit_once('/').unwrap();
+    let stray = format!("{folder}/segment-{:016}.log", 99);
+    archive.put(&stray, &bytes);
+    let past = past(&copy, Some(&archive)).unwrap();
+    let error = restore(&past, 1, None).err().unwrap();
+    let what = error.to_string();
+    assert!(what.contains(&stray), "{what}");
+    let told = format!("the file holds another segment; up to {last} everything is there");
+    assert!(what.contains(&told), "{what}");
+    assert!(past.is_of_archive(&error));
+    assert_eq!(past.whole_before(&error), Some(last));
+    let (target, _) = restore(&past, 1, Some(last)).unwrap();
+    assert!(verify(&target).unwrap().1 == payloads(1..=last));
+}
+
+#[test]
+fn an_archive_that_has_nothing_of_the_log_names_the_folder_in_which_that_would_be() {
+    let (source, archive) = (SimDisk::new(), disk(5));
+    archived(&source, &archive);
+    let log_id = verify(&source).unwrap().0.log_id;
+    let folder: String = log_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let of_another = past(&source, Some(&disk(7))).unwrap();
+    assert_eq!(of_another.empty_archive(), Some(&*format!("sim:{folder}")));
+    assert!(restore(&of_another, 1, None).is_ok());
+    assert_eq!(past(&source, None).unwrap().empty_archive(), None);
+    let own = past(&source, Some(&archive)).unwrap();
+    assert_eq!(own.empty_archive(), None);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a recovery keeps, and what it refuses.
 
-use wal::storage::sim::SimDisk;
-use wal::{BoxError, Error, Past, Record, Salvage, Visitor};
+use wal::storage::sim::{SimDisk, Survivors};
+use wal::{BoxError, Error, Past, Record, Report, Salvage, Visitor};
 
 use crate::support::{frames, open, segments, snapshot, snapshots, verify};
 
@@ -263,6 +263,48 @@ fn where_all_that_is_left_are_snapshots_the_newest_one_is_a_way_out() {
         let mut opened = open(&disk).unwrap();
         assert_eq!(opened.log.append(&[payload(88)]).unwrap(), 88);
     }
+}
+
+#[test]
+fn an_interrupted_recovery_does_not_take_its_own_files_for_those_of_the_log() {
+    let damaged = covered();
+    let log_id = verify(&damaged).unwrap().0.log_id;
+    damaged.take_away("manifest");
+    for name in segments(&damaged) {
+        // Of the header, which says which log it is: the snapshots still do.
+        damaged.flip(&name, 20, 1);
+    }
+    let recover = |disk: &SimDisk| -> Result<Report, Error> {
+        let salvage = Salvage::survey(disk.storage())?;
+        assert_eq!(salvage.ways()[0].keep_to, 88);
+        Ok(salvage.give_up_after(88)?.report)
+    };
+    let is_of_the_log = |report: &Report| {
+        let ancestors = report.ancestors.iter();
+        ancestors.map(|one| one.log_id).collect::<Vec<_>>() == [log_id]
+    };
+    let whole = damaged.after_kill();
+    assert!(is_of_the_log(&recover(&whole).unwrap()));
+    let mut again = 0;
+    for cut in 0..whole.calls() {
+        let interrupted = damaged.after_kill();
+        interrupted.cut_before(cut);
+        drop(recover(&interrupted));
+        for survivors in [Survivors::Nothing, Survivors::Everything] {
+            let case = format!("cut before call {cut}, {survivors:?}");
+            let after = interrupted.after_power_cut(survivors);
+            let report = match open(&after) {
+                Ok(opened) => opened.report,
+                Err(_) => {
+                    again += 1;
+                    recover(&after).unwrap_or_else(|error| panic!("{case}: {error}"))
+                }
+            };
+            assert!(is_of_the_log(&report), "{case}");
+            assert!(verify(&after).unwrap().1 == payloads(1..=88), "{case}");
+        }
+    }
+    assert!(again > 10, "{again}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::base::time::Instant;
 use crate::cli::exit::Failure;
 use crate::cli::open::{log_name, progress_bar, refusal};
 use crate::cli::output::{
-    Output, empty_directory, existing, snapshot_rows, told_snapshots, unfinished,
+    Output, empty_directory, existing, left_unfinished, snapshot_rows, told_snapshots,
 };
 use crate::cli::tell::tell;
 use crate::journal::record::Record;
@@ -38,13 +38,15 @@ everything that was committed at that time or before.
 If the source begins with the first record, every position can be restored; if a compaction has
 removed some, the earliest is that of the older snapshot. With --archive, the directory that was
 given to serve or compact, the segments that compactions have moved there are used as well: those
-that join the source without a gap, before it, and after it when it is a backup.
+that join the source without a gap, before it, and after it when it is a backup. Where
+segments are missing there, --at restores what is before them.
 
 Exit codes:
   0  the new directory is complete and verified
   1  failed, for example because --data is not empty, or the position cannot be restored
   2  the arguments are wrong
-  3  the source is damaged: file, offset and position are named
+  3  the source or the archive is damaged, or segments are missing in the archive: file, offset
+     and position are named
   5  it was written by another version of carebook, which is named")]
 pub struct RestoreArgs {
     /// The backup, or the directory of a stopped server. It is not changed.
@@ -95,6 +97,11 @@ impl RestoreArgs {
         let archive = self.archive.as_deref().map(existing).transpose()?;
         let past =
             Past::open(Arc::clone(&source), archive).map_err(|error| Failure::of_log(&error))?;
+        if let Some(folder) = past.empty_archive() {
+            tell(format_args!(
+                "carebook: the archive has no segments of this log: there are none in {folder}"
+            ));
+        }
         let upto = match self.at {
             None => None,
             Some(At::Position(position)) => Some(position),
@@ -105,14 +112,17 @@ impl RestoreArgs {
                 match searched {
                     // What is damaged, or missing, is later than what is asked for.
                     Err(wal::Error::Damaged { .. }) if search.passed => {}
-                    searched => drop(searched.map_err(|error| Failure::of_log(&error))?),
+                    searched => drop(searched.map_err(|error| failed(&past, &error))?),
                 }
                 if search.lacks_earliest()
                     && let Some(at) = time_of_snapshot(source, search.earliest)?
                 {
                     search.begin_with(at);
                 }
-                Some(search.position().map_err(Failure::other)?)
+                Some(search.position().map_err(|why| match past.lacking() {
+                    Some(lacking) => failed(&past, lacking),
+                    None => Failure::other(why),
+                })?)
             }
         };
         let target = empty_directory(&self.data)?;
@@ -122,7 +132,9 @@ impl RestoreArgs {
             bar.set_position(done);
         });
         bar.finish_and_clear();
-        let report = restored.map_err(|error| unfinished(&error, target.as_ref(), &self.data))?;
+        let report = restored.map_err(|error| {
+            left_unfinished(failed(&past, &error), &error, target.as_ref(), &self.data)
+        })?;
         let done = format!("{} is restored and verified", self.data.display());
         let archive = self.archive.is_some();
         let from_archive =
@@ -182,6 +194,20 @@ impl RestoreArgs {
         out.pairs(rows.chain(snapshot_rows(&report.snapshots)))?;
         out.line(done)?;
         out.flush()
+    }
+}
+
+/// Why nothing was restored. Damage in the archive needs no recovery: without it there is a way.
+fn failed(past: &Past, error: &wal::Error) -> Failure {
+    if !past.is_of_archive(error) {
+        return Failure::of_log(error);
+    }
+    match past.whole_before(error) {
+        Some(last) => Failure::of_archive(error, format_args!("--at {last} restores it")),
+        None => Failure::of_archive(
+            error,
+            "without --archive what the source itself has is restored",
+        ),
     }
 }
 

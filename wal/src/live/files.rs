@@ -39,21 +39,29 @@ pub(super) struct Files {
 
 impl Files {
     /// The manifest in force, with what the archive has of the segments before it back to position
-    /// `asked`; `from` is the next position to show.
-    pub(super) fn manifest(&self, asked: u64, from: u64) -> Result<Manifest, Error> {
+    /// `asked`, and behind it when the log has ended; `from` is the next position to show. Also why
+    /// no more of the archive can be shown behind the end.
+    pub(super) fn manifest(
+        &self,
+        asked: u64,
+        from: u64,
+    ) -> Result<(Manifest, Option<Error>), Error> {
         let mut manifest = load(self.storage.as_ref())?;
         if manifest.log != self.log {
             return Err(Error::Stopped {
                 reason: "another log has taken its place".into(),
             });
         }
-        if let Some(archive) = &self.archive {
-            let damage = archive.folder().put_before(&mut manifest, asked)?;
-            if let Some(damage) = damage.filter(|_| from < manifest.first_position) {
-                return Err(damage);
-            }
+        let Some(archive) = &self.archive else {
+            return Ok((manifest, None));
+        };
+        let lacking = archive.folder().put_before(&mut manifest, asked)?;
+        if let Some(lacking) = lacking.filter(|_| from < manifest.first_position) {
+            return Err(lacking.why);
         }
-        Ok(manifest)
+        let (longer, damage) = archive.folder().put_behind(&mut manifest)?;
+        archive.prefer(longer);
+        Ok((manifest, damage))
     }
 
     pub(super) fn failed(&self, name: &str) -> impl Fn(io::Error) -> Error + use<> {

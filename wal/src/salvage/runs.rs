@@ -221,25 +221,27 @@ pub(super) fn bytes_of(runs: &[&Run]) -> u64 {
     runs.iter().map(|run| run.end - run.offset).sum()
 }
 
-/// The id that the oldest segment says, where no manifest does, or else the oldest snapshot. Those
-/// of an interrupted recovery, which has an id of its own, are newer.
+/// The id that the oldest segment says, where no manifest does, or else the oldest snapshot, or else
+/// another segment. Those of an interrupted recovery, which has an id of its own, are newer; and it
+/// has made snapshots only where it found some.
 pub(super) fn id_of(
     storage: &dyn Storage,
     segments: &[(u64, String)],
     snapshots: &[(u64, String)],
 ) -> Result<LogId, Error> {
-    for (_, name) in segments {
-        let failed = |source| Error::io("read", storage.describe(name))(source);
-        let file = storage.open_read(name).map_err(failed)?;
-        let mut block = vec![0; to_usize(FIRST_FRAME)];
-        let read = file.read_at(&mut block, 0).map_err(failed)?;
-        block.truncate(read);
-        if let SegmentFound::Sound(header) = SegmentHeader::parse(&block) {
-            return Ok(header.log);
+    let (oldest, others) = segments.split_at(segments.len().min(1));
+    for (_, name) in oldest {
+        if let Some(log) = log_of_segment(storage, name)? {
+            return Ok(log);
         }
     }
     for (_, name) in snapshots {
         if let Some(log) = snapshot::log_of(storage, name)? {
+            return Ok(log);
+        }
+    }
+    for (_, name) in others {
+        if let Some(log) = log_of_segment(storage, name)? {
             return Ok(log);
         }
     }
@@ -252,5 +254,18 @@ pub(super) fn id_of(
             what: "neither the manifest nor any segment or snapshot says which log this is"
                 .to_owned(),
         },
+    })
+}
+
+/// Whose segment a file says that it is; `None` when its header cannot be read.
+fn log_of_segment(storage: &dyn Storage, name: &str) -> Result<Option<LogId>, Error> {
+    let failed = |source| Error::io("read", storage.describe(name))(source);
+    let file = storage.open_read(name).map_err(failed)?;
+    let mut block = vec![0; to_usize(FIRST_FRAME)];
+    let read = file.read_at(&mut block, 0).map_err(failed)?;
+    block.truncate(read);
+    Ok(match SegmentHeader::parse(&block) {
+        SegmentFound::Sound(header) => Some(header.log),
+        _ => None,
     })
 }

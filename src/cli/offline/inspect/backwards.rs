@@ -8,7 +8,7 @@ use wal::BoxError;
 use wal::live::LiveReader;
 
 use super::history::{SnapshotVisitor, Unlisted, show};
-use super::looking::{Looking, Reading, known, operation_name};
+use super::looking::{Looking, Reading, failed, known, operation_name};
 use super::mask::Mask;
 use crate::base::digest::Digest;
 use crate::base::time::Instant;
@@ -147,7 +147,7 @@ fn last(looking: &Looking, key: Digest) -> Result<(u64, u64), Failure> {
         let reader = looking.reader(1)?;
         let first = reader
             .first_position()
-            .map_err(|error| Failure::of_log(&error))?;
+            .map_err(|error| failed(&reader, &error))?;
         let (mut last, covers) = Last::of(&reader, false, key)?;
         let from = covers.map_or(first, |covers| covers + 1);
         let mut reader = looking.reader(from)?;
@@ -161,7 +161,7 @@ fn last(looking: &Looking, key: Digest) -> Result<(u64, u64), Failure> {
             }
             Ok(ControlFlow::Continue(()))
         });
-        let end = read.map_err(|error| Failure::of_log(&error))?;
+        let end = read.map_err(|error| failed(&reader, &error))?;
         if end.missed.is_none() {
             return Ok((last.position, first));
         }
@@ -232,7 +232,7 @@ fn find(
         }
         Ok(ControlFlow::Break(()))
     });
-    let end = read.map_err(|error| Failure::of_log(&error))?;
+    let end = read.map_err(|error| failed(&reader, &error))?;
     match (commit, end.missed) {
         (None, Some(_)) => Err(Failure::other(
             "a compaction has removed the record that was to be read next: run it again",

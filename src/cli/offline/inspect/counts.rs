@@ -11,7 +11,7 @@ use wal::live::{LiveEnd, LiveReader, LiveRecord, SegmentFile};
 use wal::{BoxError, SnapshotInfo};
 
 use super::history::{SnapshotVisitor, States, Unlisted, show};
-use super::looking::{Looking, Reading, operation_name, tell_what_is_missing};
+use super::looking::{Looking, Reading, failed, operation_name, tell_what_is_missing};
 use crate::base::hex::hex;
 use crate::base::time::Instant;
 use crate::catalogue::recorded_operations;
@@ -180,10 +180,10 @@ impl Counting {
 impl CountsArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let (reader, counting, end) = self.read()?;
-        let segments = reader.segments().map_err(|error| Failure::of_log(&error))?;
+        let segments = reader.segments().map_err(|error| failed(&reader, &error))?;
         let snapshots = reader
             .snapshots()
-            .map_err(|error| Failure::of_log(&error))?;
+            .map_err(|error| failed(&reader, &error))?;
         let files = files(&self.looking.data).map_err(|error| {
             Failure::other(format!(
                 "{} cannot be listed: {error}",
@@ -221,7 +221,7 @@ impl CountsArgs {
             let reader = self.looking.reader(1)?;
             let first = reader
                 .first_position()
-                .map_err(|error| Failure::of_log(&error))?;
+                .map_err(|error| failed(&reader, &error))?;
             let mut counting = Counting {
                 unlisted: Unlisted::of(&reader)?,
                 ..Counting::default()
@@ -242,7 +242,7 @@ impl CountsArgs {
                 counting.look(&found)?;
                 Ok(ControlFlow::Continue(()))
             });
-            let end = read.map_err(|error| Failure::of_log(&error))?;
+            let end = read.map_err(|error| failed(&reader, &error))?;
             // Otherwise a compaction has overtaken the reader.
             if end.missed.is_none() {
                 counting.finish();

@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use wal::live::LiveReader;
 use wal::{BoxError, SnapshotInfo, Visitor};
 
-use super::looking::known;
+use super::looking::{failed, known};
 use crate::base::codec::{Blob, DecodeError};
 use crate::base::digest::Digest;
 use crate::base::time::Instant;
@@ -39,7 +39,7 @@ pub(super) struct Unlisted {
 impl Unlisted {
     /// Of the log that is read.
     pub(super) fn of(reader: &LiveReader) -> Result<Self, Failure> {
-        let identity = reader.identity().map_err(|error| Failure::of_log(&error))?;
+        let identity = reader.identity().map_err(|error| failed(reader, &error))?;
         Ok(Self {
             lineage: lineage(&identity),
             ..Self::default()
@@ -192,7 +192,7 @@ pub(super) fn show(
     };
     reader
         .show_snapshot(oldest, &mut showing)
-        .map_err(|error| Failure::of_log(&error))
+        .map_err(|error| failed(reader, &error))
 }
 
 struct Showing<'a> {

@@ -9,7 +9,9 @@ use wal::BoxError;
 use wal::live::LiveEnd;
 
 use super::history::{SnapshotVisitor, show};
-use super::looking::{Looking, Reading, operation_name, parse_operation, tell_what_is_missing};
+use super::looking::{
+    Looking, Reading, failed, operation_name, parse_operation, tell_what_is_missing,
+};
 use super::mask::Mask;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
@@ -59,11 +61,9 @@ pub(super) struct KeysArgs {
 
 impl KeysArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let first = self
-            .looking
-            .reader(1)?
-            .first_position()
-            .map_err(|error| Failure::of_log(&error))?;
+        let reader = self.looking.reader(1)?;
+        let first = reader.first_position();
+        let first = first.map_err(|error| failed(&reader, &error))?;
         // Read twice: that a key is forgotten, or its response replaced, comes later in the log
         // than the key.
         let mut gone = Gone::default();
@@ -119,7 +119,7 @@ impl KeysArgs {
                 false => ControlFlow::Break(()),
             })
         });
-        Ok((from, read.map_err(|error| Failure::of_log(&error))?))
+        Ok((from, read.map_err(|error| failed(&reader, &error))?))
     }
 
     fn selects(&self, record: &Record<'_>, key: &str) -> bool {

@@ -54,6 +54,15 @@ impl Looking {
     }
 }
 
+/// Why a log could not be read: damage in its archive is told as such.
+pub(super) fn failed(reader: &LiveReader, error: &wal::Error) -> Failure {
+    if reader.is_of_archive(error) {
+        let next = "without --archive what the directory itself has is shown";
+        return Failure::of_archive(error, next);
+    }
+    Failure::of_log(error)
+}
+
 /// How far the reading of a log is: a bar on standard error.
 pub(super) struct Reading {
     pub(super) bar: ProgressBar,
@@ -80,7 +89,7 @@ impl Reading {
 
     /// The log is read from this position on.
     pub(super) fn begin(&self, reader: &LiveReader, from: u64) -> Result<(), Failure> {
-        let segments = reader.segments().map_err(|error| Failure::of_log(&error))?;
+        let segments = reader.segments().map_err(|error| failed(reader, &error))?;
         let wanted = segments.iter().filter(|segment| {
             let sealed = segment.sealed;
             sealed.is_none_or(|(_, last)| last >= from)

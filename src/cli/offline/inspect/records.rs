@@ -11,7 +11,7 @@ use wal::live::{LiveEnd, LiveRecord};
 
 use super::ids::Ids;
 use super::looking::{
-    Looking, Reading, known, operation_name, parse_kind, parse_operation, parse_time,
+    Looking, Reading, failed, known, operation_name, parse_kind, parse_operation, parse_time,
     tell_what_is_missing,
 };
 use super::mask::Mask;
@@ -129,7 +129,7 @@ impl RecordsArgs {
             showing.reading = None;
             // Records before damage are shown before the damage is reported.
             showing.pause()?;
-            let end = read.map_err(|error| Failure::of_log(&error))?;
+            let end = read.map_err(|error| failed(&reader, &error))?;
             tell_what_is_missing(&LiveEnd {
                 // The following reads report the rest.
                 unproved: if self.follow { 0 } else { end.unproved },

@@ -9,7 +9,9 @@ use wal::live::LiveRecord;
 
 use super::backwards;
 use super::history::{SnapshotVisitor, Standing, States, Unlisted, show};
-use super::looking::{Looking, Reading, known, operation_name, parse_kind, tell_what_is_missing};
+use super::looking::{
+    Looking, Reading, failed, known, operation_name, parse_kind, tell_what_is_missing,
+};
 use super::mask::{Difference, Mask};
 use crate::base::codec::DecodeError;
 use crate::base::digest::Digest;
@@ -116,11 +118,9 @@ impl ResourceArgs {
     /// The history, and the first position of the log.
     fn read(&self) -> Result<(History, u64), Failure> {
         loop {
-            let first = self
-                .looking
-                .reader(1)?
-                .first_position()
-                .map_err(|error| Failure::of_log(&error))?;
+            let reader = self.looking.reader(1)?;
+            let first = reader.first_position();
+            let first = first.map_err(|error| failed(&reader, &error))?;
             let mut reader = self.looking.reader(first)?;
             let mut history = History::new(self.kind.key(&self.id), Unlisted::of(&reader)?);
             let mut reading = Reading::new("reading the log");
@@ -136,7 +136,7 @@ impl ResourceArgs {
                 reading.passed(&found);
                 history.look(&found)
             });
-            let end = read.map_err(|error| Failure::of_log(&error))?;
+            let end = read.map_err(|error| failed(&reader, &error))?;
             if end.missed.is_none() {
                 history.tell_base().map_err(Failure::other)?;
                 tell_what_is_missing(&end);
