@@ -30,10 +30,8 @@ const OWN_PAGE: usize = 500;
 const KEPT_BYTES_MAX: usize = 1 << 20;
 /// Deliveries of a subscription that may wait however many do over all.
 const OWN_SHARE: usize = 100;
-/// How long to wait when the log cannot be read.
-const READ_PAUSE: Duration = Duration::from_secs(1);
-/// How long to wait when an attempt may not be made, before it is due again.
-const CALLED_BACK_PAUSE: Duration = Duration::from_secs(1);
+/// How long to wait when the log cannot be read, or an attempt may not be made.
+const PAUSE: Duration = Duration::from_secs(1);
 /// The kind of the events that tell of subscriptions.
 pub(super) const OWN_KIND: &str = WebhookSubscription::KIND.name;
 const OWN_TYPES: &str = "carebook.webhook-subscription.*";
@@ -135,7 +133,7 @@ impl Attempt {
         let may_send =
             shared.right.confirm_now().await && shared.is_sent_events(self.outgoing.subscription);
         if !may_send {
-            sleep(CALLED_BACK_PAUSE).await;
+            sleep(PAUSE).await;
             return Outcome::CalledBack;
         }
         self.outgoing.now = shared.clock.now();
@@ -476,7 +474,7 @@ impl Attached {
             let reader = EventReader::Webhook;
             let page = shared.events(reader, after, &filter, OWN_PAGE).await;
             if matches!(page, Err(NoPage::Unavailable)) {
-                sleep(READ_PAUSE).await;
+                sleep(PAUSE).await;
             }
             own.tell(Message::Page(id, run, page));
         });
