@@ -57,6 +57,11 @@ No event contains a name, a contact, an address, an account number, a registrati
 those, read the resource, with a token that may read it. A type never changes its meaning; fields are
 only added, so a receiver must ignore unknown ones.
 
+An adjustment whose fact moves to another booking is told under the booking that it belongs to from then on, and nothing
+is told under the one that it left. Who keeps `reservation-payment-change-adjustments/{booking}` by subject reads it again
+at each `carebook.reference-fact.applied` of an adjustment that was seen there
+(`reference-facts/payment-change-adjustment/{id}`).
+
 Commits that change no resource produce no event, and leave gaps in the positions. So do the commits that record the
 progress of publishing.
 
@@ -134,6 +139,7 @@ application/cloudevents+json`. With a trace collector (`--otlp-endpoint`), it ha
 - At least once: when carebook or the server is killed, an event in flight is published again, and after a kill of
   carebook also those acknowledged in the last second. A stream drops duplicates within its duplicate window
   (two minutes by default); after a longer outage a consumer recognizes them by `Nats-Msg-Id`.
+- The servers have to be the operator's own: the NATS library takes what a server sends into memory without a bound.
 - The progress of publishing is recorded in the log, at most once a second and at a stop. It belongs to the log, not to
   the server's address: another `--nats` continues from there. The commit that records it produces no event.
 - A server that cannot be reached, a stream that does not exist, or an error instead of an

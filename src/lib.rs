@@ -16,8 +16,8 @@
 //!    tables that hold it. Knows records and positions, not who asks or who waits.
 //! 5. [`engine`]: from a command to a durable answer. Finds or starts the resource's actor, orders
 //!    commits, holds responses back until what they depend on is durable, takes snapshots
-//!    meanwhile. The only reader of the clock and the only source of randomness. Knows nothing of
-//!    HTTP.
+//!    meanwhile. What is decided has its time and its fresh identifiers from here alone. Knows
+//!    nothing of HTTP.
 //! 6. [`stream`]: the journal on a replicated stream, in the place of the directory alone: one
 //!    writer at a time, fenced by the next. Knows bytes of records and not what they mean.
 //! 7. [`http`]: the front. Connections, tokens, strict bodies, and the one place where a class of

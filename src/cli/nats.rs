@@ -220,7 +220,7 @@ impl Target {
                 return;
             }
         };
-        tracing::info!(%url, "events are published");
+        tracing::info!(%url, "events will be published");
         // Otherwise the first attempt would always fail.
         let is_there = link.turns(true);
         let _ = timeout(FIRST_WAIT, async {
@@ -277,6 +277,7 @@ impl Link {
     fn hear(&self, heard: &Heard) {
         match heard {
             Heard::Connected => {
+                tracing::info!("connected to NATS: events are published");
                 self.is_up.send_replace(true);
             }
             Heard::Disconnected | Heard::Closed => {

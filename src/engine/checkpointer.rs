@@ -13,6 +13,9 @@
 //! It has a thread of its own with the lowest priority, which pauses in proportion to its work
 //! while commands are in flight. A snapshot that fails is discarded and tried again later: commands
 //! do not need it.
+//!
+//! What it is told and what it tells is here; the work is done in `checkpoint/snapshots.rs` and
+//! `checkpoint/log_upkeep.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! Time. Nothing else in the service reads a clock.
+//! Time. Nothing else reads the system's clock for what is decided or recorded; deadlines elsewhere
+//! are counted by monotonic clocks.
 //!
 //! Three times are distinguished, since a system clock may be set forward and back, on purpose or
 //! by mistake, by seconds or by years:

@@ -35,6 +35,12 @@ const RECORDED_BEHIND_MAX: u64 = 10_000;
 /// How long the acknowledgement of an event that is on its way is waited for when the service ends,
 /// and then the commit of how far it is.
 const LAST_WAIT: Duration = Duration::from_millis(300);
+/// For how long it counts that this process was confirmed to write. Events are handed over one after
+/// the other: each of them would wait for an append. One that a writer repeats which was replaced
+/// since is known by its identifier.
+const CONFIRMED_FOR: Duration = Duration::from_secs(1);
+/// The pause before it is tried again to confirm it.
+const CONFIRM_AGAIN: Duration = Duration::from_secs(1);
 /// How often a failure that lasts is logged again.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// Events that are read at once.
@@ -79,6 +85,8 @@ pub struct Publisher {
     recorded: Tick,
     /// When a failure was last logged, while it lasts.
     told: Option<Tick>,
+    /// As of when this process was confirmed to write.
+    confirmed: Option<Tick>,
 }
 
 impl Publisher {
@@ -97,6 +105,7 @@ impl Publisher {
             begun: Tick::now(),
             recorded: Tick::now(),
             told: None,
+            confirmed: None,
         }
     }
 
@@ -177,6 +186,9 @@ impl Publisher {
             .store(event.at.millis(), Ordering::Relaxed);
         let mut failed = 0;
         loop {
+            if !self.until_confirmed().await {
+                return Next::End;
+            }
             let began = Tick::now();
             match self.attempt(event).await {
                 Some(Ok(())) => {
@@ -214,6 +226,32 @@ impl Publisher {
                 None => return Next::End,
             }
         }
+    }
+
+    /// Waits until it is known that this process writes, as of a second ago at the most; `false` when
+    /// the service ends before.
+    async fn until_confirmed(&mut self) -> bool {
+        let is_known = |at: Tick| at.elapsed() < CONFIRMED_FOR;
+        if self.confirmed.is_some_and(is_known) {
+            return true;
+        }
+        let right = &self.engine.shared.right;
+        let confirmed = async {
+            loop {
+                let asked = Tick::now();
+                if right.confirm_now().await {
+                    return asked;
+                }
+                sleep(CONFIRM_AGAIN).await;
+            }
+        };
+        let confirmed = tokio::select! {
+            biased;
+            confirmed = confirmed => Some(confirmed),
+            () = self.engine.feed().ended() => None,
+        };
+        self.confirmed = confirmed;
+        confirmed.is_some()
     }
 
     /// One attempt; `None` when the service ends before the event is acknowledged.

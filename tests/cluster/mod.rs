@@ -10,6 +10,7 @@ mod lease;
 mod nodes;
 mod proxy;
 mod refused;
+mod resumed;
 mod runbook;
 mod snapshots;
 mod standby;

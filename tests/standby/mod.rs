@@ -1,6 +1,8 @@
 //! A service that follows another one, in this process: what it answers, what it refuses, what it
 //! waits for, and what comes with taking its writer's place.
 
+mod sending;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -1,14 +1,18 @@
 //! A subscription at work: its channel, and what of it the log does not know yet.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use tokio::time::sleep;
+use tokio::time::{Instant as Tick, sleep};
 use uuid::Uuid;
 
-use super::webhooks::{Message, Outcome, Outgoing, Sender, SubscriptionFigures, Webhooks};
+use super::webhooks::{
+    Delivered, Message, Outcome, Outgoing, Sender, SubscriptionFigures, Webhooks,
+};
+use crate::base::panics::unless_its_future_panics;
 use crate::base::text::EventTypePattern;
 use crate::base::time::Instant;
 use crate::domain::event::{PublicEvents as _, subject};
@@ -26,8 +30,8 @@ const OWN_PAGE: usize = 500;
 const KEPT_BYTES_MAX: usize = 1 << 20;
 /// Deliveries of a subscription that may wait however many do over all.
 const OWN_SHARE: usize = 100;
-/// How long to wait when the log cannot be read.
-const READ_PAUSE: Duration = Duration::from_secs(1);
+/// How long to wait when the log cannot be read, or an attempt may not be made.
+const PAUSE: Duration = Duration::from_secs(1);
 /// The kind of the events that tell of subscriptions.
 pub(super) const OWN_KIND: &str = WebhookSubscription::KIND.name;
 const OWN_TYPES: &str = "carebook.webhook-subscription.*";
@@ -95,15 +99,45 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    pub(super) async fn send(mut self, shared: &Arc<Shared>, sender: Arc<dyn Sender>) -> Outcome {
+    /// What it has come to, and how long its receiver took.
+    pub(super) async fn make(
+        self,
+        shared: &Arc<Shared>,
+        sender: Arc<dyn Sender>,
+    ) -> (Outcome, Duration) {
+        let mut began = Tick::now();
+        let sent = unless_its_future_panics(pin!(self.send(shared, sender, &mut began))).await;
+        let outcome = sent.unwrap_or_else(|| {
+            Outcome::Sent(Delivered::Failed(Failure {
+                status: None,
+                error: "a fault of the service".into(),
+                retry_after: None,
+            }))
+        });
+        (outcome, began.elapsed())
+    }
+
+    async fn send(
+        mut self,
+        shared: &Arc<Shared>,
+        sender: Arc<dyn Sender>,
+        began: &mut Tick,
+    ) -> Outcome {
         if !self.has_body {
             match shared.one_event(self.id).await {
                 Ok(event) => self.outgoing.body = event.json,
                 Err(outcome) => return outcome,
             }
         }
-        // It may have waited for the log.
+        // The subscription is looked at last: it may change while the rest is waited for.
+        let may_send =
+            shared.right.confirm_now().await && shared.is_sent_events(self.outgoing.subscription);
+        if !may_send {
+            sleep(PAUSE).await;
+            return Outcome::CalledBack;
+        }
         self.outgoing.now = shared.clock.now();
+        *began = Tick::now();
         Outcome::Sent(sender.send(self.outgoing).await)
     }
 }
@@ -440,7 +474,7 @@ impl Attached {
             let reader = EventReader::Webhook;
             let page = shared.events(reader, after, &filter, OWN_PAGE).await;
             if matches!(page, Err(NoPage::Unavailable)) {
-                sleep(READ_PAUSE).await;
+                sleep(PAUSE).await;
             }
             own.tell(Message::Page(id, run, page));
         });

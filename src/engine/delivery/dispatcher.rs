@@ -18,7 +18,6 @@
 //! the last second, and what was on its way.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +31,6 @@ use super::turns::Turns;
 use super::webhooks::{
     Attempted, Delivered, Loaded, Message, Outcome, Sender, Stored, SubscriptionFigures, Webhooks,
 };
-use crate::base::panics::unless_its_future_panics;
 use crate::base::time::Instant;
 use crate::domain::event::Name;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
@@ -322,22 +320,14 @@ impl Dispatcher {
             let (shared, sender) = (Arc::clone(&self.shared), Arc::clone(&self.sender));
             let (own, run) = (self.own.clone(), attached.run);
             tokio::spawn(async move {
-                let began = tokio::time::Instant::now();
-                let sent = unless_its_future_panics(pin!(attempt.send(&shared, sender))).await;
-                let outcome = sent.unwrap_or_else(|| {
-                    Outcome::Sent(Delivered::Failed(Failure {
-                        status: None,
-                        error: "a fault of the service".into(),
-                        retry_after: None,
-                    }))
-                });
+                let (outcome, took) = attempt.make(&shared, sender).await;
                 own.tell(Message::Ended(Box::new(Attempted {
                     subscription: id,
                     run,
                     id: event,
                     turn,
                     outcome,
-                    took: began.elapsed(),
+                    took,
                 })));
             });
         }
@@ -399,6 +389,7 @@ impl Dispatcher {
                 attached.lose(first, now);
                 return;
             }
+            Outcome::CalledBack => return attached.channel.called_back(id),
             Outcome::Unread => Delivered::Failed(Failure {
                 status: None,
                 error: "the event could not be read".into(),

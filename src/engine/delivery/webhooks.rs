@@ -170,4 +170,7 @@ pub(super) enum Outcome {
     Lost(u64),
     /// The log could not be read.
     Unread,
+    /// Nothing was sent: it is not confirmed that this process writes still, or its subscription was
+    /// paused or deleted just before.
+    CalledBack,
 }

@@ -18,6 +18,8 @@ use crate::engine::outbox::{Line, Next, Outgoing};
 
 /// The pause before it is tried again to record what became of an attempt.
 const RECORD_AGAIN: Duration = Duration::from_secs(1);
+/// The pause before it is tried again to confirm that this process writes.
+const CONFIRM_AGAIN: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// Brings messages to a receiver, for as long as the service runs.
@@ -68,6 +70,11 @@ impl Shared {
         next: Next,
     ) -> Option<Result<(), schedule::Failure>> {
         self.lanes.wait(next.position).await.ok()?;
+        // Before the message is read: it may be given up while that is waited for.
+        if !self.right.confirm_now().await {
+            sleep(CONFIRM_AGAIN).await;
+            return None;
+        }
         let (mut message, position) = {
             let view = ReadView::new(&self.tables);
             let key = Message::key_of(next.number);

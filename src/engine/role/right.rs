@@ -2,7 +2,8 @@
 //!
 //! A writer on a shared journal may have been replaced without knowing. A commit shows it, since
 //! the journal rejects the append; a read does not. So before a response leaves that depends on its
-//! state, it has to confirm that no other process had begun to write when the request came.
+//! state, it has to confirm that no other process had begun to write when the request came. The same
+//! holds for what it sends by itself: another writer may have given that up meanwhile.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -45,5 +46,43 @@ impl OwnRight {
         };
         // It may be lost while that is waited for.
         right.confirm(came).await && !self.is_lost.load(Ordering::SeqCst)
+    }
+
+    /// Whether something may be sent that nobody waits for: no other process had begun to write by
+    /// now, which may have given it up. Known at once where the journal is not shared; otherwise it
+    /// takes as long as an append. `false` is no fault of its receiver: it is to wait as it did.
+    pub(crate) async fn confirm_now(&self) -> bool {
+        self.confirm(Tick::now()).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A right that is there for what comes since then.
+    struct Since(Tick);
+
+    impl Right for Since {
+        fn confirm(&self, came: Tick) -> Confirming<'_> {
+            Box::pin(async move { came >= self.0 })
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_sent_takes_the_right_of_now_and_without_a_shared_journal_nothing_is_asked() {
+        let alone = OwnRight::default();
+        assert!(alone.confirm_now().await);
+        alone.lose();
+        assert!(!alone.confirm_now().await);
+        let now = Tick::now();
+        let later = now + Duration::from_secs(3_600);
+        for (since, may_send) in [(now, true), (later, false)] {
+            let shared = OwnRight::default();
+            shared.share(Arc::new(Since(since)));
+            assert_eq!(shared.confirm_now().await, may_send);
+        }
     }
 }

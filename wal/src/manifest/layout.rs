@@ -1,5 +1,4 @@
-//! The list of the segments that make up the log. Replaced as a whole: written
-//! beside, synced, renamed, directory synced.
+//! The bytes of a manifest.
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
