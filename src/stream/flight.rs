@@ -6,7 +6,7 @@
 //! has shown what it is to follow.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
@@ -18,6 +18,9 @@ use super::append::{
 };
 use super::error::StreamError;
 use super::figures::InFlight;
+
+/// For how long the stream is taken for what it was when it last took a message.
+const SURE_FOR: Duration = Duration::from_secs(1);
 
 /// A message in flight.
 pub(super) struct InFlightAppend {
@@ -78,8 +81,8 @@ struct Flight<T> {
     full: Option<Instant>,
     /// Whether an earlier attempt may still be on its way.
     is_unknown: bool,
-    /// How often the connection had been lost when the stream last showed that it had everything.
-    losses: u64,
+    /// When the stream last showed that it had everything, and how often the connection had been lost then.
+    sure: Option<(Instant, u64)>,
 }
 
 /// Sends what comes, in order, for as long as something may come.
@@ -105,7 +108,7 @@ async fn fly_on<T: Told>(told: T, mut coming: UnboundedReceiver<InFlightAppend>)
         until: Instant::now(),
         full: None,
         is_unknown: false,
-        losses: 0,
+        sure: None,
     };
     loop {
         let went = tokio::select! {
@@ -134,12 +137,18 @@ impl<T: Told> Flight<T> {
             self.begins_to_wait();
         }
         self.in_flight.push_back((0, append));
-        // Without a connection the stream may have become another one.
-        if is_first && self.losses != self.oldest().connection.losses() {
+        if is_first && !self.is_sure() {
             return self.send_again().await;
         }
         self.send(self.in_flight.len() - 1);
         Ok(())
+    }
+
+    /// Whether the stream cannot have become another one: that takes a while, or the connection.
+    fn is_sure(&self) -> bool {
+        let losses = self.oldest().connection.losses();
+        self.sure
+            .is_some_and(|(shown, before)| shown.elapsed() < SURE_FOR && before == losses)
     }
 
     /// Nothing is known of the oldest from here on.
@@ -179,7 +188,7 @@ impl<T: Told> Flight<T> {
             self.unless_too_late(&what)?;
             sleep(PAUSE).await;
         }
-        self.losses = losses;
+        self.sure = Some((Instant::now(), losses));
         self.send_all();
         Ok(())
     }
@@ -286,7 +295,7 @@ impl<T: Told> Flight<T> {
 
     fn acknowledge_oldest(&mut self) {
         if let Some((_, append)) = self.in_flight.pop_front() {
-            self.losses = append.appending.connection.losses();
+            self.sure = Some((Instant::now(), append.appending.connection.losses()));
             self.told.acknowledged(append);
         }
         self.begins_to_wait();
@@ -314,7 +323,6 @@ impl<T: Told> Flight<T> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use parking_lot::Mutex;
 
@@ -378,7 +386,7 @@ mod tests {
             until: Instant::now() + KNOWN_WITHIN,
             full: None,
             is_unknown: false,
-            losses: 0,
+            sure: None,
         }
     }
 

@@ -155,6 +155,16 @@ fn a_writer_that_was_without_a_connection_appends_nothing_to_another_history_of_
 }
 
 #[test]
+fn the_first_append_of_an_epoch_comes_after_its_own_fence() {
+    let fake = Fake::with_room(64 * MIB);
+    let link = fake.writer(1);
+    let other = fake.written_on(0, 0);
+    fake.has(&other);
+    assert_eq!(append(&link), Err(StreamError::Replaced { position: 0 }));
+    assert!(fake.kept.lock().messages == other);
+}
+
+#[test]
 fn no_epoch_is_begun_in_a_journal_that_does_not_have_what_was_read() {
     let fake = Fake::with_room(64 * MIB);
     drop(fake.written(1, 3));
