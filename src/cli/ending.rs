@@ -24,6 +24,7 @@ pub(super) fn end_the_process() -> OnFatal {
 pub(super) fn end_the_process_of(link: Arc<Link>) -> OnFatal {
     Box::new(move |error| match link.ended() {
         Some(fenced) if fenced.is_fenced() => end(&fenced.to_string(), OF_ANOTHER),
+        Some(damaged) if damaged.is_damage() => end(&damaged.to_string(), DAMAGED),
         Some(StreamError::Stopped) | None => end(&error.to_string(), code_of(error)),
         Some(why) => end(&why.to_string(), FAILED),
     })

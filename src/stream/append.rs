@@ -86,13 +86,18 @@ impl Appending {
     ///
     /// # Errors
     /// [`StreamError::Unknown`] when it is not known in time what became of it; when the servers
-    /// refuse it for what it is.
+    /// refuse it for what it is, or the stream does not have what it is to follow.
     pub(super) async fn run(&self, watched: &dyn Watched) -> Result<Appended, StreamError> {
         let mut until = Instant::now() + KNOWN_WITHIN;
         // Whether an earlier attempt may still be on its way.
         let mut is_unknown = false;
         loop {
-            let why = match self.attempt().await? {
+            let attempt = match self.until_it_follows().await {
+                Ok(()) => self.attempt().await?,
+                Err(StreamError::Unreachable { what }) => Attempt::Unknown(what),
+                Err(error) => return Err(error),
+            };
+            let why = match attempt {
                 Attempt::Acknowledged => return Ok(Appended::Ours),
                 Attempt::Taken => match self.at_the_place().await? {
                     Some(appended) => return Ok(appended),

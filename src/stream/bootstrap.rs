@@ -26,7 +26,7 @@ fn refused(position: u64) -> impl Fn(StreamError) -> Error {
 }
 
 /// Makes an empty directory a log of the newest snapshot that is good; leaves it empty where there is
-/// none, or where it has a log.
+/// none, or where it has a log. `marks` is called before an empty one gets anything.
 ///
 /// # Errors
 /// [`Error::Held`], [`Error::Io`]; [`Error::Visitor`] with a [`StreamError`] when the stream is not whole,
@@ -37,6 +37,7 @@ pub(super) fn begin_with_snapshot<V: Shown>(
     found: &Found,
     identity: &Identity,
     visitor: &mut V,
+    marks: &dyn Fn(),
 ) -> Result<(), Error> {
     if found.extent.last == 0 || !wal::is_free(storage.as_ref())? {
         return Ok(());
@@ -46,7 +47,9 @@ pub(super) fn begin_with_snapshot<V: Shown>(
     let is_fit =
         |one: &&ListedSnapshot| one.log_id == identity.log_id && one.carried.covers + 1 >= first;
     for snapshot in snapshots.filter(is_fit) {
-        match begin(storage, connection, identity, snapshot, first, visitor) {
+        match begin(
+            storage, connection, identity, snapshot, first, visitor, marks,
+        ) {
             Ok(()) => {
                 let covers = snapshot.carried.covers;
                 tracing::info!(
@@ -75,7 +78,10 @@ pub(super) fn begin_with_snapshot<V: Shown>(
                  that can be used. Nothing was changed. Start on a directory of this service that has one"
             ),
         })),
-        false => Ok(()),
+        false => {
+            marks();
+            Ok(())
+        }
     }
 }
 
@@ -86,11 +92,13 @@ fn begin<V: Shown>(
     snapshot: &ListedSnapshot,
     first: u64,
     visitor: &mut V,
+    marks: &dyn Fn(),
 ) -> Result<(), Error> {
     let carried = &snapshot.carried;
     let of_stream = refused(carried.covers);
     let mut download = fetch(connection, snapshot).map_err(&of_stream)?;
     let first = snapshot.first.max(first);
+    marks();
     let mut seeding = Seeding::begin(storage, identity, carried, first, &mut download)?;
     let before = Found::with(connection, |found| {
         found.extent.before_position(connection, seeding.next())

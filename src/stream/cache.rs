@@ -193,7 +193,8 @@ fn refused(position: u64) -> impl Fn(BoxError) -> Error {
 }
 
 /// Opens the directory as the copy of the stream: compares them, and fills up what it lacks. The
-/// visitor is shown everything, but its `end` is not called.
+/// visitor is shown everything, but its `end` is not called. `marks` is called once they belong together,
+/// before the directory has anything that is not its own.
 ///
 /// # Errors
 /// Those of [`Log::open`]; [`Error::Visitor`] with a [`StreamError`] when directory and stream do
@@ -204,6 +205,7 @@ pub fn open<V: Shown>(
     options: Options,
     connection: &Arc<Connection>,
     visitor: &mut V,
+    marks: &dyn Fn(),
 ) -> Result<Opened, Error> {
     let of_stream = |error: StreamError| refused(0)(error.into());
     let found = Found::read(connection).map_err(of_stream)?;
@@ -219,7 +221,7 @@ pub fn open<V: Shown>(
             log_id,
             ancestors: ancestors.clone(),
         };
-        begin_with_snapshot(&storage, connection, &found, &identity, visitor)?;
+        begin_with_snapshot(&storage, connection, &found, &identity, visitor, marks)?;
     }
     let mut compared = Compared {
         visitor,
@@ -269,6 +271,7 @@ pub fn open<V: Shown>(
         Ok((before, found.extent.last))
     });
     let (before, upto) = begun.map_err(of_stream)?;
+    marks();
     let mut reader = Reader::after(connection, before);
     fill_up(&mut log, &mut reader, upto, visitor)?;
     Ok(Opened {

@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 use async_nats::connection::State;
 use async_nats::jetstream::{self, context::Context};
 use async_nats::{
-    Client, ConnectOptions, Event, HeaderMap, Request, RequestError, RequestErrorKind, ServerAddr,
+    Client, ConnectOptions, HeaderMap, Request, RequestError, RequestErrorKind, ServerAddr,
 };
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::error::StreamError;
+use super::health::Health;
 use super::message::{HEADERS_BYTES, NUMBER_MAX};
 use super::settings::{Names, weaker_beside};
 
@@ -99,29 +99,6 @@ impl std::fmt::Display for Unanswered {
     }
 }
 
-/// What is known of the link to the servers.
-pub(super) struct Health {
-    is_up: watch::Sender<bool>,
-    fault: Mutex<String>,
-}
-
-impl Health {
-    fn hear(&self, event: &Event) {
-        match event {
-            Event::Connected => {
-                self.is_up.send_replace(true);
-            }
-            Event::Disconnected | Event::Closed => {
-                "the connection was lost".clone_into(&mut self.fault.lock());
-                self.is_up.send_replace(false);
-            }
-            Event::ClientError(error) => *self.fault.lock() = error.to_string(),
-            Event::ServerError(error) => *self.fault.lock() = error.to_string(),
-            _ => {}
-        }
-    }
-}
-
 /// A connection to the servers, for the journal of one name.
 pub struct Connection {
     names: Names,
@@ -158,10 +135,7 @@ impl Connection {
             runtime.shutdown_background();
         });
         spawned.map_err(cannot)?;
-        let health = Arc::new(Health {
-            is_up: watch::Sender::new(false),
-            fault: Mutex::new("no server was reached".to_owned()),
-        });
+        let health = Arc::new(Health::new());
         let heard = Arc::clone(&health);
         let options = options
             .name("carebook journal")
@@ -228,17 +202,22 @@ impl Connection {
     /// Whether a server is connected.
     #[must_use]
     pub fn is_up(&self) -> bool {
-        *self.health.is_up.borrow() && self.client.connection_state() == State::Connected
+        self.health.is_up() && self.client.connection_state() == State::Connected
     }
 
     /// What was last wrong.
     pub(super) fn fault(&self) -> String {
-        self.health.fault.lock().clone()
+        self.health.fault()
+    }
+
+    /// How often the connection was lost.
+    pub(super) fn losses(&self) -> u64 {
+        self.health.losses()
     }
 
     /// Waits until a server is connected.
     pub(super) async fn wait_until_up(&self, within: Duration) -> Result<(), StreamError> {
-        let mut is_up = self.health.is_up.subscribe();
+        let mut is_up = self.health.changes();
         let came = timeout(within, is_up.wait_for(|is_up| *is_up)).await;
         match came {
             Ok(Ok(_)) => Ok(()),
@@ -261,7 +240,7 @@ impl Connection {
         if let Some(headers) = headers {
             request = request.headers(headers);
         }
-        let mut is_up = self.health.is_up.subscribe();
+        let mut is_up = self.health.changes();
         let asked = self.client.send_request(subject.to_owned(), request);
         let said = |error: &RequestError| match error.kind() {
             RequestErrorKind::NoResponders => {
@@ -449,6 +428,16 @@ impl Connection {
         Ok(found.map(|(_, bytes)| bytes))
     }
 
+    /// As [`Connection::message`], asked once.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub(super) async fn message_now(&self, sequence: u64) -> Result<Option<Bytes>, StreamError> {
+        let subject = format!("STREAM.MSG.GET.{}", self.names.stream);
+        let found = self.api_once(&subject, &json!({"seq": sequence})).await;
+        Ok(self.shown(found)?.map(|(_, bytes)| bytes))
+    }
+
     /// The bytes of the message that has to be at a sequence, since one comes after it. Blocks.
     ///
     /// # Errors
@@ -467,7 +456,16 @@ impl Connection {
         subject: &str,
         body: &Value,
     ) -> Result<Option<(u64, Bytes)>, StreamError> {
-        let found = match self.api(subject, body).await {
+        let found = self.api(subject, body).await;
+        self.shown(found)
+    }
+
+    /// What an answer shows of a message.
+    fn shown(
+        &self,
+        answer: Result<Value, Unanswered>,
+    ) -> Result<Option<(u64, Bytes)>, StreamError> {
+        let found = match answer {
             Ok(found) => found,
             Err(Unanswered::Refused {
                 status: 404, code, ..

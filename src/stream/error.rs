@@ -81,6 +81,11 @@ pub enum StreamError {
         /// At this position.
         position: u64,
     },
+    /// The journal has other messages than this process has read or written.
+    Replaced {
+        /// The last position of this process.
+        position: u64,
+    },
     /// Another process writes the journal now.
     Fenced {
         /// Its epoch, and its node's name, where they are known.
@@ -113,6 +118,7 @@ impl StreamError {
                 | Self::Lost { .. }
                 | Self::Other { .. }
                 | Self::Differs { .. }
+                | Self::Replaced { .. }
         )
     }
 
@@ -212,6 +218,12 @@ impl fmt::Display for StreamError {
                 "the directory has another record at position {position} than the journal: one of \
                  them was replaced by an older copy that was written on. {NOTHING_CHANGED}. Keep \
                  both, and find out which one answered clients"
+            ),
+            Self::Replaced { position } => write!(
+                f,
+                "the journal has another history than this process, which has position {position}: it \
+                 was replaced by an older copy that was written on. Nothing more is written. Keep it and \
+                 the directory, and find out which one answered clients"
             ),
             Self::Fenced { by } => f.write_str(&taken_over(by.as_ref())),
             Self::Unknown { what } => write!(

@@ -36,7 +36,7 @@ pub struct Found {
 /// How often it is read again because it was changed meanwhile.
 const TURNS: u32 = 10;
 /// How long a deposed leader may not know that it is one: what it returns then may be stale.
-const MAY_BE_OLD: Duration = Duration::from_secs(15);
+pub const MAY_BE_OLD: Duration = Duration::from_secs(15);
 /// The pause before it is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -64,7 +64,7 @@ impl Found {
             // What is listed was committed before.
             let list = listed(connection);
             let info = connection.block(connection.info())?;
-            let (first, replicas) = (info.first, info.config["num_replicas"].as_u64());
+            let (first, has_copies) = (info.first, has_copies(&info));
             let list = match list {
                 // Where nothing is missing it is not needed.
                 Err(StreamError::Refused { .. }) if first <= 1 => SnapshotList::default(),
@@ -77,7 +77,7 @@ impl Found {
                 return worked;
             };
             let is_less = matches!(error, StreamError::Lost { .. } | StreamError::Ahead { .. });
-            let may_be_old = is_less && replicas > Some(1) && began.elapsed() < MAY_BE_OLD;
+            let may_be_old = is_less && has_copies && began.elapsed() < MAY_BE_OLD;
             let is_of_place = error.is_damage() || matches!(error, StreamError::Purged { .. });
             if may_be_old {
                 sleep(AGAIN);
@@ -87,6 +87,12 @@ impl Found {
         }
         Err(StreamError::Stopped)
     }
+}
+
+/// Whether several servers have the stream, so that one may answer that is behind.
+#[must_use]
+pub fn has_copies(info: &StreamInfo) -> bool {
+    info.config["num_replicas"].as_u64() > Some(1)
 }
 
 /// Whether the list has another revision, or the stream begins with another message.
@@ -249,6 +255,35 @@ pub fn tail_at(connection: &Connection, base: &Tail, sequence: u64) -> Result<Ta
     Ok(tail)
 }
 
+/// The stream, whose last message has this sequence, begins with what was read up to a tail, as far as it
+/// goes. Blocks.
+///
+/// # Errors
+/// [`StreamError::Ahead`] when it ends before, [`StreamError::Foreign`] when it is another log's,
+/// [`StreamError::Replaced`] when it has something else; when the servers do not answer.
+pub fn has_what_was_read(
+    connection: &Connection,
+    tail: &Tail,
+    last: u64,
+) -> Result<(), StreamError> {
+    let found = match last.min(tail.sequence) {
+        0 => Tail::beginning(),
+        upto => tail_at(connection, &Tail::beginning(), upto)?,
+    };
+    let position = tail.next - 1;
+    match (tail.log_id, found.log_id) {
+        (Some(expected), Some(found)) if expected != found => {
+            Err(StreamError::Foreign { expected, found })
+        }
+        _ if found.sequence < tail.sequence => Err(StreamError::Ahead {
+            directory: position,
+            journal: found.next - 1,
+        }),
+        _ if found.digest != tail.digest => Err(StreamError::Replaced { position }),
+        _ => Ok(()),
+    }
+}
+
 fn read(sequence: u64, payload: &[u8]) -> Result<Message<'_>, StreamError> {
     Message::read(payload).map_err(|malformed| StreamError::Broken {
         sequence,
@@ -264,4 +299,60 @@ fn alone(connection: &Connection, sequence: u64) -> Result<Option<(Tail, u8)>, S
     };
     let message = read(sequence, &payload)?;
     Ok(Some((Tail::after(sequence, &message), message.ahead)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::stream::fake::Fake;
+    use crate::stream::message::{Content, Node};
+
+    #[test]
+    fn a_stream_that_ends_before_what_was_read_or_has_something_else_there_is_known_by_it() {
+        let fake = Fake::with_room(64 << 20);
+        drop(fake.written(1, 3));
+        let (connection, tail) = (fake.connection(), fake.tail());
+        let judged = |messages: &[Vec<u8>]| {
+            fake.has(messages);
+            let info = connection.block(connection.info_now()).unwrap();
+            has_what_was_read(&connection, &tail, info.last)
+        };
+        let whole = fake.kept.lock().messages.clone();
+        let (shorter, other) = (fake.written_on(2, 0), fake.written_on(2, 1));
+        assert_eq!(judged(&whole), Ok(()));
+        assert_eq!(
+            judged(&shorter),
+            Err(StreamError::Ahead {
+                directory: 3,
+                journal: 1
+            })
+        );
+        assert_eq!(
+            judged(&[]),
+            Err(StreamError::Ahead {
+                directory: 3,
+                journal: 0
+            })
+        );
+        assert_eq!(judged(&other), Err(StreamError::Replaced { position: 3 }));
+        let node = Node {
+            token: [1; 16],
+            name: "another",
+        };
+        let place = Tail::beginning().place([8; 16], 1, 0);
+        let (foreign, _) = place.message(Content::Fence(node));
+        assert_eq!(
+            judged(&[foreign.to_vec()]),
+            Err(StreamError::Foreign {
+                expected: [7; 16],
+                found: [8; 16]
+            })
+        );
+        // What comes after it is seen by who reads it.
+        fake.has(&whole);
+        drop(fake.written(2, 1));
+        let longer = fake.kept.lock().messages.clone();
+        assert_eq!(judged(&longer), Ok(()));
+    }
 }

@@ -17,7 +17,7 @@ use super::connection::Connection;
 use super::lease_term::TTL;
 use super::link::Link;
 use super::maintenance::hold;
-use super::message::Message;
+use super::message::{Content, Message, Records};
 use super::settings::Names;
 
 /// The log of all tests.
@@ -35,6 +35,8 @@ pub(super) struct Kept {
     pub(super) appends: usize,
     /// Revision and value of the key.
     pub(super) key: Option<(u64, Vec<u8>)>,
+    /// The next question is answered by the end of the connection.
+    pub(super) cuts: bool,
     /// So many answers to changes of the key are lost.
     pub(super) lost: usize,
 }
@@ -65,6 +67,7 @@ impl Fake {
             is_full: false,
             appends: 0,
             key: None,
+            cuts: false,
             lost: 0,
         }));
         let of_thread = Arc::clone(&kept);
@@ -84,6 +87,11 @@ impl Fake {
         Connection::open(servers, ConnectOptions::new(), names).unwrap()
     }
 
+    /// It has these messages from here on.
+    pub(super) fn has(&self, messages: &[Vec<u8>]) {
+        self.kept.lock().messages = messages.to_vec();
+    }
+
     /// A process that writes.
     pub(super) fn writer(&self, number: u8) -> Arc<Link> {
         let link = hold(self.connection(), "node", [number; 16]);
@@ -91,6 +99,28 @@ impl Fake {
         let begun = link.connection().block(link.fence(&tail, LOG));
         assert_eq!(begun, Ok(true));
         link
+    }
+
+    /// A process that has written so many records, each by itself.
+    pub(super) fn written(&self, number: u8, records: u8) -> Arc<Link> {
+        let link = self.writer(number);
+        for record in 0..records {
+            let record = [1, 0, 0, 0, record];
+            let content = Content::Batch(Records::of(&record, 1).unwrap());
+            let appended = link.connection().block(link.append(content));
+            assert_eq!(appended, Ok(()));
+        }
+        link
+    }
+
+    /// What it would have, had it lost all but the first messages, and another process then written so
+    /// many records.
+    pub(super) fn written_on(&self, first: usize, records: u8) -> Vec<Vec<u8>> {
+        let other = Self::with_room(64 << 20);
+        let first = self.kept.lock().messages[..first].to_vec();
+        other.kept.lock().messages = first;
+        drop(other.written(9, records));
+        other.kept.lock().messages.clone()
     }
 
     /// The end of what it has, all of which is in order.
@@ -129,6 +159,9 @@ fn serve(client: &TcpStream, kept: &Mutex<Kept>) -> Option<()> {
                 };
                 let mut all = vec![0; bytes.parse::<usize>().ok()? + 2];
                 reader.read_exact(&mut all).ok()?;
+                if std::mem::take(&mut kept.lock().cuts) {
+                    return None;
+                }
                 let payload = &all[head..all.len() - 2];
                 let headers = String::from_utf8_lossy(&all[..head]);
                 let Some(answer) = kept.lock().answer(subject, &headers, payload) else {

@@ -2,10 +2,11 @@
 //!
 //! They are sent in order, and acknowledged in order: while the outcome of one is unknown, none
 //! behind it is, whatever the servers say. When one fails, all behind it fail; when the outcome of
-//! one is unknown, it is sent again with all behind it, in order and byte for byte.
+//! one is unknown, it is sent again with all behind it, in order and byte for byte, once the stream
+//! has shown what it is to follow.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
@@ -17,6 +18,9 @@ use super::append::{
 };
 use super::error::StreamError;
 use super::figures::InFlight;
+
+/// For how long the stream is taken for what it was when it last took a message.
+const SURE_FOR: Duration = Duration::from_secs(1);
 
 /// A message in flight.
 pub(super) struct InFlightAppend {
@@ -77,6 +81,8 @@ struct Flight<T> {
     full: Option<Instant>,
     /// Whether an earlier attempt may still be on its way.
     is_unknown: bool,
+    /// When the stream last showed that it had everything, and how often the connection had been lost then.
+    sure: Option<(Instant, u64)>,
 }
 
 /// Sends what comes, in order, for as long as something may come.
@@ -102,6 +108,7 @@ async fn fly_on<T: Told>(told: T, mut coming: UnboundedReceiver<InFlightAppend>)
         until: Instant::now(),
         full: None,
         is_unknown: false,
+        sure: None,
     };
     loop {
         let went = tokio::select! {
@@ -112,10 +119,7 @@ async fn fly_on<T: Told>(told: T, mut coming: UnboundedReceiver<InFlightAppend>)
                 Err(error) => Err(StreamError::Unknown { what: error.to_string() }),
             },
             append = coming.recv() => match append {
-                Some(append) => {
-                    flight.take(append);
-                    Ok(())
-                }
+                Some(append) => flight.take(append).await,
                 None => return,
             },
         };
@@ -127,12 +131,24 @@ async fn fly_on<T: Told>(told: T, mut coming: UnboundedReceiver<InFlightAppend>)
 }
 
 impl<T: Told> Flight<T> {
-    fn take(&mut self, append: InFlightAppend) {
-        if self.in_flight.is_empty() {
+    async fn take(&mut self, append: InFlightAppend) -> Result<(), StreamError> {
+        let is_first = self.in_flight.is_empty();
+        if is_first {
             self.begins_to_wait();
         }
         self.in_flight.push_back((0, append));
+        if is_first && !self.is_sure() {
+            return self.send_again().await;
+        }
         self.send(self.in_flight.len() - 1);
+        Ok(())
+    }
+
+    /// Whether the stream cannot have become another one: that takes a while, or the connection.
+    fn is_sure(&self) -> bool {
+        let losses = self.oldest().connection.losses();
+        self.sure
+            .is_some_and(|(shown, before)| shown.elapsed() < SURE_FOR && before == losses)
     }
 
     /// Nothing is known of the oldest from here on.
@@ -158,6 +174,32 @@ impl<T: Told> Flight<T> {
         self.early.clear();
         for at in 0..self.in_flight.len() {
             self.send(at);
+        }
+    }
+
+    /// Sends all of them again, once the stream shows what the oldest is to follow.
+    async fn send_again(&mut self) -> Result<(), StreamError> {
+        let losses = self.oldest().connection.losses();
+        while let Err(error) = self.oldest().until_it_follows().await {
+            let StreamError::Unreachable { what } = error else {
+                return Err(error);
+            };
+            self.told.tries_again(&what, false);
+            self.unless_too_late(&what)?;
+            sleep(PAUSE).await;
+        }
+        self.sure = Some((Instant::now(), losses));
+        self.send_all();
+        Ok(())
+    }
+
+    /// What becomes of the oldest is not known in time.
+    fn unless_too_late(&self, why: &str) -> Result<(), StreamError> {
+        match Instant::now() < self.until {
+            true => Ok(()),
+            false => Err(StreamError::Unknown {
+                what: format!("no answer for {} s, {why}", KNOWN_WITHIN.as_secs()),
+            }),
         }
     }
 
@@ -190,7 +232,7 @@ impl<T: Told> Flight<T> {
                 return Ok(());
             }
             Attempt::Taken => match self.oldest().at_the_place().await? {
-                Some(appended) => return self.is_settled(appended),
+                Some(appended) => return self.is_settled(appended).await,
                 // An attempt of ours is being replicated, or the server is behind, or one was lost.
                 None => "the stream does not show yet what came after".to_owned(),
             },
@@ -199,7 +241,7 @@ impl<T: Told> Flight<T> {
                 if self.is_unknown
                     && let Some(appended) = self.oldest().at_the_place().await?
                 {
-                    return self.is_settled(appended);
+                    return self.is_settled(appended).await;
                 }
                 if self.lets_go(&why) {
                     return Ok(());
@@ -212,20 +254,15 @@ impl<T: Told> Flight<T> {
                 }
                 self.until = Instant::now() + KNOWN_WITHIN;
                 sleep(PAUSE_WHEN_FULL).await;
-                self.send_all();
-                return Ok(());
+                return self.send_again().await;
             }
             Attempt::Unknown(why) => why,
         };
         self.is_unknown = true;
         self.told.tries_again(&why, false);
-        if Instant::now() >= self.until {
-            let what = format!("no answer for {} s, {why}", KNOWN_WITHIN.as_secs());
-            return Err(StreamError::Unknown { what });
-        }
+        self.unless_too_late(&why)?;
         sleep(PAUSE).await;
-        self.send_all();
-        Ok(())
+        self.send_again().await
     }
 
     fn oldest(&self) -> &Appending {
@@ -233,13 +270,13 @@ impl<T: Told> Flight<T> {
     }
 
     /// This is at the place of the oldest.
-    fn is_settled(&mut self, appended: Appended) -> Result<(), StreamError> {
+    async fn is_settled(&mut self, appended: Appended) -> Result<(), StreamError> {
         match appended {
             Appended::Ours => {
                 self.acknowledge_oldest();
                 Ok(())
             }
-            Appended::Other(other) => self.comes_after(other),
+            Appended::Other(other) => self.comes_after(other).await,
         }
     }
 
@@ -258,14 +295,20 @@ impl<T: Told> Flight<T> {
 
     fn acknowledge_oldest(&mut self) {
         if let Some((_, append)) = self.in_flight.pop_front() {
+            self.sure = Some((Instant::now(), append.appending.connection.losses()));
             self.told.acknowledged(append);
         }
         self.begins_to_wait();
     }
 
     /// Something else is at the place of the oldest.
-    fn comes_after(&mut self, other: Other) -> Result<(), StreamError> {
+    async fn comes_after(&mut self, other: Other) -> Result<(), StreamError> {
         if self.in_flight.len() > 1 || !self.in_flight[0].1.is_behind(&other) {
+            // Whoever wrote that may have done so in another history.
+            let follows = self.oldest().until_it_follows().await;
+            if let Some(error) = follows.err().filter(StreamError::is_damage) {
+                return Err(error);
+            }
             return Err(StreamError::Fenced { by: other.by });
         }
         self.in_flight[0].1.appending.after += 1;
@@ -280,7 +323,6 @@ impl<T: Told> Flight<T> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use parking_lot::Mutex;
 
@@ -344,6 +386,7 @@ mod tests {
             until: Instant::now() + KNOWN_WITHIN,
             full: None,
             is_unknown: false,
+            sure: None,
         }
     }
 

@@ -146,7 +146,8 @@ impl Link {
     /// nothing more.
     ///
     /// # Errors
-    /// When it is not known in time whether it has begun, or the servers refuse it.
+    /// When it is not known in time whether it has begun, or the servers refuse it; when the stream does not
+    /// have what was read.
     pub async fn fence(&self, tail: &Tail, log_id: [u8; 16]) -> Result<bool, StreamError> {
         if let Some(ended) = self.ended.get() {
             return Err(ended.clone());
@@ -173,6 +174,8 @@ impl Link {
             Appended::Ours => self.took(appending.bytes.len()),
             Appended::Other(_) => return Ok(false),
         }
+        // The stream may have been replaced since it showed that.
+        appending.until_known_to_follow().await?;
         builder.begins();
         *self.builder.lock() = Some(builder);
         self.figures.begins(epoch);

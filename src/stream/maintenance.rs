@@ -29,6 +29,7 @@ pub fn hold(connection: Arc<Connection>, node: &str, token: [u8; 16]) -> Arc<Lin
 impl Link {
     async fn look(&self) -> Result<(), StreamError> {
         let before = self.room.free();
+        let acknowledged = self.end_of_acknowledged();
         let info = self.connection.info_now().await?;
         self.room.told(before, info.bytes, info.bytes_max);
         self.figures.stream_has(info.bytes, info.bytes_max);
@@ -46,11 +47,21 @@ impl Link {
             self.trouble.lock().take();
         }
         let is_overtaken = last.is_some_and(|last| info.last > last);
-        if is_overtaken || (is_full && !self.room.is_for_fences()) {
-            // Where another process has written the next append finds that out, and none may come by itself.
+        let is_short = acknowledged.is_some_and(|last| info.last < last);
+        if is_overtaken || is_short || (is_full && !self.room.is_for_fences()) {
+            // Where another process has written, or what was written is lost, the next append finds that out,
+            // and none may come by itself.
             let _ = self.append(Content::Barrier).await;
         }
         Ok(())
+    }
+
+    /// The last message that this process has appended, while none is in flight.
+    fn end_of_acknowledged(&self) -> Option<u64> {
+        let builder = self.builder.lock();
+        let builder = builder.as_ref();
+        let idle = builder.filter(|builder| builder.made == self.acknowledged());
+        idle.map(|builder| builder.tail.sequence)
     }
 
     /// Whether no barrier may be appended, so that those who wait for one would do so for as long as

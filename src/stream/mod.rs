@@ -2,9 +2,10 @@
 //! machines, and the directory holds a copy of it.
 //!
 //! `message` says what a message is, `chain` what has to come after what; `settings` what the
-//! stream has to be set to. `connection` asks the servers; `append` appends one message, again
-//! until it is known what became of it, and `flight` several, each of which expects the one before
-//! it; `link` is the process's hold on the stream: it fences the writer before, appends, and ends
+//! stream has to be set to. `connection` asks the servers, and `health` knows whether it is up;
+//! `append` appends one message, again until it is known what became of it, and `flight` several, each
+//! of which expects the one before it; `predecessor` sees that the stream has what a message is to
+//! follow; `link` is the process's hold on the stream: it fences the writer before, appends, and ends
 //! when it is not the writer any more; `message_builder` makes its messages, and `confirmations`
 //! knows which of them show that it still is the writer; `maintenance` appends barriers for those
 //! that wait for one, `barrier_rate` bounds how many, `room` says whether the stream takes more, and
@@ -29,6 +30,7 @@ pub mod extent;
 mod fake;
 pub mod figures;
 mod flight;
+mod health;
 pub mod lease;
 pub mod lease_term;
 pub mod link;
@@ -37,6 +39,7 @@ pub mod log;
 pub mod maintenance;
 pub mod message;
 mod message_builder;
+mod predecessor;
 pub mod purge;
 pub mod reader;
 mod room;

@@ -1,7 +1,7 @@
 //! The messages of the stream from one on, in order, each checked against the one before.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::pull::OrderedConfig;
@@ -60,6 +60,8 @@ pub struct Reader {
     messages: mpsc::Receiver<Sent>,
     task: JoinHandle<()>,
     tail: Tail,
+    /// The last message that was asked for by its sequence.
+    asked: u64,
 }
 
 impl Reader {
@@ -73,6 +75,7 @@ impl Reader {
             connection: Arc::clone(connection),
             messages,
             tail,
+            asked: 0,
         }
     }
 
@@ -88,16 +91,49 @@ impl Reader {
     /// When what comes next is not what has to come: nothing after it is to be used.
     pub fn next(&mut self, within: Duration) -> Result<Option<Received>, StreamError> {
         let connection = Arc::clone(&self.connection);
-        let next = connection.block(async { timeout(within, self.messages.recv()).await });
-        let (sequence, pending, payload) = match next {
-            Ok(Some(sent)) => sent,
+        let until = Instant::now() + within;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let next = connection.block(async { timeout(left, self.messages.recv()).await });
+            let Ok(sent) = next else {
+                return Ok(None);
+            };
             // It fetches for as long as there is a receiver.
-            Ok(None) => {
+            let Some((sequence, pending, payload)) = sent else {
                 let what = "what reads the journal has failed, see the log".to_owned();
                 return Err(StreamError::Refused { what });
+            };
+            // What was asked for comes once more.
+            if sequence > self.asked {
+                return self.checked(sequence, pending, payload).map(Some);
             }
-            Err(_) => return Ok(None),
+        }
+    }
+
+    /// The next message, asked for by its sequence: it does not wait for a server that sends messages and
+    /// may hang. `None` when there is none, or nobody answers. For a thread that may wait.
+    ///
+    /// # Errors
+    /// Those of [`Reader::next`].
+    pub fn ask(&mut self) -> Result<Option<Received>, StreamError> {
+        let sequence = self.tail.sequence + 1;
+        let asked = self.connection.message_now(sequence);
+        let payload = match self.connection.block(asked) {
+            Ok(Some(payload)) => payload,
+            Err(error) if error.is_damage() => return Err(error),
+            Ok(None) | Err(_) => return Ok(None),
         };
+        self.asked = sequence;
+        // How many come after it is not told.
+        self.checked(sequence, u64::MAX, payload).map(Some)
+    }
+
+    fn checked(
+        &mut self,
+        sequence: u64,
+        pending: u64,
+        payload: Bytes,
+    ) -> Result<Received, StreamError> {
         let message = Message::read(&payload).map_err(|malformed| StreamError::Broken {
             sequence,
             what: malformed.to_string(),
@@ -109,7 +145,7 @@ impl Reader {
             Content::Fence(node) if !is_void => (0, Some(node.name.to_owned())),
             _ => (0, None),
         };
-        Ok(Some(Received {
+        Ok(Received {
             sequence,
             epoch: message.epoch,
             first: message.first,
@@ -118,7 +154,7 @@ impl Reader {
             is_void,
             count,
             content: payload.slice(HEAD_BYTES..payload.len() - DIGEST_BYTES),
-        }))
+        })
     }
 }
 
@@ -197,4 +233,48 @@ async fn fetch_some(
         *next = sequence + 1;
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::stream::fake::Fake;
+
+    const SOON: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn what_no_server_sends_is_asked_for_and_passed_over_when_it_comes_after_all() {
+        let fake = Fake::with_room(64 << 20);
+        let link = fake.writer(1);
+        let record = [1, 0, 0, 0, 9];
+        for _ in 0..2 {
+            let content = Content::Batch(Records::of(&record, 1).unwrap());
+            let appended = link.connection().block(link.append(content));
+            assert_eq!(appended, Ok(()));
+        }
+        // It makes no consumers.
+        let connection = fake.connection();
+        let mut reader = Reader::after(&connection, Tail::beginning());
+        let (sender, messages) = mpsc::channel(AHEAD);
+        reader.task.abort();
+        reader.messages = messages;
+        assert!(reader.next(SOON).unwrap().is_none());
+        let begins = reader.ask().unwrap().unwrap();
+        assert_eq!(
+            (begins.sequence, begins.fence),
+            (1, Some("node".to_owned()))
+        );
+        let batch = reader.ask().unwrap().unwrap();
+        assert_eq!((batch.sequence, batch.first), (2, 1));
+        assert_eq!(batch.records().unwrap().iter().count(), 1);
+        for (sequence, message) in (1..).zip(fake.kept.lock().messages.clone()) {
+            sender.try_send((sequence, 0, message.into())).unwrap();
+        }
+        let last = reader.next(Duration::from_secs(5)).unwrap().unwrap();
+        assert_eq!((last.sequence, last.first), (3, 2));
+        assert!(reader.next(SOON).unwrap().is_none());
+        assert!(reader.ask().unwrap().is_none());
+        assert_eq!(*reader.tail(), fake.tail());
+    }
 }

@@ -1,11 +1,14 @@
 //! A stream that is not what it was, or not this service's, is refused at the start, with words,
 //! and nothing is changed.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+
 use async_nats::jetstream::stream::StorageType;
 use bytes::Bytes;
 use serde_json::json;
 
-use super::{Cluster, ROOMY, STREAM, ask_for, content, start_refused};
+use super::{Cluster, PATIENCE, ROOMY, STREAM, ask_for, content, start_refused};
 use crate::support::{Server, World};
 
 /// A journal of some commands, whose server has stopped.
@@ -60,6 +63,63 @@ fn a_stream_restored_from_earlier_has_lost_what_was_acknowledged() {
     let server = cluster.serve(&world);
     ask_for(&world, &server, 6..8);
     assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn a_writer_whose_stream_is_restored_from_earlier_ends_and_writes_nothing_into_it() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let server = cluster.serve(&world);
+    ask_for(&world, &server, 0..6);
+    let messages = cluster.messages();
+    cluster.replace(&messages[..3]);
+    assert_eq!(server.ended_within(PATIENCE), Some(3));
+    assert!(
+        cluster.messages() == messages[..3],
+        "the stream was changed"
+    );
+    assert_refused(&cluster, &world, 3, &["has lost what was acknowledged"]);
+}
+
+#[test]
+fn a_first_start_that_is_interrupted_leaves_a_copy_to_which_nothing_else_writes() {
+    let Some((cluster, world)) = stopped() else {
+        return;
+    };
+    let messages = cluster.messages();
+    // It ends in the middle.
+    let mut altered = messages.clone();
+    let mut bytes = altered[3].to_vec();
+    bytes[100] ^= 1;
+    altered[3] = bytes.into();
+    cluster.replace(&altered);
+    let begun = world.path("begun");
+    let (code, said) = start_refused(&cluster, &world, &begun);
+    assert_eq!(code, Some(3), "{said}");
+    let facts = world.path("facts");
+    std::fs::write(&facts, "").unwrap();
+    let [data, facts] = [&begun, &facts].map(|path| path.to_str().unwrap());
+    let (code, _, said) = crate::support::run(&["facts", "load", facts, "--data", data]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("is the copy of the journal CAREBOOK_tests"),
+        "{said}"
+    );
+    // Where nothing came after the mark, or not even all of that, it begins as in an empty directory.
+    let marked = world.path("marked");
+    std::fs::create_dir(&marked).unwrap();
+    std::fs::set_permissions(&marked, Permissions::from_mode(0o700)).unwrap();
+    std::fs::write(marked.join("journal"), "CAREBOOK_tests\n").unwrap();
+    std::fs::write(marked.join("journal.new"), "CAREB").unwrap();
+    cluster.replace(&messages);
+    for (data, numbers) in [(&begun, 6..7), (&marked, 7..8)] {
+        let server = Server::spawn(cluster.command(&world, data));
+        ask_for(&world, &server, numbers);
+        assert_eq!(server.stop(), Some(0));
+        cluster.verify(data);
+    }
 }
 
 #[test]

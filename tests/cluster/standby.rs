@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{Cluster, ROOMY, ask, ask_for, until};
+use super::{Cluster, PATIENCE, ROOMY, ask, ask_for, start_refused, until};
 use crate::support::{Answer, Client, Server, World};
 
 /// A node that follows, on a directory of its own; the key of webhooks is the writer's.
@@ -234,4 +234,44 @@ fn refused(world: &World, server: &Server) -> Answer {
     assert_eq!(answer.status, 503, "{answer:?}");
     assert_eq!(answer.json()["code"], "not_the_writer");
     answer
+}
+
+/// A standby that has everything, while whose writer is gone this is done to the journal: how it ends, and
+/// what a start on its directory says then.
+fn ended_by(done: impl FnOnce(&Cluster)) -> Option<(Option<i32>, String)> {
+    let cluster = Cluster::with_journal(1, ROOMY)?;
+    let world = World::new();
+    let writer = cluster.serve(&world);
+    ask_for(&world, &writer, 0..6);
+    let second = world.path("second");
+    let following = standby(&cluster, &world, &second);
+    assert_follows(&world, &writer, &following, 6);
+    writer.kill();
+    done(&cluster);
+    let ended = following.ended_within(PATIENCE);
+    let (code, said) = start_refused(&cluster, &world, &second);
+    assert_eq!(code, Some(3), "{said}");
+    Some((ended, said))
+}
+
+#[test]
+fn a_standby_ends_where_the_journal_has_lost_what_it_has_read() {
+    let lost = |cluster: &Cluster| {
+        let messages = cluster.messages();
+        cluster.replace(&messages[..3]);
+    };
+    let Some((ended, said)) = ended_by(lost) else {
+        return;
+    };
+    assert_eq!(ended, Some(3));
+    assert!(said.contains("has lost what was acknowledged"), "{said}");
+}
+
+#[test]
+fn a_standby_ends_where_the_journal_has_become_another_service_s() {
+    let Some((ended, said)) = ended_by(Cluster::renew) else {
+        return;
+    };
+    assert_eq!(ended, Some(3));
+    assert!(said.contains("another service"), "{said}");
 }

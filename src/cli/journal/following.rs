@@ -15,6 +15,7 @@ use super::super::ending::end;
 use super::super::exit::Failure;
 use super::super::open::Opening;
 use super::JournalArgs;
+use super::abreast::Abreast;
 use super::shelving::Shelving;
 use crate::engine::Engine;
 use crate::engine::role::Role;
@@ -25,10 +26,14 @@ use crate::stream::extent::{Found, tail_at};
 use crate::stream::lease::{Lease, Terms};
 use crate::stream::lease_term::{LeaseTerm, TTL};
 use crate::stream::link::Link;
-use crate::stream::reader::Reader;
+use crate::stream::reader::{Reader, Received};
 
 /// How long to wait for the next message before other checks.
 const TURN: Duration = Duration::from_millis(100);
+/// How long nothing may come of what is there until it is asked for.
+const SILENT: Duration = Duration::from_secs(1);
+/// So many messages are asked for at the most before other checks.
+const ASKED_MAX: usize = 256;
 /// How often the journal's end is read.
 const LOOK: Duration = Duration::from_millis(500);
 /// How long a takeover may take before another node shall try.
@@ -40,6 +45,9 @@ pub struct Follower {
     link: Arc<Link>,
     log_id: [u8; 16],
     looked: Option<Instant>,
+    /// When a message came last.
+    came: Instant,
+    abreast: Abreast,
 }
 
 /// Why a node does not follow any further.
@@ -199,6 +207,8 @@ impl JournalArgs {
             link,
             log_id,
             looked: None,
+            came: Instant::now(),
+            abreast: Abreast::default(),
         };
         Ok((engine, report, follower))
     }
@@ -257,7 +267,8 @@ impl Follower {
     }
 
     /// Becomes the writer: applies everything up to the journal's end, and begins the next epoch
-    /// there. It serves once no other node can answer on the strength of the lease.
+    /// there, unless the journal does not have what was read. It serves once no other node can answer on
+    /// the strength of the lease.
     fn take_over(&mut self, engine: &Engine, lease: &LeaseTerm) -> Result<(), Stop> {
         let began = Instant::now();
         let connection = Arc::clone(self.link.connection());
@@ -271,7 +282,9 @@ impl Follower {
                 }
             };
             while self.reader.tail().sequence < last && began.elapsed() < TAKEOVER_WITHIN {
-                self.take_next(engine, TURN)?;
+                if !self.take_next(engine, TURN)? {
+                    self.ask_up_to(engine, last)?;
+                }
             }
             // What came from the journal must be in the directory before it is this node that
             // writes: from then on what is appended here goes to the journal.
@@ -304,17 +317,37 @@ impl Follower {
         let Some(received) = self.reader.next(within)? else {
             return Ok(false);
         };
+        self.apply(engine, &received)?;
+        Ok(true)
+    }
+
+    /// Asks for what is there and does not come, message by message: who sends messages may hang.
+    fn ask_up_to(&mut self, engine: &Engine, last: u64) -> Result<(), Stop> {
+        for _ in 0..ASKED_MAX {
+            if self.reader.tail().sequence >= last {
+                break;
+            }
+            let Some(received) = self.reader.ask()? else {
+                break;
+            };
+            self.apply(engine, &received)?;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, engine: &Engine, received: &Received) -> Result<(), Stop> {
+        self.came = Instant::now();
         if let Some(records) = received.records() {
             engine.apply(received.first, records.iter())?;
         }
         if received.pending == 0 {
             engine.heard(self.reader.tail().next - 1);
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Asks for the journal's end now and then, so that it is known how much is missing here. While
-    /// nobody answers, that grows old.
+    /// nobody answers, or the journal ends before what was read, that grows old.
     fn look(&mut self, engine: &Engine) -> Result<(), Stop> {
         if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
             return Ok(());
@@ -322,9 +355,16 @@ impl Follower {
         let connection = Arc::clone(self.link.connection());
         self.looked = Some(Instant::now());
         let Ok(info) = connection.block(connection.info_now()) else {
+            self.abreast = Abreast::default();
             return Ok(());
         };
+        if info.last > self.reader.tail().sequence && self.came.elapsed() > SILENT {
+            self.ask_up_to(engine, info.last)?;
+        }
         let tail = self.reader.tail();
+        if !self.abreast.is_still(&connection, tail, &info)? {
+            return Ok(());
+        }
         let last = match info.last > tail.sequence {
             false => tail.next - 1,
             true => match tail_at(&connection, tail, info.last) {

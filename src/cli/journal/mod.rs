@@ -1,5 +1,6 @@
 //! The journal on a stream: opening a directory as its copy, and the operator's commands.
 
+mod abreast;
 mod args;
 mod create;
 mod fence;

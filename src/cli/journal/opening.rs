@@ -140,16 +140,18 @@ impl JournalArgs {
             sync_bytes: Some(SYNC_BYTES),
             ..Options::default()
         };
-        let opened = cache::open(storage, options, &connection, &mut filling)
+        // What belongs to a journal is written with it alone, however little of it is there.
+        let marks = || {
+            if let Err(error) = mark::put(data, &connection.names().stream) {
+                tracing::warn!(
+                    %error,
+                    "the directory cannot be marked as the copy of the journal: nothing hinders a command \
+                     that writes to it alone"
+                );
+            }
+        };
+        let opened = cache::open(storage, options, &connection, &mut filling, &marks)
             .map_err(|error| of_copy(&error))?;
-        // What belongs to a journal is written with it alone from here on.
-        if let Err(error) = mark::put(data, &connection.names().stream) {
-            tracing::warn!(
-                %error,
-                "the directory cannot be marked as the copy of the journal: nothing hinders a command \
-                 that writes to it alone"
-            );
-        }
         let node = self.journal_node.clone().unwrap_or_else(machine);
         let link = hold(connection, &node, uuid::Uuid::new_v4().into_bytes());
         link.allow_in_flight(self.journal_in_flight.into());

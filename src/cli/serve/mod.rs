@@ -87,7 +87,8 @@ Exit codes:
   0  stopped by a signal, and everything is durable
   1  failed, or the data directory is held by another process
   2  the arguments are wrong, or --demo is reached from other machines without --demo-public
-  3  the log is damaged: file, offset and position are named
+  3  the log is damaged: file, offset and position are named; or, with --journal, the journal has
+     lost what was acknowledged, is damaged, or is another one than this directory's
   5  it was written by another version of carebook, which is named; or, with --journal, another
      process has taken the journal over")]
 pub struct ServeArgs {

@@ -1,6 +1,7 @@
 use super::*;
-use crate::stream::fake::{Fake, until};
-use crate::stream::message::Records;
+use crate::stream::fake::{Fake, LOG, until};
+use crate::stream::maintenance::hold;
+use crate::stream::message::{Message, Records};
 
 /// Much sooner than anything here is given up for want of an answer.
 const AT_ONCE: Duration = Duration::from_secs(5);
@@ -89,4 +90,121 @@ fn reads_are_refused_at_once_while_a_batch_waits_for_room() {
     assert_eq!(known, Ok(()));
     assert!(may_answer(&link));
     assert_eq!(fake.tail().next, 2);
+}
+
+/// Appends a record; what becomes of it.
+fn append(link: &Arc<Link>) -> Result<(), StreamError> {
+    let content = Content::Batch(Records::of(&[1, 0, 0, 0, 9], 1).unwrap());
+    link.connection().block(link.append(content))
+}
+
+#[test]
+fn a_writer_whose_journal_has_lost_its_end_ends_and_appends_nothing_more() {
+    let lost = StreamError::Ahead {
+        directory: 3,
+        journal: 1,
+    };
+    for has_to_write in [true, false] {
+        let fake = Fake::with_room(64 * MIB);
+        let link = fake.written(1, 3);
+        // The fence, a record, and another fence are there, where it had the fence and three records.
+        let short = fake.written_on(2, 0);
+        fake.has(&short);
+        if has_to_write {
+            assert_eq!(append(&link), Err(lost.clone()));
+        }
+        until("it is noticed", || link.ended().is_some());
+        assert_eq!(link.ended(), Some(&lost));
+        assert!(fake.kept.lock().messages == short);
+    }
+}
+
+#[test]
+fn a_writer_knows_whoever_goes_on_after_it_from_whoever_goes_on_in_another_history() {
+    let fake = Fake::with_room(64 * MIB);
+    let link = fake.written(1, 3);
+    fake.has(&fake.written_on(4, 2));
+    let by = Some((2, "node".to_owned()));
+    assert_eq!(append(&link), Err(StreamError::Fenced { by }));
+    let fake = Fake::with_room(64 * MIB);
+    let link = fake.written(1, 3);
+    fake.has(&fake.written_on(2, 4));
+    assert_eq!(append(&link), Err(StreamError::Replaced { position: 3 }));
+}
+
+#[test]
+fn a_writer_that_was_without_a_connection_appends_nothing_to_another_history_of_the_same_length() {
+    let fake = Fake::with_room(64 * MIB);
+    let link = fake.written(1, 3);
+    fake.kept.lock().cuts = true;
+    let connection = link.connection();
+    until("it is connected again", || {
+        connection.losses() > 0 && connection.is_up()
+    });
+    // Where the stream is the same one, it goes on.
+    assert_eq!(append(&link), Ok(()));
+    let other = fake.written_on(2, 2);
+    assert_eq!(other.len(), fake.kept.lock().messages.len());
+    fake.kept.lock().cuts = true;
+    until("it is connected again", || {
+        connection.losses() > 1 && connection.is_up()
+    });
+    fake.has(&other);
+    assert_eq!(append(&link), Err(StreamError::Replaced { position: 4 }));
+    assert!(fake.kept.lock().messages == other);
+}
+
+#[test]
+fn the_first_append_of_an_epoch_comes_after_its_own_fence() {
+    let fake = Fake::with_room(64 * MIB);
+    let link = fake.writer(1);
+    let other = fake.written_on(0, 0);
+    fake.has(&other);
+    assert_eq!(append(&link), Err(StreamError::Replaced { position: 0 }));
+    assert!(fake.kept.lock().messages == other);
+}
+
+#[test]
+fn no_epoch_is_begun_in_a_journal_that_does_not_have_what_was_read() {
+    let fake = Fake::with_room(64 * MIB);
+    drop(fake.written(1, 3));
+    let (tail, whole) = (fake.tail(), fake.kept.lock().messages.clone());
+    let replaced = StreamError::Replaced { position: 3 };
+    let lost = StreamError::Ahead {
+        directory: 3,
+        journal: 1,
+    };
+    let others = [
+        (fake.written_on(2, 0), lost),
+        (fake.written_on(2, 1), replaced.clone()),
+        (fake.written_on(2, 2), replaced),
+    ];
+    for (messages, error) in others {
+        fake.has(&messages);
+        let next = hold(fake.connection(), "next", [2; 16]);
+        let fenced = next.connection().block(next.fence(&tail, LOG));
+        assert_eq!(fenced, Err(error));
+        assert!(!next.writes());
+        assert!(fake.kept.lock().messages == messages);
+    }
+    fake.has(&whole);
+    let next = hold(fake.connection(), "next", [2; 16]);
+    let fenced = next.connection().block(next.fence(&tail, LOG));
+    assert_eq!(fenced, Ok(true));
+}
+
+#[test]
+fn an_epoch_is_begun_after_a_message_that_is_void() {
+    let fake = Fake::with_room(64 * MIB);
+    drop(fake.writer(1));
+    // Of two in flight the first lost its place to a fence.
+    let (first, _) = fake.tail().place(LOG, 1, 0).message(Content::Barrier);
+    let mut tail = fake.tail();
+    tail.follow(2, &Message::read(&first).unwrap()).unwrap();
+    let (second, _) = tail.place(LOG, 1, 1).message(Content::Barrier);
+    drop(fake.writer(2));
+    fake.kept.lock().messages.push(second.to_vec());
+    let third = fake.writer(3);
+    assert!(may_answer(&third));
+    assert_eq!(fake.tail().epoch, 3);
 }

@@ -1,0 +1,149 @@
+//! What a message is to follow: the stream has to show it before the message is sent again.
+//!
+//! The servers compare nothing but the number of messages. After a stream has lost its end, another
+//! process may append to it until it has as many as before, and then a message of the lost history
+//! would be taken.
+
+use std::time::Instant;
+
+use tokio::time::sleep;
+
+use super::append::{Appending, KNOWN_WITHIN, PAUSE};
+use super::error::StreamError;
+use super::extent::{MAY_BE_OLD, has_copies};
+use super::message::{IN_FLIGHT_MAX, Message};
+
+/// The stream does not show what a message is to follow.
+struct Lack {
+    /// What that is, unless it is shown soon.
+    error: StreamError,
+    /// Whether who answered may not know everything.
+    may_be_old: bool,
+}
+
+impl Appending {
+    /// Waits until the stream shows what this message is to follow.
+    ///
+    /// # Errors
+    /// [`StreamError::Ahead`], [`StreamError::Foreign`] or [`StreamError::Replaced`] when it has less, or
+    /// something else; [`StreamError::Fenced`] when that was purged by who came after;
+    /// [`StreamError::Unreachable`] when nobody says.
+    pub(super) async fn until_it_follows(&self) -> Result<(), StreamError> {
+        let began = Instant::now();
+        while let Some(lack) = self.lack().await.map_err(or_silent)? {
+            if !lack.may_be_old || began.elapsed() >= MAY_BE_OLD {
+                return Err(lack.error);
+            }
+            sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// As [`Appending::until_it_follows`], for as long as nobody answers.
+    ///
+    /// # Errors
+    /// The same.
+    pub(super) async fn until_known_to_follow(&self) -> Result<(), StreamError> {
+        let until = Instant::now() + KNOWN_WITHIN;
+        loop {
+            match self.until_it_follows().await {
+                Err(StreamError::Unreachable { .. }) if Instant::now() < until => {
+                    sleep(PAUSE).await;
+                }
+                known => return known,
+            }
+        }
+    }
+
+    async fn lack(&self) -> Result<Option<Lack>, StreamError> {
+        if self.after == 0 {
+            return Ok(None);
+        }
+        let own = read(self.after + 1, &self.bytes)?;
+        // What comes before it may be void.
+        let void_max = u64::from(IN_FLIGHT_MAX) - 1;
+        let lowest = self.after.saturating_sub(void_max).max(1);
+        for sequence in (lowest..=self.after).rev() {
+            let Some(found) = self.connection.message_now(sequence).await? else {
+                return self.missing(sequence, &own).await;
+            };
+            let message = read(sequence, &found)?;
+            if message.digest == own.before {
+                return Ok(None);
+            }
+            if message.log_id != own.log_id {
+                return Err(StreamError::Foreign {
+                    expected: own.log_id,
+                    found: message.log_id,
+                });
+            }
+            if message.ahead == 0 || message.epoch >= own.epoch {
+                break;
+            }
+        }
+        let position = own.first.saturating_sub(1);
+        Err(StreamError::Replaced { position })
+    }
+
+    /// What it means that the stream does not have this message, which is the last one before, or comes
+    /// before void ones.
+    async fn missing(&self, sequence: u64, own: &Message<'_>) -> Result<Option<Lack>, StreamError> {
+        let info = self.connection.info_now().await?;
+        if info.last < self.after {
+            let error = self.lost(info.last, own).await?;
+            let may_be_old = has_copies(&info);
+            return Ok(Some(Lack { error, may_be_old }));
+        }
+        if sequence < self.after && sequence < info.first {
+            // It was purged, and what is left are void ones.
+            return Ok(None);
+        }
+        let is_purged = self.after < info.first && self.after < info.last;
+        let error = match is_purged {
+            true => StreamError::Fenced { by: None },
+            false => StreamError::Gap {
+                missing: sequence,
+                sequence: sequence + 1,
+            },
+        };
+        // It may have come in between.
+        let may_be_old = true;
+        Ok(Some(Lack { error, may_be_old }))
+    }
+
+    /// The stream ends before what this message is to follow.
+    async fn lost(&self, last: u64, own: &Message<'_>) -> Result<StreamError, StreamError> {
+        let found = match last {
+            0 => None,
+            last => self.connection.message_now(last).await?,
+        };
+        let end = found.as_ref().map(|found| read(last, found)).transpose()?;
+        Ok(match end {
+            Some(end) if end.log_id != own.log_id => StreamError::Foreign {
+                expected: own.log_id,
+                found: end.log_id,
+            },
+            end => StreamError::Ahead {
+                directory: own.first.saturating_sub(1),
+                journal: end.map_or(0, |end| end.next().saturating_sub(1)),
+            },
+        })
+    }
+}
+
+/// The error, or that nobody said what is there, which may be otherwise soon.
+fn or_silent(error: StreamError) -> StreamError {
+    match error.is_damage() || error.is_fenced() {
+        true => error,
+        false => StreamError::Unreachable {
+            what: error.to_string(),
+        },
+    }
+}
+
+fn read(sequence: u64, bytes: &[u8]) -> Result<Message<'_>, StreamError> {
+    Message::read(bytes).map_err(|malformed| StreamError::Broken {
+        sequence,
+        what: malformed.to_string(),
+    })
+}
