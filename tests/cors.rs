@@ -180,6 +180,7 @@ fn what_needs_no_token_is_refused_to_a_page_whose_name_may_have_been_made_to_lea
     let server = Server::start_with(&world, &["--cors-origin", OURS]);
     is_refused_to_a_foreign_page(server.client(), &server.address);
     // The same where it is served for inside alone.
+    let world = World::new();
     let arguments = ["--cors-origin", OURS, "--internal-listen", "127.0.0.1:0"];
     let server = Server::start_with(&world, &arguments);
     let inside = server.internal.as_ref().unwrap();

@@ -66,27 +66,48 @@ impl FromStr for Origin {
 }
 
 /// The origins whose pages may call the service.
-pub struct Cors(Vec<HeaderValue>);
+#[derive(Clone)]
+pub struct Cors {
+    origins: Vec<HeaderValue>,
+    /// Whether browsers are told so.
+    is_told: bool,
+}
 
 impl Cors {
     /// Those of these origins; `None` where there are none.
     #[must_use]
     pub fn of(origins: Vec<Origin>) -> Option<Self> {
         let origins: Vec<_> = origins.into_iter().map(|Origin(value)| value).collect();
-        (!origins.is_empty()).then_some(Self(origins))
+        (!origins.is_empty()).then_some(Self {
+            origins,
+            is_told: true,
+        })
+    }
+
+    /// The same for a listener that is for no page of elsewhere: browsers are not told. A page on this
+    /// machine may be one of these origins all the same ([`is_of_a_name`]).
+    #[must_use]
+    pub fn untold(self) -> Self {
+        Self {
+            is_told: false,
+            ..self
+        }
     }
 
     /// The origin of the page that asks, if it is one of these.
     fn of_request(&self, request: &HeaderMap) -> Option<&HeaderValue> {
         let mut asking = request.get_all(ORIGIN).iter();
         match (asking.next(), asking.next()) {
-            (Some(asking), None) => self.0.iter().find(|origin| *origin == asking),
+            (Some(asking), None) => self.origins.iter().find(|origin| *origin == asking),
             _ => None,
         }
     }
 
     /// Tells the browser in the answer to this request whether its page may have it.
     pub fn tell(&self, method: &Method, request: &HeaderMap, answer: &mut HeaderMap) {
+        if !self.is_told {
+            return;
+        }
         answer.append(VARY, HeaderValue::from_static("Origin"));
         let Some(origin) = self.of_request(request) else {
             return;

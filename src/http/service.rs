@@ -57,9 +57,7 @@ pub struct Service {
     pub(super) webhooks: Option<WebhookFront>,
     pub(super) connections: Arc<ConnectionCounts>,
     pub(super) upkeep: Upkeep,
-    cors: Option<Arc<Cors>>,
-    /// The origins whose pages may call an operation that needs no token over the loopback.
-    known_origins: Option<Arc<Cors>>,
+    cors: Option<Cors>,
     pub(super) console: Option<Arc<Console>>,
 }
 
@@ -132,7 +130,6 @@ impl Service {
             connections,
             upkeep: Upkeep::default(),
             cors: None,
-            known_origins: None,
             console: None,
         }
     }
@@ -146,16 +143,8 @@ impl Service {
 
     /// The same, for pages of these origins too.
     #[must_use]
-    pub fn with_cors(mut self, cors: Option<Arc<Cors>>) -> Self {
-        self.cors.clone_from(&cors);
-        self.with_known_origins(cors)
-    }
-
-    /// The same, where pages of these origins may be on this machine: no browser is told that they may
-    /// call the service from elsewhere.
-    #[must_use]
-    pub fn with_known_origins(mut self, origins: Option<Arc<Cors>>) -> Self {
-        self.known_origins = origins;
+    pub fn with_cors(mut self, cors: Option<Cors>) -> Self {
+        self.cors = cors;
         self
     }
 
@@ -430,7 +419,7 @@ impl Service {
                 Ok(actor) => actor,
                 Err(answer) => return *answer,
             }
-        } else if caller.may_be_misled() && is_of_a_name(self.known_origins.as_deref(), headers) {
+        } else if caller.may_be_misled() && is_of_a_name(self.cors.as_ref(), headers) {
             let path = "header.Origin";
             return problems.rejected(&Rejection::invalid_at(path, FaultCode::NotAllowed));
         } else {

@@ -8,7 +8,6 @@
 //! segments that go on from each other are found without reading the rest.
 
 mod described;
-mod shelf;
 
 use std::collections::HashMap;
 use std::io;
@@ -17,7 +16,6 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use self::described::Archived;
-pub(crate) use self::shelf::WithShelf;
 use crate::error::Error;
 use crate::format::{self, Chain, FIRST_FRAME, LogId, to_u64, to_usize};
 use crate::manifest::{Manifest, Seal, Sealed, Segment};

@@ -84,6 +84,7 @@ mod salvage;
 mod scan;
 mod seed;
 mod segment;
+mod shelf;
 mod snapshot;
 mod space;
 pub mod storage;

@@ -22,7 +22,6 @@ pub use self::shown::{FrameInfo, LiveEnd, LiveRecord, OnRecord, SegmentFile};
 
 use self::files::{Files, MISSING, Next, Opened, Place, load};
 use self::steps::{HeldBack, Pass, Turn};
-use crate::archive::{ArchiveFolder, WithShelf};
 use crate::error::Error;
 use crate::format::{self, FIRST_FRAME, to_usize};
 use crate::frame::FrameHeader;
@@ -89,27 +88,13 @@ impl LiveReader {
         from: u64,
     ) -> Result<Self, Error> {
         let reader = Self::open(storage, from)?;
-        let Files { storage, log, .. } = reader.files;
-        let both = Arc::new(WithShelf::new(
-            storage,
-            ArchiveFolder::new(archive, log),
-            &[],
-        ));
-        Ok(Self {
-            files: Files {
-                storage: Arc::clone(&both) as Arc<dyn Storage>,
-                archive: Some(both),
-                log,
-            },
-            ..reader
-        })
+        let files = reader.files.with_archive(archive);
+        Ok(Self { files, ..reader })
     }
 
     /// Whether damage is that of a file of the archive.
     pub fn is_of_archive(&self, error: &Error) -> bool {
-        let archive = self.files.archive.as_ref();
-        matches!(error, Error::Damaged { file, .. }
-            if archive.is_some_and(|archive| archive.folder().has(file)))
+        self.files.is_of_archive(error)
     }
 
     /// The log's random name.

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::archive::{ArchiveFolder, Lacking, WithShelf};
+use crate::archive::{ArchiveFolder, Lacking};
 use crate::error::{BoxError, Error};
 use crate::format;
 use crate::index::Index;
@@ -13,6 +13,7 @@ use crate::opening::{expect_finished, no_manifest};
 use crate::rebuild::{Builder, Numbers};
 use crate::recovery;
 use crate::report::{BadSnapshot, Report};
+use crate::shelf::WithShelf;
 use crate::snapshot::{self, Shown};
 use crate::storage::{Lock, Storage};
 use crate::survey;

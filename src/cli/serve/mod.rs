@@ -402,7 +402,7 @@ impl ServeArgs {
         verifier: &Arc<TokenVerifier>,
         (webhooks, upkeep, consoles): (&WebhookFront, &Upkeep, &Consoles),
     ) -> Result<(Arc<Service>, Option<Internal>, Option<SocketAddr>), Failure> {
-        let cors = Cors::of(self.cors_origin.clone()).map(Arc::new);
+        let cors = Cors::of(self.cors_origin.clone());
         let of_both = |service: Service| {
             service
                 .with_webhooks(webhooks.clone())
@@ -422,7 +422,7 @@ impl ServeArgs {
             listener,
             service: Arc::new(
                 of_both(internal)
-                    .with_known_origins(cors.clone())
+                    .with_cors(cors.clone().map(Cors::untold))
                     .with_console(consoles.internal.clone()),
             ),
         };

@@ -19,6 +19,7 @@ mod now;
 mod pace;
 pub mod schedule;
 mod standing;
+mod subject;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
@@ -31,6 +32,7 @@ pub use pace::Bounds;
 use pace::Pace;
 use schedule::{Failure, pause};
 pub use standing::Standing;
+use subject::Subject;
 
 /// What became of an item whose attempt has ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -65,25 +67,6 @@ struct Waiting<P> {
     born: Option<Instant>,
     /// When it was taken in, by the steady clock.
     seen: Duration,
-}
-
-/// The items of one subject.
-#[derive(Debug)]
-struct Subject<I> {
-    waiting: BTreeSet<I>,
-    on_way: Option<I>,
-    /// The one that is next, as it is entered in `ready` or in `pausing`.
-    next: Option<(I, Option<Duration>)>,
-}
-
-impl<I> Default for Subject<I> {
-    fn default() -> Self {
-        Self {
-            waiting: BTreeSet::new(),
-            on_way: None,
-            next: None,
-        }
-    }
 }
 
 /// What is not in the log yet.

@@ -9,10 +9,11 @@
 
 use std::sync::atomic::Ordering;
 
+use super::extent::Extent;
 use super::half_key::{HalfKeyCollisions, Noted};
 use super::list_walk::{self, Found, ListPlan, ListWay};
 use super::listed_at::ListedAt;
-use super::lists::{Candidate, Extent, Set};
+use super::lists::{Candidate, Set};
 use super::{PreparedChange, Tables};
 use crate::base::codec;
 use crate::base::digest::{Digest, KeyDigest};

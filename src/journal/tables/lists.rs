@@ -16,6 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
+use super::extent::Extent;
 use super::half_key::{HalfKey, HalfKeyCollisions, Noted};
 use super::hash_index::{Entry, HashIndex};
 use super::listed_at::ListedAt;
@@ -476,25 +477,6 @@ impl Lists {
             }
         }
         all
-    }
-}
-
-/// How much a list had at some time.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Extent {
-    len: u32,
-    shown_again: u64,
-}
-
-impl Extent {
-    /// The first number that may have been bound to a booking since then.
-    pub(super) fn first_since(self, now: Self) -> u32 {
-        // What is shown again has any number.
-        if self.shown_again == now.shown_again {
-            self.len
-        } else {
-            0
-        }
     }
 }
 

@@ -17,6 +17,7 @@
 mod chunked_vec;
 mod compact;
 mod content;
+mod extent;
 mod half_key;
 mod hash_index;
 mod indexing;

@@ -3,13 +3,14 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::archive::WithShelf;
+use crate::archive::ArchiveFolder;
 use crate::error::Error;
 use crate::format::{self, Chain, FIRST_FRAME, LogId, SEGMENT_VERSION, to_u64, to_usize};
 use crate::frame::{self, HEADER};
 use crate::manifest::{Manifest, Segment};
 use crate::opening::no_manifest;
 use crate::scan::{self, End, Expected, Step, header_fault};
+use crate::shelf::WithShelf;
 use crate::storage::{File, Storage};
 use crate::window::Window;
 
@@ -38,6 +39,24 @@ pub(super) struct Files {
 }
 
 impl Files {
+    /// The same, with what compactions have moved to this archive.
+    pub(super) fn with_archive(self, archive: Arc<dyn Storage>) -> Self {
+        let folder = ArchiveFolder::new(archive, self.log);
+        let both = Arc::new(WithShelf::new(self.storage, folder, &[]));
+        Self {
+            storage: Arc::clone(&both) as Arc<dyn Storage>,
+            archive: Some(both),
+            log: self.log,
+        }
+    }
+
+    /// Whether damage is that of a file of the archive.
+    pub(super) fn is_of_archive(&self, error: &Error) -> bool {
+        let archive = self.archive.as_ref();
+        matches!(error, Error::Damaged { file, .. }
+            if archive.is_some_and(|archive| archive.folder().has(file)))
+    }
+
     /// The manifest in force, with what the archive has of the segments before it back to position
     /// `asked`, and behind it when the log has ended; `from` is the next position to show. Also why
     /// no more of the archive can be shown behind the end.

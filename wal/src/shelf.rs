@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::ArchiveFolder;
+use crate::archive::ArchiveFolder;
 use crate::format;
 use crate::storage::{File, Locked, ReadOnly, Storage};
 
