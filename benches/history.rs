@@ -16,13 +16,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant as Tick;
+use std::time::Instant;
 
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::codec::{self, Blob};
 use carebook::base::json::{FromJson as _, Json, Reader};
 use carebook::base::revision::Revision;
-use carebook::base::time::Instant;
+use carebook::base::time::Timestamp;
 use carebook::catalogue::READS;
 use carebook::cli::open::Replaying;
 use carebook::domain::branch::office_profile::{
@@ -61,7 +61,7 @@ fn profile() -> BranchOfficeProfileFact {
     });
     let text = text.to_string();
     let json = Json::parse(text.as_bytes()).unwrap();
-    BranchOfficeProfileFact::read(&json, &mut Reader::new(Instant::default())).unwrap()
+    BranchOfficeProfileFact::read(&json, &mut Reader::new(Timestamp::default())).unwrap()
 }
 
 /// A record of this event, and the state after it.
@@ -71,7 +71,7 @@ fn record<R: Resource>(
     before: u64,
     position: u64,
 ) -> (Vec<u8>, R) {
-    let at = Instant::from_millis(1_700_000_000_000 + i64::try_from(position).unwrap());
+    let at = Timestamp::from_millis(1_700_000_000_000 + i64::try_from(position).unwrap());
     let base = state.as_ref().map(codec::encode);
     let next = R::apply(state, event, at);
     let (event, path) = (codec::encode(event), next.path());
@@ -175,7 +175,7 @@ async fn ask(engine: &Engine, query: PastQuery) -> f64 {
         ..Actor::nobody()
     });
     let path = [("id", "office-1")];
-    let began = Tick::now();
+    let began = Instant::now();
     let found = engine.past(row, row.trail.unwrap(), &actor, &path, query);
     let (found, _) = found.await.unwrap();
     let took = began.elapsed().as_secs_f64() * 1_000.0;

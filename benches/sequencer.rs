@@ -25,11 +25,11 @@
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant as Tick};
+use std::time::{Duration, Instant};
 
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::json::{Json, Reader};
-use carebook::base::time::Instant;
+use carebook::base::time::Timestamp;
 use carebook::catalogue::{FACTS, OPERATIONS};
 use carebook::cli::open::Replaying;
 use carebook::domain::operation::Parts;
@@ -57,11 +57,11 @@ type Rows = Vec<(String, Vec<Shares>)>;
 
 thread_local! {
     /// The lane that the present thread is, and when it took the sequencer.
-    static TAKEN: Cell<(usize, Option<Tick>)> = const { Cell::new((0, None)) };
+    static TAKEN: Cell<(usize, Option<Instant>)> = const { Cell::new((0, None)) };
 }
 
 fn note(shares: &Mutex<Shares>, sequenced: Sequenced) {
-    let now = Tick::now();
+    let now = Instant::now();
     let (lane, since) = TAKEN.get();
     match sequenced {
         Sequenced::Taken => TAKEN.set((lane, Some(now))),
@@ -101,7 +101,7 @@ fn start(shares: &Arc<Mutex<Shares>>) -> Arc<Engine> {
 async fn put(engine: &Engine, fact: &Value) {
     let text = fact.to_string();
     let fact = Json::parse(text.as_bytes()).unwrap();
-    let fact = Incoming::of_item(0, &fact, FACTS, Instant::default());
+    let fact = Incoming::of_item(0, &fact, FACTS, Timestamp::default());
     let workflow = Actor {
         subject: "workflow-1".into(),
         kind: ActorKind::SystemWorkflow,
@@ -142,7 +142,7 @@ async fn search(engine: &Engine, revision: usize) {
         path: &[],
         body: &body,
     };
-    let mut at = Reader::new(Instant::default());
+    let mut at = Reader::new(Timestamp::default());
     let command = row.operation.read(row.name, &parts, &mut at).unwrap();
     let administrator = Actor {
         subject: "hq-1".into(),
@@ -243,7 +243,7 @@ fn run(rows: &mut Rows, entries: usize, commits: usize) {
 /// How long each of so many turns of a thread takes that looks at the clock until `length` is over.
 fn idle(length: Duration, turns: usize) -> Vec<Duration> {
     let turn = || {
-        let began = Tick::now();
+        let began = Instant::now();
         loop {
             let took = began.elapsed();
             if took >= length {

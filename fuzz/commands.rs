@@ -3,7 +3,7 @@
 //! promise is broken. The tests of the service try a fixed share of it.
 
 use carebook::base::codec::Blob;
-use carebook::base::time::Instant;
+use carebook::base::time::Timestamp;
 use carebook::catalogue::OPERATIONS;
 use carebook::engine::limits::admission::Permit;
 use carebook::http::request::{DryRun, bodies_budget, read_by_tree, read_command};
@@ -120,7 +120,7 @@ pub fn body(input: &[u8]) {
         name.strip_suffix('}')
     });
     let path: Vec<_> = names.map(|name| (name, parameter.as_ref())).collect();
-    let now = Instant::from_millis(1_795_000_000_000);
+    let now = Timestamp::from_millis(1_795_000_000_000);
     let headers = Default::default();
     let mut share = Permit::none(&bodies_budget());
     let read = read_command(row, &path, &headers, DryRun::No, body, &mut share, now);

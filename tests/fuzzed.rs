@@ -197,7 +197,7 @@ fn a_body_without_a_fault_is_read_without_a_tree() {
         let path: Vec<_> = names
             .map(|name| (name.trim_end_matches('}'), "id-1"))
             .collect();
-        let now = carebook::base::time::Instant::from_millis(1_795_000_000_000);
+        let now = carebook::base::time::Timestamp::from_millis(1_795_000_000_000);
         let read = row
             .operation
             .read_straight(row.name, &path, &seed[12..], now);

@@ -3,7 +3,7 @@
 //! declaration says is what is read, and a fault is reported by its code at its place.
 
 use carebook::base::json::{Field, Json, Presence, Reader, Shape};
-use carebook::base::time::Instant;
+use carebook::base::time::Timestamp;
 use carebook::catalogue::{FACTS, OPERATIONS, Row};
 use carebook::domain::operation::{AnyCommand, Parts};
 use carebook::domain::reference::intake::Incoming;
@@ -305,7 +305,7 @@ fn read_at(
     let path: Vec<_> = row.parameters().zip(parameter).collect();
     let text = body.to_string();
     let json = Json::parse(text.as_bytes()).unwrap();
-    let mut at = Reader::new(Instant::parse("2026-11-20T12:00:00Z").unwrap());
+    let mut at = Reader::new(Timestamp::parse("2026-11-20T12:00:00Z").unwrap());
     let parts = Parts {
         path: &path,
         body: &json,
@@ -497,7 +497,7 @@ fn every_bound_of_every_kind_of_facts_is_told_by_its_code_at_its_place() {
             fact["facts"] = body.clone();
             let text = fact.to_string();
             let json = Json::parse(text.as_bytes()).unwrap();
-            match Incoming::of_item(0, &json, FACTS, Instant::default()).command {
+            match Incoming::of_item(0, &json, FACTS, Timestamp::default()).command {
                 Ok(_) => Vec::new(),
                 Err(faults) => faults
                     .into_iter()

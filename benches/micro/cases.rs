@@ -10,7 +10,7 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::codec::{self, Blob};
 use carebook::base::digest::Fingerprint;
 use carebook::base::json::Json;
-use carebook::base::time::Instant;
+use carebook::base::time::Timestamp;
 use carebook::catalogue::{self, FACTS, OPERATIONS, Row};
 use carebook::cli::open::Replaying;
 use carebook::cli::token::signing::{Claims, SigningAlgorithm, SigningKey};
@@ -83,8 +83,8 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-fn now() -> Instant {
-    Instant::parse("2026-11-20T12:00:00Z").unwrap()
+fn now() -> Timestamp {
+    Timestamp::parse("2026-11-20T12:00:00Z").unwrap()
 }
 
 fn row(name: &str) -> &'static Row {

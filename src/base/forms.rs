@@ -455,7 +455,7 @@ mod tests {
     use super::*;
     use crate::base::codec::Blob;
     use crate::base::digest::Digest;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
 
     crate::wire_enum! {
         /// For the test.
@@ -471,7 +471,7 @@ mod tests {
     #[allow(dead_code)]
     struct Thing {
         id: uuid::Uuid,
-        at: Option<Instant>,
+        at: Option<Timestamp>,
         amounts: BTreeMap<String, i64>,
         happened: Vec<Happened>,
     }

@@ -404,10 +404,10 @@ fn is_email(text: &str) -> bool {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
 
     fn code<T: FromJson>(text: &str) -> &'static str {
-        let mut at = Reader::new(Instant::default());
+        let mut at = Reader::new(Timestamp::default());
         let read = T::read(&Json::Text(text.into()), &mut at);
         let faults = at.into_faults();
         assert_eq!(read.is_some(), faults.is_empty());
@@ -544,7 +544,7 @@ mod tests {
 
     #[test]
     fn a_key_in_a_body_is_no_part_of_the_facts() {
-        let mut at = Reader::new(Instant::default());
+        let mut at = Reader::new(Timestamp::default());
         let key = BodyKey::read(&Json::Text("k-1".into()), &mut at).unwrap();
         assert_eq!(key.as_str(), "k-1");
         assert_eq!(serde_json::to_string(&key).unwrap(), "null");

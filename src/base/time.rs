@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// leap second and a space instead of `T` are rejected. Written in UTC with three digits of
 /// milliseconds and `Z`. In records: the number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Instant(i64);
+pub struct Timestamp(i64);
 
 /// 0001-01-01T00:00:00Z, the first point that can be written with four digits and no sign.
 const FIRST_MILLIS: i64 = -62_135_596_800_000;
@@ -23,7 +23,7 @@ const FIRST_DAY: i32 = -719_162;
 const LAST_DAY: i32 = 2_932_896;
 const DAY_MILLIS: i64 = 86_400_000;
 
-impl Instant {
+impl Timestamp {
     /// The point `millis` milliseconds after the epoch, clamped to the years 1 to 9999.
     #[must_use]
     pub fn from_millis(millis: i64) -> Self {
@@ -96,7 +96,7 @@ type Recent<T> = [Cell<Option<(T, String)>>; WRITTEN];
 
 thread_local! {
     /// A response contains its commit's time several times, and others of what it is about.
-    static INSTANTS: Recent<Instant> = const { [const { Cell::new(None) }; WRITTEN] };
+    static INSTANTS: Recent<Timestamp> = const { [const { Cell::new(None) }; WRITTEN] };
     /// Mostly the same few days, and finding out a day's month takes most of the time that it takes
     /// to write one.
     static DAYS: Recent<Date> = const { [const { Cell::new(None) }; WRITTEN] };
@@ -141,13 +141,13 @@ impl<const N: usize> Written<N> {
     }
 }
 
-impl fmt::Display for Instant {
+impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.written(|text| f.write_str(text))
     }
 }
 
-impl Serialize for Instant {
+impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
             self.written(|text| serializer.serialize_str(text))
@@ -157,7 +157,7 @@ impl Serialize for Instant {
     }
 }
 
-impl<'de> Deserialize<'de> for Instant {
+impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {
             let text = String::deserialize(deserializer)?;
@@ -277,7 +277,7 @@ mod tests {
             ("9999-12-31T23:59:59.999Z", "9999-12-31T23:59:59.999Z"),
         ] {
             assert_eq!(
-                Instant::parse(input).unwrap().to_string(),
+                Timestamp::parse(input).unwrap().to_string(),
                 output,
                 "{input}"
             );
@@ -300,7 +300,7 @@ mod tests {
             "+2026-11-20T00:00:00Z",
             "2026-11-20T00:00:00\u{2212}09:00",
         ] {
-            assert_eq!(Instant::parse(input), None, "{input}");
+            assert_eq!(Timestamp::parse(input), None, "{input}");
         }
     }
 
@@ -331,7 +331,7 @@ mod tests {
             let text = time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
             // Once more from memory.
             for _ in 0..2 {
-                assert_eq!(Instant(millis).to_string(), text);
+                assert_eq!(Timestamp(millis).to_string(), text);
             }
         }
         for (day, text) in [(FIRST_DAY, "0001-01-01"), (LAST_DAY, "9999-12-31")] {
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_day_begins_at_midnight_in_seoul() {
-        let day = |text| Instant::parse(text).unwrap().seoul_date().to_string();
+        let day = |text| Timestamp::parse(text).unwrap().seoul_date().to_string();
         assert_eq!(day("2026-11-19T14:59:59.999Z"), "2026-11-19");
         assert_eq!(day("2026-11-19T15:00:00Z"), "2026-11-20");
         assert_eq!(

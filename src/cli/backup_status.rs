@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reread::reread;
 use super::whole_file::Unfinished;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::http::small_file;
 use crate::http::upkeep::{BackupFigures, Backups};
 
@@ -26,7 +26,7 @@ pub(super) struct BackupStatus {
     /// The newest backup that succeeded.
     last_success: Option<Success>,
     /// When the newest one failed.
-    last_failure: Option<Instant>,
+    last_failure: Option<Timestamp>,
     /// How many have failed since the file was made.
     failures: u64,
 }
@@ -35,7 +35,7 @@ pub(super) struct BackupStatus {
 #[serde(rename_all = "camelCase")]
 struct Success {
     /// When it ended.
-    at: Instant,
+    at: Timestamp,
     /// The last position that it has.
     last_position: u64,
     bytes: u64,
@@ -71,7 +71,7 @@ impl BackupStatus {
     }
 
     /// The same, after a backup that has ended at `now`: with this, or with a failure.
-    fn after(mut self, backup: Option<&wal::Backup>, now: Instant) -> Self {
+    fn after(mut self, backup: Option<&wal::Backup>, now: Timestamp) -> Self {
         match backup {
             Some(backup) => {
                 self.last_success = Some(Success {
@@ -113,7 +113,7 @@ pub(super) fn expect_status(file: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// When it cannot be written, or has other content.
-pub(super) fn note(file: &Path, backup: Option<&wal::Backup>, now: Instant) -> io::Result<()> {
+pub(super) fn note(file: &Path, backup: Option<&wal::Backup>, now: Timestamp) -> io::Result<()> {
     // Of a link, the file that it leads to is replaced.
     let file = &std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     // Each counts on from what the one before it has noted.
@@ -158,7 +158,7 @@ mod tests {
     fn a_file_counts_failures_and_keeps_the_newest_success() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("status.json");
-        let at = Instant::from_millis;
+        let at = Timestamp::from_millis;
         let backup = wal::Backup {
             log_id: [0; 16],
             first_position: 1,
@@ -198,7 +198,7 @@ mod tests {
             assert!(BackupStatus::read(&file).is_err(), "{other}");
             let why = expect_status(&file).unwrap_err().to_string();
             assert!(why.contains("something else"), "{why}");
-            assert!(note(&file, None, Instant::from_millis(1_000)).is_err());
+            assert!(note(&file, None, Timestamp::from_millis(1_000)).is_err());
             assert_eq!(std::fs::read_to_string(&file).unwrap(), other);
             assert_eq!(directory.path().read_dir().unwrap().count(), 1);
         }
@@ -213,11 +213,11 @@ mod tests {
             directory.path().join("status.json"),
             directory.path().join("link"),
         );
-        note(&file, None, Instant::from_millis(1_000)).unwrap();
+        note(&file, None, Timestamp::from_millis(1_000)).unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..16 {
-                scope.spawn(|| note(&link, None, Instant::from_millis(2_000)).unwrap());
+                scope.spawn(|| note(&link, None, Timestamp::from_millis(2_000)).unwrap());
             }
         });
         assert!(link.is_symlink());

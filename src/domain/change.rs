@@ -200,7 +200,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     use super::*;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
 
     thread_local! {
         static COMPARED: Cell<usize> = const { Cell::new(0) };
@@ -275,7 +275,7 @@ mod tests {
     fn a_change_of_rank_tells_both_and_one_that_stays_tells_that() {
         use crate::domain::resource::Index;
         let list = |id: &str| IndexKey::new(Index::BookingAdjustments, &[id]);
-        let rank = |millis| Rank::new(Instant::from_millis(millis), "a");
+        let rank = |millis| Rank::new(Timestamp::from_millis(millis), "a");
         let [left, moved, stays, joined] = ["left", "moved", "stays", "joined"].map(list);
         let before = vec![(left, rank(1)), (moved, rank(2)), (stays, rank(3))];
         let after = vec![(joined, rank(4)), (stays, rank(3)), (moved, rank(5))];

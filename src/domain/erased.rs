@@ -14,7 +14,7 @@ use super::resource::{IndexKey, ReadView, Resource};
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Reader, Shape};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 
 /// The state that an actor has at hand between two commands.
 pub type AnyState = Option<Box<dyn Any + Send>>;
@@ -82,7 +82,7 @@ pub trait AnyOperation: Send + Sync {
         _name: &'static str,
         _path: &[(&str, &str)],
         _body: &[u8],
-        _now: Instant,
+        _now: Timestamp,
     ) -> Option<(Box<dyn AnyCommand>, usize)> {
         None
     }
@@ -150,7 +150,7 @@ impl<O: Operation> AnyOperation for Erased<O> {
         name: &'static str,
         path: &[(&str, &str)],
         body: &[u8],
-        now: Instant,
+        now: Timestamp,
     ) -> Option<(Box<dyn AnyCommand>, usize)> {
         let (command, values) = <O::Command as Request>::read_straight(path, body, now)?;
         Some((Self::command(name, command), values))

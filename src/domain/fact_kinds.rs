@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
     use crate::base::json::{Json, Reader};
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     use crate::domain::reference::put::read_fact;
     use crate::domain::reference::samples;
     use crate::domain::scenario::{Scenario, Then};
@@ -198,7 +198,7 @@ mod tests {
             for _ in 0..1_000 {
                 let id = random_id(&mut random);
                 let fact = json!({"kind": name, "id": id, "revision": 1, "facts": {}}).to_string();
-                let mut at = Reader::new(Instant::default());
+                let mut at = Reader::new(Timestamp::default());
                 read_fact(&Json::parse(fact.as_bytes()).unwrap(), FACTS, &mut at);
                 let is_taken = at.into_faults().iter().all(|fault| fault.path != "id");
                 assert_eq!(validator.is_valid(&json!(id)), is_taken, "{name} {id:?}");

@@ -17,7 +17,7 @@ use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{FromJson, Json, Reader, Shape, write_json};
 use crate::base::output::in_scratch;
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 
 /// The parts of a request that a command is read from.
 pub struct Parts<'a> {
@@ -46,7 +46,11 @@ pub trait Request: Serialize + Send + Sync + Sized + 'static {
 
     /// Reads the command from its path and the bytes of its body, when it has no fault and can be read
     /// without a tree of the body; with the number of values in the body.
-    fn read_straight(_path: &[(&str, &str)], _body: &[u8], _now: Instant) -> Option<(Self, usize)> {
+    fn read_straight(
+        _path: &[(&str, &str)],
+        _body: &[u8],
+        _now: Timestamp,
+    ) -> Option<(Self, usize)> {
         None
     }
 
@@ -60,7 +64,7 @@ impl<T: FromJson + Serialize + Send + Sync + 'static> Request for T {
         T::read(parts.body, at)
     }
 
-    fn read_straight(_: &[(&str, &str)], body: &[u8], now: Instant) -> Option<(Self, usize)> {
+    fn read_straight(_: &[(&str, &str)], body: &[u8], now: Timestamp) -> Option<(Self, usize)> {
         crate::base::json::read_straight(body, now)
     }
 
@@ -110,7 +114,7 @@ macro_rules! path_and_body {
             fn read_straight(
                 path: &[(&str, &str)],
                 body: &[u8],
-                now: $crate::base::time::Instant,
+                now: $crate::base::time::Timestamp,
             ) -> Option<(Self, usize)> {
                 let (body, values) = $crate::base::json::read_straight(body, now)?;
                 let parts = $crate::domain::operation::Parts {
@@ -141,10 +145,10 @@ pub struct Context<'a> {
     /// Who asks.
     pub actor: &'a Actor,
     /// The time of the decision, by the system's clock: rules are judged by it.
-    pub now: Instant,
+    pub now: Timestamp,
     /// The time that a commit is recorded with: `now`, or later where the clock was set back, since
     /// the times of commits never fall.
-    pub at: Instant,
+    pub at: Timestamp,
     /// The idempotency key as sent; empty where the operation has none.
     pub key: &'a str,
     /// The fingerprint of the command's facts.
@@ -280,7 +284,7 @@ pub struct Commit<R: Resource> {
     pub(super) event: R::Event,
     /// The resource's state after the commit.
     pub next: R,
-    at: Instant,
+    at: Timestamp,
     pub(super) further: Vec<Change>,
     pub(super) outbox: Vec<OutboxMessage>,
     pub(super) answer: Vec<u8>,
@@ -288,7 +292,7 @@ pub struct Commit<R: Resource> {
 }
 
 /// The state after `event`, which validates itself: what a start would reject is never committed.
-fn applied<R: Resource>(state: Option<R>, event: &R::Event, at: Instant) -> R {
+fn applied<R: Resource>(state: Option<R>, event: &R::Event, at: Timestamp) -> R {
     let next = R::apply(state, event, at);
     if let Err(fault) = next.validate() {
         panic!("{} {:?}: {fault}", R::KIND.name, next.id());
@@ -299,7 +303,7 @@ fn applied<R: Resource>(state: Option<R>, event: &R::Event, at: Instant) -> R {
 impl<R: Resource> Commit<R> {
     /// The commit of `event` on `state`.
     #[must_use]
-    pub fn new(state: Option<&R>, event: R::Event, at: Instant) -> Self {
+    pub fn new(state: Option<&R>, event: R::Event, at: Timestamp) -> Self {
         let next = applied(state.cloned(), &event, at);
         Self {
             event,

@@ -11,7 +11,7 @@ use super::report::Report;
 use super::resource::{Kind, Resource};
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::public_events;
 
 /// The identifier of the one there is.
@@ -55,7 +55,7 @@ impl Resource for Publication {
     };
     type Event = PublicationEvent;
 
-    fn apply(state: Option<Self>, event: &PublicationEvent, _: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &PublicationEvent, _: Timestamp) -> Self {
         let PublicationEvent::Advanced { position, number } = *event;
         Self {
             revision: state.map_or(Revision::FIRST, |before| before.revision.next()),
@@ -126,7 +126,7 @@ mod tests {
             position: 300,
             number: 2,
         };
-        let state = Publication::apply(None, &event, Instant::default());
+        let state = Publication::apply(None, &event, Timestamp::default());
         assert_eq!(codec::encode(&event), [0, 251, 44, 1, 2]);
         assert_eq!(codec::encode(&state), [2, 251, 44, 1, 2]);
         assert_eq!(

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 
 /// A resource's place among those of a list: a time, and what orders those of one time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,7 +13,7 @@ impl Rank {
     /// The rank of what is as of `at`; of several at one time, the one whose `id` is the largest
     /// ranks highest.
     #[must_use]
-    pub fn new(at: Instant, id: &str) -> Self {
+    pub fn new(at: Timestamp, id: &str) -> Self {
         // As bytes, which are compared from the first on, negative numbers come first.
         let time = (at.millis() ^ i64::MIN).to_be_bytes();
         Self([time.as_slice(), id.as_bytes()].concat().into())
@@ -46,7 +46,7 @@ impl FromStr for Rank {
     fn from_str(text: &str) -> Result<Self, NoRank> {
         let (millis, id) = text.split_once('/').ok_or(NoRank)?;
         let millis = millis.parse::<i64>().map_err(|_| NoRank)?;
-        let rank = Self::new(Instant::from_millis(millis), id);
+        let rank = Self::new(Timestamp::from_millis(millis), id);
         // One text for one rank.
         (rank.to_string() == text).then_some(rank).ok_or(NoRank)
     }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn what_is_later_ranks_higher_and_of_one_time_the_larger_identifier() {
-        let rank = |millis, id| Rank::new(Instant::from_millis(millis), id);
+        let rank = |millis, id| Rank::new(Timestamp::from_millis(millis), id);
         let ascending = [
             rank(i64::MIN, "z"),
             rank(-2, "a"),

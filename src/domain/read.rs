@@ -8,14 +8,14 @@ use super::rejection::Rejection;
 use super::resource::{Kind, ReadView, Resource};
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 
 /// A request to read.
 pub struct ReadRequest<'a> {
     /// Who asks.
     pub actor: &'a Actor,
     /// The time of reading.
-    pub now: Instant,
+    pub now: Timestamp,
     /// The parameters of the path, by name, percent-decoded.
     pub path: &'a [(&'a str, &'a str)],
     /// Committed state.

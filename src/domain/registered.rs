@@ -13,7 +13,7 @@ use super::resource::{Decoded, IndexKey, Kind, Rank, Resource, event_name};
 use super::stored::{Older, Versioned};
 pub use super::version::version;
 use crate::base::codec::{self, DecodeError};
-use crate::base::{digest::Digest, revision::Revision, time::Instant};
+use crate::base::{digest::Digest, revision::Revision, time::Timestamp};
 
 /// What the indexes hold of a resource, as its state says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub trait AnyResource: Send + Sync {
         &self,
         state: Option<&[u8]>,
         event: Versioned<'_>,
-        at: Instant,
+        at: Timestamp,
         next: &mut Vec<u8>,
     ) -> Result<Replayed, String>;
     /// The change that an event makes of a resource, as the process that committed it had it: the
@@ -111,7 +111,7 @@ pub trait AnyResource: Send + Sync {
         &self,
         state: Option<&[u8]>,
         event: Versioned<'_>,
-        at: Instant,
+        at: Timestamp,
     ) -> Result<Change, String>;
     /// The states of a resource one after another, from this one on; from before its birth where
     /// there is none.
@@ -193,7 +193,7 @@ pub trait Retracing {
     ///
     /// # Errors
     /// A sentence that says why the event does not follow on the state.
-    fn apply(&mut self, event: Versioned<'_>, at: Instant) -> Result<(), String>;
+    fn apply(&mut self, event: Versioned<'_>, at: Timestamp) -> Result<(), String>;
     /// The bytes of the state, in the present version; `None` before the birth.
     fn state(&self) -> Option<Vec<u8>>;
     /// The revision of the state; [`Revision::NONE`] before the birth.
@@ -201,7 +201,7 @@ pub trait Retracing {
 }
 
 impl<R: Resource> Retracing for Option<R> {
-    fn apply(&mut self, event: Versioned<'_>, at: Instant) -> Result<(), String> {
+    fn apply(&mut self, event: Versioned<'_>, at: Timestamp) -> Result<(), String> {
         let event = read_event::<R>(event).map_err(|error| format!("the event: {error}"))?;
         *self = Some(applied(self.take(), &event, at)?);
         Ok(())
@@ -217,7 +217,7 @@ impl<R: Resource> Retracing for Option<R> {
 }
 
 /// The state after an event, if it follows on the state before.
-fn applied<R: Resource>(before: Option<R>, event: &R::Event, at: Instant) -> Result<R, String> {
+fn applied<R: Resource>(before: Option<R>, event: &R::Event, at: Timestamp) -> Result<R, String> {
     let revision = before.as_ref().map(R::revision);
     let apply = std::panic::AssertUnwindSafe(|| R::apply(before, event, at));
     std::panic::catch_unwind(apply).map_err(|_| {
@@ -238,7 +238,11 @@ fn decoded<R: Resource>(
 }
 
 /// The state after an event, if it follows on the state before and can be.
-fn valid_after<R: Resource>(before: Option<R>, event: &R::Event, at: Instant) -> Result<R, String> {
+fn valid_after<R: Resource>(
+    before: Option<R>,
+    event: &R::Event,
+    at: Timestamp,
+) -> Result<R, String> {
     let after = applied(before, event, at)?;
     after.validate()?;
     Ok(after)
@@ -318,7 +322,7 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
         &self,
         state: Option<&[u8]>,
         event: Versioned<'_>,
-        at: Instant,
+        at: Timestamp,
         next: &mut Vec<u8>,
     ) -> Result<Replayed, String> {
         let is_first = state.is_none();
@@ -334,7 +338,7 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
         &self,
         state: Option<&[u8]>,
         event: Versioned<'_>,
-        at: Instant,
+        at: Timestamp,
     ) -> Result<Change, String> {
         let (before, event) = decoded::<R>(state, event)?;
         let after = valid_after(before.clone(), &event, at)?;

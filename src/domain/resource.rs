@@ -11,7 +11,7 @@ use super::listing::{Filter, List};
 pub use super::rank::{NoRank, Rank};
 use super::stored::Older;
 use crate::base::codec;
-use crate::base::{digest::Digest, revision::Revision, time::Instant};
+use crate::base::{digest::Digest, revision::Revision, time::Timestamp};
 
 /// A kind of resource: a number that never changes (the log stores it) and a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub trait Resource:
     /// # Panics
     /// When the event cannot follow on the state: `decide` has let through what it may not, or
     /// the log is not this program's.
-    fn apply(state: Option<Self>, event: &Self::Event, at: Instant) -> Self;
+    fn apply(state: Option<Self>, event: &Self::Event, at: Timestamp) -> Self;
 
     /// The parts of its identifier.
     fn id(&self) -> Vec<String>;
@@ -514,7 +514,7 @@ mod tests {
         };
         type Event = Thing;
 
-        fn apply(_: Option<Self>, event: &Self, _: Instant) -> Self {
+        fn apply(_: Option<Self>, event: &Self, _: Timestamp) -> Self {
             event.clone()
         }
 
@@ -657,7 +657,7 @@ mod tests {
         };
         let before = codec::encode(&thing("a"));
         let mut replay = |before| {
-            let replayed = registered.replay(before, event, Instant::default(), &mut state);
+            let replayed = registered.replay(before, event, Timestamp::default(), &mut state);
             (replayed.unwrap(), state.clone())
         };
         let (replayed, state) = replay(Some(before.as_slice()));

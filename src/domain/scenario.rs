@@ -28,7 +28,7 @@ use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Json, Reader};
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::catalogue::{self, KeySource, MANAGEMENT, MANAGEMENT_READS, OPERATIONS, READS, Row};
 
 /// Committed state in memory.
@@ -201,7 +201,7 @@ pub struct Scenario {
     memory: Memory,
     ids: Counter,
     actor: Actor,
-    now: Instant,
+    now: Timestamp,
     key: u64,
     /// The messages sent so far.
     pub outbox: Vec<OutboxMessage>,
@@ -235,7 +235,7 @@ impl Scenario {
             memory: Memory::default(),
             ids: Counter::default(),
             actor: actor(ActorKind::SystemWorkflow, "workflow"),
-            now: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
+            now: Timestamp::parse("2026-11-20T12:00:00Z").unwrap(),
             key: 0,
             outbox: Vec::new(),
             has_receiver: &|_| false,
@@ -262,7 +262,7 @@ impl Scenario {
 
     /// From here on, it is this time.
     pub fn at(&mut self, now: &str) -> &mut Self {
-        self.now = Instant::parse(now).unwrap();
+        self.now = Timestamp::parse(now).unwrap();
         self
     }
 

@@ -20,7 +20,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant as Tick, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Condvar, Mutex};
 use wal::storage::Storage;
@@ -28,7 +28,7 @@ use wal::{Compacted, SnapshotInfo};
 
 use super::clock::instant_of;
 use super::log_space::retention::{LogRetention, NeededFrom, Reminder};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::journal::counters::{Counters, Marks};
 use crate::journal::replay::Recovered;
 
@@ -87,7 +87,7 @@ pub struct CheckpointFigures {
     /// How long the last snapshot took.
     pub took: Duration,
     /// When the newest one was written; `None` if there is none.
-    pub at: Option<Instant>,
+    pub at: Option<Timestamp>,
     /// Segments that were removed from the log.
     pub compacted_segments: u64,
     /// Their bytes.
@@ -165,7 +165,7 @@ pub(super) struct WakeUp {
 impl WakeUp {
     /// Waits for a wake-up, at most so long; whether a snapshot was requested.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
-        let until = Tick::now() + at_most;
+        let until = Instant::now() + at_most;
         let mut requested = self.requested.lock();
         while !*requested && !self.stops() {
             if self.rung.wait_until(&mut requested, until).timed_out() {
@@ -177,7 +177,7 @@ impl WakeUp {
 
     /// Pauses, unless it has to stop. A request made meanwhile is kept.
     pub(super) fn rest(&self, duration: Duration) {
-        let until = Tick::now() + duration;
+        let until = Instant::now() + duration;
         let mut requested = self.requested.lock();
         while !self.stops() && !self.rung.wait_until(&mut requested, until).timed_out() {}
     }
@@ -256,7 +256,7 @@ impl Checkpointer {
 /// When the next snapshot is taken.
 pub(super) struct Schedule {
     /// When the last attempt ended, or the thread began.
-    pub(super) last: Tick,
+    pub(super) last: Instant,
     pub(super) failed: bool,
 }
 
@@ -265,7 +265,7 @@ impl Schedule {
     /// last attempt, with a pause after a failure.
     pub(super) fn wants(
         &self,
-        now: Tick,
+        now: Instant,
         requested: bool,
         pause: Duration,
         is_due: impl FnOnce(Duration) -> bool,
@@ -274,11 +274,11 @@ impl Schedule {
     }
 
     /// Whether the pause after a failure is over, where the last attempt was one.
-    pub(super) fn may_begin(&self, now: Tick, pause: Duration) -> bool {
+    pub(super) fn may_begin(&self, now: Instant, pause: Duration) -> bool {
         !self.failed || now.duration_since(self.last) >= pause
     }
 
-    pub(super) fn ended(&mut self, now: Tick, failed: bool) {
+    pub(super) fn ended(&mut self, now: Instant, failed: bool) {
         *self = Self { last: now, failed };
     }
 }
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn an_attempt_follows_a_failure_after_a_pause_and_a_request_at_once() {
-        let begun = Tick::now();
+        let begun = Instant::now();
         let mut schedule = Schedule {
             last: begun,
             failed: false,
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn who_waits_sleeps_until_it_is_woken_or_the_time_is_up() {
         let wake_up = WakeUp::default();
-        let begun = Tick::now();
+        let begun = Instant::now();
         let at_most = Duration::from_millis(60);
         std::thread::scope(|scope| {
             // A notification without a request or a stop does not end the wait.
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn a_rest_lasts_as_long_as_it_is_to_whoever_rings_and_ends_with_the_service() {
         let wake_up = WakeUp::default();
-        let begun = Tick::now();
+        let begun = Instant::now();
         let duration = Duration::from_millis(60);
         std::thread::scope(|scope| {
             scope.spawn(|| wake_up.request());

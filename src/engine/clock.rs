@@ -12,9 +12,9 @@
 //! | the time that the service has run | the age of idempotency keys |
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant as Tick, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 
 /// How far the last commit must lie ahead of the system's clock for a warning: clock
 /// synchronization makes smaller steps.
@@ -23,16 +23,16 @@ const WARN_FROM: Duration = Duration::from_secs(1);
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// A time from the system, such as when a file was written; none before 1970.
-pub(crate) fn instant_of(time: SystemTime) -> Option<Instant> {
+pub(crate) fn instant_of(time: SystemTime) -> Option<Timestamp> {
     let since = time.duration_since(UNIX_EPOCH).ok()?;
     let millis = i64::try_from(since.as_millis()).ok()?;
-    Some(Instant::from_millis(millis))
+    Some(Timestamp::from_millis(millis))
 }
 
 /// The system's clock.
 pub trait Clock: Send + Sync {
     /// The present time of the system. It may be set forward and back at any time.
-    fn now(&self) -> Instant;
+    fn now(&self) -> Timestamp;
     /// The time since some fixed moment in the past, the same one for as long as this process runs.
     /// It does not change when the clock is set.
     fn steady(&self) -> Duration;
@@ -41,21 +41,23 @@ pub trait Clock: Send + Sync {
 /// The system's clocks.
 #[derive(Debug)]
 pub struct SystemClock {
-    began: Tick,
+    began: Instant,
 }
 
 impl Default for SystemClock {
     fn default() -> Self {
-        Self { began: Tick::now() }
+        Self {
+            began: Instant::now(),
+        }
     }
 }
 
 impl Clock for SystemClock {
-    fn now(&self) -> Instant {
+    fn now(&self) -> Timestamp {
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        Instant::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+        Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 
     fn steady(&self) -> Duration {
@@ -71,30 +73,30 @@ pub(crate) struct CommitTimes {
 
 impl CommitTimes {
     /// After a log whose last commit has this time.
-    pub(crate) fn after(last: Option<Instant>) -> Self {
+    pub(crate) fn after(last: Option<Timestamp>) -> Self {
         Self {
             last: AtomicI64::new(last.unwrap_or_default().millis()),
         }
     }
 
     /// The time to record for a decision at `now`.
-    pub(crate) fn at(&self, now: Instant) -> Instant {
+    pub(crate) fn at(&self, now: Timestamp) -> Timestamp {
         let last = self.last.load(Ordering::Relaxed);
-        Instant::from_millis(now.millis().max(last))
+        Timestamp::from_millis(now.millis().max(last))
     }
 
     /// Whether a commit of this time can be the next one. To be called under the log's sequencer.
-    pub(crate) fn can_be_next(&self, at: Instant) -> bool {
+    pub(crate) fn can_be_next(&self, at: Timestamp) -> bool {
         at.millis() >= self.last.load(Ordering::Relaxed)
     }
 
     /// The next commit has this time. To be called under the log's sequencer.
-    pub(crate) fn next_is(&self, at: Instant) {
+    pub(crate) fn next_is(&self, at: Timestamp) {
         self.last.store(at.millis(), Ordering::Relaxed);
     }
 
     /// How far the last commit lies ahead of `now`.
-    pub(crate) fn ahead_of(&self, now: Instant) -> Duration {
+    pub(crate) fn ahead_of(&self, now: Timestamp) -> Duration {
         let ahead = self.at(now).millis().saturating_sub(now.millis());
         Duration::from_millis(u64::try_from(ahead).unwrap_or(0))
     }
@@ -113,16 +115,16 @@ impl Lead {
     const MAX: Duration = Duration::from_millis(500);
 
     /// For the next attempt of a decision that has taken from `began` to `ended`.
-    pub(crate) fn after(began: Instant, ended: Instant) -> Self {
+    pub(crate) fn after(began: Timestamp, ended: Timestamp) -> Self {
         let took = ended.millis().saturating_sub(began.millis());
         let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
         Self(took.saturating_mul(2).min(Self::MAX))
     }
 
     /// The time that a decision which begins at `now` is to have.
-    pub(crate) fn before(self, now: Instant) -> Instant {
+    pub(crate) fn before(self, now: Timestamp) -> Timestamp {
         let ahead = i64::try_from(self.0.as_millis()).unwrap_or(0);
-        Instant::from_millis(now.millis().saturating_add(ahead))
+        Timestamp::from_millis(now.millis().saturating_add(ahead))
     }
 }
 
@@ -130,13 +132,13 @@ impl Lead {
 /// It continues from the newest snapshot, so it does not advance while no server runs.
 #[derive(Debug)]
 pub(crate) struct RunningTime {
-    began: Instant,
+    began: Timestamp,
     began_steady: Duration,
 }
 
 impl RunningTime {
     /// A running time that has reached `reached`.
-    pub(crate) fn from(reached: Instant, clock: &dyn Clock) -> Self {
+    pub(crate) fn from(reached: Timestamp, clock: &dyn Clock) -> Self {
         Self {
             began: reached,
             began_steady: clock.steady(),
@@ -144,10 +146,10 @@ impl RunningTime {
     }
 
     /// What it has reached.
-    pub(crate) fn now(&self, clock: &dyn Clock) -> Instant {
+    pub(crate) fn now(&self, clock: &dyn Clock) -> Timestamp {
         let ran = clock.steady().saturating_sub(self.began_steady);
         let ran = i64::try_from(ran.as_millis()).unwrap_or(i64::MAX);
-        Instant::from_millis(self.began.millis().saturating_add(ran))
+        Timestamp::from_millis(self.began.millis().saturating_add(ran))
     }
 }
 
@@ -178,8 +180,8 @@ impl Alarm {
 mod tests {
     use super::*;
 
-    fn at(millis: i64) -> Instant {
-        Instant::from_millis(millis)
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
     }
 
     #[test]

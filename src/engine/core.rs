@@ -11,7 +11,6 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 use wal::Appender;
 
-use super::awaited::Awaited;
 use super::channel::Now;
 use super::checkpointer::Checkpointer;
 use super::clock::{Alarm, Clock, CommitTimes, RunningTime};
@@ -24,11 +23,12 @@ use super::limits::key_locks::{KeyLock, KeyLocks};
 use super::limits::looks::Looks;
 use super::log_space::room::RoomWatch;
 use super::outbox::Outbox;
+use super::position_waiters::PositionWaiters;
 use super::publisher_counts::PublisherCounts;
 use super::recent::{RecentAnswers, Stored};
 use super::role::RoleNow;
 use super::role::lag::Standby;
-use super::role::right::OwnRight;
+use super::role::writer_proof::OwnWriterProof;
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint, KeyDigest};
 use crate::catalogue::Row;
@@ -136,9 +136,9 @@ pub(crate) struct Shared {
     pub(super) limits: Limits,
     pub(super) ended: AtomicBool,
     pub(super) role: RoleNow,
-    pub(super) right: OwnRight,
+    pub(super) writer_proof: OwnWriterProof,
     pub(super) standby: Standby,
-    pub(super) awaited: Arc<Awaited>,
+    pub(super) awaited: Arc<PositionWaiters>,
     /// When it was started, by the steady clock.
     pub(super) began: Duration,
     /// Whether webhooks may go over plain HTTP to other machines.

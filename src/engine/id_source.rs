@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use uuid::Uuid;
 
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::operation::IdSource;
 
 /// What the engine makes identifiers with.
@@ -15,7 +15,7 @@ pub(crate) struct EngineIdSource {
 /// The id source at one point in time, as a decision sees it.
 pub(crate) struct IdSourceAt<'a> {
     ids: &'a EngineIdSource,
-    now: Instant,
+    now: Timestamp,
     /// How many numbers of messages were given as examples; `None` when they are given for good.
     examples: Option<AtomicI64>,
 }
@@ -30,7 +30,7 @@ impl EngineIdSource {
 
     /// A new UUIDv7 of this time: 48 bits of it, 74 random bits.
     #[allow(clippy::unused_self)]
-    pub(crate) fn id(&self, now: Instant) -> Uuid {
+    pub(crate) fn id(&self, now: Timestamp) -> Uuid {
         let random = Uuid::new_v4();
         let random = random.as_bytes();
         let mut chance = [0; 10];
@@ -51,7 +51,7 @@ impl EngineIdSource {
         self.outbox_number.fetch_max(number, Ordering::Relaxed);
     }
 
-    pub(crate) fn at(&self, now: Instant) -> IdSourceAt<'_> {
+    pub(crate) fn at(&self, now: Timestamp) -> IdSourceAt<'_> {
         IdSourceAt {
             ids: self,
             now,
@@ -60,7 +60,7 @@ impl EngineIdSource {
     }
 
     /// An id source for a dry run: what it gives is as it would be, and given again to others.
-    pub(crate) fn examples_at(&self, now: Instant) -> IdSourceAt<'_> {
+    pub(crate) fn examples_at(&self, now: Timestamp) -> IdSourceAt<'_> {
         IdSourceAt {
             examples: Some(AtomicI64::new(0)),
             ..self.at(now)
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn identifiers_are_uuids_of_version_7_and_differ() {
         let ids = EngineIdSource::new(0);
-        let now = Instant::from_millis(1_763_640_000_000);
+        let now = Timestamp::from_millis(1_763_640_000_000);
         let ids: BTreeSet<_> = (0..10_000).map(|_| ids.id(now)).collect();
         assert_eq!(ids.len(), 10_000);
         for id in ids {
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn message_numbers_go_on_after_the_last() {
         let ids = EngineIdSource::new(41);
-        let at = ids.at(Instant::default());
+        let at = ids.at(Timestamp::default());
         assert_eq!((at.outbox_number(), at.outbox_number()), (42, 43));
     }
 }

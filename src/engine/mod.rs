@@ -16,7 +16,7 @@
 //! Otherwise it is the higher of two: the position that was durable before reading, and the last
 //! commit among what was read. Both kinds wait in their lane's gate until that position is durable.
 
-mod awaited;
+mod abort_unless_published;
 pub mod channel;
 mod checkpoint;
 pub mod checkpointer;
@@ -24,9 +24,9 @@ pub mod clock;
 mod command;
 mod core;
 pub mod delivery;
+mod demo_commands;
 pub mod feed;
 pub mod figures;
-mod giving;
 mod id_source;
 pub mod intake;
 pub mod lanes;
@@ -35,6 +35,7 @@ mod list_births;
 pub mod log_space;
 mod messages;
 pub mod outbox;
+mod position_waiters;
 pub mod publisher;
 pub mod publisher_counts;
 pub mod pulse;
@@ -46,7 +47,6 @@ pub mod role;
 #[allow(clippy::unwrap_used)]
 pub(crate) mod sample;
 pub mod standby;
-mod whole;
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,7 +57,7 @@ use wal::OpenLog;
 
 use crate::base::actor::Actor;
 use crate::base::panics::unless_its_future_panics;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::operation::AnyCommand;
 use crate::domain::read::{Read, Representation};
 use crate::journal::counters::Marks;
@@ -68,7 +68,6 @@ use crate::journal::tables;
 use self::core::Shared;
 pub use self::core::{CommandRequest, CommandResult, Limits, OnSequenced, Sequenced};
 use self::recent::RecentAnswers;
-use awaited::Awaited;
 use checkpointer::{Checkpoint, CheckpointPolicy, Checkpointer, OnProgress};
 use clock::{Clock, CommitTimes, RunningTime};
 use feed::{EventFilter, EventReader, Feed, NoPage, Page};
@@ -80,9 +79,10 @@ use limits::admission::{Admission, Permit};
 use limits::key_locks::KeyLocks;
 use log_space::room::RoomWatch;
 use outbox::Outbox;
+use position_waiters::PositionWaiters;
 use publisher_counts::PublisherCounts;
 use role::lag::Standby;
-use role::right::OwnRight;
+use role::writer_proof::OwnWriterProof;
 use role::{Role, RoleNow};
 
 /// The engine.
@@ -98,7 +98,7 @@ struct JournalEvents {
     lanes: Arc<Lanes>,
     admission: Arc<Admission>,
     feed: Arc<Feed>,
-    awaited: Arc<Awaited>,
+    awaited: Arc<PositionWaiters>,
     on_fatal: Option<OnFatal>,
 }
 
@@ -122,7 +122,7 @@ impl wal::Events for JournalEvents {
 }
 
 /// How long the service has run with the log, at `now`.
-fn reached(recovered: &mut Recovered, now: Instant) -> Instant {
+fn reached(recovered: &mut Recovered, now: Timestamp) -> Timestamp {
     let counters = &mut recovered.counters;
     // A version that measured ages by the clock may have stored ages ahead of it when the clock was
     // wrong: they continue from here.
@@ -168,7 +168,7 @@ impl Engine {
         let lanes = Arc::new(Lanes::new(lanes));
         let admission = Arc::new(Admission::new(limits.commands_max));
         let feed = Arc::new(Feed::new(recovered.lineage.log_id));
-        let awaited = Arc::<Awaited>::default();
+        let awaited = Arc::<PositionWaiters>::default();
         let events = JournalEvents {
             lanes: Arc::clone(&lanes),
             admission: Arc::clone(&admission),
@@ -213,7 +213,7 @@ impl Engine {
             limits,
             ended: AtomicBool::new(false),
             role: RoleNow::new(role, recovered.counters.outbox_number),
-            right: OwnRight::default(),
+            writer_proof: OwnWriterProof::default(),
             standby: Standby::default(),
             awaited,
             began,
@@ -227,7 +227,7 @@ impl Engine {
 
     /// The present time by the system's clock, for rules and tokens.
     #[must_use]
-    pub fn now(&self) -> Instant {
+    pub fn now(&self) -> Timestamp {
         self.shared.clock.now()
     }
 

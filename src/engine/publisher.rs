@@ -235,7 +235,7 @@ impl Publisher {
         if self.confirmed.is_some_and(is_known) {
             return true;
         }
-        let right = &self.engine.shared.right;
+        let right = &self.engine.shared.writer_proof;
         let confirmed = async {
             loop {
                 let asked = Tick::now();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::channel::Now;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 
 /// What the publisher counts.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl PublisherCounts {
             0 => Duration::ZERO,
             since => {
                 let seen = Duration::from_millis(self.seen_since.load(Ordering::Relaxed));
-                now.age(Instant::from_millis(since), seen)
+                now.age(Timestamp::from_millis(since), seen)
             }
         };
         Some(PublisherFigures {
@@ -81,8 +81,8 @@ mod tests {
         let oldest = |steady, wall| {
             let now = Now {
                 steady: Duration::from_secs(steady),
-                wall: Instant::from_millis(wall),
-                committed: Instant::from_millis(wall),
+                wall: Timestamp::from_millis(wall),
+                committed: Timestamp::from_millis(wall),
             };
             counts.figures(9, now).unwrap().oldest
         };

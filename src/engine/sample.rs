@@ -6,7 +6,7 @@ use super::clock::{Clock, SystemClock};
 use super::{CommandResult, Engine, Limits};
 use crate::base::actor::Actor;
 use crate::base::json::Json;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::catalogue::FACTS;
 use crate::cli::open::Replaying;
 use crate::domain::reference::intake::Incoming;
@@ -45,7 +45,7 @@ pub(crate) async fn put_fact(engine: &Engine, revision: u32) {
 /// Applies this fact.
 pub(crate) async fn put(engine: &Engine, text: &str) {
     let fact = Json::parse(text.as_bytes()).unwrap();
-    let fact = Incoming::of_item(0, &fact, FACTS, Instant::default());
+    let fact = Incoming::of_item(0, &fact, FACTS, Timestamp::default());
     let command = fact.command.unwrap_or_else(|_| panic!("a good fact"));
     let permit = engine.admit_fact().unwrap();
     let done = engine.put_fact(Arc::new(Actor::nobody()), command, permit);

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
+use super::abort_unless_published::AbortUnlessPublished;
 use super::core::Shared;
 use super::role::Role;
 pub use super::role::lag::Lag;
-use super::whole::EndUnlessWhole;
 use crate::catalogue;
 use crate::journal::apply::RecordToApply;
 use crate::journal::replay_error::ReplayError;
@@ -177,22 +177,22 @@ impl Engine {
     }
 
     /// The writer's answers depend on this right from here on. To be called once, before it answers.
-    pub fn answer_by(&self, right: Arc<dyn super::role::right::Right>) {
-        self.shared.right.share(right);
+    pub fn answer_by(&self, right: Arc<dyn super::role::writer_proof::WriterProof>) {
+        self.shared.writer_proof.share(right);
     }
 
     /// Whether the answer to a request that came at `came` may leave this process: a standby's
     /// always may, since it claims only the state as of its position.
     pub async fn may_answer(&self, came: std::time::Instant) -> bool {
-        self.is_standby() || self.shared.right.confirm(came).await
+        self.is_standby() || self.shared.writer_proof.confirm(came).await
     }
 
     /// This process is not the writer any more, or cannot know: no response leaves that has not
     /// left yet, and nothing is accepted. The process is to end.
-    pub fn lose_right(&self, why: &str) {
+    pub fn lose_writer_proof(&self, why: &str) {
         tracing::error!(why, "this is not the writer any more: nothing is answered");
         let shared = &*self.shared;
-        shared.right.lose();
+        shared.writer_proof.lose();
         shared
             .ended
             .store(true, std::sync::atomic::Ordering::Release);
@@ -287,7 +287,7 @@ impl Shared {
             Err(_) => return Err(NotApplied::Ended),
         }
         // From here on the log has the record: half of it must not stay alive here.
-        let whole = EndUnlessWhole;
+        let abort_guard = AbortUnlessPublished;
         self.commit_times.next_is(self.commit_times.at(followed.at));
         self.ids.note(followed.last_message);
         if let Some(through) = followed.forgets {
@@ -299,7 +299,7 @@ impl Shared {
         }
         sequence.end_quietly();
         tables.settle(&changes);
-        std::mem::forget(whole);
+        std::mem::forget(abort_guard);
         Ok(())
     }
 

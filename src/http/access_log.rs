@@ -10,7 +10,7 @@ use std::time::Duration;
 use hyper::Method;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::base::trace_context::TraceContext;
 
 /// Lines that may wait for their writer. A line has less than a kilobyte.
@@ -36,7 +36,7 @@ pub struct AccessLog {
 /// What a line says of a request. Nothing of its query, its body or its token.
 pub struct AccessLine<'a> {
     /// When it began.
-    pub at: Instant,
+    pub at: Timestamp,
     /// Its method.
     pub method: &'a Method,
     /// The template of its path; `None` without a route.
@@ -182,7 +182,7 @@ mod tests {
 
     fn line<'a>(request_id: &'a str, method: &'a Method) -> AccessLine<'a> {
         AccessLine {
-            at: Instant::from_millis(0),
+            at: Timestamp::from_millis(0),
             method,
             route: Some("/a/{b}"),
             operation: "read_a",

@@ -13,7 +13,7 @@ use super::token::RefusalCounts;
 use super::traces::TraceFigures;
 use super::upkeep::{BackupFigures, UpkeepFigures};
 use super::webhooks::figures as webhooks;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::engine::delivery::webhooks::SubscriptionFigures;
 use crate::engine::figures::{DiskFigures, Figures};
 use crate::engine::outbox::ReceiverFigures;
@@ -34,7 +34,7 @@ pub struct AllFigures<'a> {
     /// The process.
     pub process: ProcessFigures,
     /// When all of that was so.
-    pub now: Instant,
+    pub now: Timestamp,
 }
 
 /// The page.
@@ -99,7 +99,7 @@ pub fn described() -> Vec<Described> {
             }),
         },
         process: ProcessFigures::default(),
-        now: Instant::default(),
+        now: Timestamp::default(),
     };
     let metrics = Metrics::new(1);
     metrics.count_refusal("overloaded");
@@ -171,7 +171,7 @@ mod tests {
             covers: of("carebook_snapshot_position"),
             bytes: of("carebook_snapshot_bytes"),
             took: seconds(of("carebook_snapshot_duration_seconds")),
-            at: Some(Instant::from_millis(written)),
+            at: Some(Timestamp::from_millis(written)),
             compacted_segments: of("carebook_compacted_segments_total"),
             compacted_bytes: of("carebook_compacted_bytes_total"),
             forgotten_keys: of("carebook_idempotency_keys_forgotten_total"),
@@ -241,7 +241,7 @@ mod tests {
             webhooks: &[],
             upkeep: UpkeepFigures::default(),
             process: ProcessFigures::default(),
-            now: Instant::from_millis(now),
+            now: Timestamp::from_millis(now),
         };
         let page = page(&Metrics::new(1), &all);
         for (series, number) in expected {

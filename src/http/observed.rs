@@ -1,6 +1,6 @@
 //! What is recorded of a request when it has ended: in the log, the access log and a trace.
 
-use std::time::{Duration, Instant as Tick};
+use std::time::{Duration, Instant};
 
 use hyper::Method;
 use hyper::body::Body as _;
@@ -12,7 +12,7 @@ use super::response::{Answer, POSITION};
 use super::route::Series;
 use super::traces::{Doing, Done, number, text};
 use super::upkeep::Upkeep;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::base::trace_context::TraceContext;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -38,9 +38,9 @@ pub(super) enum Times {
     /// To be recorded.
     Asked,
     /// It has begun.
-    Begun(Tick),
+    Begun(Instant),
     /// It has ended.
-    Ended(Tick, Tick),
+    Ended(Instant, Instant),
 }
 
 impl Times {
@@ -56,21 +56,21 @@ impl Times {
     /// It begins.
     pub(super) fn begin(&mut self) {
         if *self == Self::Asked {
-            *self = Self::Begun(Tick::now());
+            *self = Self::Begun(Instant::now());
         }
     }
 
     /// It ends.
     pub(super) fn end(&mut self) {
         if let Self::Begun(began) = *self {
-            *self = Self::Ended(began, Tick::now());
+            *self = Self::Ended(began, Instant::now());
         }
     }
 }
 
 /// What else is recorded of a request; only if there is an access log or a tracer.
 pub(super) struct Observed {
-    at: Instant,
+    at: Timestamp,
     trace: Option<TraceContext>,
     doing: Option<Doing>,
 }
@@ -96,7 +96,7 @@ fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
 /// which costs a comparison.
 pub(super) fn observe(
     upkeep: &Upkeep,
-    now: impl FnOnce() -> Instant,
+    now: impl FnOnce() -> Timestamp,
     headers: &HeaderMap,
 ) -> Option<Observed> {
     if upkeep.access_log.is_none() && upkeep.tracer.is_none() {

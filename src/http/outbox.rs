@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hyper::header::HeaderMap;
 use serde::Serialize;
 
-use super::limits::outgoing::Outgoing;
+use super::limits::response_room::ResponseRoom;
 use super::metrics::page::Page;
 use super::read::min_position::come_to;
 use super::read::query::Query;
@@ -43,7 +43,7 @@ pub async fn list(
     actor: &Actor,
     query: Option<&str>,
     headers: &HeaderMap,
-    outgoing: &Outgoing,
+    outgoing: &ResponseRoom,
 ) -> Answer {
     let problems = Problems::PLAIN;
     let (asked, after) = match wanted(query, &actor.subject) {

@@ -9,9 +9,9 @@ use serde_json::value::RawValue;
 
 use super::webhooks::client::{Client, Judge};
 use super::webhooks::secret::{Secret, signed_headers};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::engine::channel::schedule::Failure;
-use crate::engine::outbox::{Delivery, Outgoing, Receiver};
+use crate::engine::outbox::{Delivery, OutgoingMessage, Receiver};
 
 /// Where a receiver is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ struct Body<'a> {
     number: i64,
     topic: &'a str,
     resource: &'a str,
-    at: Instant,
+    at: Timestamp,
     body: &'a RawValue,
 }
 
@@ -78,7 +78,7 @@ impl HttpReceiver {
         }
     }
 
-    async fn post(&self, message: &Outgoing) -> Result<(), Failure> {
+    async fn post(&self, message: &OutgoingMessage) -> Result<(), Failure> {
         let body = body_of(message).map_err(|_| Failure {
             status: None,
             error: "the message cannot be written".into(),
@@ -98,7 +98,7 @@ impl HttpReceiver {
     }
 }
 
-fn body_of(message: &Outgoing) -> serde_json::Result<Bytes> {
+fn body_of(message: &OutgoingMessage) -> serde_json::Result<Bytes> {
     let body = serde_json::to_vec(&Body {
         number: message.number,
         topic: &message.topic,
@@ -110,7 +110,7 @@ fn body_of(message: &Outgoing) -> serde_json::Result<Bytes> {
 }
 
 impl Receiver for HttpReceiver {
-    fn deliver<'a>(&'a self, message: &'a Outgoing) -> Delivery<'a> {
+    fn deliver<'a>(&'a self, message: &'a OutgoingMessage) -> Delivery<'a> {
         Box::pin(self.post(message))
     }
 }

@@ -20,7 +20,7 @@ use super::console::Console;
 use super::cors::{Cors, is_of_a_name};
 use super::limits::connections::ConnectionCounts;
 use super::limits::forgeries::Forgeries;
-use super::limits::outgoing::Outgoing;
+use super::limits::response_room::ResponseRoom;
 use super::metrics::Metrics;
 use super::observed::{Ended, Times, Told, observe, tell};
 use super::read::list_query::as_body;
@@ -52,7 +52,7 @@ pub struct Service {
     /// Bytes of bodies that may be in flight.
     pub(super) bodies: Arc<Admission>,
     /// What the bodies of reads that are on their way out share.
-    pub(super) outgoing: Outgoing,
+    pub(super) outgoing: ResponseRoom,
     pub(super) forgeries: Arc<Forgeries>,
     pub(super) webhooks: Option<WebhookFront>,
     pub(super) connections: Arc<ConnectionCounts>,
@@ -474,7 +474,7 @@ impl Service {
 struct Shared {
     metrics: Arc<Metrics>,
     bodies: Arc<Admission>,
-    outgoing: Outgoing,
+    outgoing: ResponseRoom,
     forgeries: Arc<Forgeries>,
     connections: Arc<ConnectionCounts>,
 }
@@ -484,7 +484,7 @@ impl Shared {
         Self {
             metrics: Arc::new(Metrics::new(engine.lanes().count())),
             bodies: bodies_budget(),
-            outgoing: Outgoing::default(),
+            outgoing: ResponseRoom::default(),
             forgeries: Forgeries::new(),
             connections: Arc::default(),
         }

@@ -10,7 +10,7 @@ use super::metrics::journal::JournalFigures;
 use super::metrics::page::{Page, age};
 use super::tls::{CertificateFigures, Tls};
 use super::traces::{TraceFigures, Tracer};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::stream::link::Link;
 
 /// The sources of these metrics; `None` for what the service does not use.
@@ -40,7 +40,7 @@ pub struct BackupFigures {
     /// Whether the last attempt to read the state succeeded; otherwise the rest is older.
     pub is_readable: bool,
     /// When the newest one that succeeded ended; `None` when there is none.
-    pub at: Option<Instant>,
+    pub at: Option<Timestamp>,
     /// Its last position.
     pub position: u64,
     /// Its bytes.
@@ -103,7 +103,7 @@ impl Upkeep {
 
 impl UpkeepFigures {
     /// Puts them on the page, of `now`.
-    pub(super) fn put(&self, page: &mut Page, now: Instant) {
+    pub(super) fn put(&self, page: &mut Page, now: Timestamp) {
         if let Some(certificate) = self.certificate {
             page.one(
                 "carebook_certificate_end_timestamp_seconds",
@@ -144,7 +144,7 @@ impl UpkeepFigures {
     }
 }
 
-fn backups(page: &mut Page, figures: &BackupFigures, now: Instant) {
+fn backups(page: &mut Page, figures: &BackupFigures, now: Timestamp) {
     let gauge = "gauge";
     page.one(
         "carebook_backup_status_readable",

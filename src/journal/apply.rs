@@ -9,7 +9,7 @@ use super::rules;
 use super::tables::Tables;
 use crate::base::codec::DecodeError;
 use crate::base::digest::KeyDigest;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::operation::Change;
 use crate::domain::outbox::message::born;
 use crate::domain::registered::{Kinds, known};
@@ -18,7 +18,7 @@ use crate::domain::resource::Source as _;
 /// A record, ready to be published.
 pub struct RecordToApply {
     /// When it was decided.
-    pub at: Instant,
+    pub at: Timestamp,
     /// What it changes, and the messages that it sends.
     pub changes: Vec<Change>,
     /// The idempotency key that it uses.

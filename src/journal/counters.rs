@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::record::{Record, RecordOutcome};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 
 /// The most marks that are kept.
 const MARKS_MAX: usize = 4_096;
@@ -28,7 +28,7 @@ pub struct Counters {
     /// How many outbox messages there were.
     pub outbox_messages: u64,
     /// The time of the last commit.
-    pub last_at: Option<Instant>,
+    pub last_at: Option<Timestamp>,
     /// The ages of positions, as far as a snapshot has recorded them.
     pub marks: Marks,
 }
@@ -66,9 +66,9 @@ pub struct Marks {
     /// Milliseconds between two marks.
     stride: i64,
     /// Both ascend.
-    marks: Vec<(u64, Instant)>,
+    marks: Vec<(u64, Timestamp)>,
     /// The last position noted: it becomes a mark when the next one is far enough after it.
-    last: Option<(u64, Instant)>,
+    last: Option<(u64, Timestamp)>,
 }
 
 impl Default for Marks {
@@ -87,7 +87,7 @@ impl Marks {
     }
 
     /// Everything up to `position` was committed at `at` or before. Times ascend with positions.
-    pub fn note(&mut self, position: u64, at: Instant) {
+    pub fn note(&mut self, position: u64, at: Timestamp) {
         if let Some(last) = self.last {
             if position <= last.0 {
                 return;
@@ -118,7 +118,7 @@ impl Marks {
     /// A position up to which everything was committed at `at` or before, as high as is known; 0 if
     /// there is none.
     #[must_use]
-    pub fn through(&self, at: Instant) -> u64 {
+    pub fn through(&self, at: Timestamp) -> u64 {
         if let Some((position, last)) = self.last
             && last <= at
         {
@@ -130,7 +130,7 @@ impl Marks {
 
     /// The latest time noted; `otherwise` if there is none.
     #[must_use]
-    pub fn reached(&self, otherwise: Instant) -> Instant {
+    pub fn reached(&self, otherwise: Timestamp) -> Timestamp {
         self.last.map_or(otherwise, |(_, at)| at)
     }
 
@@ -138,7 +138,7 @@ impl Marks {
     /// `now`. Marks after that position are left out: after a crash there may be other commits in
     /// their place.
     #[must_use]
-    pub fn upto(&self, position: u64, now: Instant) -> Self {
+    pub fn upto(&self, position: u64, now: Timestamp) -> Self {
         let mut upto = self.clone();
         upto.marks.retain(|(marked, _)| *marked <= position);
         let last = self.last.map(|(last, at)| (last.min(position), at));
@@ -160,8 +160,8 @@ impl Marks {
 mod tests {
     use super::*;
 
-    fn at(seconds: i64) -> Instant {
-        Instant::from_millis(seconds * 1_000)
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
         for position in 1..=100_000_u64 {
             // Ten commits a second.
             let millis = i64::try_from(position).unwrap() * 100;
-            marks.note(position, Instant::from_millis(millis));
+            marks.note(position, Timestamp::from_millis(millis));
         }
         assert!(marks.marks.len() <= MARKS_MAX);
         for seconds in (100..10_000).step_by(37) {

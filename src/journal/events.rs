@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::record::{Record, SCHEMA_OF_EVENTS};
 use crate::base::codec::DecodeError;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::catalogue;
 use crate::domain::event::{Changed, EventType, FACT_APPLIED, Name, Told};
 pub use crate::domain::event_id::{EventId, NoEventId};
@@ -26,7 +26,7 @@ pub struct Event {
     /// Its identifier.
     pub id: EventId,
     /// The time of its commit.
-    pub at: Instant,
+    pub at: Timestamp,
     /// Its type.
     pub name: Name,
     /// The path at which the changed resource is read.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::key_use::KeyUse;
 use super::key_uses::KeyUses;
-use super::lane::Work;
 use super::lineage::Lineage;
 use super::messages::MessagesOfOld;
 use super::record::{Record, RecordOutcome};
 use super::replay_error::ReplayError;
+use super::replay_thread::ReplayWork;
 use super::tables::Tables;
 
 /// Takes kept records in, in order.
@@ -21,7 +21,7 @@ pub(super) struct Keeping {
     pub(super) uses: Arc<KeyUses>,
 }
 
-impl Work for Keeping {
+impl ReplayWork for Keeping {
     /// The position of the record, and what is noted of it.
     type Task = (u64, Option<KeyUse>);
 

@@ -12,7 +12,7 @@ use super::snapshot::StateEntry;
 use crate::base::codec::{self, Blob, DecodeError};
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::branch::deliveries::{BranchDeliveries, BranchDeliveriesEvent};
 use crate::domain::branch::onboarding::SideEffectKind;
 use crate::domain::operation::OutboxMessage;
@@ -75,7 +75,13 @@ pub(super) fn completes_old(change: &RecordChange<'_>) -> bool {
 
 impl MessagesOfOld {
     /// A kept record has a message.
-    pub fn kept(&mut self, position: u64, at: Instant, message: &OutboxMessage, log_id: [u8; 16]) {
+    pub fn kept(
+        &mut self,
+        position: u64,
+        at: Timestamp,
+        message: &OutboxMessage,
+        log_id: [u8; 16],
+    ) {
         let born = Message::apply(None, &birth(message, log_id), at);
         self.kept.insert(message.number, (position, born));
     }
@@ -94,7 +100,7 @@ impl MessagesOfOld {
                 && message.unsettled.is_some()
             {
                 let taken = MessageEvent::Taken(message.about());
-                *message = Message::apply(Some(message.clone()), &taken, Instant::default());
+                *message = Message::apply(Some(message.clone()), &taken, Timestamp::default());
                 *position = entry.position.max(*position);
             }
         }

@@ -10,7 +10,6 @@ mod found;
 mod keeping;
 pub mod key_use;
 mod key_uses;
-mod lane;
 pub mod lineage;
 pub mod messages;
 mod parallel;
@@ -19,6 +18,7 @@ pub mod personal;
 pub mod record;
 pub mod replay;
 pub mod replay_error;
+mod replay_thread;
 mod rules;
 pub mod snapshot;
 #[cfg(test)]

@@ -257,8 +257,8 @@ fn is_versioned_key(text: &str) -> bool {
 
 /// A date, or a point in time as it is written here.
 fn is_time(text: &str) -> bool {
-    use crate::base::time::{Date, Instant};
-    Date::parse(text).is_some() || Instant::parse(text).is_some()
+    use crate::base::time::{Date, Timestamp};
+    Date::parse(text).is_some() || Timestamp::parse(text).is_some()
 }
 
 /// Whether digits that may be grouped by hyphens, dots, blanks and brackets make a phone number: 8
@@ -300,9 +300,9 @@ fn has_phone_number(text: &str) -> bool {
 /// in time.
 #[must_use]
 pub fn is_code(text: &str) -> bool {
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     let hash = matches!(text.len(), 32 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    hash || uuid::Uuid::try_parse(text).is_ok() || Instant::parse(text).is_some()
+    hash || uuid::Uuid::try_parse(text).is_ok() || Timestamp::parse(text).is_some()
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::base::actor::ActorKind;
 use crate::base::codec::{self, Blob, DecodeError, TooLarge};
 use crate::base::digest::{Digest, Fingerprint, KeyDigest};
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::operation::{Disposition, OutboxMessage};
 use crate::domain::stored::Versioned;
 
@@ -37,7 +37,7 @@ pub struct Record<'a> {
     /// The version of the layout.
     pub schema: u8,
     /// When it was decided.
-    pub at: Instant,
+    pub at: Timestamp,
     /// The operation's number; 0 for a reference fact.
     pub operation: u16,
     /// Who sent the command.
@@ -190,7 +190,7 @@ pub struct NewRecord<'a> {
     /// The version of the layout.
     pub schema: u8,
     /// When it was decided.
-    pub at: Instant,
+    pub at: Timestamp,
     /// The operation's number.
     pub operation: u16,
     /// Who sent the command.
@@ -233,7 +233,7 @@ pub struct NewChange<'a> {
 impl NewRecord<'_> {
     /// The control record that forgets the keys used at `through` or before.
     #[must_use]
-    pub fn forgotten(through: u64, at: Instant) -> Self {
+    pub fn forgotten(through: u64, at: Timestamp) -> Self {
         Self {
             schema: SCHEMA,
             at,
@@ -318,7 +318,7 @@ pub fn key_digest(operation: u16, subject: &str, key: &str) -> KeyDigest {
 mod before {
     use serde::Deserialize;
 
-    use super::{Blob, DecodeError, Digest, Instant, OutboxMessage, Record, RecordActor};
+    use super::{Blob, DecodeError, Digest, OutboxMessage, Record, RecordActor, Timestamp};
     use super::{RecordChange, RecordKey, RecordOutcome, Revision, codec};
 
     /// The previous one.
@@ -332,7 +332,7 @@ mod before {
     #[serde(bound(deserialize = "Actor: Deserialize<'de>, Told: Deserialize<'de>"))]
     struct Before<'a, Actor, Told> {
         schema: u8,
-        at: Instant,
+        at: Timestamp,
         operation: u16,
         subject: &'a str,
         actor: Actor,
@@ -432,7 +432,7 @@ mod tests {
     fn sample<'a>(outbox: &'a [OutboxMessage], event: &'a [u8]) -> NewRecord<'a> {
         NewRecord {
             schema: SCHEMA,
-            at: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
+            at: Timestamp::parse("2026-11-20T12:00:00Z").unwrap(),
             operation: 9,
             subject: "hq-1",
             actor: Some(RecordActor {
@@ -547,7 +547,7 @@ mod tests {
 
     #[test]
     fn forgetting_keys_has_a_layout_that_never_changes() {
-        let at = Instant::parse("2026-11-20T12:00:00Z").unwrap();
+        let at = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
         let bytes = NewRecord::forgotten(300, at).encode();
         assert_eq!(hex(&bytes), "04fd00d4a7f14303000000000000000004fb2c01",);
         let Record { outcome, .. } = Record::decode(&bytes).unwrap();

@@ -17,11 +17,11 @@ use super::found::{self, Found};
 use super::keeping::Keeping;
 use super::key_use::KeyUse;
 use super::key_uses::KeyUses;
-use super::lane::{Lane, LaneFailed};
 use super::lineage::Lineage;
 use super::messages::{self, MessagesOfOld};
 use super::record::Record;
 use super::replay_error::ReplayError;
+use super::replay_thread::{ReplayThread, ReplayThreadFailed};
 use super::rules;
 use super::snapshot::{Layout, StateEntry, Summary};
 use super::tables::{ListedAt, Tables};
@@ -73,7 +73,7 @@ struct Loading {
     /// What is noted of the one at this position, to be compared with it.
     noted: Option<(u64, KeyUse)>,
     /// Where kept records are taken in, from the first one to the first entry.
-    keeping: Option<Lane<Keeping>>,
+    keeping: Option<ReplayThread<Keeping>>,
 }
 
 impl Default for Replay {
@@ -286,7 +286,7 @@ impl Replay {
                 old: std::mem::take(&mut self.old),
                 uses: Arc::clone(&self.uses),
             };
-            Lane::new(keeping, 1, &Arc::default())
+            ReplayThread::new(keeping, 1, &Arc::default())
         });
         Ok(keeping.add((position, noted), payload)?)
     }
@@ -459,8 +459,8 @@ impl From<ReplayError> for Stop {
     }
 }
 
-impl From<LaneFailed> for Stop {
-    fn from(_: LaneFailed) -> Self {
+impl From<ReplayThreadFailed> for Stop {
+    fn from(_: ReplayThreadFailed) -> Self {
         Self::Worker
     }
 }
@@ -486,7 +486,7 @@ mod tests {
 
     use crate::base::codec;
     use crate::base::digest::Fingerprint;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     use crate::domain::mother::state::MotherProfile;
     use crate::domain::reference::kinds::actor::{ActorFact, ActorLifecycle};
     use crate::domain::reference::kinds::mother_profile::MotherProfileFact;
@@ -501,7 +501,7 @@ mod tests {
     fn keyed(key: &str, outcome: RecordOutcome<&[u8]>) -> Vec<u8> {
         NewRecord {
             schema: SCHEMA,
-            at: Instant::default(),
+            at: Timestamp::default(),
             operation: 3,
             subject: "hq-1",
             actor: None,
@@ -599,7 +599,7 @@ mod tests {
     }
 
     fn forgotten(through: u64) -> Vec<u8> {
-        NewRecord::forgotten(through, Instant::default()).encode()
+        NewRecord::forgotten(through, Timestamp::default()).encode()
     }
 
     /// The records with each change as one that follows on the one before it.
@@ -727,7 +727,7 @@ mod tests {
         });
         NewRecord {
             schema: SCHEMA,
-            at: Instant::default(),
+            at: Timestamp::default(),
             operation: 0,
             subject: "hq-1",
             actor: None,

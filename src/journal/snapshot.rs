@@ -229,11 +229,11 @@ mod tests {
     use crate::base::digest::Fingerprint;
     use crate::base::hex::hex;
     use crate::base::revision::Revision;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     use crate::domain::operation::OutboxMessage;
 
-    fn at() -> Instant {
-        Instant::parse("2026-11-20T12:00:00Z").unwrap()
+    fn at() -> Timestamp {
+        Timestamp::parse("2026-11-20T12:00:00Z").unwrap()
     }
 
     #[test]

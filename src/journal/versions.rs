@@ -12,7 +12,7 @@ use super::snapshot::{StateEntry, Summary};
 use super::tables::StoredState;
 use crate::base::codec::{self, Blob, DecodeError};
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::event::{Changed, EventType, PublicEvents, Told};
 use crate::domain::registered::{AnyResource, Kinds, Registered, version};
 use crate::domain::resource::{Kind, Resource};
@@ -49,7 +49,7 @@ impl Resource for Parcel {
     const KIND: Kind = KIND;
     type Event = ParcelEvent;
 
-    fn apply(state: Option<Self>, event: &ParcelEvent, _: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &ParcelEvent, _: Timestamp) -> Self {
         match (state, event) {
             (None, ParcelEvent::Sent { id, size }) => Self {
                 id: id.clone(),
@@ -137,7 +137,7 @@ impl Resource for ParcelNow {
         ..Older::ADDED_TO
     }];
 
-    fn apply(state: Option<Self>, event: &ParcelEventNow, _: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &ParcelEventNow, _: Timestamp) -> Self {
         match (state, event) {
             (None, ParcelEventNow::Sent { id, size }) => Self {
                 stops: 0,
@@ -205,7 +205,7 @@ fn record<R: Resource>(id: &str, before: u64, event: &R::Event) -> Vec<u8> {
     };
     NewRecord {
         schema: SCHEMA,
-        at: Instant::default(),
+        at: Timestamp::default(),
         operation: 0,
         subject: "somebody",
         actor: None,

@@ -7,19 +7,19 @@
 use std::sync::Arc;
 
 use super::found::{self, Found};
-use super::lane::{Lane, LaneFailed, Work};
 use super::parallel::{processors, try_for_each};
 use super::record::{RecordChange, follows};
 use super::replay_error::ReplayError;
+use super::replay_thread::{ReplayThread, ReplayThreadFailed, ReplayWork};
 use super::rules;
 use super::snapshot::StateEntry;
 use super::tables::{ListedAt, SHARDS, StoredState, Tables};
 use crate::base::digest::Digest;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::registered::{AnyResource, Kinds, Listed};
 use crate::domain::stored::Versioned;
 
-/// Work on one resource.
+/// ReplayWork on one resource.
 struct Task {
     resource: &'static dyn AnyResource,
     /// The version of the bytes' form.
@@ -28,7 +28,7 @@ struct Task {
     position: u64,
     /// The position of the previous change, according to this one.
     before: u64,
-    at: Instant,
+    at: Timestamp,
     is_state: bool,
     /// Of a state, when the resource came to be listed; of a change, its place.
     listed_at: Option<ListedAt>,
@@ -54,7 +54,7 @@ struct Worker {
 pub(super) struct Workers {
     kinds: Kinds,
     tables: Arc<Tables>,
-    lanes: Vec<Lane<Worker>>,
+    lanes: Vec<ReplayThread<Worker>>,
 }
 
 impl Workers {
@@ -85,10 +85,10 @@ impl Workers {
     pub(super) fn change(
         &mut self,
         place: ListedAt,
-        at: Instant,
+        at: Timestamp,
         resource: &'static dyn AnyResource,
         change: &RecordChange<'_>,
-    ) -> Result<(), LaneFailed> {
+    ) -> Result<(), ReplayThreadFailed> {
         let task = Task {
             resource,
             version: change.version,
@@ -110,21 +110,21 @@ impl Workers {
         &mut self,
         resource: &'static dyn AnyResource,
         entry: &StateEntry<'_>,
-    ) -> Result<(), LaneFailed> {
+    ) -> Result<(), ReplayThreadFailed> {
         let task = Task {
             resource,
             version: entry.version,
             key: entry.key,
             position: entry.position,
             before: 0,
-            at: Instant::default(),
+            at: Timestamp::default(),
             is_state: true,
             listed_at: entry.listed_at,
         };
         self.add(task, entry.state.0)
     }
 
-    fn add(&mut self, task: Task, bytes: &[u8]) -> Result<(), LaneFailed> {
+    fn add(&mut self, task: Task, bytes: &[u8]) -> Result<(), ReplayThreadFailed> {
         let lane = lane_of(task.key.shard(SHARDS), self.lanes.len());
         self.lanes[lane].add(task, bytes)
     }
@@ -155,8 +155,8 @@ impl Workers {
 
     /// The workers, in order, when all is done and each state is found by its key.
     fn ended(mut self) -> Result<Vec<Worker>, ReplayError> {
-        self.lanes.iter_mut().for_each(Lane::close);
-        let ended = self.lanes.into_iter().map(Lane::end);
+        self.lanes.iter_mut().for_each(ReplayThread::close);
+        let ended = self.lanes.into_iter().map(ReplayThread::end);
         // All of them are waited for, so that none runs on.
         let (done, failed): (Vec<_>, Vec<_>) = ended.partition(Result::is_ok);
         let indexed = try_for_each(SHARDS, |shard| {
@@ -172,10 +172,10 @@ impl Workers {
 }
 
 /// A lane for each of these workers.
-fn lanes_of(workers: impl ExactSizeIterator<Item = Worker>) -> Vec<Lane<Worker>> {
+fn lanes_of(workers: impl ExactSizeIterator<Item = Worker>) -> Vec<ReplayThread<Worker>> {
     let (lanes, failed) = (workers.len(), Arc::default());
     workers
-        .map(|worker| Lane::new(worker, lanes, &failed))
+        .map(|worker| ReplayThread::new(worker, lanes, &failed))
         .collect()
 }
 
@@ -196,7 +196,7 @@ fn lane_of(shard: usize, lanes: usize) -> usize {
     shard % lanes
 }
 
-impl Work for Worker {
+impl ReplayWork for Worker {
     type Task = Task;
 
     fn look_ahead(&self, tasks: &[(Task, usize)]) {

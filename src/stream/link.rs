@@ -20,7 +20,7 @@ use super::lease_term::LeaseTerm;
 use super::message::{Content, IN_FLIGHT_MAX, NODE_BYTES_MAX, Node};
 use super::message_builder::{Made, MessageBuilder};
 use super::room::Room;
-use crate::engine::role::right::{Confirming, Right};
+use crate::engine::role::writer_proof::{Confirming, WriterProof};
 
 /// How long a fence waits for room.
 const FENCED_WITHIN: Duration = Duration::from_secs(10);
@@ -390,7 +390,7 @@ impl Link {
     }
 }
 
-impl Right for Link {
+impl WriterProof for Link {
     fn confirm(&self, came: Instant) -> Confirming<'_> {
         Box::pin(self.confirm_since(came))
     }

@@ -13,7 +13,7 @@ use super::error::StreamError;
 use super::link::Link;
 use super::message::NUMBER_MAX;
 use crate::base::hex::{hex, unhex};
-use crate::engine::role::right::Right as _;
+use crate::engine::role::writer_proof::WriterProof as _;
 
 /// How many snapshots are listed.
 pub(super) const KEPT: usize = 2;

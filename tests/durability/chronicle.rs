@@ -18,7 +18,7 @@ use std::time::Duration;
 use carebook::base::actor::Actor;
 use carebook::base::digest::{Digest, KeyDigest};
 use carebook::base::json::{Json, Reader};
-use carebook::base::time::Instant;
+use carebook::base::time::Timestamp;
 use carebook::catalogue::{self, KeySource, OPERATIONS, READS, Row};
 use carebook::cli::open::Replaying;
 use carebook::domain::operation::{
@@ -342,7 +342,7 @@ impl<'a> Asked<'a> {
             Some(_) => told.ended.wall,
             None => told.ended.wall + 60_000,
         };
-        let mut at = Reader::new(Instant::from_millis(read_until));
+        let mut at = Reader::new(Timestamp::from_millis(read_until));
         let parts = Parts {
             path: &path,
             body: &body,
@@ -477,7 +477,7 @@ fn alike(ours: &Value, theirs: &Value, told: &Told) -> bool {
 }
 
 fn is_then(text: &str, told: &Told) -> bool {
-    Instant::parse(text)
+    Timestamp::parse(text)
         .is_some_and(|at| (told.sent.wall - 1..=told.ended.wall + 1).contains(&at.millis()))
 }
 
@@ -688,7 +688,7 @@ impl<'a> Checking<'a> {
     fn decide(
         &self,
         asked: &Asked<'_>,
-        now: Instant,
+        now: Timestamp,
         born: Option<Uuid>,
         given: &Given<'_>,
     ) -> (Result<AnyDecision, Rejection>, Uuid) {
@@ -946,7 +946,7 @@ impl<'a> Checking<'a> {
         // Whatever depends on the time turned at most once while the answer was made.
         for wall in [told.ended.wall, told.sent.wall] {
             let given = Given::new(&[], &[]);
-            let (outcome, _) = self.decide(&asked, Instant::from_millis(wall), None, &given);
+            let (outcome, _) = self.decide(&asked, Timestamp::from_millis(wall), None, &given);
             let (status, body) = match outcome {
                 Err(rejection) => {
                     let (status, _, body) = whole(problems.rejected(&rejection));
@@ -1018,7 +1018,7 @@ impl<'a> Checking<'a> {
             let view = ReadView::new(&self.tables);
             let found = (row.read)(&ReadRequest {
                 actor: &actor,
-                now: Instant::from_millis(wall),
+                now: Timestamp::from_millis(wall),
                 path: &path,
                 view: &view,
                 is_judged: false,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::digest::Digest;
 use carebook::base::json::{Json, Reader};
-use carebook::base::time::Instant;
+use carebook::base::time::Timestamp;
 use carebook::catalogue::{FACTS, OPERATIONS, READS};
 use carebook::cli::open::Replaying;
 use carebook::cli::runtime::on_lane;
@@ -256,7 +256,7 @@ pub(super) fn lifecycle(who: &str, revision: i64, lifecycle: &str) -> Incoming {
 fn incoming(fact: &Value) -> Incoming {
     let text = fact.to_string();
     let item = Json::parse(text.as_bytes()).unwrap();
-    Incoming::of_item(0, &item, FACTS, Instant::default())
+    Incoming::of_item(0, &item, FACTS, Timestamp::default())
 }
 
 /// Puts the lifecycle fact of the actor `somebody`.

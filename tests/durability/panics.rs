@@ -19,7 +19,7 @@ use carebook::domain::operation::{AnyCommand, AnyOperation, Disposition, Parts};
 use carebook::domain::read::{ReadRequest, Representation};
 use carebook::domain::rejection::{Declared, Rejection};
 use carebook::engine::checkpointer::CheckpointPolicy;
-use carebook::engine::outbox::{Delivery, Outgoing, Receiver};
+use carebook::engine::outbox::{Delivery, OutgoingMessage, Receiver};
 use carebook::engine::{CommandResult, Engine};
 use carebook::http::service::Service;
 use carebook::http::token::TokenVerifier;
@@ -197,7 +197,7 @@ struct PanicsAtFirst {
 }
 
 impl Receiver for PanicsAtFirst {
-    fn deliver<'a>(&'a self, _: &'a Outgoing) -> Delivery<'a> {
+    fn deliver<'a>(&'a self, _: &'a OutgoingMessage) -> Delivery<'a> {
         if !self.done.swap(true, Ordering::SeqCst) {
             panic!("in a directory, as it was told to");
         }

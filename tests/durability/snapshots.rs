@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use carebook::base::actor::{Actor, ActorKind};
-use carebook::base::time::Instant as Moment;
+use carebook::base::time::Timestamp;
 use carebook::cli::open::Replaying;
 use carebook::cli::remote::facts::load_lines;
 use carebook::cli::runtime::on_lane;
@@ -19,7 +19,7 @@ use carebook::domain::outbox::message::Message;
 use carebook::domain::resource::Resource as _;
 use carebook::engine::checkpointer::CheckpointPolicy;
 use carebook::engine::clock::{Clock, SystemClock};
-use carebook::engine::outbox::{Delivery, Outgoing, Receiver};
+use carebook::engine::outbox::{Delivery, OutgoingMessage, Receiver};
 use carebook::engine::{CommandResult, Engine, Limits};
 use carebook::journal::counters::{Counters, Marks};
 use carebook::journal::replay::{Recovered, Replay};
@@ -300,8 +300,8 @@ pub const DAY: i64 = 86_400_000;
 const DAY_0: i64 = 1_795_176_000_000;
 
 impl Clock for SetClock {
-    fn now(&self) -> Moment {
-        Moment::from_millis(DAY_0 + self.ran() + self.set.load(Ordering::SeqCst))
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(DAY_0 + self.ran() + self.set.load(Ordering::SeqCst))
     }
 
     fn steady(&self) -> Duration {
@@ -467,7 +467,7 @@ fn after_forgetting_a_second_key_waits_until_the_record_of_its_first_one_can_be_
 struct Willing;
 
 impl Receiver for Willing {
-    fn deliver<'a>(&'a self, _: &'a Outgoing) -> Delivery<'a> {
+    fn deliver<'a>(&'a self, _: &'a OutgoingMessage) -> Delivery<'a> {
         Box::pin(async { Ok(()) })
     }
 }

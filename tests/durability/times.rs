@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use carebook::base::actor::ActorKind;
-use carebook::base::time::Instant as Moment;
+use carebook::base::time::Timestamp;
 use carebook::cli::open::Replaying;
 use carebook::cli::runtime::on_lane;
 use carebook::engine::checkpointer::CheckpointPolicy;
@@ -137,7 +137,7 @@ fn whatever_the_clock_is_set_to_tokens_go_by_it_times_never_fall_and_keys_are_ke
     life.clock.jump(50 * YEAR);
     // When each key was taken, by the time that has run.
     let mut taken: Vec<(String, i64)> = Vec::new();
-    let mut last = Moment::default();
+    let mut last = Timestamp::default();
     for number in 0..share("CLOCK_JUMPS", 120) {
         let ahead = life.clock.now().millis() - 1_000_000 * HOUR;
         let set = jump(&mut random);
@@ -157,7 +157,7 @@ fn whatever_the_clock_is_set_to_tokens_go_by_it_times_never_fall_and_keys_are_ke
         let (status, replayed, body) = life.deposit(&life.token(1, 3_600), &code, &key);
         assert_eq!((status, replayed), (201, false), "{body}, SEED={seed}");
         taken.push((key, life.clock.ran()));
-        let at = Moment::parse(body["createdAt"].as_str().unwrap()).unwrap();
+        let at = Timestamp::parse(body["createdAt"].as_str().unwrap()).unwrap();
         assert!(at >= last, "{at} after {last}, SEED={seed}");
         assert!(at >= life.clock.now(), "{at}, SEED={seed}");
         last = at;

@@ -10,7 +10,7 @@ use carebook::domain::read::{ReadRequest, Representation};
 use carebook::domain::rejection::Rejection;
 use carebook::engine::clock::SystemClock;
 use carebook::engine::intake::FactBatch;
-use carebook::engine::outbox::{Delivery, Outgoing, Receiver};
+use carebook::engine::outbox::{Delivery, OutgoingMessage, Receiver};
 use carebook::engine::read::past::{NoPast, PastFound, PastQuery};
 use carebook::engine::{CommandResult, Engine, Limits};
 use serde_json::{Value, json};
@@ -207,7 +207,7 @@ struct Directory {
 }
 
 impl Receiver for Directory {
-    fn deliver<'a>(&'a self, _: &'a Outgoing) -> Delivery<'a> {
+    fn deliver<'a>(&'a self, _: &'a OutgoingMessage) -> Delivery<'a> {
         Box::pin(async {
             self.asked.notify_one();
             self.goes_on.notified().await;

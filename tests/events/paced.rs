@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use carebook::base::time::Instant;
+use carebook::base::time::Timestamp;
 use carebook::cli::open::Replaying;
 use carebook::cli::token::signing::{SigningAlgorithm, SigningKey};
 use carebook::engine::clock::Clock;
@@ -16,7 +16,7 @@ use carebook::http::service::Service;
 use carebook::http::token::TokenVerifier;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::json;
-use tokio::time::Instant as Tick;
+use tokio::time::Instant;
 use wal::memory::MemoryLog;
 
 use super::reader;
@@ -28,8 +28,8 @@ const BEGINNING: i64 = 1_800_000_000_000;
 struct TestClock(AtomicI64);
 
 impl Clock for TestClock {
-    fn now(&self) -> Instant {
-        Instant::from_millis(self.0.load(Ordering::SeqCst))
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
     }
 
     fn steady(&self) -> Duration {
@@ -124,7 +124,7 @@ fn at_its_own_pace(test: impl Future<Output = ()>) {
 }
 
 /// What comes next, and how long after `since`.
-async fn next(answer: &mut Answer, since: Tick) -> Option<(String, u64)> {
+async fn next(answer: &mut Answer, since: Instant) -> Option<(String, u64)> {
     let frame = answer.body_mut().frame().await?.unwrap();
     let text = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
     Some((text, since.elapsed().as_secs()))
@@ -137,7 +137,7 @@ fn a_silent_stream_says_within_15_seconds_where_it_is_as_long_as_its_token_holds
         house.commit(1).await;
         let mut stream = house.follow().await;
         tokio::time::pause();
-        let since = Tick::now();
+        let since = Instant::now();
         assert_eq!(next(&mut stream, since).await.unwrap().0, ": events\n\n");
         assert!(
             next(&mut stream, since)
@@ -173,7 +173,7 @@ fn a_stream_of_events_has_its_comments_all_the_same() {
         let house = House::open();
         let mut stream = house.follow().await;
         tokio::time::pause();
-        let since = Tick::now();
+        let since = Instant::now();
         assert_eq!(next(&mut stream, since).await.unwrap().0, ": events\n\n");
         let (mut events, mut comments, mut steps) = (0, 0, 0);
         while events < 10 {
@@ -211,7 +211,7 @@ fn a_reader_that_takes_nothing_for_30_seconds_is_let_go_with_what_waited_for_it(
         tokio::time::pause();
         // One takes a little before that, and is kept.
         tokio::time::sleep(Duration::from_secs(29)).await;
-        let since = Tick::now();
+        let since = Instant::now();
         assert!(next(&mut patient, since).await.is_some());
         tokio::time::sleep(Duration::from_secs(2)).await;
         let taken = |text: &str| text.matches("\ndata: ").count();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use carebook::base::time::Instant;
+use carebook::base::time::Timestamp;
 use carebook::catalogue::OPERATIONS;
 use carebook::domain::event::EventField;
 use carebook::domain::reference::samples;
@@ -80,7 +80,7 @@ fn every_event_is_a_cloud_event_of_a_declared_type_and_says_nothing_personal() {
         assert_eq!(id.1, follows, "{event}");
         last = id;
         assert_eq!(event["sequence"], format!("{:020}", id.0));
-        assert!(Instant::parse(event["time"].as_str().unwrap()).is_some());
+        assert!(Timestamp::parse(event["time"].as_str().unwrap()).is_some());
         let declared = &types[event["type"].as_str().unwrap()];
         let mut names: BTreeSet<_> = declared.iter().map(|field| field.name.to_owned()).collect();
         names.extend(["operation", "revision", "actorKind", "actorProfileId"].map(str::to_owned));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use carebook::base::actor::ActorKind;
-use carebook::base::time::Instant;
+use carebook::base::time::Timestamp;
 use carebook::catalogue::KeySource;
 use carebook::cli::serve::walk::{PARTS, Step};
 use carebook::domain::reference::samples;
@@ -147,7 +147,7 @@ impl Play {
             }
         }
         let time = now();
-        let at = Instant::from_millis(time).to_string();
+        let at = Timestamp::from_millis(time).to_string();
         self.looks += 1;
         self.seen.extend(seen.into_iter().map(|seen| Seen {
             at: at.clone(),

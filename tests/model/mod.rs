@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use carebook::base::time::Instant;
+use carebook::base::time::Timestamp;
 use carebook::cli::open::Replaying;
 use carebook::cli::token::signing::{SigningAlgorithm, SigningKey};
 use carebook::domain::listing::ValueHash;
@@ -67,8 +67,8 @@ const BEGINNING: i64 = 1_793_491_200_000;
 struct TestClock(AtomicI64);
 
 impl Clock for TestClock {
-    fn now(&self) -> Instant {
-        Instant::from_millis(self.0.load(Ordering::SeqCst))
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
     }
 
     fn steady(&self) -> Duration {

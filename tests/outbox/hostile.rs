@@ -117,7 +117,7 @@ fn a_receiver_that_asks_to_be_left_alone_is() {
         waiting.iter().any(|message| message["lastStatus"] == 503)
     });
     let next = listed(&mut client, &beside.world, "?state=waiting")[0]["nextAttemptAt"].clone();
-    let next = carebook::base::time::Instant::parse(next.as_str().unwrap()).unwrap();
+    let next = carebook::base::time::Timestamp::parse(next.as_str().unwrap()).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let left = next.millis() - i64::try_from(now.unwrap().as_millis()).unwrap();
     assert!((1_700_000..=1_800_000).contains(&left), "{left}");

@@ -15,7 +15,7 @@ use carebook::cli::runtime::on_lane;
 use carebook::cli::serve::demo::load_samples;
 use carebook::engine::read::min_position::WAITING_MAX;
 use carebook::engine::role::Role;
-use carebook::engine::role::right::{Confirming, Right};
+use carebook::engine::role::writer_proof::{Confirming, WriterProof};
 use carebook::http::examples;
 use http_body_util::Full;
 use serde_json::{Value, json};
@@ -362,7 +362,7 @@ fn readiness_and_metrics_tell_what_a_service_is_and_how_far_behind() {
 /// A right that is there until it is taken.
 struct UntilTaken(AtomicBool);
 
-impl Right for UntilTaken {
+impl WriterProof for UntilTaken {
     fn confirm(&self, _: Instant) -> Confirming<'_> {
         Box::pin(async { self.0.load(Ordering::SeqCst) })
     }
@@ -426,7 +426,7 @@ fn a_writer_that_may_have_been_replaced_answers_nothing_that_depends_on_what_it_
             .await;
         assert_eq!(no_token.status, 401);
         right.0.store(true, Ordering::SeqCst);
-        inside.engine().lose_right("it was told to");
+        inside.engine().lose_writer_proof("it was told to");
         for answer in read_all(&inside, &world, None).await {
             assert_eq!(answer.status, 503, "{answer:?}");
         }

@@ -11,9 +11,9 @@ use carebook::cli::runtime::on_lane;
 use carebook::cli::serve::demo::load_samples;
 use carebook::engine::channel::Bounds;
 use carebook::engine::delivery::webhooks::{self, Delivered, Sender, Sending};
-use carebook::engine::outbox::{Delivery, Outgoing, Receiver};
+use carebook::engine::outbox::{Delivery, OutgoingMessage, Receiver};
 use carebook::engine::publisher::{EventSink, Publisher, Publishing};
-use carebook::engine::role::right::{Confirming, Right};
+use carebook::engine::role::writer_proof::{Confirming, WriterProof};
 use carebook::journal::events::Event;
 use serde_json::json;
 use tokio::sync::watch;
@@ -54,7 +54,7 @@ impl Unsaid {
     }
 }
 
-impl Right for Unsaid {
+impl WriterProof for Unsaid {
     fn confirm(&self, _: Instant) -> Confirming<'_> {
         self.asked.send_modify(|asked| *asked += 1);
         let is_refused = *self.asked.borrow() <= self.refused;
@@ -86,7 +86,7 @@ impl Takes {
 }
 
 impl Receiver for Takes {
-    fn deliver<'a>(&'a self, _: &'a Outgoing) -> Delivery<'a> {
+    fn deliver<'a>(&'a self, _: &'a OutgoingMessage) -> Delivery<'a> {
         self.0.fetch_add(1, Ordering::SeqCst);
         Box::pin(async { Ok(()) })
     }
@@ -108,7 +108,7 @@ impl EventSink for Takes {
 struct TakesOf(parking_lot::Mutex<Vec<String>>);
 
 impl Sender for TakesOf {
-    fn send(self: Arc<Self>, outgoing: webhooks::Outgoing) -> Sending {
+    fn send(self: Arc<Self>, outgoing: webhooks::OutgoingEvent) -> Sending {
         self.0.lock().push(outgoing.subscription.to_string());
         Box::pin(async { Delivered::Taken })
     }

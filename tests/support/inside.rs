@@ -8,12 +8,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use carebook::base::time::Instant;
+use carebook::base::time::Timestamp;
 use carebook::cli::open::Replaying;
 use carebook::engine::channel::Bounds;
 use carebook::engine::channel::schedule::Failure;
 use carebook::engine::clock::Clock;
-use carebook::engine::delivery::webhooks::{Delivered, Outgoing, Sender, Sending, Webhooks};
+use carebook::engine::delivery::webhooks::{Delivered, OutgoingEvent, Sender, Sending, Webhooks};
 use carebook::engine::role::Role;
 use carebook::engine::{Engine, Limits};
 use carebook::http::service::Service;
@@ -59,12 +59,12 @@ impl OddClock {
 }
 
 impl Clock for OddClock {
-    fn now(&self) -> Instant {
+    fn now(&self) -> Timestamp {
         assert!(
             !self.panics.load(Ordering::SeqCst),
             "in a clock, as it was told to"
         );
-        Instant::from_millis(i64::try_from(self.since_1970().as_millis()).unwrap())
+        Timestamp::from_millis(i64::try_from(self.since_1970().as_millis()).unwrap())
     }
 
     fn steady(&self) -> Duration {
@@ -76,12 +76,12 @@ impl Clock for OddClock {
 #[derive(Default)]
 pub struct Nowhere {
     is_gone: AtomicBool,
-    sent: parking_lot::Mutex<Vec<Outgoing>>,
+    sent: parking_lot::Mutex<Vec<OutgoingEvent>>,
 }
 
 impl Nowhere {
     /// The events that were to be brought, each once, in the order of their first attempts.
-    pub fn sent(&self) -> Vec<Outgoing> {
+    pub fn sent(&self) -> Vec<OutgoingEvent> {
         self.sent.lock().clone()
     }
 
@@ -92,7 +92,7 @@ impl Nowhere {
 }
 
 impl Sender for Nowhere {
-    fn send(self: Arc<Self>, outgoing: Outgoing) -> Sending {
+    fn send(self: Arc<Self>, outgoing: OutgoingEvent) -> Sending {
         {
             let mut sent = self.sent.lock();
             if sent.iter().all(|before| before.id != outgoing.id) {

@@ -346,5 +346,5 @@ pub fn assert_unreadable(client: &mut Client, token: &str, path: &str) {
 pub fn time_in(millis: i64) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = i64::try_from(now.unwrap().as_millis()).unwrap();
-    carebook::base::time::Instant::from_millis(now + millis).to_string()
+    carebook::base::time::Timestamp::from_millis(now + millis).to_string()
 }

@@ -115,7 +115,7 @@ fn a_directory_is_restored_as_it_was_at_a_position_or_a_time() {
         .collect();
     let position = answers[4].position().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(20));
-    let time = carebook::base::time::Instant::from_millis(chrono::Utc::now().timestamp_millis());
+    let time = carebook::base::time::Timestamp::from_millis(chrono::Utc::now().timestamp_millis());
     std::thread::sleep(std::time::Duration::from_millis(20));
     answers.extend((5..8).map(|number| deposit(&mut client, &world, number)));
     assert_eq!(server.stop(), Some(0));
@@ -326,7 +326,7 @@ fn a_time_between_the_snapshot_and_the_first_record_is_that_of_the_snapshot() {
     let answers = write(0..3);
     compact(&data, &world.path("archive"));
     std::thread::sleep(std::time::Duration::from_millis(20));
-    let time = carebook::base::time::Instant::from_millis(chrono::Utc::now().timestamp_millis());
+    let time = carebook::base::time::Timestamp::from_millis(chrono::Utc::now().timestamp_millis());
     std::thread::sleep(std::time::Duration::from_millis(20));
     // Where nothing came after it, and where something did.
     for name in ["nothing", "something"] {

@@ -158,7 +158,9 @@ fn a_receiver_that_asks_to_be_left_alone_is() {
     });
     let listed = house.deliveries(&subscription, "?state=waiting");
     let next = listed["items"][0]["nextAttemptAt"].as_str().unwrap();
-    let next = carebook::base::time::Instant::parse(next).unwrap().millis();
+    let next = carebook::base::time::Timestamp::parse(next)
+        .unwrap()
+        .millis();
     let now = std::time::SystemTime::now();
     let now = now
         .duration_since(std::time::UNIX_EPOCH)

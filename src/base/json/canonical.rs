@@ -182,7 +182,7 @@ fn in_utf16(one: &str, other: &str) -> Ordering {
 mod tests {
     use super::super::from_json::tests::faults;
     use super::*;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
 
     #[test]
     fn a_free_object_is_kept_in_canonical_form() {
@@ -190,7 +190,7 @@ mod tests {
             r#"{"b":[1.50,1e2,-0.0,0.000001,1e-7],"a":{"\u20ac":"\u0041\n","é":null}}"#.as_bytes(),
         )
         .unwrap();
-        let mut at = Reader::new(Instant::default());
+        let mut at = Reader::new(Timestamp::default());
         let object = AnyObject::read(&json, &mut at).unwrap();
         assert_eq!(
             object.canonical(),
@@ -204,7 +204,7 @@ mod tests {
 
     fn canonical(text: &str) -> Option<String> {
         let json = Json::parse(text.as_bytes()).unwrap();
-        let mut at = Reader::new(Instant::default());
+        let mut at = Reader::new(Timestamp::default());
         let object = AnyObject::read(&json, &mut at)?;
         Some(object.canonical().to_owned())
     }

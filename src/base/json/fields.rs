@@ -10,7 +10,7 @@ use super::reader::Reader;
 use super::scanner::Scanner;
 use super::shape::{Presence, Shape};
 use super::value::Json;
-use crate::base::time::{Date, Instant};
+use crate::base::time::{Date, Timestamp};
 use crate::schema_of_shape;
 
 /// 2^63: the magnitude from which on a number is beyond 64 bits.
@@ -274,7 +274,7 @@ impl<T: FromJson> FromJson for BTreeMap<Box<str>, T> {
     }
 }
 
-impl FromJson for Instant {
+impl FromJson for Timestamp {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         let text = at.text(value)?;
         match Self::parse(text) {
@@ -310,7 +310,7 @@ impl FromJson for Date {
     }
 }
 
-schema_of_shape!(Instant);
+schema_of_shape!(Timestamp);
 schema_of_shape!(Date);
 
 #[cfg(test)]
@@ -337,7 +337,7 @@ mod tests {
         }
         for text in ["9223372036854775807", "-9223372036854775808", "-0"] {
             let json = Json::parse(text.as_bytes()).unwrap();
-            let mut at = Reader::new(Instant::default());
+            let mut at = Reader::new(Timestamp::default());
             let read = i64::read(&json, &mut at);
             // RFC 8259 allows a minus before zero; a JSON reader may take it for a fraction.
             assert!(read.is_some() || text == "-0", "{text}");

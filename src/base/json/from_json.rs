@@ -13,7 +13,7 @@ use super::scanner::Scanner;
 use super::schema::Side;
 use super::shape::{Presence, Shape};
 use super::value::Json;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 
 /// A type that can be read from a field of a request.
 pub trait FromJson: Sized {
@@ -210,7 +210,7 @@ macro_rules! schema_of_shape {
 /// Reads `text` straight into a `T`, with the number of its values; `None` where the tree has to be
 /// read, to report a fault or for any other reason.
 #[must_use]
-pub fn read_straight<T: FromJson>(text: &[u8], now: Instant) -> Option<(T, usize)> {
+pub fn read_straight<T: FromJson>(text: &[u8], now: Timestamp) -> Option<(T, usize)> {
     let mut from = Scanner::new(text, now)?;
     let value = T::read_straight(&mut from)?;
     from.end().map(|values| (value, values))
@@ -316,7 +316,7 @@ pub(super) mod tests {
 
     pub(in crate::base::json) fn faults<T: FromJson>(text: &str) -> Vec<(String, &'static str)> {
         let json = Json::parse(text.as_bytes()).unwrap();
-        let mut at = Reader::new(Instant::default());
+        let mut at = Reader::new(Timestamp::default());
         let value = T::read(&json, &mut at);
         assert!(
             value.is_some() || !at.is_clean(),
@@ -449,7 +449,7 @@ mod straight_tests {
 
     fn by_tree(text: &[u8]) -> Option<(Sample, usize)> {
         let (json, values) = Json::parse_counted(text).ok()?;
-        let mut at = Reader::new(Instant::default());
+        let mut at = Reader::new(Timestamp::default());
         let read = Sample::read(&json, &mut at);
         read.filter(|_| at.is_clean()).map(|read| (read, values))
     }
@@ -465,7 +465,7 @@ mod straight_tests {
             r#"{"day":null,"number":1,"items":["a"],"note":null,"inner":null,"map":{}}"#,
             r#" {"items":["\u0061\n"],"number":9223372036854775807,"day":"2026-01-01","note":"n"} "#,
         ] {
-            let straight = read_straight::<Sample>(text.as_bytes(), Instant::default());
+            let straight = read_straight::<Sample>(text.as_bytes(), Timestamp::default());
             assert!(straight.is_some(), "{text}");
             assert_eq!(straight, by_tree(text.as_bytes()), "{text}");
         }
@@ -492,12 +492,12 @@ mod straight_tests {
         ] {
             assert!(GOOD.contains(from), "{from}");
             let text = GOOD.replacen(from, to, 1);
-            let straight = read_straight::<Sample>(text.as_bytes(), Instant::default());
+            let straight = read_straight::<Sample>(text.as_bytes(), Timestamp::default());
             assert_eq!(straight, None, "{text}");
             assert_eq!(by_tree(text.as_bytes()), None, "{text}");
         }
-        assert!(read_straight::<Sample>(b"\"\xff\"", Instant::default()).is_none());
-        assert!(read_straight::<Sample>(b"[1]", Instant::default()).is_none());
+        assert!(read_straight::<Sample>(b"\"\xff\"", Timestamp::default()).is_none());
+        assert!(read_straight::<Sample>(b"[1]", Timestamp::default()).is_none());
     }
 
     /// Texts of all sorts, from pieces that matter to a JSON parser.
@@ -565,7 +565,7 @@ mod straight_tests {
         let mut read = 0;
         for _ in 0..40_000 {
             let text = any_text(&mut random);
-            let straight = read_straight::<Sample>(&text, Instant::default());
+            let straight = read_straight::<Sample>(&text, Timestamp::default());
             let by_tree = by_tree(&text);
             // A name in which something is escaped is left to the tree.
             if straight.is_some() || !text.contains(&b'\\') {
@@ -585,7 +585,7 @@ mod straight_tests {
         // The body and the free object are two levels of the whole.
         for depth in [NESTING_MAX - 3, NESTING_MAX - 2, NESTING_MAX - 1] {
             let text = nested(depth);
-            let straight = read_straight::<Sample>(text.as_bytes(), Instant::default());
+            let straight = read_straight::<Sample>(text.as_bytes(), Timestamp::default());
             assert_eq!(straight, by_tree(text.as_bytes()));
             assert_eq!(straight.is_some(), depth <= NESTING_MAX - 2);
         }
@@ -595,7 +595,7 @@ mod straight_tests {
         };
         for (items, read) in [(VALUES_MAX - 4, true), (VALUES_MAX - 3, false)] {
             let text = many(items);
-            let straight = read_straight::<Sample>(text.as_bytes(), Instant::default());
+            let straight = read_straight::<Sample>(text.as_bytes(), Timestamp::default());
             assert_eq!(straight.is_some(), read);
             assert_eq!(straight, by_tree(text.as_bytes()));
         }

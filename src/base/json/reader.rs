@@ -5,7 +5,7 @@ use std::fmt;
 use super::fault::{Fault, FaultCode};
 use super::faults::Faults;
 use super::value::Json;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 
 /// How much of a name that the sender has chosen a fault repeats, in characters: more than the names of
 /// a map may have, so that each of those is repeated as it is.
@@ -22,7 +22,7 @@ enum Step {
 /// The present path in a request, and the faults found so far.
 #[derive(Debug)]
 pub struct Reader {
-    now: Instant,
+    now: Timestamp,
     path: Vec<Step>,
     faults: Faults,
 }
@@ -30,7 +30,7 @@ pub struct Reader {
 impl Reader {
     /// A reader at the body; `now` is the time of the request.
     #[must_use]
-    pub fn new(now: Instant) -> Self {
+    pub fn new(now: Timestamp) -> Self {
         Self {
             now,
             path: Vec::new(),
@@ -40,7 +40,7 @@ impl Reader {
 
     /// The time of the request, for rules like "not in the future".
     #[must_use]
-    pub fn now(&self) -> Instant {
+    pub fn now(&self) -> Timestamp {
         self.now
     }
 

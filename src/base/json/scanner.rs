@@ -12,7 +12,7 @@ use serde::de::DeserializeSeed as _;
 use super::plain::plain_until;
 use super::reader::Reader;
 use super::value::{Json, Level, NESTING_MAX, VALUES_MAX};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 
 /// The digits of a number that fits into 64 bits, whatever they are.
 const DIGITS_MAX: usize = 18;
@@ -33,7 +33,7 @@ pub fn texts_of<'t, const N: usize>(
     names: [&str; N],
 ) -> Option<[Option<Cow<'t, str>>; N]> {
     let mut texts = [const { None }; N];
-    let mut from = Scanner::new(text, Instant::default())?;
+    let mut from = Scanner::new(text, Timestamp::default())?;
     let mut more = from.open_object()?;
     while more {
         let name = from.name()?;
@@ -53,7 +53,7 @@ pub fn texts_of<'t, const N: usize>(
 
 impl<'t> Scanner<'t> {
     /// At the beginning of `text`, if that is UTF-8; rules are judged at `now`.
-    pub(super) fn new(text: &'t [u8], now: Instant) -> Option<Self> {
+    pub(super) fn new(text: &'t [u8], now: Timestamp) -> Option<Self> {
         Some(Self {
             // Validated once for all of its strings, which costs less than one by one.
             text: simdutf8::basic::from_utf8(text).ok()?,

@@ -19,7 +19,7 @@ use super::abreast::Abreast;
 use super::shelving::Shelving;
 use crate::engine::Engine;
 use crate::engine::role::Role;
-use crate::engine::role::right::Right;
+use crate::engine::role::writer_proof::WriterProof;
 use crate::engine::standby::NotApplied;
 use crate::stream::error::StreamError;
 use crate::stream::extent::{Found, tail_at};
@@ -295,7 +295,7 @@ impl Follower {
                     // Another node may have held it, and may still answer by it.
                     thread::sleep(TTL);
                 }
-                engine.answer_by(Arc::clone(&self.link) as Arc<dyn Right>);
+                engine.answer_by(Arc::clone(&self.link) as Arc<dyn WriterProof>);
                 engine.promote()?;
                 let epoch = self.link.figures().counted().epoch;
                 tracing::info!(

@@ -14,7 +14,7 @@ use super::args::PlaceArgs;
 use super::mark::{self, WHEN_A_COPY};
 use crate::engine::clock::SystemClock;
 use crate::engine::role::Role;
-use crate::engine::role::right::Right;
+use crate::engine::role::writer_proof::WriterProof;
 use crate::engine::{Engine, Limits};
 use crate::stream::cache::{self, Opened};
 use crate::stream::connection::{Connection, StreamInfo};
@@ -112,7 +112,7 @@ impl JournalArgs {
         let epoch = link.figures().counted().epoch;
         tracing::info!(epoch, node = link.node(), "this process writes the journal");
         let (engine, report, _) = begun.start(Role::Writer)?;
-        engine.answer_by(Arc::clone(&link) as Arc<dyn Right>);
+        engine.answer_by(Arc::clone(&link) as Arc<dyn WriterProof>);
         Ok((engine, report, link))
     }
 

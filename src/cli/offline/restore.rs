@@ -11,7 +11,7 @@ use wal::live::LiveReader;
 use wal::storage::Storage;
 use wal::{BoxError, FromArchive, Past, Record as Bytes, SnapshotInfo, Visitor};
 
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::cli::exit::Failure;
 use crate::cli::open::{log_name, progress_bar, refusal};
 use crate::cli::output::{
@@ -70,7 +70,7 @@ pub struct RestoreArgs {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum At {
     Position(u64),
-    Time(Instant),
+    Time(Timestamp),
 }
 
 impl FromStr for At {
@@ -80,7 +80,7 @@ impl FromStr for At {
         if let Ok(position) = text.parse() {
             return Ok(Self::Position(position));
         }
-        Instant::parse(text)
+        Timestamp::parse(text)
             .map(Self::Time)
             .ok_or_else(|| "neither a position nor a time such as 2026-11-20T09:30:00Z".to_owned())
     }
@@ -213,18 +213,18 @@ fn failed(past: &Past, error: &wal::Error) -> Failure {
 
 /// Finds the last position up to which everything was committed at a time or before.
 struct Search {
-    time: Instant,
+    time: Timestamp,
     /// The earliest position that can be restored, and its time once it is found.
     earliest: u64,
-    earliest_at: Option<Instant>,
-    first: Option<(u64, Instant)>,
+    earliest_at: Option<Timestamp>,
+    first: Option<(u64, Timestamp)>,
     last: u64,
     passed: bool,
     bar: indicatif::ProgressBar,
 }
 
 impl Search {
-    fn until(time: Instant, earliest: u64) -> Self {
+    fn until(time: Timestamp, earliest: u64) -> Self {
         Self {
             time,
             earliest,
@@ -246,7 +246,7 @@ impl Search {
     }
 
     /// Everything up to the earliest position was committed at this time or before.
-    fn begin_with(&mut self, at: Instant) {
+    fn begin_with(&mut self, at: Timestamp) {
         self.earliest_at = Some(at);
         if at <= self.time {
             self.last = self.earliest;
@@ -305,7 +305,7 @@ impl Visitor for Search {
 
 /// When the last of the commits was that the oldest snapshot has, if it has just those up to
 /// `earliest`.
-fn time_of_snapshot(source: Arc<dyn Storage>, earliest: u64) -> Result<Option<Instant>, Failure> {
+fn time_of_snapshot(source: Arc<dyn Storage>, earliest: u64) -> Result<Option<Timestamp>, Failure> {
     let reader = LiveReader::open(source, 1).map_err(|error| Failure::of_log(&error))?;
     let mut found = Oldest {
         summary: None,
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn a_number_is_a_position_and_everything_else_a_time() {
         assert_eq!("17".parse(), Ok(At::Position(17)));
-        let time = Instant::parse("2026-11-20T09:30:00Z").unwrap();
+        let time = Timestamp::parse("2026-11-20T09:30:00Z").unwrap();
         assert_eq!("2026-11-20T09:30:00Z".parse(), Ok(At::Time(time)));
         assert!("yesterday".parse::<At>().is_err());
     }

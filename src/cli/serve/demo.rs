@@ -13,7 +13,7 @@ use wal::storage::{FileStorage, Storage as _};
 use super::walk;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::json::{Json, Reader};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::catalogue::{KeySource, RESOURCES};
 use crate::cli::remote::facts::load_lines;
 use crate::cli::runtime::on_lane;
@@ -186,7 +186,7 @@ pub fn load_samples(engine: &Arc<Engine>) -> Result<(), BoxError> {
 }
 
 /// Why a command was not carried out: where the clock has passed the end of the sample facts, that.
-fn unless_over(error: BoxError, now: Instant) -> BoxError {
+fn unless_over(error: BoxError, now: Timestamp) -> BoxError {
     match now.millis() < SAMPLES_END {
         true => error,
         false => {
@@ -200,7 +200,7 @@ fn unless_over(error: BoxError, now: Instant) -> BoxError {
 fn is_there(engine: &Engine, standing: &Standing) -> bool {
     let born = standing.born().to_string();
     let mut kinds = RESOURCES.iter().map(|resource| resource.kind());
-    kinds.any(|kind| engine.has(kind.key(&[&born])))
+    kinds.any(|kind| engine.has_resource(kind.key(&[&born])))
 }
 
 /// Carries out a command of a fresh demonstration.
@@ -226,7 +226,7 @@ async fn carry_out(engine: &Engine, standing: &Standing) -> Result<(), BoxError>
         header_key: (row.key == KeySource::Header).then(|| Standing::KEY.into()),
     };
     let permit = engine.admit().ok_or("too many commands are in flight")?;
-    match engine.execute_giving(standing.born(), call, permit).await {
+    match engine.execute_with_id(standing.born(), call, permit).await {
         CommandResult::Done { .. } => Ok(()),
         CommandResult::Refused { rejection, .. } => Err(format!(
             "{} was not carried out: {} ({})",
@@ -294,9 +294,9 @@ mod tests {
     fn a_command_is_told_to_be_too_late_only_behind_the_end_of_the_sample_facts() {
         let end = "2099-12-31T00:00:00.000Z";
         assert!(samples::NDJSON.contains(&format!("\"expiresAt\":\"{end}\"")));
-        let end = Instant::parse(end).unwrap();
+        let end = Timestamp::parse(end).unwrap();
         let told = |now| unless_over("it was refused".into(), now).to_string();
-        let before = Instant::from_millis(end.millis() - 1);
+        let before = Timestamp::from_millis(end.millis() - 1);
         assert_eq!(told(before), "it was refused");
         assert_eq!(
             told(end),

@@ -17,7 +17,7 @@ use super::state::{
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
@@ -189,7 +189,7 @@ pub struct ActivationBody {
     accepted_onboarding_revision: Revision,
     relationship_outbox_message_id: i64,
     authorization_relationship_status: AuthorizationRelationshipStatus,
-    accepted_at: Instant,
+    accepted_at: Timestamp,
     /// Whether this is the answer of an earlier request once more.
     // Last, so that a replay can turn it round.
     idempotent_replay: bool,

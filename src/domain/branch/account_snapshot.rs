@@ -6,7 +6,7 @@ use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Fingerprint;
 use crate::base::revision::Revision;
 use crate::base::text::{BranchProfileId, Ident, StatementId, Text};
-use crate::base::time::{Date, Instant};
+use crate::base::time::{Date, Timestamp};
 use crate::domain::listing::{Filter, List, by_many, is};
 use crate::domain::reference::kinds::settlement_account::VerificationState;
 use crate::domain::resource::{Kind, Resource};
@@ -56,7 +56,7 @@ pub struct AccountSnapshot {
     /// What it is of.
     pub taken: SnapshotTaken,
     /// When it was taken.
-    pub taken_at: Instant,
+    pub taken_at: Timestamp,
 }
 
 /// What can happen to a snapshot. New events go at the end: records store their index.
@@ -76,7 +76,7 @@ impl Resource for AccountSnapshot {
         is(&it.taken.branch_office_profile_id)
     })]));
 
-    fn apply(state: Option<Self>, event: &AccountSnapshotEvent, at: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &AccountSnapshotEvent, at: Timestamp) -> Self {
         let AccountSnapshotEvent::Taken(taken) = event;
         assert!(state.is_none(), "a snapshot never changes");
         Self {
@@ -145,7 +145,7 @@ response_body! {
         verification_state: VerificationState = taken.verification_state,
         effective_from: Date = taken.effective_from,
         effective_until: Option<Date> = taken.effective_until,
-        snapshot_for_statement_at: Instant = snapshot.taken_at,
+        snapshot_for_statement_at: Timestamp = snapshot.taken_at,
         snapshot_for_statement_by_actor_id: &'a str = &taken.subject,
         idempotency_key: &'a str = &taken.idempotency_key,
     }

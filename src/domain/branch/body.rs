@@ -11,7 +11,7 @@ use super::onboarding::{
 use super::state::{Branch, LifecycleStatus, RelationshipTuple};
 use crate::base::revision::Revision;
 use crate::base::text::{BranchCode, Ident, Sentence};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::response_body::response_body;
 use crate::wire_enum;
 
@@ -150,7 +150,7 @@ response_body! {
 #[schemars(rename = "BranchRepair")]
 struct RepairBody {
     repair_id: Uuid,
-    scheduled_at: Instant,
+    scheduled_at: Timestamp,
     pending_side_effects: Vec<SideEffect>,
 }
 

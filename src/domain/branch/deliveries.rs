@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::onboarding::{Repair, SideEffect, SideEffectStatus};
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::outbox::message::Message;
 use crate::domain::resource::{Kind, ReadView, Resource, event_name};
 use crate::public_events;
@@ -58,7 +58,7 @@ impl Resource for BranchDeliveries {
     };
     type Event = BranchDeliveriesEvent;
 
-    fn apply(state: Option<Self>, event: &BranchDeliveriesEvent, at: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &BranchDeliveriesEvent, at: Timestamp) -> Self {
         match (state, event) {
             (None, BranchDeliveriesEvent::Due(due)) => Self {
                 branch_id: due.branch_id,
@@ -241,13 +241,13 @@ mod tests {
             outbox_message_ids: vec![first, third],
         };
         assert_eq!(event.taken(), [first, third]);
-        let some = BranchDeliveries::apply(Some(deliveries), &event, Instant::default());
+        let some = BranchDeliveries::apply(Some(deliveries), &event, Timestamp::default());
         assert_eq!(some.completed(), [first, third]);
         assert_eq!((some.revision.number(), some.validate()), (2, Ok(())));
         let event = BranchDeliveriesEvent::Completed {
             outbox_message_ids: vec![second],
         };
-        let all = BranchDeliveries::apply(Some(some), &event, Instant::default());
+        let all = BranchDeliveries::apply(Some(some), &event, Timestamp::default());
         assert_eq!((all.repair, all.validate()), (None, Ok(())));
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::actor::Actor;
 use crate::base::revision::Revision;
 use crate::base::text::{Ident, Text};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::listing::{Filter, List, by_few, is};
 use crate::domain::reference::kinds::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::reference::{FactHolder, FactKind};
@@ -50,7 +50,7 @@ pub struct BranchOfficeProfile {
     /// How the branch presents itself.
     pub facts: BranchOfficeProfileFact,
     /// Since when its current facts apply.
-    pub effective_at: Instant,
+    pub effective_at: Timestamp,
     /// The update that set them; `None` when that was a fact.
     pub update: Option<Update>,
 }
@@ -90,7 +90,7 @@ impl Resource for BranchOfficeProfile {
     const LIST: Option<List<Self>> =
         Some(List::<Self>::by(&[by_few(Filter::Branch, |it| is(&it.id))]));
 
-    fn apply(state: Option<Self>, event: &BranchOfficeProfileEvent, at: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &BranchOfficeProfileEvent, at: Timestamp) -> Self {
         match (state, event) {
             (_, BranchOfficeProfileEvent::FactCameIn(fact)) => Self {
                 id: fact.id.clone(),
@@ -159,7 +159,7 @@ impl Resource for ProfileRevision {
     };
     type Event = ProfileRevisionEvent;
 
-    fn apply(state: Option<Self>, event: &ProfileRevisionEvent, _: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &ProfileRevisionEvent, _: Timestamp) -> Self {
         let ProfileRevisionEvent::Made(revision) = event;
         assert!(state.is_none(), "a revision is made once");
         (**revision).clone()
@@ -223,6 +223,6 @@ response_body! {
         fact_group: FactGroup = FactGroup::Profile,
         actor_id: Option<&'a str> = update.map(|update| &*update.subject),
         reason: Option<&'a Text> = update.map(|update| &update.reason),
-        effective_at: Instant = profile.effective_at,
+        effective_at: Timestamp = profile.effective_at,
     }
 }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::operation::Disposition;
 use crate::wire_enum;
 
@@ -94,7 +94,7 @@ pub struct Repair {
     /// The repair's identifier.
     pub repair_id: Uuid,
     /// When it was scheduled.
-    pub scheduled_at: Instant,
+    pub scheduled_at: Timestamp,
 }
 
 /// What a directory has made of each side effect by the time of the commit.

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::resource::{Kind, Resource};
 use crate::public_events;
 
@@ -52,7 +52,7 @@ impl Resource for Organization {
     };
     type Event = OrganizationEvent;
 
-    fn apply(state: Option<Self>, event: &OrganizationEvent, _: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &OrganizationEvent, _: Timestamp) -> Self {
         let OrganizationEvent::BranchAdded { .. } = event;
         let before = state.unwrap_or(Self::BEFORE_FIRST_BRANCH);
         Self {
@@ -102,7 +102,7 @@ mod tests {
         };
         let mut state = None;
         for count in 1..=3 {
-            let next = Organization::apply(state, &event, Instant::default());
+            let next = Organization::apply(state, &event, Timestamp::default());
             assert_eq!(
                 (next.revision.number(), next.branch_count),
                 (count + 1, count)

@@ -12,7 +12,7 @@ use crate::base::digest::Fingerprint;
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::{BranchCode, Email, Ident, PhoneNumber, Sentence};
-use crate::base::time::{Date, Instant};
+use crate::base::time::{Date, Timestamp};
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource, event_name};
 use crate::{json_object, public_events, wire_enum};
@@ -200,7 +200,7 @@ pub struct Branch {
     /// What it was created with.
     pub founding: Founding,
     /// When it was created.
-    pub created_at: Instant,
+    pub created_at: Timestamp,
     /// How many commits it has seen.
     pub revision: Revision,
     /// There once the first manager has accepted.
@@ -215,7 +215,7 @@ pub struct Manager {
     /// The branch's revision that it was accepted at.
     pub accepted_revision: Revision,
     /// When.
-    pub accepted_at: Instant,
+    pub accepted_at: Timestamp,
 }
 
 /// What can happen to a branch. New events go at the end: records store their index.
@@ -242,7 +242,7 @@ impl Resource for Branch {
         }),
     ]));
 
-    fn apply(state: Option<Self>, event: &BranchEvent, at: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &BranchEvent, at: Timestamp) -> Self {
         match (state, event) {
             (None, BranchEvent::Created(founding)) => Self {
                 founding: (**founding).clone(),
@@ -413,7 +413,7 @@ mod tests {
             subject: "manager-1".into(),
             relationship_outbox_message_id: 9,
         });
-        let accepted = Branch::apply(Some(branch.clone()), &event, Instant::default());
+        let accepted = Branch::apply(Some(branch.clone()), &event, Timestamp::default());
         assert_eq!(accepted.unique_keys().len(), branch.unique_keys().len() - 1);
         assert!(!accepted.unique_keys().contains(&pending));
         assert_eq!(

@@ -132,7 +132,7 @@ mod tests {
 
     use super::*;
     use crate::base::revision::Revision;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     use crate::domain::family::grant::Revocation;
     use crate::domain::family::samples::{family, mother, payer, payment, with};
     use crate::domain::rejection::Class;
@@ -232,7 +232,7 @@ mod tests {
         });
         held.grant.revision = Revision::new(2);
         held.grant.revocation = Some(Revocation {
-            revoked_at: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
+            revoked_at: Timestamp::parse("2026-11-20T12:00:00Z").unwrap(),
             revoked_by_member_id: MemberId::from_trusted("mother-1"),
             revocation_reason_code: Some(Ident::from_trusted("changed_mind")),
         });

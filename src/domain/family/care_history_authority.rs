@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::grant::{Grant, GrantTerms, scopes_schema};
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, FamilyAccountId, Ident, MemberId};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::listing::{Filter, List, by_few, is};
 use crate::domain::resource::{Kind, ReadView, Resource};
 use crate::domain::response_body::response_body;
@@ -65,7 +65,7 @@ impl Resource for CareHistoryGrant {
         ),
     );
 
-    fn apply(state: Option<Self>, event: &CareHistoryGrantEvent, at: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &CareHistoryGrantEvent, at: Timestamp) -> Self {
         let CareHistoryGrantEvent::Granted(granted) = event;
         assert!(state.is_none(), "access is granted once");
         Self {
@@ -99,7 +99,7 @@ public_events! {
         "granteeMemberId": MemberId = granted.grantee_member_id,
         "motherMemberId": MemberId = granted.terms.mother_member_id,
         "scopes": Vec<Ident> = granted.terms.scopes,
-        "expiresAt": Instant = granted.terms.expires_at,
+        "expiresAt": Timestamp = granted.terms.expires_at,
     },
 }
 
@@ -142,7 +142,7 @@ impl Resource for CareHistoryAuthority {
     };
     type Event = CareHistoryAuthorityEvent;
 
-    fn apply(state: Option<Self>, event: &CareHistoryAuthorityEvent, _: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &CareHistoryAuthorityEvent, _: Timestamp) -> Self {
         let CareHistoryAuthorityEvent::Entered(entered) = event;
         let before = state.as_ref().map_or(Revision::NONE, |book| book.revision);
         let next = Self {
@@ -216,9 +216,9 @@ response_body! {
         #[schemars(schema_with = "scopes")]
         scopes: &'a [Ident] = &terms.scopes,
         granted_by_member_id: &'a MemberId = &terms.mother_member_id,
-        granted_at: Instant = grant.granted_at,
-        expires_at: Instant = terms.expires_at,
-        revoked_at: Option<Instant> = revocation.map(|revocation| revocation.revoked_at),
+        granted_at: Timestamp = grant.granted_at,
+        expires_at: Timestamp = terms.expires_at,
+        revoked_at: Option<Timestamp> = revocation.map(|revocation| revocation.revoked_at),
         revision: Revision = grant.revision,
         authority_evidence: &'a [Box<str>] = &terms.authority_evidence,
         revoked_by_member_id: Option<&'a MemberId> =

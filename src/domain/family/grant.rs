@@ -8,7 +8,7 @@ use crate::base::actor::{Actor, ActorKind};
 use crate::base::json::{FromJson as _, Side};
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, FamilyAccountId, Ident, MemberId};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::listing::{Filter, Scope};
 use crate::domain::read::ReadRequest;
 use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
@@ -26,7 +26,7 @@ pub struct GrantTerms {
     /// What it allows.
     pub scopes: Vec<Ident>,
     /// The point from which on it allows nothing.
-    pub expires_at: Instant,
+    pub expires_at: Timestamp,
     /// The facts that it rests on, as [`evidence`] writes them.
     pub authority_evidence: Vec<Box<str>>,
 }
@@ -35,7 +35,7 @@ pub struct GrantTerms {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revocation {
     /// When.
-    pub revoked_at: Instant,
+    pub revoked_at: Timestamp,
     /// Who revoked it.
     pub revoked_by_member_id: MemberId,
     /// Why.
@@ -48,7 +48,7 @@ pub struct Grant {
     /// What it says.
     pub terms: GrantTerms,
     /// When it was granted.
-    pub granted_at: Instant,
+    pub granted_at: Timestamp,
     /// How many commits it has seen.
     pub revision: Revision,
     /// Its end before its time.
@@ -58,7 +58,7 @@ pub struct Grant {
 impl Grant {
     /// A grant on these terms, made at `at`.
     #[must_use]
-    pub fn new(terms: &GrantTerms, at: Instant) -> Self {
+    pub fn new(terms: &GrantTerms, at: Timestamp) -> Self {
         Self {
             terms: terms.clone(),
             granted_at: at,
@@ -69,7 +69,7 @@ impl Grant {
 
     /// Whether it is in force at `now`: it is not revoked, and its time is not over.
     #[must_use]
-    pub fn is_active(&self, now: Instant) -> bool {
+    pub fn is_active(&self, now: Timestamp) -> bool {
         self.revocation.is_none() && now < self.terms.expires_at
     }
 
@@ -176,28 +176,28 @@ mod tests {
             family_account_id: FamilyAccountId::from_trusted("account-1"),
             mother_member_id: MemberId::from_trusted("mother-1"),
             scopes: vec![Ident::from_trusted("summary")],
-            expires_at: Instant::from_millis(expires_at),
+            expires_at: Timestamp::from_millis(expires_at),
             authority_evidence: Vec::new(),
         };
-        Grant::new(&terms, Instant::from_millis(granted_at))
+        Grant::new(&terms, Timestamp::from_millis(granted_at))
     }
 
     #[test]
     fn a_grant_is_active_until_the_millisecond_before_its_end() {
         let grant = grant(1, START, START + 10);
-        assert!(grant.is_active(Instant::from_millis(START + 9)));
-        assert!(!grant.is_active(Instant::from_millis(START + 10)));
+        assert!(grant.is_active(Timestamp::from_millis(START + 9)));
+        assert!(!grant.is_active(Timestamp::from_millis(START + 10)));
     }
 
     #[test]
     fn a_revoked_grant_is_not_active() {
         let mut grant = grant(1, START, START + 10);
         grant.revocation = Some(Revocation {
-            revoked_at: Instant::from_millis(START + 1),
+            revoked_at: Timestamp::from_millis(START + 1),
             revoked_by_member_id: MemberId::from_trusted("mother-1"),
             revocation_reason_code: None,
         });
-        assert!(!grant.is_active(Instant::from_millis(START + 5)));
+        assert!(!grant.is_active(Timestamp::from_millis(START + 5)));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::grant::{GrantTerms, evidence, is_only};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::text::{BookingId, FamilyAccountId, Ident, MemberId};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
@@ -35,7 +35,7 @@ json_object! {
         /// What may be read.
         pub scopes: Vec<Ident> = "scopes" known [SUMMARY],
         /// The point from which on nothing may be read.
-        pub expires_at: Instant = "expiresAt",
+        pub expires_at: Timestamp = "expiresAt",
     }
 }
 
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn the_thousandth_grant_costs_what_the_first_did_and_the_first_is_still_read() {
         let mut service = by_mother();
-        let start = Instant::parse("2026-11-20T12:00:00Z").unwrap();
+        let start = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
         let mut costs = Vec::new();
         let mut first = Value::Null;
         for number in 0..1_000 {
@@ -389,7 +389,7 @@ mod tests {
         let mut held = service.view(|view| book.latest(view)).unwrap();
         held.grant.revision = Revision::new(2);
         held.grant.revocation = Some(Revocation {
-            revoked_at: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
+            revoked_at: Timestamp::parse("2026-11-20T12:00:00Z").unwrap(),
             revoked_by_member_id: MemberId::from_trusted("mother-1"),
             revocation_reason_code: None,
         });

@@ -18,7 +18,7 @@ use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AtLeast;
 use crate::base::text::{BookingId, FamilyAccountId, Ident, MemberId};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
@@ -48,7 +48,7 @@ json_object! {
         /// The most that may be paid, in won.
         pub maximum_authorized_amount_krw: AtLeast<1> = "maximumAuthorizedAmountKrw",
         /// The point from which on nothing may be paid.
-        pub expires_at: Instant = "expiresAt",
+        pub expires_at: Timestamp = "expiresAt",
     }
 }
 
@@ -390,7 +390,7 @@ mod tests {
         let mut held = latest(&service);
         held.grant.revision = Revision::new(2);
         held.grant.revocation = Some(Revocation {
-            revoked_at: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
+            revoked_at: Timestamp::parse("2026-11-20T12:00:00Z").unwrap(),
             revoked_by_member_id: MemberId::from_trusted("mother-1"),
             revocation_reason_code: Some(Ident::from_trusted("changed_mind")),
         });
@@ -427,7 +427,7 @@ mod tests {
         let seed = crate::base::testing::seed();
         let mut random = StdRng::seed_from_u64(seed);
         let mut service = by_mother();
-        let start = Instant::parse("2026-11-20T12:00:00Z").unwrap();
+        let start = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
         let (mut now, mut free_from, mut granted) = (start, start, 0);
         for _ in 0..200 {
             now = now.plus_seconds(random.random_range(0..5));
@@ -454,7 +454,7 @@ mod tests {
     #[test]
     fn the_thousandth_grant_costs_what_the_first_did_and_the_first_is_still_read() {
         let mut service = by_mother();
-        let start = Instant::parse("2026-11-20T12:00:00Z").unwrap();
+        let start = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
         let mut costs = Vec::new();
         let mut first = Value::Null;
         for number in 0..1_000 {

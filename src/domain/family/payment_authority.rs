@@ -9,7 +9,7 @@ use super::grant::{Grant, GrantTerms, scopes_schema};
 use crate::base::json::{FromJson as _, Side, nullable};
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, FamilyAccountId, Ident, MemberId};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, SCOPE_MAX, Scope, by_few, is};
 use crate::domain::read::ReadRequest;
@@ -71,7 +71,7 @@ impl Resource for PaymentDelegation {
         ),
     );
 
-    fn apply(state: Option<Self>, event: &PaymentDelegationEvent, at: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &PaymentDelegationEvent, at: Timestamp) -> Self {
         let PaymentDelegationEvent::Granted(granted) = event;
         assert!(state.is_none(), "a delegation is granted once");
         Self {
@@ -110,14 +110,14 @@ public_events! {
         "motherMemberId": MemberId = granted.terms.mother_member_id,
         "scopes": Vec<Ident> = granted.terms.scopes,
         "maximumAuthorizedAmountKrw": Won = granted.maximum_authorized_amount_krw,
-        "expiresAt": Instant = granted.terms.expires_at,
+        "expiresAt": Timestamp = granted.terms.expires_at,
     },
 }
 
 impl PaymentDelegation {
     /// Whether it allows `amount_krw` won to be paid for `scope` at `now`.
     #[must_use]
-    pub fn covers(&self, scope: &str, amount_krw: Won, now: Instant) -> bool {
+    pub fn covers(&self, scope: &str, amount_krw: Won, now: Timestamp) -> bool {
         self.grant.is_active(now)
             && self.grant.has_scope(scope)
             && amount_krw <= self.maximum_authorized_amount_krw
@@ -163,7 +163,7 @@ impl Resource for PaymentAuthority {
     };
     type Event = PaymentAuthorityEvent;
 
-    fn apply(state: Option<Self>, event: &PaymentAuthorityEvent, _: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &PaymentAuthorityEvent, _: Timestamp) -> Self {
         let PaymentAuthorityEvent::Entered(entered) = event;
         let before = state.as_ref().map_or(Revision::NONE, |book| book.revision);
         let next = Self {
@@ -277,11 +277,11 @@ response_body! {
         #[schemars(schema_with = "scopes")]
         scopes: &'a [Ident] = &terms.scopes,
         granted_by_member_id: &'a MemberId = &terms.mother_member_id,
-        granted_at: Instant = grant.granted_at,
-        expires_at: Instant = terms.expires_at,
+        granted_at: Timestamp = grant.granted_at,
+        expires_at: Timestamp = terms.expires_at,
         maximum_authorized_amount_krw: Won = delegation.maximum_authorized_amount_krw,
         reservation_booking_id: &'a BookingId = &delegation.reservation_booking_id,
-        revoked_at: Option<Instant> = revocation.map(|revocation| revocation.revoked_at),
+        revoked_at: Option<Timestamp> = revocation.map(|revocation| revocation.revoked_at),
         delegation_revision: Revision = grant.revision,
         authority_evidence: &'a [Box<str>] = &terms.authority_evidence,
         revoked_by_member_id: Option<&'a MemberId> =
@@ -302,7 +302,7 @@ mod tests {
             family_account_id: FamilyAccountId::from_trusted("account-1"),
             mother_member_id: MemberId::from_trusted("mother-1"),
             scopes: vec![Ident::from_trusted(RESERVATION_DEPOSIT)],
-            expires_at: Instant::from_millis(2_000),
+            expires_at: Timestamp::from_millis(2_000),
             authority_evidence: Vec::new(),
         };
         let granted = PaymentGranted {
@@ -312,7 +312,7 @@ mod tests {
             maximum_authorized_amount_krw: Won::new(maximum_authorized_amount_krw),
         };
         let event = PaymentDelegationEvent::Granted(Box::new(granted));
-        PaymentDelegation::apply(None, &event, Instant::from_millis(1_000))
+        PaymentDelegation::apply(None, &event, Timestamp::from_millis(1_000))
     }
 
     #[test]
@@ -340,7 +340,7 @@ mod tests {
             payment_delegation_id: Uuid::from_u128(1),
         };
         let event = PaymentAuthorityEvent::Entered(Box::new(entered));
-        let mut book = PaymentAuthority::apply(None, &event, Instant::from_millis(1_000));
+        let mut book = PaymentAuthority::apply(None, &event, Timestamp::from_millis(1_000));
         assert_eq!(book.validate(), Ok(()));
         book.revision = Revision::NONE;
         assert!(book.validate().is_err());

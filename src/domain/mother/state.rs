@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::base::address::Address;
 use crate::base::revision::Revision;
 use crate::base::text::{Email, FullName, Ident, PhoneNumber, PolicyKey, ReceiptId, VersionLabel};
-use crate::base::time::{Date, Instant};
+use crate::base::time::{Date, Timestamp};
 use crate::domain::reference::kinds::consent_version::version_id;
 use crate::domain::reference::kinds::mother_profile::{
     AccountLifecycle, MotherProfileFact, OwnershipState, owner,
@@ -76,7 +76,7 @@ pub struct ConsentReceipt {
     /// The version of the policy.
     pub version_label: VersionLabel,
     /// When it was accepted.
-    pub accepted_at: Instant,
+    pub accepted_at: Timestamp,
 }
 
 /// A mother's profile.
@@ -91,9 +91,9 @@ pub struct MotherProfile {
     /// The account, as the first fact gave it.
     pub mother_account_id: ReceiptId,
     /// When the profile came into being, as the first fact gave it.
-    pub created_at: Instant,
+    pub created_at: Timestamp,
     /// When it was changed last; at first, when its first fact was committed.
-    pub updated_at: Instant,
+    pub updated_at: Timestamp,
     /// How often the profile was changed, its birth included.
     pub profile_revision: Revision,
     /// How often the mother has put her address in place, the first fact's included.
@@ -156,7 +156,7 @@ impl Resource for MotherProfile {
     const KIND: Kind = MotherProfileFact::KIND;
     type Event = MotherProfileEvent;
 
-    fn apply(state: Option<Self>, event: &MotherProfileEvent, at: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &MotherProfileEvent, at: Timestamp) -> Self {
         match (state, event) {
             (None, MotherProfileEvent::FactCameIn(first)) => Self::born(first, at),
             (Some(mut profile), MotherProfileEvent::FactCameIn(later)) => {
@@ -231,7 +231,7 @@ impl ProfileUpdated {
 }
 
 impl MotherProfile {
-    fn born(first: &FactCameIn, at: Instant) -> Self {
+    fn born(first: &FactCameIn, at: Timestamp) -> Self {
         let fact = first.fact.clone();
         Self {
             id: first.id.clone(),
@@ -249,7 +249,7 @@ impl MotherProfile {
         }
     }
 
-    fn take_in(&mut self, later: &FactCameIn, at: Instant) {
+    fn take_in(&mut self, later: &FactCameIn, at: Timestamp) {
         if !later.fact.owns_the_same(&self.fact) {
             self.profile_revision = self.profile_revision.next();
             self.updated_at = at;
@@ -258,7 +258,7 @@ impl MotherProfile {
         self.fact = later.fact.clone();
     }
 
-    fn update(&mut self, update: &ProfileUpdated, at: Instant) {
+    fn update(&mut self, update: &ProfileUpdated, at: Timestamp) {
         self.full_name = update.full_name.clone();
         self.birth_date = update.birth_date;
         self.address = update.address.clone();
@@ -409,8 +409,8 @@ response_body! {
             applied_at: fact.applied_at,
         },
         allowed_next_actions: Vec<NextAction> = standing.next_actions,
-        created_at: Instant = profile.created_at,
-        updated_at: Instant = profile.updated_at,
+        created_at: Timestamp = profile.created_at,
+        updated_at: Timestamp = profile.updated_at,
         /// Whether this is the answer of an earlier request once more.
         // Last, so that a replay can turn it round.
         idempotent_replay: bool = false,
@@ -425,10 +425,10 @@ struct VerifiedContacts<'a> {
 
 response_body! {
     #[schemars(rename = "VerifiedContact")]
-    struct ContactBody<'a> from (receipt_id: &'a ReceiptId, normalized_value: &'a str, verified_at: Instant) {} as {
+    struct ContactBody<'a> from (receipt_id: &'a ReceiptId, normalized_value: &'a str, verified_at: Timestamp) {} as {
         receipt_id: &'a ReceiptId = receipt_id,
         normalized_value: &'a str = normalized_value,
-        verified_at: Instant = verified_at,
+        verified_at: Timestamp = verified_at,
         verification_authority: VerificationAuthority = VerificationAuthority::IdentityProviderAuth,
     }
 }
@@ -439,7 +439,7 @@ response_body! {
         consent_receipt_id: Uuid = receipt.consent_receipt_id,
         policy_key: &'a PolicyKey = &receipt.policy_key,
         version_label: &'a VersionLabel = &receipt.version_label,
-        accepted_at: Instant = receipt.accepted_at,
+        accepted_at: Timestamp = receipt.accepted_at,
         capture_source: CaptureSource = CaptureSource::ExplicitMotherAction,
     }
 }
@@ -450,7 +450,7 @@ response_body! {
 struct OwnershipBody<'a> {
     state: OwnershipState,
     relationship_receipt_id: Option<&'a Ident>,
-    applied_at: Option<Instant>,
+    applied_at: Option<Timestamp>,
 }
 
 /// A mother and her profile, for the tests of this group.
@@ -732,7 +732,7 @@ mod tests {
                     consent_receipt_id: Uuid::nil(),
                     policy_key: PolicyKey::from_trusted("privacy"),
                     version_label: VersionLabel::from_trusted("1"),
-                    accepted_at: Instant::default(),
+                    accepted_at: Timestamp::default(),
                 });
             }
             let Standing {
@@ -796,7 +796,7 @@ mod tests {
                 consent_receipt_id: Uuid::nil(),
                 policy_key: PolicyKey::from_trusted("privacy"),
                 version_label: VersionLabel::from_trusted("1"),
-                accepted_at: Instant::default(),
+                accepted_at: Timestamp::default(),
             });
         }
         assert!(bad.validate().is_err());

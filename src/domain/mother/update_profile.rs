@@ -257,7 +257,7 @@ mod tests {
 
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     use crate::domain::rejection::Class;
 
     use crate::domain::mother::state::samples::{fact, given_profile, mother};
@@ -692,7 +692,7 @@ mod tests {
         // The engine checks it again before the commit: a consent version that is put in force
         // meanwhile must not go unseen.
         let scenario = ready();
-        let now = Instant::parse("2026-11-20T13:00:00Z").unwrap();
+        let now = Timestamp::parse("2026-11-20T13:00:00Z").unwrap();
         let lists = scenario.view(|view| {
             assert_eq!(required_at(view, now).len(), 1);
             view.secondary_seen()

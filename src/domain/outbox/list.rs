@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::addressed::Reason;
 use super::may_manage;
 use super::message::{Message, MessageStatus, number_of, numbers_near, unsettled_near};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::operation::to_json;
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
@@ -25,7 +25,7 @@ pub struct MessageBody<'a> {
     resource: &'a str,
     state: MessageStatus,
     attempts: u32,
-    next_attempt_at: Option<Instant>,
+    next_attempt_at: Option<Timestamp>,
     last_status: Option<u16>,
     last_error: Option<&'a str>,
 }
@@ -210,7 +210,7 @@ mod tests {
                 log_id: [1; 16],
                 body: Some(crate::base::codec::Blob(b"{}".to_vec())),
             }));
-            service.given(&Message::apply(None, &born, Instant::default()));
+            service.given(&Message::apply(None, &born, Timestamp::default()));
         }
         service
     }

@@ -9,7 +9,7 @@ use crate::base::digest::Digest;
 use crate::base::hex::hex;
 use crate::base::json::texts_of;
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::event::subject;
 use crate::domain::operation::{Change, OutboxMessage};
 use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource, event_name};
@@ -38,13 +38,13 @@ pub struct Unsettled {
     /// The log that it was born in.
     pub log_id: [u8; 16],
     /// When it was born.
-    pub at: Instant,
+    pub at: Timestamp,
     /// Its content, JSON.
     pub body: Blob,
     /// How often it was tried since it was born, or since a retry was last requested.
     pub tried: u32,
     /// When it is tried next; `None` where nothing speaks against trying it now, or it is dead.
-    pub next_attempt_at: Option<Instant>,
+    pub next_attempt_at: Option<Timestamp>,
     /// What became of the last attempt.
     pub last_failure: Option<Failure>,
 }
@@ -115,7 +115,7 @@ pub enum MessageEvent {
     /// Its receiver has not taken it, and is asked again then.
     Failed {
         /// When it is tried next.
-        next_attempt_at: Instant,
+        next_attempt_at: Timestamp,
         /// Why it was not taken.
         failure: Failure,
     },
@@ -144,7 +144,7 @@ impl Resource for Message {
     };
     type Event = MessageEvent;
 
-    fn apply(state: Option<Self>, event: &MessageEvent, at: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &MessageEvent, at: Timestamp) -> Self {
         let Some(mut message) = state else {
             return match event {
                 MessageEvent::Born(born) => Self::of_birth(born, at),
@@ -273,7 +273,7 @@ impl Message {
         }
     }
 
-    fn of_birth(born: &Born, at: Instant) -> Self {
+    fn of_birth(born: &Born, at: Timestamp) -> Self {
         Self {
             number: born.number,
             revision: Revision::FIRST,
@@ -378,7 +378,7 @@ pub fn birth(message: &OutboxMessage, log_id: [u8; 16]) -> MessageEvent {
 
 /// The message, and what its birth changes, which is committed at `at` in this log.
 #[must_use]
-pub fn born(message: &OutboxMessage, log_id: [u8; 16], at: Instant) -> (Message, Change) {
+pub fn born(message: &OutboxMessage, log_id: [u8; 16], at: Timestamp) -> (Message, Change) {
     let event = birth(message, log_id);
     let message = Message::apply(None, &event, at);
     let change = Change::of(None, &event, &message);

@@ -6,7 +6,7 @@
 use super::message::{Failure, Message, MessageEvent, MessageStatus};
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::operation::{Commit, Context, Decision};
 use crate::domain::rejection::Rejection;
 use crate::domain::report::Report;
@@ -17,7 +17,7 @@ pub enum Attempt {
     /// The receiver has taken the message.
     Taken,
     /// It has not, and is asked again then.
-    Failed(Failure, Instant),
+    Failed(Failure, Timestamp),
     /// It has not, and this was the last attempt.
     Dead(Failure),
 }
@@ -110,7 +110,7 @@ mod tests {
         let retry = rows.find(|row| row.name == "retry_outbox_message");
         let mut case = Case::of_example(retry.unwrap());
         let number = case.parameter().parse().unwrap();
-        let hours_later = Instant::parse("2026-11-20T20:00:00Z").unwrap();
+        let hours_later = Timestamp::parse("2026-11-20T20:00:00Z").unwrap();
         let failed = |revision| RecordAttempt {
             number,
             revision,
@@ -134,6 +134,6 @@ mod tests {
         // The attempt that was under way while it was requested.
         case.service.at("2026-11-20T12:00:05Z");
         case.service.recorded(&failed(Revision::FIRST));
-        assert_eq!(due(&case), Instant::parse("2026-11-20T12:00:05Z"));
+        assert_eq!(due(&case), Timestamp::parse("2026-11-20T12:00:05Z"));
     }
 }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::base::digest::Fingerprint;
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, Ident, PaymentId, Text};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::payment_words::{OperationAction, OperationStatus};
@@ -36,7 +36,7 @@ pub struct AdminAudit {
     /// The fingerprint of what the gateway answered.
     pub provider_evidence_fingerprint: Fingerprint,
     /// When.
-    pub recorded_at: Instant,
+    pub recorded_at: Timestamp,
     /// The booking, as sent.
     pub reservation_booking_id: Option<BookingId>,
     /// The payment, as sent.
@@ -80,7 +80,7 @@ impl Resource for AdminAudit {
         ),
     );
 
-    fn apply(state: Option<Self>, event: &AdminAuditEvent, _: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &AdminAuditEvent, _: Timestamp) -> Self {
         let AdminAuditEvent::Recorded(audit) = event;
         assert!(state.is_none(), "an audit is written once");
         (**audit).clone()
@@ -119,7 +119,7 @@ public_events! {
         "reservationBookingId": Option<BookingId> = audit.reservation_booking_id,
         "paymentId": Option<PaymentId> = audit.payment_id,
         "amountKrw": Option<Won> = audit.amount_krw,
-        "recordedAt": Instant = audit.recorded_at,
+        "recordedAt": Timestamp = audit.recorded_at,
     },
 }
 
@@ -136,7 +136,7 @@ response_body! {
         expected_revision: i64 = audit.expected_revision,
         command_fingerprint: String = audit.command_fingerprint.to_hex(),
         provider_evidence_fingerprint: String = audit.provider_evidence_fingerprint.to_hex(),
-        recorded_at: Instant = audit.recorded_at,
+        recorded_at: Timestamp = audit.recorded_at,
         reservation_booking_id: Option<&'a BookingId> = audit.reservation_booking_id.as_ref(),
         payment_id: Option<&'a PaymentId> = audit.payment_id.as_ref(),
         search_key: Option<&'a Ident> = audit.search_key.as_ref(),
@@ -194,7 +194,7 @@ mod tests {
             expected_revision: 0,
             command_fingerprint: Fingerprint::of(b"command"),
             provider_evidence_fingerprint: Fingerprint::of(b"answer"),
-            recorded_at: Instant::default(),
+            recorded_at: Timestamp::default(),
             reservation_booking_id: None,
             payment_id: None,
             search_key: None,

@@ -20,7 +20,7 @@ use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FaultCode, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::{BodyKey, BookingId, Ident, PaymentId, Text};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::base::won::Won;
 use crate::domain::example::Example;
 #[cfg(test)]
@@ -172,7 +172,7 @@ impl AnyOperation for AdministerGateway {
         name: &'static str,
         path: &[(&str, &str)],
         body: &[u8],
-        now: Instant,
+        now: Timestamp,
     ) -> Option<(Box<dyn AnyCommand>, usize)> {
         let (command, values) = <Command as Request>::read_straight(path, body, now)?;
         Some((by_action(name, command), values))

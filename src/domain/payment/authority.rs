@@ -9,7 +9,7 @@ use super::obligation::Obligation;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::revision::Revision;
 use crate::base::text::FamilyAccountId;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::base::won::Won;
 use crate::domain::family::payment_authority::{
     PaymentAuthority, PaymentDelegation, RESERVATION_DEPOSIT,
@@ -74,7 +74,7 @@ impl Authority {
         obligation: &Obligation,
         actor: &Actor,
         view: &ReadView<'_>,
-        now: Instant,
+        now: Timestamp,
     ) -> Option<Self> {
         if obligation.mother_alone && actor.kind != ActorKind::Mother {
             return None;
@@ -155,7 +155,7 @@ fn delegation(
     actor: &Actor,
     view: &ReadView<'_>,
     amount_krw: Won,
-    now: Instant,
+    now: Timestamp,
 ) -> Option<PaymentDelegation> {
     let fact = &obligation.fact;
     let member = actor.member_id.as_ref()?;
@@ -186,7 +186,12 @@ fn operates(object: &str, actor: &Actor, view: &ReadView<'_>) -> Option<String> 
 /// Whether the actor may read what belongs to the obligation's payment: who may pay it, the head
 /// office, a manager of its branch, and a payer whose delegation is active, whatever its maximum.
 #[must_use]
-pub fn may_read(obligation: &Obligation, actor: &Actor, view: &ReadView<'_>, now: Instant) -> bool {
+pub fn may_read(
+    obligation: &Obligation,
+    actor: &Actor,
+    view: &ReadView<'_>,
+    now: Timestamp,
+) -> bool {
     actor.is_headquarters()
         || actor.manages_branch(&obligation.fact.branch_profile_id)
         || Authority::over(obligation, actor, view, now).is_some()

@@ -216,7 +216,7 @@ mod tests {
     use crate::base::actor::ActorKind;
     use crate::base::json::Reader;
     use crate::base::json::{FromJson, Json};
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     use crate::domain::reference::kinds::payment_product_plan::sample;
     use crate::domain::scenario::{Scenario, Then, actor};
 
@@ -257,7 +257,7 @@ mod tests {
         }
         let text = plan.to_string();
         let json = Json::parse(text.as_bytes()).unwrap();
-        FromJson::read(&json, &mut Reader::new(Instant::default())).unwrap()
+        FromJson::read(&json, &mut Reader::new(Timestamp::default())).unwrap()
     }
 
     #[test]

@@ -289,13 +289,13 @@ mod tests {
     use super::super::samples::with;
     use super::*;
     use crate::base::json::{FromJson, Json, Reader, VALUES_MAX};
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     use crate::domain::reference::kinds::gateway_payment::sample;
 
     fn payment(changes: &[(&str, Value)]) -> GatewayPayment {
         let text = with(&sample(), changes).to_string();
         let json = Json::parse(text.as_bytes()).unwrap();
-        GatewayPayment::read(&json, &mut Reader::new(Instant::default())).unwrap()
+        GatewayPayment::read(&json, &mut Reader::new(Timestamp::default())).unwrap()
     }
 
     fn operate(payment: &GatewayPayment, order: PaymentOrder) -> GatewayAnswer {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::gateway::GatewayChange;
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::base::won::Won;
 use crate::domain::reference::kinds::gateway_payment::GatewayPayment;
 use crate::domain::reference::{FactHolder, FactKind};
@@ -68,7 +68,7 @@ impl Resource for PaymentSubject {
     const OLDER: &'static [Older<Self, PaymentSubjectEvent>] = &[Older::ADDED_TO];
     type Event = PaymentSubjectEvent;
 
-    fn apply(state: Option<Self>, event: &PaymentSubjectEvent, _: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &PaymentSubjectEvent, _: Timestamp) -> Self {
         let payment_id = match event {
             PaymentSubjectEvent::FactCameIn(came_in) => &came_in.payment_id,
             PaymentSubjectEvent::Operated(operated) => &operated.payment_id,
@@ -203,7 +203,7 @@ impl Resource for SearchSubject {
     };
     type Event = SearchSubjectEvent;
 
-    fn apply(state: Option<Self>, event: &SearchSubjectEvent, _: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &SearchSubjectEvent, _: Timestamp) -> Self {
         let SearchSubjectEvent::Searched(search_key) = event;
         let before = state.unwrap_or_else(|| Self {
             search_key: search_key.clone(),
@@ -255,7 +255,7 @@ mod tests {
             payment_id: "payment-1".into(),
             change,
         }));
-        PaymentSubject::apply(state, &event, Instant::default())
+        PaymentSubject::apply(state, &event, Timestamp::default())
     }
 
     #[test]

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::decide_cash_receipt::Eligibility;
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, BranchProfileId, FamilyAccountId, Ident, MemberId};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::base::won::Won;
 use crate::domain::family::payment_authority::scope_or_none;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
@@ -99,7 +99,7 @@ pub struct PaymentActorSnapshot {
     /// The idempotency key.
     pub idempotency_key: Box<str>,
     /// When.
-    pub authorized_at: Instant,
+    pub authorized_at: Timestamp,
 }
 
 /// What was asked for of a cash receipt, and what was decided.
@@ -135,7 +135,7 @@ pub struct CashReceiptEligibilitySnapshot {
     /// Whether the payment provider may issue it.
     pub provider_issue_allowed: bool,
     /// When.
-    pub decided_at: Instant,
+    pub decided_at: Timestamp,
 }
 
 /// What a customer asked of a cash receipt, in the pre-registration's words.
@@ -158,7 +158,7 @@ impl CashReceiptEligibilitySnapshot {
         obligation: &PaymentObligation,
         wish: &ReceiptWish,
         decided: &Eligibility,
-        now: Instant,
+        now: Timestamp,
     ) -> Self {
         Self {
             cash_receipt_eligibility_snapshot_id: snapshot_id,
@@ -311,7 +311,7 @@ impl Resource for Obligation {
         ])
     });
 
-    fn apply(state: Option<Self>, event: &ObligationEvent, _: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &ObligationEvent, _: Timestamp) -> Self {
         match (state, event) {
             (None, ObligationEvent::Put(first)) => Self::new(first, false),
             (None, ObligationEvent::BornOfConsultation(first)) => Self::new(first, true),
@@ -493,18 +493,18 @@ mod tests {
     fn fact() -> PaymentObligation {
         let text = obligation().to_string();
         let json = Json::parse(text.as_bytes()).unwrap();
-        PaymentObligation::read(&json, &mut Reader::new(Instant::default())).unwrap()
+        PaymentObligation::read(&json, &mut Reader::new(Timestamp::default())).unwrap()
     }
 
     #[test]
     fn an_obligation_born_here_is_as_one_that_came_in_at_revision_1() {
         let came_in = state(&service());
         let born = ObligationEvent::born(PAYMENT, fact());
-        let born = Obligation::apply(None, &born, Instant::default());
+        let born = Obligation::apply(None, &born, Timestamp::default());
         assert_eq!(born, came_in);
         assert_eq!(born.fact_revision, Revision::FIRST);
         let of_consultation = ObligationEvent::born_of_consultation(PAYMENT, fact());
-        let of_consultation = Obligation::apply(None, &of_consultation, Instant::default());
+        let of_consultation = Obligation::apply(None, &of_consultation, Timestamp::default());
         assert_eq!(
             of_consultation,
             Obligation {
@@ -569,9 +569,9 @@ mod tests {
     #[test]
     fn a_fact_does_not_open_a_consultations_obligation_to_others() {
         let born = ObligationEvent::born_of_consultation(PAYMENT, fact());
-        let born = Obligation::apply(None, &born, Instant::default());
+        let born = Obligation::apply(None, &born, Timestamp::default());
         let later = Obligation::put(Some(&born), PAYMENT, Revision::new(2), &fact()).unwrap();
-        assert!(Obligation::apply(Some(born), &later, Instant::default()).mother_alone);
+        assert!(Obligation::apply(Some(born), &later, Timestamp::default()).mother_alone);
     }
 
     #[test]
@@ -624,6 +624,6 @@ mod tests {
         let obligation = state(&service);
         let again = obligation.pre_registration.clone().unwrap();
         let again = ObligationEvent::PreRegistered(Box::new(again));
-        Obligation::apply(Some(obligation), &again, Instant::default());
+        Obligation::apply(Some(obligation), &again, Timestamp::default());
     }
 }

@@ -333,7 +333,7 @@ mod tests {
     use crate::base::actor::{Actor, ActorKind};
     use crate::base::json::{FromJson, Json, Reader};
     use crate::base::text::MemberId;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     use crate::domain::reference::kinds::payment_product_plan;
     use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, actor, member};
@@ -846,7 +846,7 @@ mod tests {
     #[test]
     fn fees_round_halves_up_and_are_exact_at_every_size() {
         let rate = |points: i64| {
-            BasisPoints::read(&Json::Int(points), &mut Reader::new(Instant::default())).unwrap()
+            BasisPoints::read(&Json::Int(points), &mut Reader::new(Timestamp::default())).unwrap()
         };
         for (amount, points, expected) in [
             (1, 0, 0),

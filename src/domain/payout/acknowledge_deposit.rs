@@ -16,7 +16,7 @@ use crate::base::json::AtLeast;
 use crate::base::text::{
     AssignmentKey, BodyKey, BookingId, CaregiverId, Ident, PayoutInstructionId, Text,
 };
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
@@ -41,7 +41,7 @@ json_object! {
         /// The caregiver, where named.
         pub caregiver_id: Option<CaregiverId> = "caregiverId",
         /// When the deposit was made.
-        pub occurred_at: Instant = "occurredAt",
+        pub occurred_at: Timestamp = "occurredAt",
         /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// What the branch notes.

@@ -4,7 +4,7 @@
 
 use super::state::Payout;
 use crate::base::json::{FaultCode, Reader};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::reference::kinds::payout_instruction::PayoutInstructionFact;
 use crate::domain::reference::kinds::reservation_booking::BookingState;
 use crate::domain::resource::ReadView;
@@ -13,7 +13,7 @@ use crate::domain::resource::ReadView;
 const CLOCK_SKEW_SECONDS_MAX: i64 = 300;
 
 /// What is reported has happened: a fault at `occurredAt` when it is too far ahead.
-pub(super) fn has_happened(at: &mut Reader, occurred_at: Option<&Instant>) {
+pub(super) fn has_happened(at: &mut Reader, occurred_at: Option<&Timestamp>) {
     let latest = at.now().plus_seconds(CLOCK_SKEW_SECONDS_MAX);
     if occurred_at.is_some_and(|occurred_at| *occurred_at > latest) {
         at.fault_at::<()>("occurredAt", FaultCode::OutOfRange);

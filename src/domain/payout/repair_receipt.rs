@@ -15,7 +15,7 @@ use crate::base::revision::Revision;
 use crate::base::text::{
     AssignmentKey, BodyKey, BookingId, CaregiverId, Ident, PayoutInstructionId, Text,
 };
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
@@ -40,7 +40,7 @@ json_object! {
         /// The caregiver, where named.
         pub caregiver_id: Option<CaregiverId> = "caregiverId",
         /// When it happened.
-        pub occurred_at: Instant = "occurredAt",
+        pub occurred_at: Timestamp = "occurredAt",
         /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// The receipt state's revision as the actor saw it; 0 when there was none.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::text::{AssignmentKey, BookingId, CaregiverId, Ident, PayoutInstructionId, Text};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::resource::{Kind, Resource};
 use crate::domain::response_body::response_body;
@@ -91,7 +91,7 @@ pub struct PayoutReceipt {
     /// The profile of who said so last.
     pub actor_profile_id: Box<str>,
     /// When it happened, as was said last.
-    pub occurred_at: Instant,
+    pub occurred_at: Timestamp,
     /// The deposit, once it is acknowledged.
     pub deposit: Option<Deposit>,
 }
@@ -100,9 +100,9 @@ pub struct PayoutReceipt {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deposit {
     /// When it was made.
-    pub occurred_at: Instant,
+    pub occurred_at: Timestamp,
     /// When it was acknowledged.
-    pub acknowledged_at: Instant,
+    pub acknowledged_at: Timestamp,
     /// The profile of who acknowledged it.
     pub actor_profile_id: Box<str>,
     /// What the branch noted.
@@ -117,7 +117,7 @@ pub struct ReceiptRepaired {
     /// The actor's profile.
     pub actor_profile_id: Box<str>,
     /// When it happened.
-    pub occurred_at: Instant,
+    pub occurred_at: Timestamp,
     /// Why, in the actor's words.
     pub reason: Text,
 }
@@ -130,7 +130,7 @@ pub struct DepositAcknowledged {
     /// The actor's profile.
     pub actor_profile_id: Box<str>,
     /// When the deposit was made.
-    pub occurred_at: Instant,
+    pub occurred_at: Timestamp,
     /// What the branch notes.
     pub memo: Option<Text>,
     /// Why, in the actor's words.
@@ -163,7 +163,7 @@ impl Resource for PayoutReceipt {
         ),
     );
 
-    fn apply(state: Option<Self>, event: &PayoutReceiptEvent, at: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &PayoutReceiptEvent, at: Timestamp) -> Self {
         let revision = state
             .as_ref()
             .map_or(Revision::FIRST, |state| state.revision.next());
@@ -239,14 +239,14 @@ public_events! {
         "caregiverRole": Ident = repaired.payout.caregiver_role,
         "handoffOrder": i64 = repaired.payout.handoff_order,
         "caregiverId": Option<CaregiverId> = repaired.payout.caregiver_id,
-        "occurredAt": Instant = repaired.occurred_at,
+        "occurredAt": Timestamp = repaired.occurred_at,
     },
     /// The branch has acknowledged that the payout is deposited.
     DepositAcknowledged(acknowledged) => "deposit-acknowledged" {
         "caregiverRole": Ident = acknowledged.payout.caregiver_role,
         "handoffOrder": i64 = acknowledged.payout.handoff_order,
         "caregiverId": Option<CaregiverId> = acknowledged.payout.caregiver_id,
-        "occurredAt": Instant = acknowledged.occurred_at,
+        "occurredAt": Timestamp = acknowledged.occurred_at,
     },
 }
 
@@ -265,7 +265,7 @@ response_body! {
         status: ReceiptStatus = receipt.receipt_state.status(),
         reason: Option<&'a Text> = receipt.reason.as_ref(),
         actor_profile_id: Option<&'a str> = Some(&receipt.actor_profile_id),
-        occurred_at: Option<Instant> = Some(receipt.occurred_at),
+        occurred_at: Option<Timestamp> = Some(receipt.occurred_at),
     }
 }
 
@@ -289,11 +289,11 @@ mod tests {
         let event = PayoutReceiptEvent::DepositAcknowledged(Box::new(DepositAcknowledged {
             payout: payout(),
             actor_profile_id: "manager-1".into(),
-            occurred_at: Instant::from_millis(1),
+            occurred_at: Timestamp::from_millis(1),
             memo: Some(Text::from_trusted("counted")),
             reason: None,
         }));
-        PayoutReceipt::apply(None, &event, Instant::from_millis(2))
+        PayoutReceipt::apply(None, &event, Timestamp::from_millis(2))
     }
 
     #[test]
@@ -303,16 +303,19 @@ mod tests {
         let event = PayoutReceiptEvent::Repaired(Box::new(ReceiptRepaired {
             payout: payout(),
             actor_profile_id: "hq-1".into(),
-            occurred_at: Instant::from_millis(3),
+            occurred_at: Timestamp::from_millis(3),
             reason: Text::from_trusted("Sent back."),
         }));
-        let repaired =
-            PayoutReceipt::apply(Some(acknowledged.clone()), &event, Instant::from_millis(4));
+        let repaired = PayoutReceipt::apply(
+            Some(acknowledged.clone()),
+            &event,
+            Timestamp::from_millis(4),
+        );
         assert_eq!(repaired.revision.number(), 2);
         assert_eq!(repaired.receipt_state, ReceiptState::Repaired);
         assert_eq!(&*repaired.actor_profile_id, "hq-1");
         let deposit = repaired.deposit.clone().unwrap();
-        assert_eq!(deposit.acknowledged_at, Instant::from_millis(2));
+        assert_eq!(deposit.acknowledged_at, Timestamp::from_millis(2));
         assert_eq!(deposit.memo, Some(Text::from_trusted("counted")));
         assert_eq!(repaired.deposit, acknowledged.deposit);
         assert_eq!(repaired.validate(), Ok(()));
@@ -339,9 +342,9 @@ mod tests {
         let event = PayoutReceiptEvent::Repaired(Box::new(ReceiptRepaired {
             payout: other,
             actor_profile_id: "hq-1".into(),
-            occurred_at: Instant::default(),
+            occurred_at: Timestamp::default(),
             reason: Text::from_trusted("x"),
         }));
-        PayoutReceipt::apply(Some(acknowledged()), &event, Instant::default());
+        PayoutReceipt::apply(Some(acknowledged()), &event, Timestamp::default());
     }
 }

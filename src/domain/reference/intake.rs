@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use super::put::{AnyFactKind, FactResult, read_fact};
 use crate::base::json::{Fault, FaultCode, FromJson, Json, Reader, Shape, field};
 use crate::base::text::Ident;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::operation::AnyCommand;
 use crate::domain::rejection::Rejection;
 
@@ -187,7 +187,7 @@ fn is_blank(line: &[u8]) -> bool {
 /// `request_invalid` when the body has another shape.
 pub fn parse_batch<'v, 'a>(body: &'v Json<'a>) -> Result<&'v [Json<'a>], Rejection> {
     // No rule of the shape asks what time it is.
-    let mut at = Reader::new(Instant::default());
+    let mut at = Reader::new(Timestamp::default());
     let slots = at.slots(body, &["facts"]);
     let facts = match slots {
         Some([Some(Json::Array(facts))]) => facts.as_slice(),
@@ -247,7 +247,7 @@ impl Incoming {
         index: u64,
         item: &Json<'_>,
         kinds: &[&'static dyn AnyFactKind],
-        now: Instant,
+        now: Timestamp,
     ) -> Self {
         let mut at = Reader::new(now);
         let envelope = read_fact(item, kinds, &mut at);
@@ -264,7 +264,7 @@ impl Incoming {
 
     /// Reads a line, as [`Incoming::of_item`] does an item.
     #[must_use]
-    pub fn of_line(line: &Line<'_>, kinds: &[&'static dyn AnyFactKind], now: Instant) -> Self {
+    pub fn of_line(line: &Line<'_>, kinds: &[&'static dyn AnyFactKind], now: Timestamp) -> Self {
         let fault = match line.text {
             LineText::Whole(bytes) => match Json::parse(bytes) {
                 Ok(json) => return Self::of_item(line.index, &json, kinds, now),
@@ -526,7 +526,7 @@ mod tests {
 
     fn read(text: &[u8]) -> Incoming {
         let line = Line::new(7, text);
-        Incoming::of_line(&line, catalogue::FACTS, Instant::default())
+        Incoming::of_line(&line, catalogue::FACTS, Timestamp::default())
     }
 
     #[test]

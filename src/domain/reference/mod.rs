@@ -15,7 +15,7 @@ use super::stored::Older;
 use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 
 pub mod basis_points;
 pub mod intake;
@@ -89,7 +89,7 @@ fn has_form<T: FromJson>(text: &str) -> bool {
 
 /// What is wrong with this text as a `T`.
 fn fault_of<T: FromJson>(text: &str) -> Option<FaultCode> {
-    let mut at = Reader::new(Instant::default());
+    let mut at = Reader::new(Timestamp::default());
     T::read(&Json::Text(text.into()), &mut at);
     at.into_faults().first().map(|fault| fault.code)
 }
@@ -119,7 +119,7 @@ impl<K: HeldAlone> Resource for Fact<K> {
     type Event = FactEvent<K>;
     const OLDER: &'static [Older<Self, FactEvent<K>>] = K::OLDER;
 
-    fn apply(_: Option<Self>, event: &FactEvent<K>, _: Instant) -> Self {
+    fn apply(_: Option<Self>, event: &FactEvent<K>, _: Timestamp) -> Self {
         match event {
             FactEvent::Put(fact) => (**fact).clone(),
         }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::put::read_fact;
 use crate::base::json::{Json, Reader};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::catalogue;
 
 /// The first sample of a kind.
@@ -20,7 +20,7 @@ fn sample(kind: &str) -> Value {
 fn faults(fact: &Value) -> Vec<(String, &'static str)> {
     let text = fact.to_string();
     let json = Json::parse(text.as_bytes()).unwrap();
-    let mut at = Reader::new(Instant::default());
+    let mut at = Reader::new(Timestamp::default());
     let envelope = read_fact(&json, catalogue::FACTS, &mut at);
     assert_eq!(envelope.command.is_some(), at.is_clean(), "{text}");
     at.into_faults()

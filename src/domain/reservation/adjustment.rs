@@ -9,7 +9,7 @@ use crate::base::digest::Digest;
 use crate::base::json::AnyObject;
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, Ident, PaymentId};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::outbox::message::{Message, by_reference};
@@ -56,7 +56,7 @@ pub struct CapturedPayment {
     /// What the provider says of it.
     pub provider_context: AnyObject,
     /// When it was captured.
-    pub captured_at: Instant,
+    pub captured_at: Timestamp,
     /// The workflow that was asked to go on with the settlement.
     pub workflow_request_id: Uuid,
 }
@@ -74,7 +74,7 @@ pub struct PaymentChangeAdjustment {
     /// The fact as it came in last.
     pub fact: PaymentChangeAdjustmentFact,
     /// When it was changed last.
-    pub updated_at: Instant,
+    pub updated_at: Timestamp,
     /// The payment, once there is one.
     pub payment: Option<CapturedPayment>,
 }
@@ -129,7 +129,7 @@ impl Resource for PaymentChangeAdjustment {
         )
     });
 
-    fn apply(state: Option<Self>, event: &PaymentChangeAdjustmentEvent, at: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &PaymentChangeAdjustmentEvent, at: Timestamp) -> Self {
         let revision = state
             .as_ref()
             .map_or(Revision::FIRST, |state| state.revision.next());
@@ -336,10 +336,10 @@ response_body! {
             .map(|payment| payment.workflow_request_id),
         /// Nothing that happens here gives one.
         settlement_continuation_reason: Option<&'a str> = None,
-        settlement_continuation_recorded_at: Option<Instant> = captured_at,
-        requested_at: Instant = fact.requested_at,
-        completed_at: Option<Instant> = captured_at,
-        updated_at: Instant = adjustment.updated_at,
+        settlement_continuation_recorded_at: Option<Timestamp> = captured_at,
+        requested_at: Timestamp = fact.requested_at,
+        completed_at: Option<Timestamp> = captured_at,
+        updated_at: Timestamp = adjustment.updated_at,
     }
 }
 
@@ -350,7 +350,7 @@ struct ReceiptBody<'a> {
     payment_id: &'a PaymentId,
     provider_name: &'a Ident,
     provider_context: &'a AnyObject,
-    deposited_at: Instant,
+    deposited_at: Timestamp,
 }
 
 /// A booking with an adjustment that its mother may pay, for the tests of this group.

@@ -17,7 +17,7 @@ use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AnyObject;
 use crate::base::text::{BodyKey, BookingId, Ident, PaymentId};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::base::won::Won;
 use crate::domain::example::Example;
 #[cfg(test)]
@@ -84,7 +84,7 @@ struct ContinuationRequested<'a> {
     payment_id: &'a PaymentId,
     provider_name: &'a Ident,
     amount_krw: Won,
-    deposited_at: Instant,
+    deposited_at: Timestamp,
 }
 
 /// The operation.
@@ -446,12 +446,12 @@ mod tests {
             body: &body,
         };
         let command =
-            <Command as Request>::read(&parts, &mut Reader::new(Instant::default())).unwrap();
+            <Command as Request>::read(&parts, &mut Reader::new(Timestamp::default())).unwrap();
         let decided = |service: &Scenario, state: Option<&PaymentChangeAdjustment>| {
             let context = Context {
                 actor: &mother(),
-                now: Instant::default(),
-                at: Instant::default(),
+                now: Timestamp::default(),
+                at: Timestamp::default(),
                 key: "payment-1",
                 fingerprint: Fingerprint::NONE,
                 born: Uuid::nil(),
@@ -498,7 +498,7 @@ mod tests {
             body: &body,
         };
         let command =
-            <Command as Request>::read(&parts, &mut Reader::new(Instant::default())).unwrap();
+            <Command as Request>::read(&parts, &mut Reader::new(Timestamp::default())).unwrap();
         assert_eq!(
             crate::domain::operation::fingerprint(NAME, &command).to_hex(),
             "3b2e09288c6edc7077d145529c00a712ba545d4c0b7499d8f83b5075aeed7dde"

@@ -334,7 +334,7 @@ impl Operation for ConfirmDraft {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        use crate::base::time::Instant;
+        use crate::base::time::Timestamp;
         const DRAFT: &str = "draft-1";
         const REVIEW: &str = "review-projection-1";
         type Review = Fact<FinalReviewProjectionFact>;
@@ -349,7 +349,7 @@ impl Operation for ConfirmDraft {
             })
             .then(Reason::DraftExpired, |case| {
                 case.alter(DRAFT, |draft: &mut ReservationDraft| {
-                    draft.facts.expires_at = Instant::default();
+                    draft.facts.expires_at = Timestamp::default();
                 })
             })
             .then(Reason::ProjectionMissing, |case| {

@@ -11,7 +11,7 @@ use crate::base::digest::Fingerprint;
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, DraftId, Ident};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::base::won::Won;
 use crate::domain::payment_words::PaymentMethod;
 use crate::domain::reference::kinds::reservation_draft::{ReservationDraftFact, ReservationIntent};
@@ -86,7 +86,7 @@ pub struct Confirmation {
     /// What it came to.
     pub outcome: DraftConfirmed,
     /// When that was, which is when the contract was accepted.
-    pub confirmed_at: Instant,
+    pub confirmed_at: Timestamp,
 }
 
 /// A draft.
@@ -126,7 +126,7 @@ impl Resource for ReservationDraft {
     const KIND: Kind = ReservationDraftFact::KIND;
     type Event = ReservationDraftEvent;
 
-    fn apply(state: Option<Self>, event: &ReservationDraftEvent, at: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &ReservationDraftEvent, at: Timestamp) -> Self {
         match (state, event) {
             (before, ReservationDraftEvent::FactCameIn(fact)) => Self {
                 id: fact.id.clone(),
@@ -206,7 +206,7 @@ impl ReservationDraft {
         IndexKey::new(Index::ExtensionSource, &[reservation_booking_id])
     }
 
-    fn confirm(mut self, outcome: &DraftConfirmed, at: Instant) -> Self {
+    fn confirm(mut self, outcome: &DraftConfirmed, at: Timestamp) -> Self {
         assert!(
             self.confirmation.is_none() && outcome.accepted_draft_revision == self.revision,
             "a draft is confirmed once, as it stands"
@@ -352,7 +352,7 @@ mod tests {
 
     fn confirmed() -> ReservationDraft {
         let event = ReservationDraftEvent::Confirmed(Box::new(outcome(4)));
-        ReservationDraft::apply(Some(unconfirmed()), &event, Instant::from_millis(7))
+        ReservationDraft::apply(Some(unconfirmed()), &event, Timestamp::from_millis(7))
     }
 
     #[test]
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(after.facts, before.facts);
         let confirmation = after.confirmation.clone().unwrap();
         assert_eq!(confirmation.outcome, outcome(4));
-        assert_eq!(confirmation.confirmed_at, Instant::from_millis(7));
+        assert_eq!(confirmation.confirmed_at, Timestamp::from_millis(7));
         assert_eq!(
             codec::decode::<ReservationDraft>(&codec::encode(&after)).unwrap(),
             after
@@ -410,14 +410,14 @@ mod tests {
     #[should_panic(expected = "a draft is confirmed once")]
     fn a_confirmed_draft_is_not_confirmed_again() {
         let event = ReservationDraftEvent::Confirmed(Box::new(outcome(5)));
-        let _ = ReservationDraft::apply(Some(confirmed()), &event, Instant::default());
+        let _ = ReservationDraft::apply(Some(confirmed()), &event, Timestamp::default());
     }
 
     #[test]
     #[should_panic(expected = "as it stands")]
     fn a_draft_is_not_confirmed_at_another_revision() {
         let event = ReservationDraftEvent::Confirmed(Box::new(outcome(3)));
-        let _ = ReservationDraft::apply(Some(unconfirmed()), &event, Instant::default());
+        let _ = ReservationDraft::apply(Some(unconfirmed()), &event, Timestamp::default());
     }
 
     #[test]

@@ -323,12 +323,12 @@ mod tests {
 
     use super::*;
     use crate::base::json::{FromJson, Json, Reader};
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
 
     const MAX: i128 = i64::MAX as i128;
 
     fn points(number: i64) -> BasisPoints {
-        BasisPoints::read(&Json::Int(number), &mut Reader::new(Instant::default())).unwrap()
+        BasisPoints::read(&Json::Int(number), &mut Reader::new(Timestamp::default())).unwrap()
     }
 
     fn shares(caregiver: i64, headquarters: i64) -> Shares {

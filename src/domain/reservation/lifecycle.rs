@@ -8,7 +8,7 @@ use super::ledger::{Charge, Grant, Settlement, Shares, benefit_krw, settle};
 use crate::base::json::{AtLeast, FromJson, Json, Reader, Scanner, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, BranchProfileId, Ident};
-use crate::base::time::{Date, Instant};
+use crate::base::time::{Date, Timestamp};
 use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::resource::{Kind, Resource};
@@ -117,7 +117,7 @@ pub struct FinancialLifecycle {
     /// Its charge, as it was finalized last.
     pub charge: ChargeFinalized,
     /// When.
-    pub finalized_at: Instant,
+    pub finalized_at: Timestamp,
 }
 
 /// What can happen to it. New events go at the end: records store their index.
@@ -147,7 +147,7 @@ impl Resource for FinancialLifecycle {
         ),
     );
 
-    fn apply(state: Option<Self>, event: &FinancialLifecycleEvent, at: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &FinancialLifecycleEvent, at: Timestamp) -> Self {
         let FinancialLifecycleEvent::ChargeFinalized(charge) = event;
         let revision = match &state {
             None => Revision::FIRST,
@@ -254,7 +254,7 @@ response_body! {
 mod tests {
     use super::*;
     use crate::base::json::read_straight;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
 
     #[test]
     fn components_are_read_straight_unless_a_code_or_an_amount_is_faulty() {
@@ -266,12 +266,12 @@ mod tests {
             (r#"{"":1}"#, true),
             (r#"{"twins":1,"night":2,"twins":1}"#, true),
         ] {
-            let mut at = Reader::new(Instant::default());
+            let mut at = Reader::new(Timestamp::default());
             let by_tree = Json::parse(text.as_bytes())
                 .ok()
                 .and_then(|tree| ComponentAmounts::read(&tree, &mut at))
                 .filter(|_| at.is_clean());
-            let straight = read_straight(text.as_bytes(), Instant::default());
+            let straight = read_straight(text.as_bytes(), Timestamp::default());
             assert_eq!(straight.map(|(read, _)| read), by_tree, "{text}");
             assert_eq!(by_tree.is_none(), has_fault, "{text}");
         }

@@ -8,7 +8,7 @@ use super::ledger::{Account, Side};
 use super::lifecycle::FinancialLifecycle;
 use super::read_lifecycle::readable;
 use crate::base::text::{BookingId, BranchProfileId, Ident};
-use crate::base::time::{Date, Instant};
+use crate::base::time::{Date, Timestamp};
 use crate::base::won::Won;
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
@@ -24,7 +24,7 @@ pub struct ChargeLedgerBody<'a> {
     /// The charge's own identifier.
     finalized_charge_snapshot_id: &'a Ident,
     /// When it was finalized.
-    finalized_at: Instant,
+    finalized_at: Timestamp,
     /// The branch, as the request named it.
     branch_profile_id: &'a BranchProfileId,
     /// The type of the service.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::actor::Actor;
 use crate::base::revision::Revision;
 use crate::base::text::{AssignmentKey, BookingId, CaregiverId, Ident};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::operation::Commit;
 use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
@@ -75,7 +75,7 @@ pub struct AssignmentDecision {
     /// What was decided.
     pub assignment: Assignment,
     /// When.
-    pub decided_at: Instant,
+    pub decided_at: Timestamp,
 }
 
 /// A caregiver is assigned in the roster of a booking.
@@ -101,7 +101,7 @@ impl Resource for AssignmentDecision {
     };
     type Event = AssignmentEvent;
 
-    fn apply(state: Option<Self>, event: &AssignmentEvent, at: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &AssignmentEvent, at: Timestamp) -> Self {
         let AssignmentEvent::Assigned(assigned) = event;
         assert!(state.is_none(), "a decision is taken once");
         Self {
@@ -174,7 +174,7 @@ impl Resource for RosterDecision {
     };
     type Event = RosterDecisionEvent;
 
-    fn apply(state: Option<Self>, event: &RosterDecisionEvent, _: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &RosterDecisionEvent, _: Timestamp) -> Self {
         let RosterDecisionEvent::Decided(decided) = event;
         let mut together = state.unwrap_or_else(|| Self {
             reservation_booking_id: decided.reservation_booking_id.clone(),
@@ -258,7 +258,7 @@ impl Resource for AssignmentSlot {
     };
     type Event = SlotEvent;
 
-    fn apply(state: Option<Self>, event: &SlotEvent, _: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &SlotEvent, _: Timestamp) -> Self {
         let SlotEvent::Set(set) = event;
         let before = state.as_ref().map_or(Revision::NONE, |slot| slot.revision);
         let next = Self {
@@ -344,7 +344,7 @@ impl Resource for CareTeamRoster {
         ),
     );
 
-    fn apply(state: Option<Self>, event: &RosterEvent, _: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &RosterEvent, _: Timestamp) -> Self {
         let RosterEvent::Decided(decided) = event;
         let before = state.as_ref();
         assert!(
@@ -419,7 +419,7 @@ pub fn assigned(
     roster: Option<&CareTeamRoster>,
     standing: &Standing,
     decision: &CaregiverAssigned,
-    now: Instant,
+    now: Timestamp,
 ) -> (Commit<CareTeamRoster>, AssignmentDecision) {
     let booking = &decision.reservation_booking_id;
     let assignment = &decision.assignment;

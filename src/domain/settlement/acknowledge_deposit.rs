@@ -22,7 +22,7 @@ use crate::base::json::{
     read_straight,
 };
 use crate::base::text::{BodyKey, Ident, StatementId, Text};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
@@ -69,7 +69,7 @@ impl Request for Command {
         body.map(Self)
     }
 
-    fn read_straight(_: &[(&str, &str)], body: &[u8], now: Instant) -> Option<(Self, usize)> {
+    fn read_straight(_: &[(&str, &str)], body: &[u8], now: Timestamp) -> Option<(Self, usize)> {
         let (body, values) = read_straight::<Body>(body, now)?;
         is_consistent(&body, now).then_some((Self(body), values))
     }
@@ -81,7 +81,7 @@ impl Request for Command {
 
 /// Whether the body certainly keeps the rules between fields. If not, its tree is read, which reports the
 /// faults.
-fn is_consistent(body: &Body, now: Instant) -> bool {
+fn is_consistent(body: &Body, now: Timestamp) -> bool {
     let NonEmpty(lines) = &body.line_acknowledgements;
     let latest = now.plus_seconds(CLOCK_SKEW_SECONDS_MAX);
     let are_unique = |id: fn(&LineAcknowledgement) -> &str| all_differ(lines.iter().map(id));
@@ -136,7 +136,7 @@ fn lines_consistent(body: &Json<'_>, at: &mut Reader) {
         if differ(actor.as_ref(), acknowledged_by.as_ref()) {
             at.fault_at::<()>("acknowledgedByActorProfileId", FaultCode::NotAllowed);
         }
-        if readable::<Instant>(line, "acknowledgedAt", at).is_some_and(|when| when > latest) {
+        if readable::<Timestamp>(line, "acknowledgedAt", at).is_some_and(|when| when > latest) {
             at.fault_at::<()>("acknowledgedAt", FaultCode::OutOfRange);
         }
     };
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn only_a_body_that_certainly_keeps_the_rules_between_fields_is_read_without_a_tree() {
-        let now = Instant::parse("2026-11-20T11:00:00Z").unwrap();
+        let now = Timestamp::parse("2026-11-20T11:00:00Z").unwrap();
         let is_read = |body: &Value| {
             let text = body.to_string();
             <Command as Request>::read_straight(&[], text.as_bytes(), now).is_some()

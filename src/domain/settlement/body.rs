@@ -12,7 +12,7 @@ use super::statement::{
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::revision::Revision;
 use crate::base::text::{BranchProfileId, Ident, Text};
-use crate::base::time::{Date, Instant};
+use crate::base::time::{Date, Timestamp};
 use crate::domain::resource::Resource as _;
 use crate::domain::response_body::response_body;
 
@@ -36,8 +36,8 @@ response_body! {
         remittance_account_snapshot: &'a RemittanceAccountSnapshot =
             &opening.remittance_account_snapshot,
         requested_by_actor_profile_id: &'a str = opening.actor_profile_id(),
-        created_at: Instant = statement.created_at,
-        updated_at: Instant = statement.updated_at(),
+        created_at: Timestamp = statement.created_at,
+        updated_at: Timestamp = statement.updated_at(),
         message_to_branch: Option<&'a Text> = opening.message_to_branch.as_ref(),
         head_office_private_memo: Option<&'a Text> = memo.filter(|_| may_request(actor)),
         transition_audits: Vec<AuditBody<'a>> = statement
@@ -62,7 +62,7 @@ response_body! {
         committed_revision: Revision = audit.committed_revision,
         before_status: StatementStatus = audit.before_status,
         after_status: StatementStatus = audit.after_status,
-        recorded_at: Instant = audit.recorded_at,
+        recorded_at: Timestamp = audit.recorded_at,
         reason: Option<&'a Text> = audit.reason,
         /// No command leaves a message of its own.
         result_message: Option<&'a str> = None,

@@ -14,7 +14,7 @@ use crate::base::json::{
 };
 use crate::base::revision::Revision;
 use crate::base::text::{CollectionName, Ident, ObjectKey, Sha256Hex};
-use crate::base::time::{Date, Instant};
+use crate::base::time::{Date, Timestamp};
 use crate::domain::listing::{Filter, List, by_many, is};
 use crate::domain::resource::{Index, IndexKey, Kind, Resource, cannot_follow};
 use crate::domain::response_body::response_body;
@@ -128,7 +128,7 @@ json_object! {
         /// The SHA-256 of its content.
         pub content_sha256: Sha256Hex = "contentSha256",
         /// When it was made.
-        pub generated_at: Instant = "generatedAt",
+        pub generated_at: Timestamp = "generatedAt",
         /// The revision of the data set that it was made from.
         pub source_dataset_revision: i64 = "sourceDatasetRevision",
     }
@@ -143,7 +143,7 @@ pub struct StandingArtifact {
     /// The artifact as it was marked ready.
     pub artifact: Artifact,
     /// When a later one of its kind took its place.
-    pub superseded_at: Option<Instant>,
+    pub superseded_at: Option<Timestamp>,
 }
 
 /// One move of a request.
@@ -164,7 +164,7 @@ pub struct JournalEntry {
     /// The revision that it made.
     pub committed_revision: Revision,
     /// When.
-    pub recorded_at: Instant,
+    pub recorded_at: Timestamp,
     /// The artifact, where the move added one.
     pub artifact_id: Option<Ident>,
 }
@@ -179,9 +179,9 @@ pub struct DataRoomRequest {
     /// How many commits it has seen.
     pub revision: Revision,
     /// When it opened.
-    pub created_at: Instant,
+    pub created_at: Timestamp,
     /// When it last changed.
-    pub updated_at: Instant,
+    pub updated_at: Timestamp,
     /// Its artifacts, oldest first.
     pub artifacts: Vec<StandingArtifact>,
     /// Its moves, oldest first.
@@ -248,7 +248,7 @@ impl Resource for DataRoomRequest {
         by_many(Filter::Status, |it| is(it.status.as_str())),
     ]));
 
-    fn apply(state: Option<Self>, event: &DataRoomEvent, at: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &DataRoomEvent, at: Timestamp) -> Self {
         match (state, event) {
             (None, DataRoomEvent::Opened(opening)) => Self::opened(opening, at),
             (Some(mut request), DataRoomEvent::ArtifactReady(ready)) => {
@@ -325,7 +325,7 @@ public_events! {
         "artifactKind": Ident = ready.artifact.artifact_kind,
         "byteSize": AtLeast<0> = ready.artifact.byte_size,
         "contentSha256": Sha256Hex = ready.artifact.content_sha256,
-        "generatedAt": Instant = ready.artifact.generated_at,
+        "generatedAt": Timestamp = ready.artifact.generated_at,
         "status": DataRoomStatus = DataRoomStatus::Ready,
     },
 }
@@ -345,7 +345,7 @@ impl DataRoomRequest {
             .any(|standing| *standing.artifact.artifact_id == *artifact_id)
     }
 
-    fn opened(opening: &DataRoomOpened, at: Instant) -> Self {
+    fn opened(opening: &DataRoomOpened, at: Timestamp) -> Self {
         Self {
             status: DataRoomStatus::Open,
             revision: Revision::FIRST,
@@ -367,7 +367,7 @@ impl DataRoomRequest {
         }
     }
 
-    fn add(&mut self, ready: &ArtifactReady, at: Instant) {
+    fn add(&mut self, ready: &ArtifactReady, at: Timestamp) {
         let committed = self.revision.next();
         let artifact = &ready.artifact;
         for earlier in &mut self.artifacts {
@@ -416,8 +416,8 @@ response_body! {
         status: DataRoomStatus = request.status,
         revision: Revision = request.revision,
         requested_by_actor_profile_id: &'a str = &opening.actor_profile_id,
-        created_at: Instant = request.created_at,
-        updated_at: Instant = request.updated_at,
+        created_at: Timestamp = request.created_at,
+        updated_at: Timestamp = request.updated_at,
         artifacts: Vec<ArtifactBody<'a>> =
             request.artifacts.iter().map(ArtifactBody::new).collect(),
         action_journal: Vec<JournalBody<'a>> =
@@ -430,7 +430,7 @@ response_body! {
     struct ArtifactBody<'a> from (standing: &'a StandingArtifact) {} as {
         #[serde(flatten)]
         artifact: &'a Artifact = &standing.artifact,
-        superseded_at: Option<Instant> = standing.superseded_at,
+        superseded_at: Option<Timestamp> = standing.superseded_at,
     }
 }
 
@@ -444,7 +444,7 @@ response_body! {
         idempotency_key: &'a str = &entry.idempotency_key,
         expected_revision: Revision = entry.expected_revision,
         committed_revision: Revision = entry.committed_revision,
-        recorded_at: Instant = entry.recorded_at,
+        recorded_at: Timestamp = entry.recorded_at,
         /// No command carries a reason.
         reason: Option<&'a str> = None,
         artifact_id: Option<&'a Ident> = entry.artifact_id.as_ref(),

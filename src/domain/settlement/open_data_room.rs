@@ -166,7 +166,7 @@ mod tests {
     };
     use crate::base::actor::{Actor, ActorKind};
     use crate::base::json::read_straight;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, actor, manager};
 
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn the_keys_of_evidence_are_read_straight_unless_one_is_repeated_or_faulty() {
         let straight = |keys: &str| {
-            read_straight::<EvidenceKeys>(keys.as_bytes(), Instant::default())
+            read_straight::<EvidenceKeys>(keys.as_bytes(), Timestamp::default())
                 .map(|(keys, _)| json!(keys))
         };
         for keys in [r#"["b"]"#, r#"["b","a","c"]"#] {

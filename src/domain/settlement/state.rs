@@ -12,7 +12,7 @@ use super::{version_1, version_2};
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::revision::Revision;
 use crate::base::text::{BranchProfileId, Ident};
-use crate::base::time::{Date, Instant};
+use crate::base::time::{Date, Timestamp};
 use crate::domain::listing::{Filter, List, by_many, is};
 use crate::domain::resource::{Index, IndexKey, Kind, Resource, cannot_follow};
 use crate::domain::stored::Older;
@@ -39,7 +39,7 @@ impl Resource for Statement {
         by_many(Filter::Status, |it| is(it.status().as_str())),
     ]));
 
-    fn apply(state: Option<Self>, event: &StatementEvent, at: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &StatementEvent, at: Timestamp) -> Self {
         match (state, event) {
             (None, StatementEvent::DepositRequested(opening)) => Self::opened(opening, at),
             (Some(mut statement), StatementEvent::DepositAcknowledged(acknowledged)) => {
@@ -121,7 +121,7 @@ impl DepositAcknowledged {
 }
 
 impl Statement {
-    fn opened(opening: &Arc<DepositRequested>, at: Instant) -> Self {
+    fn opened(opening: &Arc<DepositRequested>, at: Timestamp) -> Self {
         Self {
             opening: Arc::clone(opening),
             created_at: at,
@@ -130,7 +130,7 @@ impl Statement {
         }
     }
 
-    fn acknowledge(&mut self, acknowledged: &DepositAcknowledged, at: Instant) {
+    fn acknowledge(&mut self, acknowledged: &DepositAcknowledged, at: Timestamp) {
         self.transitions.push(Transition {
             audit_id: acknowledged.audit_id,
             command_kind: TransitionCommand::AcknowledgeBranchDeposit,

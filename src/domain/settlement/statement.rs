@@ -10,7 +10,7 @@ use crate::base::json::{AtLeast, NonEmpty, Nullable};
 use crate::base::revision::Revision;
 use crate::base::shared;
 use crate::base::text::{BranchProfileId, Ident, Text};
-use crate::base::time::{Date, Instant};
+use crate::base::time::{Date, Timestamp};
 use crate::{json_object, wire_enum};
 
 wire_enum! {
@@ -130,7 +130,7 @@ json_object! {
         /// The number as it may be shown.
         pub account_number_display: Text = "accountNumberDisplay" personal Bank,
         /// When the snapshot was taken.
-        pub captured_at: Instant = "capturedAt",
+        pub captured_at: Timestamp = "capturedAt",
         /// Where it was taken from.
         pub source_reference_key: Option<Ident> = "sourceReferenceKey",
     }
@@ -148,7 +148,7 @@ json_object! {
         /// Who acknowledges.
         pub acknowledged_by_actor_profile_id: Ident = "acknowledgedByActorProfileId",
         /// When.
-        pub acknowledged_at: Instant = "acknowledgedAt",
+        pub acknowledged_at: Timestamp = "acknowledgedAt",
         /// The evidence.
         pub source_evidence_key: Option<Ident> = "sourceEvidenceKey",
         /// A note.
@@ -209,7 +209,7 @@ pub struct Transition {
     /// The status after.
     pub after_status: StatementStatus,
     /// When.
-    pub recorded_at: Instant,
+    pub recorded_at: Timestamp,
     /// Why, in the actor's words.
     pub reason: Option<Text>,
     /// The facts of a handoff between branches, where there was one.
@@ -238,7 +238,7 @@ pub struct TransitionAudit<'a> {
     /// The status after.
     pub after_status: StatementStatus,
     /// When.
-    pub recorded_at: Instant,
+    pub recorded_at: Timestamp,
     /// Why, in the actor's words.
     pub reason: Option<&'a Text>,
     /// The facts of a handoff between branches, where there was one.
@@ -252,7 +252,7 @@ pub struct Statement {
     #[serde(with = "shared")]
     pub opening: Arc<DepositRequested>,
     /// When it opened.
-    pub created_at: Instant,
+    pub created_at: Timestamp,
     /// Its moves after that, oldest first.
     pub transitions: Vec<Transition>,
     /// The lines acknowledged, in the order of their coming.
@@ -389,7 +389,7 @@ impl Statement {
 
     /// When it last changed.
     #[must_use]
-    pub fn updated_at(&self) -> Instant {
+    pub fn updated_at(&self) -> Timestamp {
         let last = self.transitions.last();
         last.map_or(self.created_at, |last| last.recorded_at)
     }

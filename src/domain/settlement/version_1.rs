@@ -13,7 +13,7 @@ use crate::base::actor::ActorKind;
 use crate::base::codec::{self, DecodeError};
 use crate::base::revision::Revision;
 use crate::base::text::Text;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(Clone, serde::Serialize))]
@@ -21,8 +21,8 @@ struct OldStatement {
     opening: OldOpening,
     status: StatementStatus,
     revision: Revision,
-    created_at: Instant,
-    updated_at: Instant,
+    created_at: Timestamp,
+    updated_at: Timestamp,
     transition_audits: Vec<OldAudit>,
     line_acknowledgements: Vec<LineAcknowledgement>,
 }
@@ -39,7 +39,7 @@ struct OldAudit {
     committed_revision: Revision,
     before_status: StatementStatus,
     after_status: StatementStatus,
-    recorded_at: Instant,
+    recorded_at: Timestamp,
     reason: Option<Text>,
     inter_office: Option<InterOfficeAcknowledgement>,
 }
@@ -164,8 +164,8 @@ mod tests {
         let damages: [fn(&mut OldStatement); 12] = [
             |it| it.revision = Revision::FIRST,
             |it| it.status = StatementStatus::Settled,
-            |it| it.updated_at = Instant::default(),
-            |it| it.created_at = Instant::default(),
+            |it| it.updated_at = Timestamp::default(),
+            |it| it.created_at = Timestamp::default(),
             |it| it.transition_audits.swap(0, 1),
             |it| it.transition_audits.clear(),
             |it| it.transition_audits[0].audit_id = Uuid::nil(),

@@ -14,7 +14,7 @@ use crate::base::actor::ActorKind;
 use crate::base::codec::{self, DecodeError};
 use crate::base::digest::Fingerprint;
 use crate::base::text::{BranchProfileId, Ident, Text};
-use crate::base::time::{Date, Instant};
+use crate::base::time::{Date, Timestamp};
 
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(Clone, serde::Serialize))]
@@ -65,7 +65,7 @@ impl OldOpening {
 #[cfg_attr(test, derive(serde::Serialize))]
 struct OldStatement {
     opening: OldOpening,
-    created_at: Instant,
+    created_at: Timestamp,
     transitions: Vec<Transition>,
     line_acknowledgements: Vec<LineAcknowledgement>,
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::deliveries::{Delivery, LastFailure, WebhookDeliveries};
 use super::subscription::{EventTypePatterns, WebhookSubscription};
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::event_id::EventId;
 use crate::domain::response_body::response_body;
 use crate::wire_enum;
@@ -31,7 +31,7 @@ response_body! {
     #[schemars(rename = "WebhookFailure")]
     struct LastFailureBody<'a> from (failure: &'a LastFailure) {} as {
         event_id: String = failure.id.to_string(),
-        at: Instant = failure.at,
+        at: Timestamp = failure.at,
         status: Option<u16> = failure.status,
         error: &'a str = &failure.error,
     }
@@ -62,7 +62,7 @@ response_body! {
         description: Option<&'a str> = subscription.description.text(),
         status: SubscriptionStatus = status,
         revision: Revision = subscription.revision,
-        created_at: Instant = subscription.created_at,
+        created_at: Timestamp = subscription.created_at,
         delivered_through: Option<String> =
             delivered_through(deliveries, position).map(|id| id.to_string()),
         waiting: usize = deliveries.waiting.len(),
@@ -144,7 +144,7 @@ response_body! {
         event_type: &'a str = &delivery.event_type,
         subject: &'a str = &delivery.subject,
         attempts: u32 = delivery.attempts,
-        next_attempt_at: Option<Instant> = delivery.next_attempt_at,
+        next_attempt_at: Option<Timestamp> = delivery.next_attempt_at,
         last_status: Option<u16> = delivery.last_status,
         last_error: Option<&'a str> = delivery.last_error.as_deref(),
     }

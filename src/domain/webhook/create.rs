@@ -86,7 +86,7 @@ impl Operation for CreateSubscription {
                     case.service.given(&WebhookSubscription {
                         subscription_id: uuid::Uuid::from_u128(number),
                         revision: crate::base::revision::Revision::FIRST,
-                        created_at: crate::base::time::Instant::default(),
+                        created_at: crate::base::time::Timestamp::default(),
                         url: "https://example.com".into(),
                         types: EventTypePatterns(Vec::new()),
                         description: Description::default(),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::event_id::EventId;
 use crate::domain::resource::{Kind, Resource, event_name};
 use crate::public_events;
@@ -31,7 +31,7 @@ pub struct Delivery {
     /// Attempts that have failed.
     pub attempts: u32,
     /// When the next one is due; `None`: at once, or never where it is dead.
-    pub next_attempt_at: Option<Instant>,
+    pub next_attempt_at: Option<Timestamp>,
     /// The status that the receiver answered with last.
     pub last_status: Option<u16>,
     /// What was wrong with the last attempt.
@@ -56,7 +56,7 @@ pub struct LastFailure {
     /// The event.
     pub id: EventId,
     /// When.
-    pub at: Instant,
+    pub at: Timestamp,
     /// The status that the receiver answered with.
     pub status: Option<u16>,
     /// What was wrong.
@@ -135,7 +135,7 @@ impl Resource for WebhookDeliveries {
     };
     type Event = DeliveriesEvent;
 
-    fn apply(state: Option<Self>, event: &DeliveriesEvent, _: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &DeliveriesEvent, _: Timestamp) -> Self {
         match (state, event) {
             (None, DeliveriesEvent::Begun { subscription_id }) => Self {
                 subscription_id: *subscription_id,
@@ -322,9 +322,9 @@ mod tests {
         let begun = DeliveriesEvent::Begun {
             subscription_id: Uuid::from_u128(1),
         };
-        let begun = WebhookDeliveries::apply(None, &begun, Instant::default());
+        let begun = WebhookDeliveries::apply(None, &begun, Timestamp::default());
         events.iter().fold(begun, |state, event| {
-            WebhookDeliveries::apply(Some(state), event, Instant::default())
+            WebhookDeliveries::apply(Some(state), event, Timestamp::default())
         })
     }
 
@@ -352,7 +352,7 @@ mod tests {
         );
         assert!(state.validate().is_ok());
         let died = progressed(vec![], vec![one.clone()]);
-        let state = WebhookDeliveries::apply(Some(state), &died, Instant::default());
+        let state = WebhookDeliveries::apply(Some(state), &died, Timestamp::default());
         assert_eq!((&state.waiting, &state.dead), (&vec![], &vec![one, again]));
     }
 
@@ -364,7 +364,7 @@ mod tests {
         assert!(state.validate().is_ok());
         let retried = DeliveriesEvent::Retried { id: id(1) };
         for event in [retried, progressed(vec![delivery(1, 0)], vec![])] {
-            state = WebhookDeliveries::apply(Some(state), &event, Instant::default());
+            state = WebhookDeliveries::apply(Some(state), &event, Timestamp::default());
             assert!(state.validate().is_ok());
         }
         assert_eq!(

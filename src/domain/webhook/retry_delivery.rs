@@ -151,7 +151,7 @@ mod tests {
     use super::super::deliveries::{DEAD_BYTES_MAX, DEAD_MAX, Delivery, Progress};
     use super::super::record_progress::RecordProgress;
     use super::*;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     use crate::domain::scenario::{Scenario, Then, actor};
 
     const RETRY: &str = "retry_webhook_delivery";
@@ -169,7 +169,7 @@ mod tests {
             event_type: "carebook.branch.created".into(),
             subject: "admin/branches/1".into(),
             attempts: 10,
-            next_attempt_at: Some(Instant::from_millis(5)),
+            next_attempt_at: Some(Timestamp::from_millis(5)),
             last_status: Some(500),
             last_error: None,
             gap_from: None,

@@ -7,7 +7,7 @@ use crate::base::actor::Actor;
 use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::{EventTypePattern, ReceiverUrl};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::resource::{Index, IndexKey, Kind, Rank, Resource, cannot_follow};
 use crate::{public_events, wire_enum};
 
@@ -112,7 +112,7 @@ pub struct WebhookSubscription {
     /// How many commits it has seen.
     pub revision: Revision,
     /// When it was created.
-    pub created_at: Instant,
+    pub created_at: Timestamp,
     /// Where events are brought; empty once it is deleted.
     pub url: Box<str>,
     /// Which types of events.
@@ -126,7 +126,7 @@ pub struct WebhookSubscription {
     /// The number of the secret that signs; the first is 1.
     pub secret_number: u32,
     /// When the secret was rotated last.
-    pub rotated_at: Option<Instant>,
+    pub rotated_at: Option<Timestamp>,
 }
 
 /// A subscription is created.
@@ -178,7 +178,7 @@ impl Resource for WebhookSubscription {
     };
     type Event = SubscriptionEvent;
 
-    fn apply(state: Option<Self>, event: &SubscriptionEvent, at: Instant) -> Self {
+    fn apply(state: Option<Self>, event: &SubscriptionEvent, at: Timestamp) -> Self {
         match (state, event) {
             (None, SubscriptionEvent::Created(created)) => Self {
                 subscription_id: created.subscription_id,
@@ -247,7 +247,7 @@ public_events! {
 }
 
 impl WebhookSubscription {
-    fn change(&mut self, event: &SubscriptionEvent, at: Instant) {
+    fn change(&mut self, event: &SubscriptionEvent, at: Timestamp) {
         match event {
             SubscriptionEvent::Created(_) => panic!("a subscription is created once"),
             SubscriptionEvent::Updated(updated) => {
@@ -273,8 +273,8 @@ impl WebhookSubscription {
     /// The numbers of the secrets that sign at `now`, the present one first: the one before signs
     /// for a day after a rotation.
     #[must_use]
-    pub fn secret_numbers(&self, now: Instant) -> Vec<u32> {
-        let signs = |rotated: Instant| now < rotated.plus_seconds(OLD_SECRET_SECONDS);
+    pub fn secret_numbers(&self, now: Timestamp) -> Vec<u32> {
+        let signs = |rotated: Timestamp| now < rotated.plus_seconds(OLD_SECRET_SECONDS);
         let old = self.rotated_at.is_some_and(signs);
         let old = old.then(|| self.secret_number - 1);
         std::iter::once(self.secret_number).chain(old).collect()
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn the_old_secret_signs_for_a_day_after_a_rotation_and_no_longer() {
-        let begun = Instant::from_millis(1_790_000_000_000);
+        let begun = Timestamp::from_millis(1_790_000_000_000);
         let created = SubscriptionEvent::Created(Box::new(SubscriptionCreated {
             subscription_id: Uuid::nil(),
             url: ReceiverUrl::from_trusted("https://example.com/"),

@@ -26,7 +26,7 @@ use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 pub use now::Now;
 pub use pace::Bounds;
 use pace::Pace;
@@ -64,7 +64,7 @@ struct Waiting<P> {
     /// Whether it is to be tried again at once, though the attempt that is on its way may fail.
     is_hurried: bool,
     /// The time of what it carries, where that is known.
-    born: Option<Instant>,
+    born: Option<Timestamp>,
     /// When it was taken in, by the steady clock.
     seen: Duration,
 }
@@ -421,7 +421,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
     }
 
     /// What an item carries is of this time: it waits since then.
-    pub fn is_born(&mut self, id: I, at: Instant) {
+    pub fn is_born(&mut self, id: I, at: Timestamp) {
         if let Some(waiting) = self.waiting.get_mut(&id) {
             waiting.born = Some(at);
         }
@@ -437,7 +437,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
     /// Since when the first one waits, by the wall clock as it is set now: since its own time, and at
     /// least since it was taken in.
     #[must_use]
-    pub fn waits_since(&self, now: Now) -> Option<Instant> {
+    pub fn waits_since(&self, now: Now) -> Option<Timestamp> {
         let (_, oldest) = self.waiting.first_key_value()?;
         let seen = now.wall_at(oldest.seen);
         Some(oldest.born.map_or(seen, |born| born.min(seen)))
@@ -519,8 +519,8 @@ mod tests {
     fn set_to(wall: i64) -> Now {
         Now {
             steady: Duration::ZERO,
-            wall: Instant::from_millis(wall),
-            committed: Instant::from_millis(wall),
+            wall: Timestamp::from_millis(wall),
+            committed: Timestamp::from_millis(wall),
         }
     }
 
@@ -702,11 +702,11 @@ mod tests {
         let mut channel = Channel::new(Bounds::default());
         let standing = Standing {
             attempts: 1,
-            due: Some(Instant::from_millis(YEAR + due)),
+            due: Some(Timestamp::from_millis(YEAR + due)),
             asked,
         };
         let now = Now {
-            committed: Instant::from_millis(YEAR),
+            committed: Timestamp::from_millis(YEAR),
             ..set_to(YEAR - behind)
         };
         channel.resume(1, "a", 1, (), &standing, now);
@@ -757,7 +757,7 @@ mod tests {
         // That it is shortened is to be recorded.
         assert_eq!(resumed.take_unrecorded().waiting, [1]);
         let standing = resumed.standing(1, set_to(day)).unwrap();
-        assert_eq!(standing.due, Some(Instant::from_millis(day + 6_000)));
+        assert_eq!(standing.due, Some(Timestamp::from_millis(day + 6_000)));
         assert!(pause_left(5_000, 0, None).0.is_recorded());
 
         let mut channel = channel(&[(1, "a"), (2, "b"), (3, "c")]);
@@ -773,7 +773,7 @@ mod tests {
         channel.wall_clock_was_set(now);
         assert_eq!(channel.take_unrecorded().waiting, [3]);
         let standing = channel.standing(3, now).unwrap();
-        assert_eq!(standing.due, Some(Instant::from_millis(60_000 - day)));
+        assert_eq!(standing.due, Some(Timestamp::from_millis(60_000 - day)));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::now::{Now, between};
 use super::schedule::longest_pause;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 
 /// What the log stores of an item that waits, and what is known of it beside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct Standing {
     /// Attempts that have failed.
     pub attempts: u32,
     /// When the next one is due, by the wall clock; `None`: at once.
-    pub due: Option<Instant>,
+    pub due: Option<Timestamp>,
     /// How long the receiver has asked to be left alone; `None` where that is not known, for the log
     /// does not store it.
     pub asked: Option<Duration>,

@@ -4,4 +4,4 @@
 mod log_upkeep;
 mod snapshot_size;
 mod snapshots;
-mod turns;
+mod work_pauses;

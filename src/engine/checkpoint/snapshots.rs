@@ -2,15 +2,15 @@
 //! idempotency keys, and compacts the log.
 
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant as Tick};
+use std::time::{Duration, Instant};
 
 use wal::{Compacted, SnapshotInfo};
 
-use super::turns::Turns;
+use super::work_pauses::WorkPauses;
 use crate::base::codec;
 use crate::base::digest::KeyDigest;
 use crate::base::panics::unless_it_panics;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::catalogue;
 use crate::engine::checkpointer::{
     Checkpoint, CheckpointPolicy, Known, OnProgress, Schedule, Step, WakeUp, is_due,
@@ -25,11 +25,11 @@ fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
     // Without the permission to lower the priority, the pauses are enough.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19);
     let mut schedule = Schedule {
-        last: Tick::now(),
+        last: Instant::now(),
         failed: false,
     };
     let mut tending = Schedule {
-        last: Tick::now(),
+        last: Instant::now(),
         failed: false,
     };
     let mut look = match shared.upgrade() {
@@ -51,10 +51,10 @@ fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
         let tended = unless_it_panics(|| shared.tend(&policy, &mut tending));
         if tended.is_none() {
             shared.checkpointer.figures.lock().failures += 1;
-            tending.ended(Tick::now(), true);
+            tending.ended(Instant::now(), true);
         }
         let is_due = |since| shared.is_checkpoint_due(&policy, since);
-        if !schedule.wants(Tick::now(), requested, policy.pause, is_due) {
+        if !schedule.wants(Instant::now(), requested, policy.pause, is_due) {
             continue;
         }
         // A panic in here costs a snapshot, not all later ones.
@@ -80,7 +80,7 @@ fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
                 true
             }
         };
-        schedule.ended(Tick::now(), failed);
+        schedule.ended(Instant::now(), failed);
     }
 }
 
@@ -90,7 +90,7 @@ impl Shared {
         self.note_time();
         self.look_for_room();
         self.follow_needs();
-        if !tending.may_begin(Tick::now(), policy.pause) {
+        if !tending.may_begin(Instant::now(), policy.pause) {
             return;
         }
         let tended = self.tend_log(policy);
@@ -98,7 +98,7 @@ impl Shared {
             tracing::warn!(%error, "the log was not compacted; it is tried again");
             self.checkpointer.figures.lock().failures += 1;
         }
-        tending.ended(Tick::now(), tended.is_err());
+        tending.ended(Instant::now(), tended.is_err());
     }
 }
 
@@ -106,7 +106,7 @@ impl Shared {
 struct Pace<'a> {
     shared: &'a Shared,
     is_background: bool,
-    turns: Turns,
+    pauses: WorkPauses,
 }
 
 impl<'a> Pace<'a> {
@@ -114,25 +114,25 @@ impl<'a> Pace<'a> {
         Self {
             shared,
             is_background,
-            turns: Turns::new(shared.journal.appended(), Tick::now()),
+            pauses: WorkPauses::new(shared.journal.appended(), Instant::now()),
         }
     }
 
     /// Called after each small piece of work.
     fn throttle(&mut self) -> Result<(), wal::Error> {
         self.shared.unless_stopped()?;
-        let now = Tick::now();
-        let Some(worked) = self.turns.worked(now) else {
+        let now = Instant::now();
+        let Some(worked) = self.pauses.worked(now) else {
             return Ok(());
         };
         self.must_have_room()?;
         if self.is_background {
             let appended = self.shared.journal.appended();
             let in_flight = self.shared.admission.in_flight();
-            let rest = self.turns.rest(worked, in_flight, appended, now);
+            let rest = self.pauses.rest(worked, in_flight, appended, now);
             self.shared.checkpointer.wake_up.rest(rest);
         }
-        self.turns.since = Tick::now();
+        self.pauses.since = Instant::now();
         self.shared.unless_stopped()
     }
 
@@ -237,7 +237,7 @@ impl Shared {
         let retention = i64::try_from(policy.retention?.as_millis()).unwrap_or(i64::MAX);
         let ran = self.running_time.now(&*self.clock);
         let cutoff = ran.millis().saturating_sub(retention);
-        let old = marks.through(Instant::from_millis(cutoff));
+        let old = marks.through(Timestamp::from_millis(cutoff));
         // A command whose response is not final holds its key's lock, and will look for the key.
         let held = self.keys.held();
         // Unique keys are among them: no idempotency key has the digest of one.
@@ -284,7 +284,7 @@ impl Shared {
         let mut known = self.checkpointer.known.lock();
         self.note_age(&mut known.marks);
         let policy = self.checkpointer.policy.lock().clone();
-        let begun = Tick::now();
+        let begun = Instant::now();
         let mut pace = Pace::new(self, is_background);
         let done = self.snapshot_and_compact(&policy, &mut known, &mut pace, progress);
         let mut figures = self.checkpointer.figures.lock();

@@ -12,7 +12,7 @@ use super::idempotency::key_of;
 use crate::base::actor::Actor;
 use crate::base::digest::Fingerprint;
 use crate::base::panics::unless_its_future_panics;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::catalogue::{self, Row};
 use crate::domain::fact_kinds;
 use crate::domain::operation::{Context, Disposition};
@@ -172,7 +172,7 @@ impl Shared {
     }
 
     /// The identifiers for a decision of `pending` at `now`.
-    pub(crate) fn ids_for(&self, pending: &PendingCommand, now: Instant) -> IdSourceAt<'_> {
+    pub(crate) fn ids_for(&self, pending: &PendingCommand, now: Timestamp) -> IdSourceAt<'_> {
         match pending.is_dry_run {
             true => self.ids.examples_at(now),
             false => self.ids.at(now),
@@ -183,8 +183,8 @@ impl Shared {
     pub(crate) fn context<'a>(
         &'a self,
         pending: &'a PendingCommand,
-        now: Instant,
-        at: Instant,
+        now: Timestamp,
+        at: Timestamp,
         ids: &'a IdSourceAt<'a>,
     ) -> Context<'a> {
         Context {

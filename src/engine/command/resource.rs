@@ -13,16 +13,16 @@ use crate::base::codec::Blob;
 use crate::base::codec::TooLarge;
 use crate::base::digest::Digest;
 use crate::base::json::FaultCode;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::operation::{AnyDecision, Change, Decided};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::{IndexKey, ReadView, Source as _};
+use crate::engine::abort_unless_published::AbortUnlessPublished;
 use crate::engine::clock::Lead;
 use crate::engine::core::{ActorMessage, ActorResult, CachedState, Sequenced, Shared};
 use crate::engine::lanes::directory::{Directory, Work};
 use crate::engine::limits::repeats::Repeats;
 use crate::engine::recent::Stored;
-use crate::engine::whole::EndUnlessWhole;
 use crate::journal::record::{NewChange, NewRecord, RecordActor, RecordKey, RecordOutcome, SCHEMA};
 use crate::journal::tables::PreparedChange;
 
@@ -32,7 +32,7 @@ pub(super) enum Attempted {
     /// Its read set has changed: once more.
     Again,
     /// Others have committed at later times since it began, at this one: once more.
-    Overtaken(Instant),
+    Overtaken(Timestamp),
     /// It needs a record that can be read once this position is durable: once more, then.
     AgainOnceDurable(u64),
     /// It concerns another resource by now.
@@ -227,7 +227,7 @@ impl ActorMessage {
     /// When the log does not accept a record of that size.
     fn record(
         &self,
-        at: Instant,
+        at: Timestamp,
         decided: &Decided,
         view: &ReadView<'_>,
     ) -> Result<Vec<u8>, TooLarge> {
@@ -300,7 +300,7 @@ impl ActorMessage {
         &self,
         cached: &mut CachedState,
         read_set: &ReadSet,
-        (began, at): (Instant, Instant),
+        (began, at): (Timestamp, Timestamp),
         mut record: Vec<u8>,
         decided: Decided,
     ) -> Attempted {
@@ -354,7 +354,7 @@ impl ActorMessage {
         };
         // From here on the log has the commit: if the rest of it cannot be published, the process
         // must end.
-        let whole = EndUnlessWhole;
+        let abort_guard = AbortUnlessPublished;
         shared.commit_times.next_is(at);
         let key = self.pending.key_digest;
         shared.tables.publish_commit(position, &mut changes, key);
@@ -367,7 +367,7 @@ impl ActorMessage {
         if self.pending.key_digest.is_some() {
             shared.recent.keep(position, &stored);
         }
-        std::mem::forget(whole);
+        std::mem::forget(abort_guard);
         Attempted::Final(ActorResult::Committed {
             position,
             stored,
@@ -443,8 +443,8 @@ mod tests {
     const STEP_MS: i64 = 50;
 
     impl Clock for Going {
-        fn now(&self) -> Instant {
-            Instant::from_millis(self.0.fetch_add(STEP_MS, Ordering::SeqCst))
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(self.0.fetch_add(STEP_MS, Ordering::SeqCst))
         }
 
         fn steady(&self) -> Duration {
@@ -465,7 +465,7 @@ mod tests {
                 // Somebody has committed a moment ago.
                 let now = clock.0.load(Ordering::SeqCst);
                 let shared = shared.upgrade().unwrap();
-                shared.commit_times.next_is(Instant::from_millis(now));
+                shared.commit_times.next_is(Timestamp::from_millis(now));
             }
         }));
         on_lane(&engine, put_fact(&engine, 1)).unwrap();

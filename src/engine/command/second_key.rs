@@ -2,10 +2,10 @@
 
 use super::read_set::ReadSet;
 use super::resource::Attempted;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::rejection::{Class, Rejection};
+use crate::engine::abort_unless_published::AbortUnlessPublished;
 use crate::engine::core::{ActorMessage, ActorResult};
-use crate::engine::whole::EndUnlessWhole;
 use crate::journal::record::{NewRecord, Record, RecordKey, RecordOutcome, SCHEMA, key_digest};
 
 impl ActorMessage {
@@ -14,7 +14,7 @@ impl ActorMessage {
     pub(super) fn second_key(
         &self,
         read_set: &ReadSet,
-        (began, at): (Instant, Instant),
+        (began, at): (Timestamp, Timestamp),
         first_key: &str,
     ) -> Attempted {
         let shared = &*self.shared;
@@ -74,12 +74,12 @@ impl ActorMessage {
         let Ok(position) = sequence.push(record) else {
             return Attempted::Final(ActorResult::Unavailable);
         };
-        let whole = EndUnlessWhole;
+        let abort_guard = AbortUnlessPublished;
         shared.commit_times.next_is(at);
         shared.tables.take_key(key, position);
         shared.tables.note_first(first, position);
         shared.lanes.end(sequence, || ());
-        std::mem::forget(whole);
+        std::mem::forget(abort_guard);
         Attempted::Final(ActorResult::ReplayOf { first, position })
     }
 

@@ -23,10 +23,10 @@ use crate::catalogue::Row;
 use crate::domain::operation::{Decided, Disposition};
 use crate::domain::outbox::message::{Message, MessageStatus};
 use crate::domain::resource::ReadView;
+use crate::engine::abort_unless_published::AbortUnlessPublished;
 use crate::engine::core::{CommandResult, PendingCommand, Shared};
 use crate::engine::limits::repeats::Repeats;
 use crate::engine::recent::Stored;
-use crate::engine::whole::EndUnlessWhole;
 use crate::journal::record::{NewRecord, RecordKey, RecordOutcome, SCHEMA};
 
 /// How long a client waits until its messages are taken.
@@ -198,11 +198,11 @@ impl Shared {
         }
         let settled = sequence.push(record).ok()?;
         // From here on the commit is in the log's hands: half of it must not stay alive here.
-        let whole = EndUnlessWhole;
+        let abort_guard = AbortUnlessPublished;
         self.commit_times.next_is(at);
         self.tables.take_key(key, settled);
         self.lanes.end(sequence, || ());
-        std::mem::forget(whole);
+        std::mem::forget(abort_guard);
         let stored = Stored {
             fingerprint: pending.fingerprint,
             body: Bytes::from(body),

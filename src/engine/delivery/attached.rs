@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use tokio::time::{Instant as Tick, sleep};
+use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::webhooks::{
-    Delivered, Message, Outcome, Outgoing, Sender, SubscriptionFigures, Webhooks,
+    Delivered, Message, Outcome, OutgoingEvent, Sender, SubscriptionFigures, Webhooks,
 };
 use crate::base::panics::unless_its_future_panics;
 use crate::base::text::EventTypePattern;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::event::{PublicEvents as _, subject};
 use crate::domain::resource::Resource as _;
 use crate::domain::webhook::deliveries::{Delivery, LastFailure, WebhookDeliveries};
@@ -92,7 +92,7 @@ pub(super) struct Recording {
 
 /// An attempt that is about to be made.
 pub(super) struct Attempt {
-    pub(super) outgoing: Outgoing,
+    pub(super) outgoing: OutgoingEvent,
     pub(super) id: EventId,
     /// What there is to send; otherwise it is read from the log.
     pub(super) has_body: bool,
@@ -105,7 +105,7 @@ impl Attempt {
         shared: &Arc<Shared>,
         sender: Arc<dyn Sender>,
     ) -> (Outcome, Duration) {
-        let mut began = Tick::now();
+        let mut began = Instant::now();
         let sent = unless_its_future_panics(pin!(self.send(shared, sender, &mut began))).await;
         let outcome = sent.unwrap_or_else(|| {
             Outcome::Sent(Delivered::Failed(Failure {
@@ -121,7 +121,7 @@ impl Attempt {
         mut self,
         shared: &Arc<Shared>,
         sender: Arc<dyn Sender>,
-        began: &mut Tick,
+        began: &mut Instant,
     ) -> Outcome {
         if !self.has_body {
             match shared.one_event(self.id).await {
@@ -130,14 +130,14 @@ impl Attempt {
             }
         }
         // The subscription is looked at last: it may change while the rest is waited for.
-        let may_send =
-            shared.right.confirm_now().await && shared.is_sent_events(self.outgoing.subscription);
+        let may_send = shared.writer_proof.confirm_now().await
+            && shared.is_sent_events(self.outgoing.subscription);
         if !may_send {
             sleep(PAUSE).await;
             return Outcome::CalledBack;
         }
         self.outgoing.now = shared.clock.now();
-        *began = Tick::now();
+        *began = Instant::now();
         Outcome::Sent(sender.send(self.outgoing).await)
     }
 }
@@ -310,7 +310,7 @@ impl Attached {
         self.kept_bytes = self.kept_bytes.saturating_sub(bytes);
     }
 
-    pub(super) fn attempt(&self, id: EventId, now: Instant, log: &str) -> Attempt {
+    pub(super) fn attempt(&self, id: EventId, now: Timestamp, log: &str) -> Attempt {
         let carried = self.channel.payload(id);
         let event = carried.and_then(|carried| carried.event.as_ref());
         let gap = carried.and_then(|carried| carried.gap_from);
@@ -321,7 +321,7 @@ impl Attached {
         };
         Attempt {
             has_body: body.is_some(),
-            outgoing: Outgoing {
+            outgoing: OutgoingEvent {
                 subscription: self.subscription.subscription_id,
                 url: self.subscription.url.clone(),
                 id: format!("{log}-{id}"),
@@ -403,7 +403,7 @@ impl Attached {
         self.channel.offer(id, &subject, 256, carried, now);
     }
 
-    pub(super) fn note_failure(&mut self, id: EventId, failure: &Failure, at: Instant) {
+    pub(super) fn note_failure(&mut self, id: EventId, failure: &Failure, at: Timestamp) {
         self.figures.failures += 1;
         self.failure = Some(LastFailure {
             id,
@@ -482,7 +482,7 @@ impl Attached {
 }
 
 impl Carried {
-    pub(super) fn delivery(&self, id: EventId, attempts: u32, due: Option<Instant>) -> Delivery {
+    pub(super) fn delivery(&self, id: EventId, attempts: u32, due: Option<Timestamp>) -> Delivery {
         Delivery {
             id,
             event_type: self.event_type.clone(),
@@ -506,8 +506,8 @@ mod tests {
     fn now() -> Now {
         Now {
             steady: Duration::ZERO,
-            wall: Instant::default(),
-            committed: Instant::default(),
+            wall: Timestamp::default(),
+            committed: Timestamp::default(),
         }
     }
 
@@ -524,7 +524,7 @@ mod tests {
             subscription: WebhookSubscription {
                 subscription_id: Uuid::from_u128(1),
                 revision: Revision::FIRST,
-                created_at: Instant::default(),
+                created_at: Timestamp::default(),
                 url: "https://example.com/".into(),
                 types: EventTypePatterns(Vec::new()),
                 description: Description::default(),
@@ -559,7 +559,7 @@ mod tests {
     fn event(position: u64) -> Arc<Event> {
         Arc::new(Event {
             id: id(position),
-            at: Instant::default(),
+            at: Timestamp::default(),
             name: Name {
                 kind: "branch",
                 what: "created",
@@ -655,7 +655,7 @@ mod tests {
         };
         let failure = |position| LastFailure {
             id: id(position),
-            at: Instant::default(),
+            at: Timestamp::default(),
             status: Some(500),
             error: "it answered 500".into(),
         };

@@ -26,12 +26,12 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use uuid::Uuid;
 
 use super::attached::Attached;
+use super::attempt_slots::AttemptSlots;
 use super::tail::{Tail, next_page};
-use super::turns::Turns;
 use super::webhooks::{
     Attempted, Delivered, Loaded, Message, Outcome, Sender, Stored, SubscriptionFigures, Webhooks,
 };
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::event::Name;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::engine::channel::schedule::{Failure, RECORDED_EVERY};
@@ -53,11 +53,11 @@ pub(in crate::engine) struct Dispatcher {
     pub(super) log: Box<str>,
     pub(super) started: tokio::time::Instant,
     /// When that was by the wall clock, as that was set when it was last noticed to be.
-    pub(super) began: Instant,
+    pub(super) began: Timestamp,
     pub(super) messages: mpsc::UnboundedReceiver<Message>,
     pub(super) own: Webhooks,
     pub(super) attached: HashMap<Uuid, Attached>,
-    turns: Turns,
+    slots: AttemptSlots,
     pub(super) runs: u64,
     /// Whom events of this name go to; rebuilt when a subscription changes.
     pub(super) wanting: HashMap<Name, Arc<Vec<Uuid>>>,
@@ -91,11 +91,11 @@ impl Dispatcher {
             waiting: 0,
             log: log.into(),
             started: tokio::time::Instant::now(),
-            began: Instant::default(),
+            began: Timestamp::default(),
             messages: receiver,
             own: own.clone(),
             attached: HashMap::new(),
-            turns: Turns::default(),
+            slots: AttemptSlots::default(),
             runs: 0,
             wanting: HashMap::new(),
             tail: None,
@@ -135,7 +135,7 @@ impl Dispatcher {
                     Err(_) => break,
                 }
             }
-            while let Some(id) = self.turns.next() {
+            while let Some(id) = self.slots.next() {
                 self.pump(id);
             }
             // Those that are well come first: a receiver that fails takes the time of new connections.
@@ -313,8 +313,8 @@ impl Dispatcher {
         let is_paused = attached.subscription.is_paused;
         let may_read = !is_stopping && !attached.is_gone && attached.knows_itself();
         let may_send = may_read && !is_paused;
-        let turns = &mut self.turns;
-        let mut turn = |on_way, is_doubtful| turns.begin(id, on_way, is_doubtful);
+        let slots = &mut self.slots;
+        let mut turn = |on_way, is_doubtful| slots.begin(id, on_way, is_doubtful);
         while may_send && let Some((event, turn)) = attached.channel.next_in_turn(now, &mut turn) {
             let attempt = attached.attempt(event, now.wall, &self.log);
             let (shared, sender) = (Arc::clone(&self.shared), Arc::clone(&self.sender));
@@ -376,7 +376,7 @@ impl Dispatcher {
             outcome,
             took,
         } = attempted;
-        self.turns.end(&turn);
+        self.slots.end(&turn);
         let attached = self.attached.get_mut(&subscription);
         let Some(attached) = attached.filter(|attached| attached.run == run) else {
             return;

@@ -7,13 +7,13 @@
 //! of the log to webhooks, and [`webhooks`] is what passes between it and others.
 
 mod attached;
+mod attempt_slots;
 mod dispatcher;
 mod feeding;
 pub mod lists;
 mod recording;
 mod stored;
 mod tail;
-mod turns;
 pub mod webhooks;
 
 use std::sync::Arc;

@@ -10,8 +10,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::turns::Turn;
-use crate::base::time::Instant;
+use super::attempt_slots::AttemptSlot;
+use crate::base::time::Timestamp;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
 use crate::engine::channel::schedule::Failure;
@@ -23,7 +23,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A delivery on its way out.
 #[derive(Clone, Debug)]
-pub struct Outgoing {
+pub struct OutgoingEvent {
     /// The subscription.
     pub subscription: Uuid,
     /// Where it goes.
@@ -35,7 +35,7 @@ pub struct Outgoing {
     /// The numbers of the secrets that sign it, the present one first.
     pub secret_numbers: Vec<u32>,
     /// The time of the attempt.
-    pub now: Instant,
+    pub now: Timestamp,
 }
 
 /// What a delivery has come to.
@@ -55,7 +55,7 @@ pub type Sending = Pin<Box<dyn Future<Output = Delivered> + Send>>;
 /// What carries deliveries out.
 pub trait Sender: Send + Sync + 'static {
     /// Sends one, within a bounded time.
-    fn send(self: Arc<Self>, outgoing: Outgoing) -> Sending;
+    fn send(self: Arc<Self>, outgoing: OutgoingEvent) -> Sending;
 }
 
 /// A subscription's figures, for monitoring.
@@ -69,7 +69,7 @@ pub struct SubscriptionFigures {
     pub dead: usize,
     /// Since when the oldest waits, by the wall clock: since its own time, or since it was first seen
     /// where that is not known, or earlier; `None` also while the subscription is paused.
-    pub oldest: Option<Instant>,
+    pub oldest: Option<Timestamp>,
     /// Whether it is paused, so that what waits is no fault.
     pub is_paused: bool,
     /// Whether the newest attempt has failed.
@@ -128,7 +128,7 @@ pub(super) enum Message {
     Ended(Box<Attempted>),
     Page(Uuid, u64, Result<Page, NoPage>),
     /// The time of an event that waits.
-    Dated(Uuid, u64, EventId, Instant),
+    Dated(Uuid, u64, EventId, Timestamp),
     Recorded(Uuid, u64, bool),
     Stop(oneshot::Sender<()>),
 }
@@ -159,7 +159,7 @@ pub(super) struct Attempted {
     pub(super) subscription: Uuid,
     pub(super) run: u64,
     pub(super) id: EventId,
-    pub(super) turn: Turn,
+    pub(super) turn: AttemptSlot,
     pub(super) outcome: Outcome,
     pub(super) took: Duration,
 }

@@ -2,11 +2,11 @@
 //! that are not complete.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant as Tick};
+use std::time::{Duration, Instant};
 
 use wal::{Keep, Retained};
 
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::journal::counters::Marks;
 
 /// How long after a warning it is repeated.
@@ -53,7 +53,7 @@ impl LogRetention {
     pub(in crate::engine) fn keep(
         &self,
         marks: &Marks,
-        now: Instant,
+        now: Timestamp,
         needed_from: Option<u64>,
     ) -> Keep {
         let young = |age| young_from(marks, now, age);
@@ -70,7 +70,7 @@ impl LogRetention {
     pub(in crate::engine) fn is_half_used(
         &self,
         marks: &Marks,
-        now: Instant,
+        now: Timestamp,
         needed_from: Option<u64>,
         retained: &Retained,
     ) -> bool {
@@ -83,9 +83,9 @@ impl LogRetention {
 }
 
 /// The first position that is younger than an age.
-fn young_from(marks: &Marks, now: Instant, age: Duration) -> u64 {
+fn young_from(marks: &Marks, now: Timestamp, age: Duration) -> u64 {
     let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-    let then = Instant::from_millis(now.millis().saturating_sub(age));
+    let then = Timestamp::from_millis(now.millis().saturating_sub(age));
     marks.through(then).saturating_add(1)
 }
 
@@ -132,10 +132,10 @@ impl NeededFrom {
 
 /// Says when a warning is due: at once, and once an hour while its cause lasts.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Reminder(Option<Tick>);
+pub(in crate::engine) struct Reminder(Option<Instant>);
 
 impl Reminder {
-    pub(in crate::engine) fn is_due(&mut self, lasts: bool, now: Tick) -> bool {
+    pub(in crate::engine) fn is_due(&mut self, lasts: bool, now: Instant) -> bool {
         if !lasts {
             self.0 = None;
             return false;
@@ -154,8 +154,8 @@ impl Reminder {
 mod tests {
     use super::*;
 
-    fn at(seconds: i64) -> Instant {
-        Instant::from_millis(seconds * 1_000)
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
     }
 
     fn seconds(seconds: u64) -> Duration {
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_reminder_is_due_at_once_each_hour_and_anew_after_its_cause_was_gone() {
         let mut reminder = Reminder::default();
-        let begun = Tick::now();
+        let begun = Instant::now();
         for (after, lasts, expected) in [
             (0, false, false),
             (1, true, true),

@@ -7,14 +7,14 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::base::panics::unless_its_future_panics;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::catalogue::RECORD_MESSAGE_ATTEMPT;
 use crate::domain::outbox::message::{Failure, Message, MessageStatus};
 use crate::domain::outbox::report::{Attempt, RecordAttempt};
 use crate::domain::resource::ReadView;
 use crate::engine::channel::schedule;
 use crate::engine::core::{CommandResult, Shared};
-use crate::engine::outbox::{Line, Next, Outgoing};
+use crate::engine::outbox::{Line, Next, OutgoingMessage};
 
 /// The pause before it is tried again to record what became of an attempt.
 const RECORD_AGAIN: Duration = Duration::from_secs(1);
@@ -71,7 +71,7 @@ impl Shared {
     ) -> Option<Result<(), schedule::Failure>> {
         self.lanes.wait(next.position).await.ok()?;
         // Before the message is read: it may be given up while that is waited for.
-        if !self.right.confirm_now().await {
+        if !self.writer_proof.confirm_now().await {
             sleep(CONFIRM_AGAIN).await;
             return None;
         }
@@ -86,7 +86,7 @@ impl Shared {
             queue.put(position, &message, self.both_clocks());
             return None;
         };
-        let outgoing = Outgoing {
+        let outgoing = OutgoingMessage {
             id: unsettled.id(message.number),
             number: message.number,
             topic: message.topic,
@@ -130,7 +130,7 @@ impl Shared {
     fn not_taken(
         &self,
         line: &Line,
-        message: &Outgoing,
+        message: &OutgoingMessage,
         failure: &schedule::Failure,
         tried: u32,
     ) -> Attempt {
@@ -154,6 +154,6 @@ impl Shared {
         };
         let pause = i64::try_from((pause / line.hurry).as_millis()).unwrap_or(i64::MAX);
         let next = self.clock.now().millis().saturating_add(pause);
-        Attempt::Failed(failure, Instant::from_millis(next))
+        Attempt::Failed(failure, Timestamp::from_millis(next))
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::core::Shared;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::operation::{Change, OutboxMessage};
 use crate::domain::outbox::message::{Message, born, numbers_near, unsettled_near};
 use crate::domain::resource::ReadView;
@@ -19,7 +19,7 @@ impl Shared {
     pub(crate) fn born(
         &self,
         sent: &[OutboxMessage],
-        at: Instant,
+        at: Timestamp,
         changes: &mut Vec<Change>,
     ) -> Vec<Message> {
         let births = sent.iter().map(|message| born(message, self.log_id, at));

@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 pub(super) use self::queue::Next;
-pub use self::receivers::{Delivery, NamedReceiver, Outgoing, Pattern, Receiver};
+pub use self::receivers::{Delivery, NamedReceiver, OutgoingMessage, Pattern, Receiver};
 
 use self::queue::Queue;
 use super::channel::schedule::CLOCK_STEP;
@@ -238,7 +238,7 @@ impl Line {
 mod tests {
     use super::*;
     use crate::base::codec::Blob;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     use crate::domain::outbox::message::{About, Born, Failure, MessageEvent};
     use crate::domain::resource::Resource as _;
 
@@ -258,8 +258,8 @@ mod tests {
         let birth = birth(body);
         let now = Now {
             steady: Duration::ZERO,
-            wall: Instant::default(),
-            committed: Instant::default(),
+            wall: Timestamp::default(),
+            committed: Timestamp::default(),
         };
         let mut message = None;
         for (position, event) in (1..).zip([&birth].into_iter().chain(events)) {
@@ -301,7 +301,7 @@ mod tests {
     struct Unasked;
 
     impl Receiver for Unasked {
-        fn deliver<'a>(&'a self, _: &'a Outgoing) -> Delivery<'a> {
+        fn deliver<'a>(&'a self, _: &'a OutgoingMessage) -> Delivery<'a> {
             Box::pin(std::future::pending())
         }
     }
@@ -316,22 +316,26 @@ mod tests {
         outbox.deliver_to(vec![receiver], Bounds::default());
         let day = 86_400_000;
         let failed = MessageEvent::Failed {
-            next_attempt_at: Instant::from_millis(day + 5_000),
+            next_attempt_at: Timestamp::from_millis(day + 5_000),
             failure: Failure {
                 status: Some(503),
                 error: "it answered 503".into(),
             },
         };
-        let born = Message::apply(None, &birth(Some(Blob(b"{}".to_vec()))), Instant::default());
-        let mut message = Message::apply(Some(born), &failed, Instant::from_millis(day));
+        let born = Message::apply(
+            None,
+            &birth(Some(Blob(b"{}".to_vec()))),
+            Timestamp::default(),
+        );
+        let mut message = Message::apply(Some(born), &failed, Timestamp::from_millis(day));
         let now = Now {
             steady: Duration::ZERO,
-            wall: Instant::default(),
-            committed: Instant::from_millis(day),
+            wall: Timestamp::default(),
+            committed: Timestamp::from_millis(day),
         };
         outbox.touched(2, &message, now);
         outbox.show_due(&mut message, now);
         let shown = message.unsettled.unwrap().next_attempt_at;
-        assert_eq!(shown, Some(Instant::from_millis(6_000)));
+        assert_eq!(shown, Some(Timestamp::from_millis(6_000)));
     }
 }

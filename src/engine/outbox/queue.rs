@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::outbox::message::{Message, MessageStatus};
 use crate::engine::channel::schedule::Failure;
 use crate::engine::channel::{Bounds, Channel, Now, Settled, Standing};
@@ -16,7 +16,7 @@ use crate::engine::channel::{Bounds, Channel, Now, Settled, Standing};
 pub(in crate::engine) struct Queue {
     channel: Channel<i64, Waiting>,
     /// When each of them was born, and since when it is seen, by the steady clock.
-    dead: BTreeMap<i64, (Instant, Duration)>,
+    dead: BTreeMap<i64, (Timestamp, Duration)>,
 }
 
 /// What is known of a message beside what the log stores.
@@ -33,7 +33,7 @@ struct Beside {
 struct Waiting {
     /// The position of its last commit, before which it must not leave.
     position: u64,
-    born: Instant,
+    born: Timestamp,
     /// Since when it is seen, by the steady clock.
     seen: Duration,
     is_on_its_way: bool,
@@ -161,7 +161,7 @@ impl Queue {
 
     /// When a message that waits and has been tried so often is tried next, by the wall clock as it
     /// is set now; `None` where that is at once, or it does not wait so.
-    pub(super) fn due(&self, number: i64, tried: u32, now: Now) -> Option<Instant> {
+    pub(super) fn due(&self, number: i64, tried: u32, now: Now) -> Option<Timestamp> {
         let standing = self.channel.standing(number, now)?;
         standing.due.filter(|_| standing.attempts == tried)
     }
@@ -205,8 +205,8 @@ mod tests {
     use crate::base::revision::Revision;
     use crate::domain::outbox::message::Unsettled;
 
-    fn at(millis: i64) -> Instant {
-        Instant::from_millis(millis)
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
     }
 
     fn message(number: i64, resource: &str, due: Option<i64>) -> Message {

@@ -7,12 +7,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::base::codec::Blob;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::engine::channel::schedule::Failure;
 
 /// A message on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outgoing {
+pub struct OutgoingMessage {
     /// What the receiver knows it by: `{log id}-{number}`, the same whenever it is sent.
     pub id: String,
     /// Its number.
@@ -22,11 +22,11 @@ pub struct Outgoing {
     /// The read path of the resource that it is about, without the first slash.
     pub resource: Box<str>,
     /// When it was born.
-    pub at: Instant,
+    pub at: Timestamp,
     /// Its content, JSON.
     pub body: Blob,
     /// When it is sent.
-    pub sent_at: Instant,
+    pub sent_at: Timestamp,
 }
 
 /// The outcome of an attempt.
@@ -38,7 +38,7 @@ pub trait Receiver: Send + Sync {
     ///
     /// # Errors
     /// When it has not taken it, or that is unknown; why.
-    fn deliver<'a>(&'a self, message: &'a Outgoing) -> Delivery<'a>;
+    fn deliver<'a>(&'a self, message: &'a OutgoingMessage) -> Delivery<'a>;
 }
 
 /// A receiver and the topics that it is named for.

@@ -1,7 +1,7 @@
 //! Waiting until the engine has come to a position that a reader knows of from elsewhere.
 
 use crate::engine::Engine;
-pub use crate::engine::awaited::{Reached, WAITED_MAX, WAITING_MAX};
+pub use crate::engine::position_waiters::{Reached, WAITED_MAX, WAITING_MAX};
 
 impl Engine {
     /// Waits until this engine has come to `position`: until all that it shows of it is durable.

@@ -1,7 +1,7 @@
 //! Whether the engine writes, or follows what another one writes.
 
 pub(super) mod lag;
-pub mod right;
+pub mod writer_proof;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::engine::figures::{BATCH_BOUNDS, Figures};
 use crate::http::figures_page::AllFigures;
 use crate::http::metrics::{Metrics, SeriesFigures, bucket_bounds};
@@ -82,8 +82,8 @@ fn series(of: &SeriesFigures) -> Value {
 }
 
 #[allow(clippy::cast_possible_truncation)]
-fn started(seconds: f64) -> Option<Instant> {
-    (seconds > 0.0).then(|| Instant::from_millis((seconds * 1_000.0) as i64))
+fn started(seconds: f64) -> Option<Timestamp> {
+    (seconds > 0.0).then(|| Timestamp::from_millis((seconds * 1_000.0) as i64))
 }
 
 fn unready(engine: &Figures) -> Vec<&'static str> {

@@ -18,8 +18,8 @@ use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
 use crate::engine::feed::{EventFilter, EventReader, NoPage, Page};
 use crate::http::caller::Caller;
-use crate::http::limits::outgoing::Outgoing;
 use crate::http::limits::portions::ResponseBudget;
+use crate::http::limits::response_room::ResponseRoom;
 use crate::http::read::min_position::come_to;
 use crate::http::read::query::Query;
 use crate::http::response::answer_body::AnswerBody;
@@ -63,7 +63,7 @@ pub struct Reader<'s> {
     /// The requesting actor.
     pub actor: Arc<Actor>,
     /// What a page has its share of.
-    pub outgoing: &'s Outgoing,
+    pub outgoing: &'s ResponseRoom,
     /// What the pieces of a stream have theirs of, over HTTP/2.
     pub held: Option<ResponseBudget>,
 }

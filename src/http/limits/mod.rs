@@ -4,6 +4,6 @@
 pub mod connections;
 pub mod forgeries;
 pub mod front_limits;
-pub mod outgoing;
 pub mod pace;
 pub mod portions;
+pub mod response_room;

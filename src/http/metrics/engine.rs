@@ -1,7 +1,7 @@
 //! The metrics of the engine: the log, its snapshots, what is published.
 
 use super::page::{Page, age};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::engine::checkpointer::CheckpointFigures;
 use crate::engine::figures::{BATCH_BOUNDS, Figures};
 use crate::engine::publisher_counts::PublisherFigures;
@@ -104,7 +104,7 @@ fn batches(page: &mut Page, figures: &Figures) {
 }
 
 /// The engine's figures, as of `now`.
-pub(super) fn engine(page: &mut Page, figures: &Figures, now: Instant) {
+pub(super) fn engine(page: &mut Page, figures: &Figures, now: Timestamp) {
     let Figures {
         resources,
         keys,

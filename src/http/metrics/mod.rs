@@ -17,7 +17,7 @@ use hyper::StatusCode;
 use parking_lot::Mutex;
 
 use super::route::{Series, series_names};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::engine::figures::Figures;
 use crate::engine::lanes::lane;
 use crate::engine::publisher_counts::PublisherFigures;
@@ -185,7 +185,7 @@ impl Metrics {
         figures: &Figures,
         front: &FrontFigures,
         published: Option<&PublisherFigures>,
-        now: Instant,
+        now: Timestamp,
     ) -> Page {
         let mut page = Page(String::with_capacity(64 << 10));
         build_info(&mut page);

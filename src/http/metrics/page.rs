@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 
 /// A page of metrics, in Prometheus' text format.
 #[derive(Default)]
@@ -55,7 +55,7 @@ impl Page {
 /// How long ago that was, in seconds by the system's clock: never less than none, should that have
 /// been set back.
 #[allow(clippy::cast_precision_loss)]
-pub(in crate::http) fn age(at: Option<Instant>, now: Instant) -> String {
+pub(in crate::http) fn age(at: Option<Timestamp>, now: Timestamp) -> String {
     at.map_or_else(
         || "+Inf".to_owned(),
         |at| {

@@ -5,7 +5,7 @@ use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderValue, IF_NONE_MATCH};
 
 use crate::domain::read::Representation;
-use crate::http::limits::outgoing::OutgoingTo;
+use crate::http::limits::response_room::ResponseRoomOf;
 use crate::http::response::{self, Answer, json, tagged};
 
 /// Characters of an entity tag that is a digest.
@@ -16,7 +16,7 @@ const TAG: usize = 32;
 pub(in crate::http) fn found_answer(
     found: Representation,
     headers: &HeaderMap,
-    outgoing: OutgoingTo<'_>,
+    outgoing: ResponseRoomOf<'_>,
 ) -> Option<Answer> {
     if has_tag(headers, &found.tag) {
         return Some(unchanged(&found.tag));
@@ -94,7 +94,7 @@ mod tests {
             tag: "7".into(),
             body: vec![b'7'; bytes],
         };
-        let (outgoing, _all) = crate::http::limits::outgoing::taken();
+        let (outgoing, _all) = crate::http::limits::response_room::taken();
         let outgoing = outgoing.to("me");
         let mut headers = HeaderMap::new();
         assert!(found_answer(found(17 << 10), &headers, outgoing).is_none());

@@ -7,11 +7,11 @@ use super::conditional::found_answer;
 use super::cursor::{self, Cursors};
 use super::query::{Query, whole_number};
 use crate::base::json::FaultCode;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::catalogue::Success;
 use crate::domain::rejection::Rejection;
 use crate::engine::read::past::{HistoryPage, NoPast, PastFound, PastQuery};
-use crate::http::limits::outgoing::OutgoingTo;
+use crate::http::limits::response_room::ResponseRoomOf;
 use crate::http::response::{Answer, Problems, at_position};
 use hyper::header::HeaderMap;
 
@@ -34,7 +34,9 @@ pub(in crate::http) fn asked_of_read(query: Option<&str>) -> Result<Option<PastQ
         .finish();
     let mut query = Query::read(Some(&own), &["revision", "at"]);
     let revision = query.one("revision", whole_number);
-    let at = query.one("at", |text| Instant::parse(text).ok_or(FaultCode::Pattern));
+    let at = query.one("at", |text| {
+        Timestamp::parse(text).ok_or(FaultCode::Pattern)
+    });
     let both = ["revision", "at"].map(|name| !query.all(name).is_empty());
     if both == [true, true] {
         query.fault("at", FaultCode::NotAllowed);
@@ -70,7 +72,7 @@ impl HistoryQuery {
     }
 
     /// The page's body, unless too much is on its way out.
-    fn body(&self, page: &HistoryPage, outgoing: OutgoingTo<'_>) -> Option<Bytes> {
+    fn body(&self, page: &HistoryPage, outgoing: ResponseRoomOf<'_>) -> Option<Bytes> {
         let revisions = page.revisions.iter();
         let bytes: usize = revisions.map(|revision| revision.len() + 1).sum();
         outgoing.body(bytes + AROUND_BYTES, || self.written(page).into_bytes())
@@ -93,7 +95,7 @@ pub(in crate::http) fn answer(
     found: Result<(PastFound, u64), NoPast>,
     asked: Option<&HistoryQuery>,
     headers: &HeaderMap,
-    outgoing: OutgoingTo<'_>,
+    outgoing: ResponseRoomOf<'_>,
 ) -> Answer {
     match (found, asked) {
         (Ok((PastFound::Body(body), position)), _) => {
@@ -134,7 +136,7 @@ mod tests {
         assert_eq!(asked_of_read(None).unwrap(), None);
         assert_eq!(asked("limit=7&x").unwrap(), None);
         assert_eq!(asked("revision=7&x").unwrap(), Some(PastQuery::Revision(7)));
-        let at = Instant::parse("2026-11-20T09:00:00+09:00").unwrap();
+        let at = Timestamp::parse("2026-11-20T09:00:00+09:00").unwrap();
         let query = "at=2026-11-20T09:00:00%2B09:00";
         assert_eq!(asked(query).unwrap(), Some(PastQuery::At(at)));
         for bad in ["x", "-", "%2B1", "1.0"] {
@@ -207,7 +209,7 @@ mod tests {
             tag: "7".into(),
             body: large.clone().into_bytes(),
         };
-        let (outgoing, all) = crate::http::limits::outgoing::taken();
+        let (outgoing, all) = crate::http::limits::response_room::taken();
         let answers = || {
             [PastFound::Page(page()), PastFound::Body(body())].map(|found| {
                 let (found, headers) = (Ok((found, 1)), HeaderMap::new());

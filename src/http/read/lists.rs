@@ -12,7 +12,7 @@ use crate::catalogue::{ListRow, Success};
 use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
 use crate::engine::read::lists::{ListPage, ListRequest};
-use crate::http::limits::outgoing::{OutgoingTo, charged};
+use crate::http::limits::response_room::{ResponseRoomOf, charged};
 use crate::http::response::{Answer, Problems, at_position};
 use crate::journal::tables::ListedAt;
 
@@ -31,7 +31,7 @@ pub async fn page(
     engine: &Engine,
     row: &'static ListRow,
     actor: &Actor,
-    outgoing: OutgoingTo<'_>,
+    outgoing: ResponseRoomOf<'_>,
     query: &ListQuery,
     headers: &HeaderMap,
 ) -> Answer {

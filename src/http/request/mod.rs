@@ -30,7 +30,7 @@ use tokio::time::{MissedTickBehavior, interval_at};
 
 use super::limits::pace::Pace;
 use crate::base::json::{FaultCode, Json, Reader};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::catalogue::{KeySource, Row};
 use crate::domain::operation::{AnyCommand, Parts};
 use crate::domain::rejection::Rejection;
@@ -376,7 +376,7 @@ fn read_straight(
     path: &[(&str, &str)],
     headers: &HeaderMap,
     body: &[u8],
-    now: Instant,
+    now: Timestamp,
 ) -> Option<ReadCommand> {
     let (command, values) = row.operation.read_straight(row.name, path, body, now)?;
     if values > VALUES_FREE {
@@ -406,7 +406,7 @@ pub fn read_command(
     dry_run: DryRun,
     body: &[u8],
     share: &mut Permit,
-    now: Instant,
+    now: Timestamp,
 ) -> Result<ReadCommand, Unread> {
     if dry_run != DryRun::Unreadable
         && let Some(command) = read_straight(row, path, headers, body, now)
@@ -428,7 +428,7 @@ pub fn read_by_tree(
     dry_run: DryRun,
     body: &[u8],
     share: &mut Permit,
-    now: Instant,
+    now: Timestamp,
 ) -> Result<ReadCommand, Unread> {
     let json = parse_object(body, share)?;
     let mut at = Reader::new(now);
@@ -511,7 +511,7 @@ mod tests {
             let value = hyper::header::HeaderValue::from_bytes(value).unwrap();
             headers.append(IDEMPOTENCY_KEY, value);
         }
-        let mut at = Reader::new(Instant::default());
+        let mut at = Reader::new(Timestamp::default());
         let key = read_key(&headers, &mut at);
         let fault = at.into_faults().into_iter().next();
         assert_eq!(key.is_some(), fault.is_none());

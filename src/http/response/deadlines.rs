@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::answer_body::Answer;
-use crate::http::limits::outgoing::SMALL_BYTES_MAX;
+use crate::http::limits::response_room::SMALL_BYTES_MAX;
 
 /// How fast a response has to be taken, once the patience with a client that takes nothing is over.
 const BYTES_PER_SECOND: u64 = 64 << 10;

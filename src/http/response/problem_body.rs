@@ -14,7 +14,7 @@ use super::answer_body::{Answer, AnswerBody};
 use crate::base::json::Fault;
 use crate::catalogue::ProblemShape;
 use crate::domain::operation::to_json;
-use crate::http::limits::outgoing::{Outgoing, SMALL_BYTES_MAX};
+use crate::http::limits::response_room::{ResponseRoom, SMALL_BYTES_MAX};
 
 /// How much is told of the path of the only fault of a short body, in bytes: no more than 12 KiB, with
 /// every one of them escaped.
@@ -144,7 +144,7 @@ impl Problem<'_> {
 
 /// Charges a problem's large body to what is on its way out, until the last of it is sent; without
 /// room the short one takes its place.
-pub(in crate::http) fn charge(answer: &mut Answer, code: &'static str, outgoing: &Outgoing) {
+pub(in crate::http) fn charge(answer: &mut Answer, code: &'static str, outgoing: &ResponseRoom) {
     let Some(Short(short)) = answer.extensions_mut().remove::<Short>() else {
         return;
     };
@@ -176,11 +176,11 @@ mod tests {
     use super::*;
     use crate::base::json::FaultCode;
     use crate::domain::rejection::{Class, Rejection};
-    use crate::http::limits::outgoing::taken;
+    use crate::http::limits::response_room::taken;
     use crate::http::response::Problems;
 
     /// The body of this rejection, as it is sent.
-    fn sent(rejection: &Rejection, outgoing: &Outgoing) -> (StatusCode, Vec<u8>, Value) {
+    fn sent(rejection: &Rejection, outgoing: &ResponseRoom) -> (StatusCode, Vec<u8>, Value) {
         let mut answer = Problems::PLAIN.rejected(rejection);
         charge(&mut answer, rejection.code, outgoing);
         assert_eq!(answer.body().code(), Some(rejection.code));
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn without_room_a_problem_names_the_faults_that_fit_into_a_small_body() {
         let (full, all) = taken();
-        let empty = Outgoing::default();
+        let empty = ResponseRoom::default();
         for (path, fitting) in [("a", 201), ("\u{1}", 189)] {
             let rejection = faults(1_000, path);
             let (status, body, whole) = sent(&rejection, &empty);

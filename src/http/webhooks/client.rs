@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 
 use super::address::Allowed;
-use crate::base::time::Instant as Time;
+use crate::base::time::Timestamp;
 use crate::engine::channel::schedule::Failure;
 use crate::engine::clock::{Clock as _, SystemClock};
 use crate::http::client::dial::{Connection, Dialer, Resolve, Target};
@@ -380,7 +380,7 @@ fn target(url: &str) -> Result<(Target, Uri), &'static str> {
 fn retry_after(
     value: &HeaderValue,
     date: Option<&HeaderValue>,
-    own: impl FnOnce() -> Time,
+    own: impl FnOnce() -> Timestamp,
 ) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn a_receiver_asks_to_be_left_alone_in_seconds_or_until_a_date() {
         let date = HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT");
-        let own = || Time::parse("1994-11-06T08:50:17Z").unwrap();
+        let own = || Timestamp::parse("1994-11-06T08:50:17Z").unwrap();
         let dated = |text: &str, date: Option<&HeaderValue>| {
             retry_after(&HeaderValue::from_str(text).unwrap(), date, own)
         };

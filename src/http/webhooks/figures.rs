@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::engine::delivery::webhooks::SubscriptionFigures;
 use crate::http::metrics::page::Page;
 
@@ -11,7 +11,7 @@ const SUBSCRIPTIONS_SHOWN: usize = 200;
 
 /// The figures of all subscriptions together, and of those in the greatest need.
 #[must_use]
-pub fn page(all: &[SubscriptionFigures], now: Instant) -> String {
+pub fn page(all: &[SubscriptionFigures], now: Timestamp) -> String {
     let mut page = Page::default();
     let total = |of: fn(&SubscriptionFigures) -> usize| all.iter().map(of).sum::<usize>();
     page.one(

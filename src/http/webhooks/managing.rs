@@ -16,7 +16,7 @@ use crate::engine::delivery::lists::WebhookListRequest;
 use crate::engine::delivery::webhooks::{SubscriptionFigures, Webhooks};
 use crate::engine::limits::admission::Permit;
 use crate::engine::{CommandRequest, CommandResult, Engine};
-use crate::http::limits::outgoing::{Outgoing, charged};
+use crate::http::limits::response_room::{ResponseRoom, charged};
 use crate::http::read::list_query::{ListQuery, OwnParameter};
 use crate::http::read::lists::body_of;
 use crate::http::read::min_position::come_to;
@@ -127,7 +127,7 @@ pub struct ManagedList<'a> {
     /// The parameters of its path.
     pub parameters: &'a [(&'a str, &'a str)],
     /// What its page has its share of.
-    pub outgoing: &'a Outgoing,
+    pub outgoing: &'a ResponseRoom,
 }
 
 /// Whether a cursor's place is one of this type.

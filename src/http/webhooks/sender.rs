@@ -6,7 +6,7 @@ use hyper::header::HeaderValue;
 
 use super::client::{Client, Judge};
 use super::secret::{MasterKey, signed_headers};
-use crate::engine::delivery::webhooks::{Delivered, Outgoing, Sender, Sending};
+use crate::engine::delivery::webhooks::{Delivered, OutgoingEvent, Sender, Sending};
 
 /// Sends webhooks: signed, and only to where they may go.
 pub struct WebhookSender {
@@ -22,7 +22,7 @@ impl WebhookSender {
         Self { client, judge, key }
     }
 
-    async fn deliver(&self, outgoing: Outgoing) -> Delivered {
+    async fn deliver(&self, outgoing: OutgoingEvent) -> Delivered {
         let timestamp = outgoing.now.millis().div_euclid(1_000);
         let numbers = outgoing.secret_numbers.iter();
         let secrets: Vec<_> = numbers
@@ -49,7 +49,7 @@ impl WebhookSender {
 }
 
 impl Sender for WebhookSender {
-    fn send(self: Arc<Self>, outgoing: Outgoing) -> Sending {
+    fn send(self: Arc<Self>, outgoing: OutgoingEvent) -> Sending {
         Box::pin(async move { self.deliver(outgoing).await })
     }
 }

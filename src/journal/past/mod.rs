@@ -30,7 +30,7 @@ use super::record::Record;
 use super::tables::Tables;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::read::Numbered;
 use crate::domain::registered::{Entries, Kinds, known};
 use crate::domain::resource::IndexKey;
@@ -217,7 +217,7 @@ impl<'a> Past<'a> {
     ///
     /// # Errors
     /// Why it cannot be read.
-    pub fn at(&self, position: u64) -> Result<Instant, Lost> {
+    pub fn at(&self, position: u64) -> Result<Timestamp, Lost> {
         let payload = self.record(position)?;
         Ok(decode(position, &payload)?.at)
     }
@@ -227,7 +227,7 @@ impl<'a> Past<'a> {
     ///
     /// # Errors
     /// Why it cannot be said.
-    pub fn position_at(&self, time: Instant, upto: u64) -> Result<u64, Lost> {
+    pub fn position_at(&self, time: Timestamp, upto: u64) -> Result<u64, Lost> {
         // The times of commits never fall.
         let (mut known, mut later) = (self.first().saturating_sub(1), upto + 1);
         let begin = known;
@@ -497,7 +497,7 @@ mod tests {
         for given_up in [10, 11, 12, 20] {
             let records = GivenUp(given_up);
             let past = Past::new(&records, &tables, catalogue::resource, [0; 16]);
-            let found = past.position_at(Instant::default(), 10);
+            let found = past.position_at(Timestamp::default(), 10);
             assert!(matches!(found, Ok(0)), "{given_up}: {found:?}");
         }
     }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::stored::Versioned;
 use crate::journal::messages;
 use crate::journal::record::{Record, SCHEMA_OF_EVENTS};
@@ -25,7 +25,7 @@ pub enum Lost {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitSaid {
     /// When it was decided.
-    pub at: Instant,
+    pub at: Timestamp,
     /// The operation's number; 0 for a reference fact.
     pub operation: u16,
     /// The kind and the profile of who sent it, where the record has them.

@@ -9,7 +9,7 @@ use crate::base::codec::{self, Blob};
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::text::BookingId;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::catalogue;
 use crate::domain::reference::FactHolder as _;
 use crate::domain::reference::kinds::payment_change_adjustment::{
@@ -60,7 +60,7 @@ impl Adjustments {
         let key = Self::key(id);
         let before = self.tables.copied(key);
         let state = before.as_ref().map(|(_, state, _)| state.as_slice());
-        let change = kind.change(state, stored, Instant::default()).unwrap();
+        let change = kind.change(state, stored, Timestamp::default()).unwrap();
         let recorded = NewChange {
             kind: change.kind,
             version: change.version,
@@ -74,7 +74,7 @@ impl Adjustments {
         };
         let record = NewRecord {
             schema: SCHEMA,
-            at: Instant::default(),
+            at: Timestamp::default(),
             operation: 0,
             subject: "workflow",
             actor: None,

@@ -457,7 +457,7 @@ mod tests {
 
     use super::*;
     use crate::base::revision::Revision;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     use crate::domain::listing::Filter;
     use crate::domain::operation::Change;
     use crate::domain::reference::{FactHolder, samples};
@@ -477,7 +477,7 @@ mod tests {
         let fact: H::Facts = serde_json::from_value(fact).unwrap();
         let revision = before.map_or(Revision::FIRST, |before| before.revision().next());
         let event = H::put(before, id, revision, &fact).unwrap();
-        let next = H::apply(before.cloned(), &event, Instant::default());
+        let next = H::apply(before.cloned(), &event, Timestamp::default());
         let change = Change::of(before, &event, &next);
         (next, change)
     }

@@ -497,7 +497,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::base::revision::Revision;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     use crate::domain::operation::RankChange;
     use crate::domain::registered::Entries;
     use crate::domain::resource::{IndexKey, Rank, Source as _};
@@ -535,7 +535,7 @@ pub(crate) mod tests {
     fn the_one_that_ranks_highest_is_the_last_and_a_change_of_rank_touches_the_list() {
         let tables = Tables::default();
         let list = IndexKey(Digest([7; 16]));
-        let rank = |millis| Rank::new(Instant::from_millis(millis), "");
+        let rank = |millis| Rank::new(Timestamp::from_millis(millis), "");
         let step = |position, key, before: Option<i64>, after: Option<i64>| {
             let ranks = vec![RankChange {
                 list,

@@ -286,7 +286,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     use super::*;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
 
     #[test]
     fn random_changes_leave_what_a_set_would_have() {
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn from_each_rank_on_the_next_one_is_found_in_either_direction() {
         let rank = |number: u8| {
-            Rank::new(Instant::from_millis(i64::from(number / 2)), {
+            Rank::new(Timestamp::from_millis(i64::from(number / 2)), {
                 if number.is_multiple_of(2) { "a" } else { "b" }
             })
         };

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::base::codec;
     use crate::base::revision::Revision;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     use crate::domain::mother::state::MotherProfile;
     use crate::domain::operation::Change;
     use crate::domain::reference::kinds::mother_profile::MotherProfileFact;
@@ -147,7 +147,7 @@ mod tests {
             version: kind.version(),
             bytes: &codec::encode(&event),
         };
-        kind.change(None, event, Instant::default()).unwrap()
+        kind.change(None, event, Timestamp::default()).unwrap()
     }
 
     #[test]

@@ -11,7 +11,7 @@ use carebook::cli::runtime::on_lane;
 use carebook::domain::operation::{Disposition, Parts};
 use carebook::engine::channel::schedule::{Failure, RETRY_AFTER_MAX};
 use carebook::engine::clock::SystemClock;
-use carebook::engine::outbox::{Delivery, NamedReceiver, Outgoing, Receiver};
+use carebook::engine::outbox::{Delivery, NamedReceiver, OutgoingMessage, Receiver};
 use carebook::engine::{CommandRequest, CommandResult, Engine, Limits};
 use carebook::journal::replay::Recovered;
 use serde_json::Value;
@@ -38,7 +38,7 @@ impl Directory {
 }
 
 impl Receiver for Directory {
-    fn deliver<'a>(&'a self, message: &'a Outgoing) -> Delivery<'a> {
+    fn deliver<'a>(&'a self, message: &'a OutgoingMessage) -> Delivery<'a> {
         Box::pin(async move {
             let mut taken = self.taken.lock().unwrap();
             taken.push(message.number);
@@ -159,7 +159,7 @@ fn a_message_waits_for_the_first_commit_and_the_answer_for_the_second() {
 struct Refuses;
 
 impl Receiver for Refuses {
-    fn deliver<'a>(&'a self, _: &'a Outgoing) -> Delivery<'a> {
+    fn deliver<'a>(&'a self, _: &'a OutgoingMessage) -> Delivery<'a> {
         Box::pin(async {
             Err(Failure {
                 status: Some(503),
@@ -174,7 +174,7 @@ impl Receiver for Refuses {
 struct Lets(Semaphore);
 
 impl Receiver for Lets {
-    fn deliver<'a>(&'a self, _: &'a Outgoing) -> Delivery<'a> {
+    fn deliver<'a>(&'a self, _: &'a OutgoingMessage) -> Delivery<'a> {
         Box::pin(async {
             self.0.acquire().await.unwrap().forget();
             Ok(())

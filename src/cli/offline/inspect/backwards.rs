@@ -11,7 +11,7 @@ use super::history::{SnapshotVisitor, Unlisted, show};
 use super::looking::{Looking, Reading, failed, known, operation_name};
 use super::mask::Mask;
 use crate::base::digest::Digest;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
 use crate::cli::table::{Column, Growing, left, right};
@@ -33,7 +33,7 @@ const COLUMNS: &[Column] = &[
 /// One commit of the resource.
 struct Commit {
     position: u64,
-    at: Instant,
+    at: Timestamp,
     operation: &'static str,
     subject: String,
     key: Option<String>,

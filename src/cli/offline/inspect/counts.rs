@@ -13,7 +13,7 @@ use wal::{BoxError, SnapshotInfo};
 use super::history::{SnapshotVisitor, States, Unlisted, show};
 use super::looking::{Looking, Reading, failed, operation_name, tell_what_is_missing};
 use crate::base::hex::hex;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::catalogue::recorded_operations;
 use crate::cli::exit::Failure;
 use crate::cli::output::{Output, kind_name, told_snapshots};
@@ -90,8 +90,8 @@ struct Counting {
     before: Counters,
     covers: u64,
     kept: u64,
-    first: Option<(u64, Instant)>,
-    last: Option<(u64, Instant)>,
+    first: Option<(u64, Timestamp)>,
+    last: Option<(u64, Timestamp)>,
 }
 
 impl SnapshotVisitor for Counting {
@@ -382,7 +382,7 @@ fn tables(
     files: &BTreeMap<String, u64>,
 ) -> Result<(), Failure> {
     let mut log = Growing::new(LOG);
-    let at = |commit: Option<(u64, Instant)>| {
+    let at = |commit: Option<(u64, Timestamp)>| {
         commit.map_or_else(|| "none".to_owned(), |(_, at)| at.to_string())
     };
     for (name, value) in [

@@ -10,7 +10,7 @@ use wal::{BoxError, SnapshotInfo, Visitor};
 use super::looking::{failed, known};
 use crate::base::codec::{Blob, DecodeError};
 use crate::base::digest::Digest;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::cli::exit::Failure;
 use crate::cli::open::{lineage, refusal};
 use crate::domain::registered::AnyResource;
@@ -124,7 +124,7 @@ impl States {
     pub(super) fn apply(
         &mut self,
         position: u64,
-        at: Instant,
+        at: Timestamp,
         change: &RecordChange<'_>,
     ) -> Result<Option<Vec<u8>>, BoxError> {
         let resource = known(change.kind, change.version)?;

@@ -8,7 +8,7 @@ use wal::live::{LiveEnd, LiveReader, LiveRecord};
 
 use super::mask::Mask;
 use crate::base::codec::DecodeError;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::catalogue::{self, RESOURCES, recorded_operations};
 use crate::cli::exit::Failure;
 use crate::cli::open::progress_bar;
@@ -173,8 +173,8 @@ pub(super) fn parse_kind(name: &str) -> Result<Kind, String> {
     })
 }
 
-pub(super) fn parse_time(text: &str) -> Result<Instant, String> {
-    Instant::parse(text)
+pub(super) fn parse_time(text: &str) -> Result<Timestamp, String> {
+    Timestamp::parse(text)
         .ok_or_else(|| "a time is as 2026-11-20T09:00:00Z or 2026-11-20T18:00:00+09:00".to_owned())
 }
 

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use crate::base::codec;
     use crate::base::json::{Json, Reader};
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     use crate::catalogue::{FACTS, RESOURCES};
     use crate::domain::reference::put::read_fact;
     use crate::domain::reference::samples;
@@ -321,7 +321,7 @@ mod tests {
         let (mut shown, mut revealed) = (String::new(), String::new());
         for line in samples::lines() {
             let json = Json::parse(line.as_bytes()).unwrap();
-            let envelope = read_fact(&json, FACTS, &mut Reader::new(Instant::default()));
+            let envelope = read_fact(&json, FACTS, &mut Reader::new(Timestamp::default()));
             let kind = envelope.kind.unwrap().kind();
             kinds.insert(kind.tag);
             let value: Value = serde_json::from_str(line).unwrap();

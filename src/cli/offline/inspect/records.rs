@@ -17,7 +17,7 @@ use super::looking::{
 use super::mask::Mask;
 use crate::base::digest::Digest;
 use crate::base::hex::hex;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
 use crate::cli::table::{Column, Growing, left, right};
@@ -68,10 +68,10 @@ pub(super) struct RecordsArgs {
     to: Option<u64>,
     /// Only what was committed at this time or later; RFC 3339.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    since: Option<Instant>,
+    since: Option<Timestamp>,
     /// Only what was committed at this time or before; RFC 3339.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    until: Option<Instant>,
+    until: Option<Timestamp>,
     /// Only this operation, as docs/operations.md names it; reference_facts for facts, forget_keys
     /// for the forgetting of keys.
     #[arg(long, value_name = "NAME", value_parser = parse_operation)]

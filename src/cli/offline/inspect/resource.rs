@@ -16,7 +16,7 @@ use super::mask::{Difference, Mask};
 use crate::base::codec::DecodeError;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
 use crate::cli::table::{Column, Growing, left, right};
@@ -168,7 +168,7 @@ struct Told {
 }
 
 struct By {
-    at: Instant,
+    at: Timestamp,
     operation: &'static str,
     subject: String,
     key: Option<String>,

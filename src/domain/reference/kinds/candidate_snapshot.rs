@@ -2,7 +2,7 @@
 //! The fact's revision is the snapshot's.
 
 use crate::base::text::{BookingId, CaregiverId, Ident};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::reference::{FactKind, HeldAlone};
 use crate::domain::resource::Kind;
 use crate::json_object;
@@ -29,7 +29,7 @@ json_object! {
         /// The booking that it was made for.
         pub reservation_booking_id: BookingId = "reservationBookingId",
         /// From when on it may not be used for assignments.
-        pub expires_at: Instant = "expiresAt",
+        pub expires_at: Timestamp = "expiresAt",
         /// Who could serve.
         pub candidates: Vec<Candidate> = "candidates",
     }

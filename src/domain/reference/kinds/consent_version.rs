@@ -3,7 +3,7 @@
 
 use crate::base::json::{FaultCode, Shape};
 use crate::base::text::{PolicyKey, VersionLabel};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::reference::{Fact, FactKind, HeldAlone, has_form};
 use crate::domain::resource::{Index, IndexKey, Kind, ReadView};
 use crate::json_object;
@@ -12,7 +12,7 @@ json_object! {
     /// What is known of a consent version.
     pub struct ConsentVersionFact {
         /// From when on it is published.
-        pub published_at: Instant = "publishedAt",
+        pub published_at: Timestamp = "publishedAt",
         /// Whether every mother must accept it.
         pub required: bool = "required",
         /// Whether it is the version in force of its policy.
@@ -23,7 +23,7 @@ json_object! {
 impl ConsentVersionFact {
     /// Whether it is published at `now`.
     #[must_use]
-    pub fn is_published(&self, now: Instant) -> bool {
+    pub fn is_published(&self, now: Timestamp) -> bool {
         self.published_at <= now
     }
 
@@ -88,7 +88,7 @@ pub fn version_id(policy_key: &PolicyKey, version_label: &VersionLabel) -> Strin
 /// The identifiers of the consent versions that a mother must have accepted at `now`: those
 /// required, current and published.
 #[must_use]
-pub fn required_at(view: &ReadView<'_>, now: Instant) -> Vec<Box<str>> {
+pub fn required_at(view: &ReadView<'_>, now: Timestamp) -> Vec<Box<str>> {
     // What was required once may be so no more.
     let list = match view.is_of_the_past() {
         true => consent_versions(),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     fn required(scenario: &Scenario, now: &str) -> Vec<String> {
-        let now = Instant::parse(now).unwrap();
+        let now = Timestamp::parse(now).unwrap();
         let mut ids = scenario.view(|view| required_at(view, now));
         ids.sort();
         ids.into_iter().map(String::from).collect()

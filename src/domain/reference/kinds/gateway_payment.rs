@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
     use crate::base::codec;
-    use crate::base::time::Instant;
+    use crate::base::time::Timestamp;
     use crate::domain::scenario::Scenario;
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
             ("vcnt", vec![2]),
             ("easy pay", [&[3, 8][..], b"easy pay"].concat()),
         ] {
-            let mut at = Reader::new(Instant::default());
+            let mut at = Reader::new(Timestamp::default());
             let method = GatewayMethod::read(&Json::Text(word.into()), &mut at).unwrap();
             assert_eq!(serde_json::to_value(&method).unwrap(), word);
             let encoded = codec::encode(&method);

@@ -7,7 +7,7 @@
 use crate::base::address::Address;
 use crate::base::json::{FaultCode, FromJson as _, Shape};
 use crate::base::text::{Email, FullName, Ident, PhoneNumber, ReceiptId, Text};
-use crate::base::time::{Date, Instant};
+use crate::base::time::{Date, Timestamp};
 use crate::domain::reference::{FactKind, fault_of};
 use crate::domain::resource::{Index, IndexKey, Kind};
 use crate::{json_object, wire_enum};
@@ -44,7 +44,7 @@ json_object! {
         /// The address.
         pub normalized_value: Email = "normalizedValue" personal Contact,
         /// When it was verified.
-        pub verified_at: Instant = "verifiedAt",
+        pub verified_at: Timestamp = "verifiedAt",
     }
 }
 
@@ -56,7 +56,7 @@ json_object! {
         /// The number.
         pub normalized_value: PhoneNumber = "normalizedValue" personal Contact,
         /// When it was verified.
-        pub verified_at: Instant = "verifiedAt",
+        pub verified_at: Timestamp = "verifiedAt",
     }
 }
 
@@ -88,9 +88,9 @@ json_object! {
         /// The receipt of the relationship.
         pub relationship_receipt_id: Option<Ident> = "relationshipReceiptId",
         /// When the relationship was put in place.
-        pub applied_at: Option<Instant> = "appliedAt",
+        pub applied_at: Option<Timestamp> = "appliedAt",
         /// When the profile came into being; counts in the first fact only.
-        pub created_at: Instant = "createdAt",
+        pub created_at: Timestamp = "createdAt",
     }
 }
 

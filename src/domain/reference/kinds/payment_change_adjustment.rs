@@ -2,7 +2,7 @@
 //! what its mother pays.
 
 use crate::base::text::{BookingId, Ident, PaymentId};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::base::won::Won;
 use crate::domain::reference::FactKind;
 use crate::domain::resource::{Index, IndexKey, Kind};
@@ -28,7 +28,7 @@ json_object! {
         /// Who collects it.
         pub provider_name: Ident = "providerName",
         /// When it was prepared.
-        pub pre_registered_at: Instant = "preRegisteredAt",
+        pub pre_registered_at: Timestamp = "preRegisteredAt",
     }
 }
 
@@ -52,7 +52,7 @@ json_object! {
         /// The payment prepared, where there is one.
         pub pre_registration: Option<AdjustmentPreRegistration> = "preRegistration",
         /// When the change was asked for.
-        pub requested_at: Instant = "requestedAt",
+        pub requested_at: Timestamp = "requestedAt",
     }
 }
 

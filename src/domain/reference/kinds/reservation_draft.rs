@@ -3,7 +3,7 @@
 
 use crate::base::json::{Reader, refuse_repeats};
 use crate::base::text::{BranchProfileId, Ident, MemberId, Text};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::reference::FactKind;
 use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
@@ -34,7 +34,7 @@ json_object! {
         /// What comes into being.
         pub intent: ReservationIntent = "intent",
         /// From when on it can be confirmed no more.
-        pub expires_at: Instant = "expiresAt",
+        pub expires_at: Timestamp = "expiresAt",
         /// The final review that counts, where there is one.
         pub current_review_projection_id: Option<Ident> = "currentReviewProjectionId",
         /// Why it cannot be confirmed; empty when it can.

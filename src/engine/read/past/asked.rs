@@ -1,6 +1,6 @@
 //! What is asked for of the past, and what there was.
 
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::read::Representation;
 use crate::journal::past::Lost;
 
@@ -17,7 +17,7 @@ pub enum PastQuery {
     /// The body at a revision.
     Revision(i64),
     /// The body at a time.
-    At(Instant),
+    At(Timestamp),
 }
 
 /// What there was.

@@ -8,7 +8,7 @@ use super::ways::{PIECE, Ways};
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::catalogue::ReadRow;
 use crate::domain::read::{ReadRequest, Representation, Trail};
 use crate::domain::resource::ReadView;
@@ -27,7 +27,7 @@ pub(super) struct Look {
     pub(super) upto: u64,
     /// The tag of the present body.
     pub(super) present: String,
-    pub(super) now: Instant,
+    pub(super) now: Timestamp,
     /// The last position of the time that is asked for, once it is found.
     pub(super) at: Option<u64>,
     /// From where the way back goes on, and the position of the change after it.
@@ -74,7 +74,7 @@ impl Look {
         &self,
         past: &Past<'_>,
         upto: u64,
-        now: Instant,
+        now: Timestamp,
     ) -> Result<Option<Representation>, Lost> {
         let source = AsOf::new(past, upto);
         let view = ReadView::new(&source);

@@ -10,7 +10,7 @@ use super::revisions::{Candidates, Shown, number_in};
 use super::ways::Ways;
 use crate::base::actor::ActorKind;
 use crate::base::json::{Difference, differences};
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::catalogue;
 use crate::domain::operation::to_json;
 use crate::domain::read::{Numbered, Representation};
@@ -28,7 +28,7 @@ const PAGE_BYTES_MAX: usize = 4 << 20;
 pub struct RevisionTold<'a> {
     revision: u64,
     position: u64,
-    at: Instant,
+    at: Timestamp,
     operation: &'static str,
     actor_kind: Option<ActorKind>,
     actor_profile_id: Option<&'a str>,
@@ -138,7 +138,7 @@ impl Look {
         past: &Past<'_>,
         ways: &mut Ways,
         (mut floor, limit): (u64, usize),
-        unless_known: Instant,
+        unless_known: Timestamp,
     ) -> Result<Option<Representation>, Stop> {
         let mut known = None;
         for _ in 0..SEARCHED_MAX {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::asked::Stop;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
-use crate::base::time::Instant;
+use crate::base::time::Timestamp;
 use crate::domain::read::Numbered;
 use crate::journal::past::{Below, CommitSaid, Lost, Moment, Past, Stretch};
 
@@ -94,7 +94,7 @@ pub(super) fn making(
     key: Digest,
     begin: (u64, u64),
     wanted: Revision,
-) -> Result<(u64, Instant), Stop> {
+) -> Result<(u64, Timestamp), Stop> {
     let mut begin = begin;
     loop {
         let stretch = past.stretch(key, begin, STRETCH, Numbered::ByRevision)?;

@@ -28,7 +28,7 @@ pub enum Reached {
 }
 
 /// Who waits for which position.
-pub(crate) struct Awaited {
+pub(crate) struct PositionWaiters {
     /// The lowest position that a reader waits for; `u64::MAX` when none does.
     lowest: AtomicU64,
     waiting: Mutex<Waiting>,
@@ -43,7 +43,7 @@ struct Waiting {
     next: u64,
 }
 
-impl Default for Awaited {
+impl Default for PositionWaiters {
     fn default() -> Self {
         Self {
             lowest: AtomicU64::new(u64::MAX),
@@ -56,7 +56,7 @@ impl Default for Awaited {
 
 /// A place among those who wait; given back when it is dropped.
 struct Place<'a> {
-    awaited: &'a Awaited,
+    awaited: &'a PositionWaiters,
     key: (u64, u64),
 }
 
@@ -68,7 +68,7 @@ impl Drop for Place<'_> {
     }
 }
 
-impl Awaited {
+impl PositionWaiters {
     fn note_lowest(&self, waiting: &Waiting) {
         let lowest = waiting.readers.keys().next();
         let lowest = lowest.map_or(u64::MAX, |(position, _)| *position);
@@ -140,7 +140,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn readers_are_told_of_their_position_and_of_no_earlier_one() {
-        let awaited = Arc::new(Awaited::default());
+        let awaited = Arc::new(PositionWaiters::default());
         let now = Arc::new(AtomicU64::new(4));
         let wait = |position| {
             let (awaited, now) = (Arc::clone(&awaited), Arc::clone(&now));
@@ -165,7 +165,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn so_many_may_wait_and_no_more_and_who_leaves_makes_room() {
-        let awaited = Arc::new(Awaited::default());
+        let awaited = Arc::new(PositionWaiters::default());
         let wait = || {
             let awaited = Arc::clone(&awaited);
             tokio::spawn(async move { awaited.wait(1, || 0).await })

@@ -17,8 +17,8 @@ fn rest_after(worked: Duration) -> Duration {
     worked.saturating_mul(REST).min(REST_MAX)
 }
 
-/// Turns of work and pauses.
-pub(super) struct Turns {
+/// WorkPauses of work and pauses.
+pub(super) struct WorkPauses {
     /// Since when it works.
     pub(super) since: Tick,
     /// The last position at the last check.
@@ -27,7 +27,7 @@ pub(super) struct Turns {
     busy: Option<Tick>,
 }
 
-impl Turns {
+impl WorkPauses {
     /// Work begins now; `appended` is the last position.
     pub(super) fn new(appended: u64, now: Tick) -> Self {
         Self {
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn it_rests_while_commands_are_in_flight_or_were_a_moment_ago_and_else_works_on() {
         let begun = Tick::now();
-        let turns = || Turns::new(7, begun);
+        let turns = || WorkPauses::new(7, begun);
         assert_eq!(turns().worked(begun), None);
         assert_eq!(turns().worked(begun + WORK - Duration::from_nanos(1)), None);
         assert_eq!(turns().worked(begun + WORK), Some(WORK));

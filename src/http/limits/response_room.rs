@@ -25,7 +25,7 @@ pub(in crate::http) const SMALL_BYTES_MAX: usize = 16 << 10;
 
 /// What the bodies of reads share.
 #[derive(Clone)]
-pub struct Outgoing(Arc<Budget>);
+pub struct ResponseRoom(Arc<Budget>);
 
 struct Budget {
     all: Arc<Admission>,
@@ -42,8 +42,8 @@ struct Own {
 
 /// The bodies of one subject's reads.
 #[derive(Clone, Copy)]
-pub struct OutgoingTo<'a> {
-    outgoing: &'a Outgoing,
+pub struct ResponseRoomOf<'a> {
+    outgoing: &'a ResponseRoom,
     subject: &'a str,
 }
 
@@ -55,13 +55,13 @@ pub struct Share {
     own: Arc<AtomicUsize>,
 }
 
-impl Default for Outgoing {
+impl Default for ResponseRoom {
     fn default() -> Self {
         Self::of(OUTGOING_BYTES_MAX)
     }
 }
 
-impl Outgoing {
+impl ResponseRoom {
     fn of(bytes: usize) -> Self {
         Self(Arc::new(Budget {
             all: Arc::new(Admission::new(bytes)),
@@ -70,8 +70,8 @@ impl Outgoing {
     }
 
     /// Those of this subject's reads.
-    pub fn to<'a>(&'a self, subject: &'a str) -> OutgoingTo<'a> {
-        OutgoingTo {
+    pub fn to<'a>(&'a self, subject: &'a str) -> ResponseRoomOf<'a> {
+        ResponseRoomOf {
             outgoing: self,
             subject,
         }
@@ -88,7 +88,7 @@ impl Outgoing {
     }
 }
 
-impl OutgoingTo<'_> {
+impl ResponseRoomOf<'_> {
     /// A share of nothing yet.
     pub fn share(self) -> Share {
         let budget = &self.outgoing.0;
@@ -165,8 +165,8 @@ impl AsRef<[u8]> for Charged {
 
 /// A budget that another subject has taken, as long as its share lives.
 #[cfg(test)]
-pub(in crate::http) fn taken() -> (Outgoing, Share) {
-    let outgoing = Outgoing::default();
+pub(in crate::http) fn taken() -> (ResponseRoom, Share) {
+    let outgoing = ResponseRoom::default();
     let mut all = outgoing.to("another").share();
     assert!(all.grow(OUTGOING_BYTES_MAX));
     (outgoing, all)
@@ -177,13 +177,13 @@ pub(in crate::http) fn taken() -> (Outgoing, Share) {
 mod tests {
     use super::*;
 
-    fn body(outgoing: &Outgoing, subject: &str, bytes: usize) -> Option<Bytes> {
+    fn body(outgoing: &ResponseRoom, subject: &str, bytes: usize) -> Option<Bytes> {
         outgoing.to(subject).body(bytes, || vec![7; bytes])
     }
 
     #[test]
     fn bodies_on_their_way_have_a_bound_together_and_one_beyond_it_is_not_even_made() {
-        let outgoing = Outgoing::of(100 << 10);
+        let outgoing = ResponseRoom::of(100 << 10);
         let mut first = body(&outgoing, "me", 60 << 10).unwrap();
         let refused = outgoing.to("you").body(60 << 10, || panic!("it is made"));
         assert!(refused.is_none());
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn problems_leave_three_quarters_to_bodies_that_have_no_shorter_form() {
-        let outgoing = Outgoing::of(100 << 10);
+        let outgoing = ResponseRoom::of(100 << 10);
         let first = outgoing.of_problem(20 << 10).unwrap();
         assert!(outgoing.of_problem(6 << 10).is_none());
         let second = outgoing.of_problem(5 << 10).unwrap();
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn nothing_stays_of_a_subject_whose_shares_end_at_once_on_several_threads() {
-        let outgoing = Outgoing::default();
+        let outgoing = ResponseRoom::default();
         for _ in 0..2_000 {
             let shares = [(); 2].map(|()| outgoing.to("me").share());
             std::thread::scope(|scope| {
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn who_takes_none_of_what_it_asked_for_leaves_half_of_all_to_others() {
-        let outgoing = Outgoing::default();
+        let outgoing = ResponseRoom::default();
         let mut taken = Vec::new();
         while let Some(body) = body(&outgoing, "hostile", 1 << 20) {
             taken.push(body);

@@ -15,7 +15,7 @@ use std::time::Instant as Tick;
 pub type Confirming<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 
 /// Confirms that this process is still the writer.
-pub trait Right: Send + Sync {
+pub trait WriterProof: Send + Sync {
     /// Whether no other process had begun to write at `came`, when a request came. Waits until that
     /// is known; it is known at once where a commit that began after `came` has succeeded.
     fn confirm(&self, came: Tick) -> Confirming<'_>;
@@ -23,13 +23,13 @@ pub trait Right: Send + Sync {
 
 /// The right of one engine; where the journal is not shared, it has it until it is lost.
 #[derive(Default)]
-pub(crate) struct OwnRight {
-    shared: OnceLock<Arc<dyn Right>>,
+pub(crate) struct OwnWriterProof {
+    shared: OnceLock<Arc<dyn WriterProof>>,
     is_lost: AtomicBool,
 }
 
-impl OwnRight {
-    pub(crate) fn share(&self, right: Arc<dyn Right>) {
+impl OwnWriterProof {
+    pub(crate) fn share(&self, right: Arc<dyn WriterProof>) {
         if self.shared.set(right).is_err() {
             tracing::error!("the right to answer was shared before: that stays");
         }
@@ -65,7 +65,7 @@ mod tests {
     /// A right that is there for what comes since then.
     struct Since(Tick);
 
-    impl Right for Since {
+    impl WriterProof for Since {
         fn confirm(&self, came: Tick) -> Confirming<'_> {
             Box::pin(async move { came >= self.0 })
         }
@@ -73,14 +73,14 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_sent_takes_the_right_of_now_and_without_a_shared_journal_nothing_is_asked() {
-        let alone = OwnRight::default();
+        let alone = OwnWriterProof::default();
         assert!(alone.confirm_now().await);
         alone.lose();
         assert!(!alone.confirm_now().await);
         let now = Tick::now();
         let later = now + Duration::from_secs(3_600);
         for (since, may_send) in [(now, true), (later, false)] {
-            let shared = OwnRight::default();
+            let shared = OwnWriterProof::default();
             shared.share(Arc::new(Since(since)));
             assert_eq!(shared.confirm_now().await, may_send);
         }

@@ -25,7 +25,7 @@ const CHUNKS_MOST: usize = 16;
 const AHEAD: usize = 256;
 
 /// What is done in a lane.
-pub(super) trait Work: Send + 'static {
+pub(super) trait ReplayWork: Send + 'static {
     /// What is said of each piece of work, beside its bytes.
     type Task: Send;
 
@@ -55,7 +55,7 @@ impl<T> Default for Chunk<T> {
 }
 
 impl<T> Chunk<T> {
-    fn work<W: Work<Task = T>>(&self, work: &mut W) -> Result<(), ReplayError> {
+    fn work<W: ReplayWork<Task = T>>(&self, work: &mut W) -> Result<(), ReplayError> {
         let mut rest = self.bytes.as_slice();
         for tasks in self.tasks.chunks(AHEAD) {
             work.look_ahead(tasks);
@@ -70,7 +70,7 @@ impl<T> Chunk<T> {
 }
 
 /// A lane, seen from the reading thread.
-pub(super) struct Lane<W: Work> {
+pub(super) struct ReplayThread<W: ReplayWork> {
     chunk: Chunk<W::Task>,
     failed: Arc<AtomicBool>,
     /// How many chunks may wait.
@@ -80,7 +80,7 @@ pub(super) struct Lane<W: Work> {
     thread: Option<Thread<W>>,
 }
 
-struct Thread<W: Work> {
+struct Thread<W: ReplayWork> {
     /// `None` when nothing more comes.
     chunks: Option<SyncSender<Chunk<W::Task>>>,
     empty: Receiver<Chunk<W::Task>>,
@@ -89,10 +89,14 @@ struct Thread<W: Work> {
     handle: JoinHandle<Result<W, ReplayError>>,
 }
 
-impl<W: Work> Thread<W> {
+impl<W: ReplayWork> Thread<W> {
     /// Hands the chunk over to the thread, in exchange for an empty one. What waits has at most `bytes_most`
     /// bytes and one chunk more, so that large tasks count for what they are.
-    fn give(&mut self, chunk: &mut Chunk<W::Task>, bytes_most: usize) -> Result<(), LaneFailed> {
+    fn give(
+        &mut self,
+        chunk: &mut Chunk<W::Task>,
+        bytes_most: usize,
+    ) -> Result<(), ReplayThreadFailed> {
         let Some(chunks) = &self.chunks else {
             return Ok(());
         };
@@ -101,20 +105,20 @@ impl<W: Work> Thread<W> {
             self.given.pop_front();
         }
         while self.given.iter().sum::<usize>() > bytes_most {
-            empty = Some(self.empty.recv().map_err(|_| LaneFailed)?);
+            empty = Some(self.empty.recv().map_err(|_| ReplayThreadFailed)?);
             self.given.pop_front();
         }
         let full = std::mem::replace(chunk, empty.unwrap_or_default());
         self.given.push_back(full.bytes.len());
-        chunks.send(full).map_err(|_| LaneFailed)
+        chunks.send(full).map_err(|_| ReplayThreadFailed)
     }
 }
 
-/// A lane has failed; [`Lane::end`] says why.
+/// A lane has failed; [`ReplayThread::end`] says why.
 #[derive(Debug)]
-pub(super) struct LaneFailed;
+pub(super) struct ReplayThreadFailed;
 
-impl<W: Work> Lane<W> {
+impl<W: ReplayWork> ReplayThread<W> {
     /// One of `lanes` lanes, which does this work. They share the flag `failed`, which is set when one of
     /// them fails.
     pub(super) fn new(work: W, lanes: usize, failed: &Arc<AtomicBool>) -> Self {
@@ -131,7 +135,7 @@ impl<W: Work> Lane<W> {
     ///
     /// # Errors
     /// When a lane has failed.
-    pub(super) fn add(&mut self, task: W::Task, bytes: &[u8]) -> Result<(), LaneFailed> {
+    pub(super) fn add(&mut self, task: W::Task, bytes: &[u8]) -> Result<(), ReplayThreadFailed> {
         let chunk = &mut self.chunk;
         chunk.tasks.push((task, bytes.len()));
         chunk.bytes.extend_from_slice(bytes);
@@ -139,7 +143,7 @@ impl<W: Work> Lane<W> {
             return Ok(());
         }
         if self.failed.load(Ordering::Acquire) {
-            return Err(LaneFailed);
+            return Err(ReplayThreadFailed);
         }
         if self.thread.is_none()
             && let Some(work) = self.work.take()
@@ -183,7 +187,7 @@ impl<W: Work> Lane<W> {
 }
 
 /// Starts a lane's thread; gives the work back where that cannot be.
-fn start<W: Work>(
+fn start<W: ReplayWork>(
     work: W,
     waiting: usize,
     failed: Arc<AtomicBool>,
@@ -240,7 +244,7 @@ mod tests {
         bytes: usize,
     }
 
-    impl Work for Counting {
+    impl ReplayWork for Counting {
         type Task = ();
 
         fn work(&mut self, (): &(), bytes: &[u8]) -> Result<(), ReplayError> {
@@ -267,7 +271,7 @@ mod tests {
             bytes: 0,
         };
         let added = Arc::clone(&counting.added);
-        let mut lane = Lane::new(counting, 1, &Arc::default());
+        let mut lane = ReplayThread::new(counting, 1, &Arc::default());
         for _ in 0..40 {
             assert!(lane.add((), &large).is_ok());
             added.fetch_add(1, Ordering::Release);

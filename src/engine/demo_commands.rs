@@ -1,5 +1,5 @@
-//! A command whose outcome has an identifier that was known before: for what a demonstration begins
-//! with.
+//! What only a demonstration asks of the engine: a command whose new resource has an identifier that was
+//! chosen beforehand, and whether a resource is there.
 
 use std::pin::pin;
 
@@ -15,7 +15,7 @@ use crate::domain::resource::Source as _;
 impl Engine {
     /// Carries a command out; what it brings into being gets this identifier, which nothing else may
     /// have.
-    pub async fn execute_giving(
+    pub async fn execute_with_id(
         &self,
         born: Uuid,
         request: CommandRequest,
@@ -30,7 +30,7 @@ impl Engine {
 
     /// Whether there is a resource with this key.
     #[must_use]
-    pub fn has(&self, key: Digest) -> bool {
+    pub fn has_resource(&self, key: Digest) -> bool {
         self.shared.tables.read(key, &mut |_| {}).is_some()
     }
 }

@@ -1,4 +1,4 @@
-//! Turns: how many attempts may be on their way over all subscriptions, and who begins the next one.
+//! AttemptSlots: how many attempts may be on their way over all subscriptions, and who begins the next one.
 //!
 //! A receiver that is silent holds a turn for as long as an attempt may take. So the turns of those
 //! that take what comes and of those of which nothing says that they do are counted apart: neither
@@ -21,14 +21,14 @@ const SHARE: usize = 4;
 
 /// The turns that are taken, and the subscriptions that wait for one.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct AttemptSlots {
     taking: Kind,
     doubtful: Kind,
 }
 
 /// A turn; it ends with its attempt.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct AttemptSlot {
     is_doubtful: bool,
 }
 
@@ -40,11 +40,11 @@ struct Kind {
     waits: BTreeSet<Uuid>,
 }
 
-impl Turns {
+impl AttemptSlots {
     /// A turn for a subscription that has so many attempts on their way; `None` while there is none
-    /// for it. Then it is to try again when an attempt of its own ends, or when [`Turns::next`] names
+    /// for it. Then it is to try again when an attempt of its own ends, or when [`AttemptSlots::next`] names
     /// it.
-    pub(super) fn begin(&mut self, id: Uuid, own: usize, is_doubtful: bool) -> Option<Turn> {
+    pub(super) fn begin(&mut self, id: Uuid, own: usize, is_doubtful: bool) -> Option<AttemptSlot> {
         if own >= SHARE && self.taking.taken >= CROWDED {
             return None;
         }
@@ -61,11 +61,11 @@ impl Turns {
         }
         kind.waits.remove(&id);
         kind.taken += 1;
-        Some(Turn { is_doubtful })
+        Some(AttemptSlot { is_doubtful })
     }
 
     /// An attempt has ended.
-    pub(super) fn end(&mut self, turn: &Turn) {
+    pub(super) fn end(&mut self, turn: &AttemptSlot) {
         match turn.is_doubtful {
             true => self.doubtful.taken -= 1,
             false => self.taking.taken -= 1,
@@ -114,11 +114,11 @@ mod tests {
 
     /// What so many subscriptions get, each of which wants as many as it may have.
     fn taken(
-        turns: &mut Turns,
+        turns: &mut AttemptSlots,
         ids: std::ops::Range<usize>,
         most: usize,
         doubt: bool,
-    ) -> Vec<Turn> {
+    ) -> Vec<AttemptSlot> {
         let mut taken = Vec::new();
         for one in ids {
             let own = (0..most).map_while(|own| turns.begin(id(one), own, doubt));
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn however_many_receivers_are_silent_one_that_takes_what_comes_begins_at_once() {
-        let mut turns = Turns::default();
+        let mut turns = AttemptSlots::default();
         let silent = taken(&mut turns, 0..5_000, 4, true);
         assert_eq!(silent.len(), DOUBTFUL_MAX);
         assert!(turns.begin(id(9_000), 0, false).is_some());
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn however_much_others_take_a_receiver_of_which_nothing_is_known_begins_at_once() {
-        let mut turns = Turns::default();
+        let mut turns = AttemptSlots::default();
         // Eight have all that they want; each one more has its share.
         let well = taken(&mut turns, 0..5_000, 32, false);
         assert_eq!(well.len(), TAKING_MAX);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn in_a_crowd_each_has_its_share_and_no_more_until_the_crowd_is_gone() {
-        let mut turns = Turns::default();
+        let mut turns = AttemptSlots::default();
         let mut well = taken(&mut turns, 0..8, 32, false);
         assert_eq!(well.len(), CROWDED);
         assert!(turns.begin(id(0), SHARE, false).is_none());
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn however_many_receivers_are_silent_one_that_takes_what_comes_has_as_much_as_ever() {
-        let mut turns = Turns::default();
+        let mut turns = AttemptSlots::default();
         let silent = taken(&mut turns, 0..5_000, 4, true);
         let well = taken(&mut turns, 9_000..9_001, 32, false);
         assert_eq!((silent.len(), well.len()), (DOUBTFUL_MAX, 32));
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn those_that_wait_are_named_in_their_order_as_turns_end_and_each_once() {
-        let mut turns = Turns::default();
+        let mut turns = AttemptSlots::default();
         let mut silent = taken(&mut turns, 0..200, 4, true);
         assert_eq!(silent.len(), DOUBTFUL_MAX);
         // 128 of them have all; the others wait, however often they ask.
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn who_waits_is_before_who_has_just_ended() {
-        let mut turns = Turns::default();
+        let mut turns = AttemptSlots::default();
         let mut silent = taken(&mut turns, 0..128, 4, true);
         assert!(turns.begin(id(9_000), 0, true).is_none());
         for _ in 0..100 {
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn both_kinds_together_have_a_bound() {
-        let mut turns = Turns::default();
+        let mut turns = AttemptSlots::default();
         let mut well = taken(&mut turns, 0..1_000, 32, false);
         let silent = taken(&mut turns, 1_000..2_000, 4, true);
         assert_eq!(well.len() + silent.len(), ALL_MAX);
