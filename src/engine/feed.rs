@@ -25,13 +25,13 @@ const SHARED_BYTES_MAX: usize = 8 << 20;
 /// Readings of the log's end that are under way at once, for all who share it: they wait for the same
 /// one. Each reading of any kind holds a thread and a window of a segment.
 const END_READINGS_MAX: usize = 1;
-/// The same for what is delivered, where it is behind the shared end.
+/// Readings at once for NATS and for all webhooks near the end, where they are behind what is shared.
 const DELIVERY_READINGS_MAX: usize = 1;
-/// The same for webhooks that are behind, each with a page at a time.
+/// Readings at once for webhooks that are behind, each with a page at a time.
 const WEBHOOK_READINGS_MAX: usize = 1;
-/// The same for clients who are behind; more of them are not done sooner.
+/// Readings at once for clients who are behind; more of them are not done sooner.
 pub(super) const CATCHING_UP_MAX: usize = 2;
-/// The same of single events, each of one record.
+/// Readings at once of single events, each of one record.
 const SINGLE_READINGS_MAX: usize = 2;
 /// The news once no more of them will come.
 const ENDED: u64 = u64::MAX;

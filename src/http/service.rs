@@ -89,7 +89,7 @@ impl Service {
         Self::offering(Offer::All, engine, verifier, shared)
     }
 
-    /// The same in two: the public routes, and what the internal listener offers.
+    /// The service of `engine` in two: the public routes, and what the internal listener offers.
     #[must_use]
     pub fn in_two(
         engine: &Arc<Engine>,
@@ -134,28 +134,28 @@ impl Service {
         }
     }
 
-    /// The same, with webhooks: without them none can be managed.
+    /// This service with webhooks: without them none can be managed.
     #[must_use]
     pub fn with_webhooks(mut self, webhooks: WebhookFront) -> Self {
         self.webhooks = Some(webhooks);
         self
     }
 
-    /// The same, for pages of these origins too.
+    /// This service for pages of these origins, too.
     #[must_use]
     pub fn with_cors(mut self, cors: Option<Cors>) -> Self {
         self.cors = cors;
         self
     }
 
-    /// The same, with the console.
+    /// This service with the console.
     #[must_use]
     pub fn with_console(mut self, console: Option<Arc<Console>>) -> Self {
         self.console = console;
         self
     }
 
-    /// The same, with these metrics, too.
+    /// This service with these metrics, too.
     #[must_use]
     pub fn with_upkeep(mut self, upkeep: Upkeep) -> Self {
         self.upkeep = upkeep;

@@ -814,7 +814,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_stays_one() {
+    fn after_an_error_nothing_more_can_be_replayed() {
         let mut replay = Replay::new();
         replay.record(1, b"no record").unwrap_err();
         assert!(replay.record(1, &answer()).is_err());

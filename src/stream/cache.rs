@@ -251,18 +251,10 @@ pub fn open<V: Shown>(
     let (own_id, is_covered) = (compared.own_id, compared.last_record.is_none());
     let last = log.last_position();
     // What a snapshot covers was not shown.
-    let mut covered = None;
-    if is_covered && last > 0 {
-        let shown = log.records(last, last, &mut |record| {
-            covered = Some(record.payload.to_vec());
-            Ok(ControlFlow::Continue(()))
-        });
-        match shown {
-            // A directory that began with a snapshot: which one, that was compared.
-            Ok(_) | Err(Error::Gone { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let covered = match is_covered && last > 0 {
+        true => record_at(&log, last)?,
+        false => None,
+    };
     let begun = Found::with(connection, |found| {
         if let Some(record) = covered.as_ref().filter(|_| last >= found.extent.base.next) {
             has_record(connection, &found.extent, last, record)?;
@@ -280,6 +272,20 @@ pub fn open<V: Shown>(
         log_id: own_id,
         reader,
     })
+}
+
+/// The record at this position; `None` where the log has none from before the snapshot that it began with:
+/// which one that is, was compared.
+fn record_at(log: &Log, position: u64) -> Result<Option<Vec<u8>>, Error> {
+    let mut found = None;
+    let shown = log.records(position, position, &mut |record| {
+        found = Some(record.payload.to_vec());
+        Ok(ControlFlow::Continue(()))
+    });
+    match shown {
+        Ok(_) | Err(Error::Gone { .. }) => Ok(found),
+        Err(error) => Err(error),
+    }
 }
 
 /// Takes messages into the directory, up to a sequence.

@@ -327,7 +327,7 @@ fn a_fault_in_the_upkeep_of_the_log_costs_one_turn_and_not_all_later_ones() {
     });
     engine.start_checkpointer().unwrap();
     // Figures look at the clock, too.
-    std::thread::sleep(Duration::from_millis(100));
+    until("the clock is looked at", || inside.clock.has_panicked());
     inside.clock.panic(false);
     until("a turn has failed", || figures().failures > 0);
     let put = on_lane(

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_further_piece_is_used_again() {
+    fn the_spare_piece_of_a_queue_is_used_for_each_batch() {
         let mut batched = Batched::with_room();
         let spare = batched.spare.as_ref().map(Vec::as_ptr);
         for _ in 0..3 {

@@ -393,12 +393,15 @@ fn first_of(archive: &SimDisk, name: &str) -> u64 {
     u64::from_le_bytes(bytes[4_128..4_136].try_into().unwrap())
 }
 
+/// Records by their positions.
+type Numbered = Vec<(u64, Vec<u8>)>;
+
 /// What a reader shows from a position on, and how that ends.
 fn read(
     disk: &SimDisk,
     archive: &SimDisk,
     from: u64,
-) -> (Vec<(u64, Vec<u8>)>, Result<wal::live::LiveEnd, Error>) {
+) -> (Numbered, Result<wal::live::LiveEnd, Error>) {
     let reader = LiveReader::open_with_archive(disk.storage(), archive.storage(), from);
     let mut seen = Vec::new();
     let end = reader.and_then(|mut reader| {
@@ -411,7 +414,7 @@ fn read(
     (seen, end)
 }
 
-fn numbered(from: u64, last: u64) -> Vec<(u64, Vec<u8>)> {
+fn numbered(from: u64, last: u64) -> Numbered {
     (from..=last).zip(payloads(from..=last)).collect()
 }
 

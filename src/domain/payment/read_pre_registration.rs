@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn others_learn_nothing() {
+    fn who_may_not_pay_is_not_shown_a_pre_registration() {
         let (mut service, _) = registered();
         let without_permission = |operator: Actor| Actor {
             permissions: Vec::new(),

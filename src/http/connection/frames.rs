@@ -29,11 +29,12 @@ const CONTINUATION: u8 = 0x9;
 const END_STREAM: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
 
-/// Control frames that a client may send at once,
+/// Control frames that a client may send at once.
 const CONTROL_BURST: u32 = 1_000;
-/// how long it is until it may send one more,
+/// How long after one of them it may send one more than that.
 const CONTROL_PAUSE: Duration = Duration::from_millis(10);
-/// and how many for each frame of a request or a response: updates of two windows, and as many again.
+/// How many more it may send for each frame of a request or a response: updates of two windows, and as
+/// many again.
 const CONTROL_FOR_A_FRAME: u32 = 4;
 
 /// Streams that are tracked, beyond which a client must be malicious: the library allows fewer.

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_ends() {
+    fn a_link_that_is_too_old_signs_nobody_in() {
         let (link, code) = Link::new(json!("a")).unwrap();
         let late = Instant::now() + GOOD_FOR + Duration::from_secs(1);
         assert_eq!(link.redeem(&code, late), Err(NoSignIn::Ended));

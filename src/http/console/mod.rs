@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_is_small() {
+    fn all_files_of_the_console_have_250_kib_packed_at_most() {
         let site = Site::embedded();
         let all = site.files.values().chain([&site.page]);
         let bytes: usize = all.map(|file| file.packed.len()).sum();

@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_have_growing_shares() {
+    fn each_part_of_an_index_has_a_larger_share_of_keys_than_the_one_before() {
         let mut shares = [0_u32; PARTS];
         for byte in 0..=u8::MAX {
             let mut key = Digest([0; 16]);
@@ -631,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_kept_free() {
+    fn an_index_keeps_less_than_a_fifth_of_its_entries_free() {
         let mut index = HashIndex::default();
         for number in 0..20_000 {
             if let Entry::Vacant(entry) = index.entry(numbered(number), numbered) {

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_take_their_own_room() {
+    fn the_estimate_counts_notes_of_kept_records() {
         let room = |note: Option<usize>| {
             let mut estimate = SizeEstimate::of_one_in(1);
             for number in 0..5_000_u32 {
