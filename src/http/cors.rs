@@ -85,7 +85,7 @@ impl Cors {
     }
 
     /// The same for a listener that is for no page of elsewhere: browsers are not told. A page on this
-    /// machine may be one of these origins all the same ([`is_of_a_name`]).
+    /// machine may be one of these origins all the same (`is_of_a_name`).
     #[must_use]
     pub fn untold(self) -> Self {
         Self {

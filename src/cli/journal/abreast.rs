@@ -32,7 +32,9 @@ impl Abreast {
         let is_short = info.last < tail.sequence;
         if !is_short {
             self.short = None;
-            if info.last > tail.sequence || self.compared == tail.sequence {
+            // What was purged was in snapshots, and was the same by then.
+            let is_purged = tail.sequence < info.first;
+            if is_purged || info.last > tail.sequence || self.compared == tail.sequence {
                 return Ok(true);
             }
         }
