@@ -60,7 +60,15 @@ impl Unfinished {
             let options = options.write(true).create(true).truncate(false).mode(mode);
             // Neither another file's content nor a pipe.
             let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-            let file = options.custom_flags(flags).open(&path)?;
+            let file = match options.custom_flags(flags).open(&path) {
+                Ok(file) => file,
+                // What others have left, or a link: whoever owns the folder may remove it.
+                Err(error) if is_of_others(&error) => {
+                    std::fs::remove_file(&path).map_err(|_| error)?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             file.lock()?;
             // Who had it before may have given it another name meanwhile, or removed it.
             let own = file.metadata()?;
@@ -113,6 +121,12 @@ impl Drop for Unfinished {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// Whether a file cannot be opened for whose it is, or for being a link.
+fn is_of_others(error: &io::Error) -> bool {
+    let is_link = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+    is_link || error.kind() == ErrorKind::PermissionDenied
 }
 
 fn sync_folder(file: &Path) -> io::Result<()> {
@@ -172,6 +186,21 @@ mod tests {
         replace(&file, "short").unwrap();
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "short");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_where_the_unfinished_file_is_to_be_is_removed_and_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("key");
+        let elsewhere = folder.path().join("elsewhere");
+        for target in [&elsewhere, &folder.path().join("nowhere")] {
+            std::fs::write(&elsewhere, "another's").unwrap();
+            std::os::unix::fs::symlink(target, unfinished(&file)).unwrap();
+            replace(&file, "own").unwrap();
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), "own");
+            assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "another's");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]

@@ -314,8 +314,7 @@ impl<T: Told> Flight<T> {
         self.in_flight[0].1.appending.after += 1;
         self.told.put_off();
         self.begins_to_wait();
-        self.send_all();
-        Ok(())
+        self.send_again().await
     }
 }
 

@@ -106,8 +106,8 @@ impl Appending {
                 sequence: sequence + 1,
             },
         };
-        // It may have come in between.
-        let may_be_old = true;
+        // It may have come in between. What was purged does not come back.
+        let may_be_old = !is_purged;
         Ok(Some(Lack { error, may_be_old }))
     }
 

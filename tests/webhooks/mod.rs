@@ -10,6 +10,7 @@ mod restarts;
 mod secured;
 mod shown;
 
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use carebook::base::actor::{Actor, ActorKind};
@@ -404,6 +405,32 @@ fn a_receiver_that_says_gone_is_left_alone_until_it_is_enabled_from_the_next_eve
     house.fact("a", 3);
     let came = receiver.wait_for(2);
     assert_eq!(taken(&came), [(subject("a"), 3)]);
+}
+
+#[test]
+fn a_receiver_that_says_gone_after_the_subscription_was_moved_takes_nothing_from_the_next_one() {
+    let house = House::new();
+    let (came, has_come) = mpsc::channel();
+    let (end, may_end) = mpsc::channel();
+    let may_end = Mutex::new(may_end);
+    let old = Receiver::deciding(move |_, _| {
+        came.send(()).unwrap();
+        let _ = may_end.lock().unwrap().recv_timeout(PATIENCE);
+        Reply::Status(410, "")
+    });
+    let new = Receiver::start();
+    let subscription = house.subscribe(&old.url(), &["carebook.reference-fact.*"]);
+    house.fact("one", 1);
+    has_come.recv_timeout(PATIENCE).unwrap();
+    let moved = json!({"expectedRevision": 1, "url": new.url()});
+    let answer = house.send("PATCH", &path_of(&subscription), &moved);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    end.send(()).unwrap();
+    old.wait_for(1);
+    house.fact("two", 1);
+    let came = new.wait_for(2);
+    assert_eq!(taken(&came), [(subject("one"), 1), (subject("two"), 1)]);
+    assert_eq!(house.read(&subscription)["status"], "enabled");
 }
 
 #[test]

@@ -24,10 +24,10 @@ use crate::throttle::Copying;
 
 /// What a segment is that was written under the log's id, but not by it: by a copy of its directory.
 const OF_ANOTHER_PAST: &str = "the segment does not go on from what the log holds: it was written by a \
-                               copy of the log that went another way";
+                               copy of the log that went another way, or by another node of its journal";
 /// The same of one that lies before what the log holds.
 const LEADS_ELSEWHERE: &str = "what the log holds does not go on from this segment: it was written by a \
-                               copy of the log that went another way";
+                               copy of the log that went another way, or by another node of its journal";
 
 /// The folder of a log: its id in hexadecimal digits.
 fn folder(log: &LogId) -> String {

@@ -196,7 +196,8 @@ impl Begun {
     }
 }
 
-/// A failure of the directory, which has nothing that the stream lacks: damage needs no backup.
+/// A failure of the directory, which has nothing that the stream lacks: damage needs no backup. A record
+/// that is rejected may be the stream's own: then an empty directory meets it, too.
 fn of_copy(error: &wal::Error) -> Failure {
     let told = match (error, Failure::of_log(error)) {
         (
@@ -218,7 +219,8 @@ fn of_copy(error: &wal::Error) -> Failure {
         (_, Failure::Damaged(sentence)) => sentence,
         (_, other) => return other,
     };
-    Failure::DamageTold(format!("{told}; {WHEN_A_COPY}"))
+    let again = "if the same is said again, the stream is damaged";
+    Failure::DamageTold(format!("{told}; {WHEN_A_COPY}; {again}"))
 }
 
 /// What the servers say of the stream, whose settings are as they have to be.

@@ -39,7 +39,7 @@ If the source begins with the first record, every position can be restored; if a
 removed some, the earliest is that of the older snapshot. With --archive, the directory that was
 given to serve or compact, the segments that compactions have moved there are used as well: those
 that join the source without a gap, before it, and after it when it is a backup. Where
-segments are missing there, --at restores what is before them.
+segments are missing there, --at POSITION restores what is before them.
 
 Exit codes:
   0  the new directory is complete and verified
@@ -120,7 +120,9 @@ impl RestoreArgs {
                     search.begin_with(at);
                 }
                 Some(search.position().map_err(|why| match past.lacking() {
-                    Some(lacking) => failed(&past, lacking),
+                    Some(lacking) => failed(&past, lacking).with(format_args!(
+                        "A time before what is missing is not found: {why}"
+                    )),
                     None => Failure::other(why),
                 })?)
             }

@@ -265,7 +265,9 @@ fn key_in(data: &Path) -> Result<SigningKey, BoxError> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             key_of(&file)?.ok_or_else(|| error.into())
         }
-        Err(error) => Err(error.into()),
+        Err(error) => {
+            Err(format!("the key file {} cannot be made: {error}", file.display()).into())
+        }
     }
 }
 

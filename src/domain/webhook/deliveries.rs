@@ -285,6 +285,18 @@ impl WebhookDeliveries {
         self.dead.binary_search_by_key(&id, |dead| dead.id).is_ok()
     }
 
+    /// A delivery that is to be tried again: it waits, or is dead where that it died was recorded behind
+    /// the request.
+    #[must_use]
+    pub fn waiting_or_dead(&self, id: EventId) -> Option<&Delivery> {
+        [&self.waiting, &self.dead].into_iter().find_map(|list| {
+            let place = list
+                .binary_search_by_key(&id, |delivery| delivery.id)
+                .ok()?;
+            list.get(place)
+        })
+    }
+
     /// Whether this delivery waits.
     #[must_use]
     pub fn waits(&self, id: EventId) -> bool {
@@ -354,6 +366,22 @@ mod tests {
         let died = progressed(vec![], vec![one.clone()]);
         let state = WebhookDeliveries::apply(Some(state), &died, Timestamp::default());
         assert_eq!((&state.waiting, &state.dead), (&vec![], &vec![one, again]));
+    }
+
+    #[test]
+    fn one_whose_death_is_recorded_behind_the_retry_is_found_and_waits_after_the_next_progress() {
+        let retried = DeliveriesEvent::Retried { id: id(1) };
+        let died = progressed(vec![], vec![delivery(1, 10)]);
+        let state = after(&[progressed(vec![delivery(1, 9)], vec![]), retried, died]);
+        let found = state.waiting_or_dead(id(1)).cloned();
+        assert_eq!(found, Some(delivery(1, 10)));
+        assert_eq!(state.waiting_or_dead(id(2)), None);
+        let anew = progressed(vec![delivery(1, 0)], vec![]);
+        let state = WebhookDeliveries::apply(Some(state), &anew, Timestamp::default());
+        assert_eq!(
+            (&state.waiting, &state.dead),
+            (&vec![delivery(1, 0)], &vec![])
+        );
     }
 
     #[test]

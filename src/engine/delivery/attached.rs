@@ -1,18 +1,15 @@
 //! A subscription at work: its channel, and what of it the log does not know yet.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::webhooks::{
-    Delivered, Message, Outcome, OutgoingEvent, Sender, SubscriptionFigures, Webhooks,
-};
-use crate::base::panics::unless_its_future_panics;
+use super::attempt::Attempt;
+use super::webhooks::{Message, OutgoingEvent, SubscriptionFigures, Webhooks};
 use crate::base::text::EventTypePattern;
 use crate::base::time::Timestamp;
 use crate::domain::event::{PublicEvents as _, subject};
@@ -30,7 +27,7 @@ const OWN_PAGE: usize = 500;
 const KEPT_BYTES_MAX: usize = 1 << 20;
 /// Deliveries of a subscription that may wait however many do over all.
 const OWN_SHARE: usize = 100;
-/// How long to wait when the log cannot be read, or an attempt may not be made.
+/// How long to wait when the log cannot be read.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The kind of the events that tell of subscriptions.
 pub(super) const OWN_KIND: &str = WebhookSubscription::KIND.name;
@@ -88,58 +85,6 @@ pub(super) struct Recording {
     pub(super) died: Vec<Delivery>,
     pub(super) failure: Option<LastFailure>,
     pub(super) examined: EventId,
-}
-
-/// An attempt that is about to be made.
-pub(super) struct Attempt {
-    pub(super) outgoing: OutgoingEvent,
-    pub(super) id: EventId,
-    /// What there is to send; otherwise it is read from the log.
-    pub(super) has_body: bool,
-}
-
-impl Attempt {
-    /// What it has come to, and how long its receiver took.
-    pub(super) async fn make(
-        self,
-        shared: &Arc<Shared>,
-        sender: Arc<dyn Sender>,
-    ) -> (Outcome, Duration) {
-        let mut began = Instant::now();
-        let sent = unless_its_future_panics(pin!(self.send(shared, sender, &mut began))).await;
-        let outcome = sent.unwrap_or_else(|| {
-            Outcome::Sent(Delivered::Failed(Failure {
-                status: None,
-                error: "a fault of the service".into(),
-                retry_after: None,
-            }))
-        });
-        (outcome, began.elapsed())
-    }
-
-    async fn send(
-        mut self,
-        shared: &Arc<Shared>,
-        sender: Arc<dyn Sender>,
-        began: &mut Instant,
-    ) -> Outcome {
-        if !self.has_body {
-            match shared.one_event(self.id).await {
-                Ok(event) => self.outgoing.body = event.json,
-                Err(outcome) => return outcome,
-            }
-        }
-        // The subscription is looked at last: it may change while the rest is waited for.
-        let may_send = shared.writer_proof.confirm_now().await
-            && shared.is_sent_events(self.outgoing.subscription);
-        if !may_send {
-            sleep(PAUSE).await;
-            return Outcome::CalledBack;
-        }
-        self.outgoing.now = shared.clock.now();
-        *began = Instant::now();
-        Outcome::Sent(sender.send(self.outgoing).await)
-    }
 }
 
 /// The types that a change of a subscription says; `None` when it changes something else.

@@ -295,12 +295,16 @@ impl Dispatcher {
         let Some(attached) = self.attached.get_mut(&id) else {
             return;
         };
-        let waiting = &deliveries.waiting;
-        let Ok(place) = waiting.binary_search_by_key(&retried, |waiting| waiting.id) else {
+        // What a receiver that is gone has not had is dropped, and what is dead stays listed.
+        if attached.is_gone || deliveries.is_gone {
+            return;
+        }
+        let Some(delivery) = deliveries.waiting_or_dead(retried) else {
             return;
         };
-        attached.retry(&waiting[place], now);
-        attached.figures.dead = deliveries.dead.len() + attached.dead_beside(deliveries);
+        attached.retry(delivery, now);
+        let stored = deliveries.dead.iter().filter(|dead| dead.id != retried);
+        attached.figures.dead = stored.count() + attached.dead_beside(deliveries);
     }
 
     /// Sends what may be sent, reads on where that is behind, and sees to when to look again.

@@ -7,6 +7,7 @@
 //! of the log to webhooks, and [`webhooks`] is what passes between it and others.
 
 mod attached;
+mod attempt;
 mod attempt_slots;
 mod dispatcher;
 mod feeding;

@@ -27,12 +27,14 @@ impl Shared {
         all.iter().map(|one| one.subscription_id).collect()
     }
 
-    /// Whether a subscription is sent events, by its last change, which may not be durable yet.
-    pub(super) fn is_sent_events(&self, id: Uuid) -> bool {
+    /// Whether a subscription is sent events at this URL, by its last change, which may not be durable
+    /// yet.
+    pub(super) fn is_sent_events(&self, id: Uuid, url: &str) -> bool {
         let view = ReadView::new(&self.tables);
         let key = WebhookSubscription::KIND.key(&[id.to_string()]);
         let subscription = view.at::<WebhookSubscription>(key);
-        subscription.is_some_and(|found| !found.is_deleted && !found.is_paused)
+        subscription
+            .is_some_and(|found| !found.is_deleted && !found.is_paused && *found.url == *url)
     }
 
     /// A subscription and its deliveries as stored, once durable; `None` when the log has failed.

@@ -294,7 +294,10 @@ fn read(
             position,
             number: count.saturating_sub(1),
         };
-        read.bytes += record.payload.len();
+        // The commit that is read again for the rest of its events must not end the reading by itself.
+        if position > after.position {
+            read.bytes += record.payload.len();
+        }
         Ok(match read.bytes >= wanted.bytes_max {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -521,6 +524,28 @@ mod tests {
             assert!(at_end.end && at_end.events.len() == 1);
             // What lay between was passed over.
             assert_eq!(engine.feed().recent.lock().await.from, last.position);
+        };
+        on_lane(&engine, work).unwrap();
+        engine.shut_down().unwrap();
+    }
+
+    #[test]
+    fn a_reading_goes_on_behind_a_commit_that_is_larger_than_a_page() {
+        let engine = engine();
+        let work = async {
+            for revision in 1..=2 {
+                put_large(&engine, revision).await;
+            }
+            let last = engine.durable();
+            let after = EventId::behind(last - 1);
+            let wanted = Wanted {
+                after,
+                bytes_max: 1,
+                ..Wanted::default()
+            };
+            let reading = engine.shared.reading(after.position..=last, wanted);
+            let read = reading().unwrap_or_else(|why| panic!("{why:?}"));
+            assert_eq!((read.events.len(), read.upto.position), (1, last));
         };
         on_lane(&engine, work).unwrap();
         engine.shut_down().unwrap();

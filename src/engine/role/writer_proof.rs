@@ -21,7 +21,7 @@ pub trait WriterProof: Send + Sync {
     fn confirm(&self, came: Tick) -> Confirming<'_>;
 }
 
-/// The right of one engine; where the journal is not shared, it has it until it is lost.
+/// What proves that one engine may answer; where the journal is not shared, it may until that is lost.
 #[derive(Default)]
 pub(crate) struct OwnWriterProof {
     shared: OnceLock<Arc<dyn WriterProof>>,
@@ -29,9 +29,9 @@ pub(crate) struct OwnWriterProof {
 }
 
 impl OwnWriterProof {
-    pub(crate) fn share(&self, right: Arc<dyn WriterProof>) {
-        if self.shared.set(right).is_err() {
-            tracing::error!("the right to answer was shared before: that stays");
+    pub(crate) fn share(&self, proof: Arc<dyn WriterProof>) {
+        if self.shared.set(proof).is_err() {
+            tracing::error!("a proof of the writer was given before: that stays");
         }
     }
 
@@ -41,11 +41,11 @@ impl OwnWriterProof {
 
     /// Whether an answer to a request that came at `came` may leave.
     pub(crate) async fn confirm(&self, came: Tick) -> bool {
-        let Some(right) = self.shared.get() else {
+        let Some(proof) = self.shared.get() else {
             return !self.is_lost.load(Ordering::SeqCst);
         };
         // It may be lost while that is waited for.
-        right.confirm(came).await && !self.is_lost.load(Ordering::SeqCst)
+        proof.confirm(came).await && !self.is_lost.load(Ordering::SeqCst)
     }
 
     /// Whether something may be sent that nobody waits for: no other process had begun to write by
@@ -62,7 +62,7 @@ mod tests {
 
     use super::*;
 
-    /// A right that is there for what comes since then.
+    /// A proof that is there for what comes since then.
     struct Since(Tick);
 
     impl WriterProof for Since {

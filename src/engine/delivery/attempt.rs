@@ -1,0 +1,73 @@
+//! An attempt at a delivery.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::webhooks::{Delivered, Outcome, OutgoingEvent, Sender};
+use crate::base::panics::unless_its_future_panics;
+use crate::engine::channel::schedule::Failure;
+use crate::engine::core::Shared;
+use crate::journal::events::EventId;
+
+/// How long an attempt that may not be made waits until it is called back.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// An attempt that is about to be made.
+pub(super) struct Attempt {
+    pub(super) outgoing: OutgoingEvent,
+    pub(super) id: EventId,
+    /// What there is to send; otherwise it is read from the log.
+    pub(super) has_body: bool,
+}
+
+impl Attempt {
+    /// What it has come to, and how long its receiver took.
+    pub(super) async fn make(
+        self,
+        shared: &Arc<Shared>,
+        sender: Arc<dyn Sender>,
+    ) -> (Outcome, Duration) {
+        let mut began = Instant::now();
+        let sent = unless_its_future_panics(pin!(self.send(shared, sender, &mut began))).await;
+        let outcome = sent.unwrap_or_else(|| {
+            Outcome::Sent(Delivered::Failed(Failure {
+                status: None,
+                error: "a fault of the service".into(),
+                retry_after: None,
+            }))
+        });
+        (outcome, began.elapsed())
+    }
+
+    async fn send(
+        mut self,
+        shared: &Arc<Shared>,
+        sender: Arc<dyn Sender>,
+        began: &mut Instant,
+    ) -> Outcome {
+        if !self.has_body {
+            match shared.one_event(self.id).await {
+                Ok(event) => self.outgoing.body = event.json,
+                Err(outcome) => return outcome,
+            }
+        }
+        // The subscription is looked at last: it may change while the rest is waited for.
+        let (id, url) = (self.outgoing.subscription, self.outgoing.url.clone());
+        let may_send = shared.writer_proof.confirm_now().await && shared.is_sent_events(id, &url);
+        if !may_send {
+            sleep(PAUSE).await;
+            return Outcome::CalledBack;
+        }
+        self.outgoing.now = shared.clock.now();
+        *began = Instant::now();
+        let delivered = sender.send(self.outgoing).await;
+        // Whoever was there is gone, and not who is sent events by now.
+        if delivered == Delivered::Gone && !shared.is_sent_events(id, &url) {
+            return Outcome::CalledBack;
+        }
+        Outcome::Sent(delivered)
+    }
+}
