@@ -1,7 +1,8 @@
 //! How many instructions the server takes for a command: counted by valgrind on the program as it is
 //! released, under a closed loop over HTTP.
 //!
-//! A count does not depend on how fast or how busy the machine is. SHA-256 is left out: valgrind has no
+//! A count hardly depends on how fast or how busy the machine is: by a hundredth, since that decides how many
+//! batches the records fall into. So the least of three counts. SHA-256 is left out: valgrind has no
 //! instructions for it, so what takes 4 % of the time would be a quarter of the count.
 
 use std::ffi::OsStr;
@@ -25,6 +26,8 @@ const CONNECTIONS: usize = 64;
 const BEFORE: usize = 600;
 /// Commands that are counted.
 const COMMANDS: usize = 3_000;
+/// Counts, of which the least is judged.
+const COUNTS: usize = 3;
 
 /// Sends requests for a deposit, each a new statement, until `last` were sent.
 fn send(world: &World, clients: &mut [Client], sent: &AtomicUsize, last: usize) {
@@ -81,7 +84,8 @@ fn a_request_for_a_deposit_takes_no_more_instructions_than_it_did() {
         return;
     };
     for (carebook, most) in counted {
-        let (each, hashing) = count(&valgrind, &carebook);
+        let counts = (0..COUNTS).map(|_| count(&valgrind, &carebook));
+        let (each, hashing) = counts.min().unwrap();
         println!("{each} instructions for a command, and {hashing} of SHA-256");
         assert!(
             each <= most,

@@ -15,7 +15,12 @@ use crate::base::digest::{Digest, DigestBuild};
 
 const SHARDS: usize = 256;
 
-type Waiters = VecDeque<oneshot::Sender<KeyLock>>;
+/// Those that wait for a key, in their order; mostly nobody does.
+#[expect(
+    clippy::box_collection,
+    reason = "a lock is taken and given back without one"
+)]
+type Waiters = Option<Box<VecDeque<oneshot::Sender<KeyLock>>>>;
 
 /// The locks that are held at present.
 pub struct KeyLocks {
@@ -53,22 +58,28 @@ impl Held {
     /// Locks a key that is not locked.
     fn lock(&mut self, key: Digest) {
         match &self.first {
-            None => self.first = Some((key, Waiters::new())),
+            None => self.first = Some((key, None)),
             Some(_) => {
                 let others = self.others.get_or_insert_default();
-                others.insert(key, Waiters::new());
+                others.insert(key, None);
             }
         }
     }
 
     /// The first one that waits for a key, which stays locked then; without one it is released.
     fn next(&mut self, key: Digest) -> Option<oneshot::Sender<KeyLock>> {
-        let next = self.waiters(key)?.pop_front();
-        if next.is_none() {
-            match self.first.take_if(|(first, _)| *first == key) {
-                Some(_) => {}
-                None => drop(self.others.as_mut()?.remove(&key)),
+        let first = |waiters: &mut Waiters| waiters.as_mut()?.pop_front();
+        if let Some((_, waiters)) = self.first.as_mut().filter(|(first, _)| *first == key) {
+            let next = first(waiters);
+            if next.is_none() {
+                self.first = None;
             }
+            return next;
+        }
+        let others = self.others.as_mut()?;
+        let next = first(others.get_mut(&key)?);
+        if next.is_none() {
+            others.remove(&key);
         }
         next
     }
@@ -115,7 +126,7 @@ impl KeyLocks {
                 }
                 Some(waiters) => {
                     let (sender, receiver) = oneshot::channel();
-                    waiters.push_back(sender);
+                    waiters.get_or_insert_default().push_back(sender);
                     receiver
                 }
             }
