@@ -15,11 +15,8 @@ use crate::base::digest::{Digest, DigestBuild};
 
 const SHARDS: usize = 256;
 
-/// Those that wait for a key, in their order; mostly nobody does.
-#[expect(
-    clippy::box_collection,
-    reason = "a lock is taken and given back without one"
-)]
+/// Those that wait for a key, in their order. Mostly nobody does: a lock is taken and given back without a
+/// queue.
 type Waiters = Option<Box<VecDeque<oneshot::Sender<KeyLock>>>>;
 
 /// The locks that are held at present.
