@@ -146,20 +146,12 @@ impl Failure {
     /// do. For a data directory that is damaged that would be something else.
     #[must_use]
     pub fn of_archive(error: &wal::Error, next: impl fmt::Display) -> Self {
-        let wal::Error::Damaged {
-            file,
-            offset,
-            position,
-            what,
-        } = error
-        else {
-            return Self::of_log(error);
-        };
-        let position = position.map_or_else(String::new, |at| format!(", position {at}"));
-        Self::DamageTold(format!(
-            "the archive is damaged: {file}, offset {offset}{position}: {what}. Nothing was changed; \
-             {next}"
-        ))
+        match error.damage() {
+            Some(damage) => Self::DamageTold(format!(
+                "the archive is damaged: {damage}. Nothing was changed; {next}"
+            )),
+            None => Self::of_log(error),
+        }
     }
 
     /// A failure of a journal that several machines share.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::{Instant as Tick, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::Engine;
 use super::channel::schedule::recorded_every;
@@ -25,6 +25,7 @@ use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::RECORD_PUBLICATION;
 use crate::domain::publication::{Publication, Published};
 use crate::domain::resource::ReadView;
+use crate::engine::role::writer_proof::CONFIRM_AGAIN;
 use crate::journal::events::{Event, EventId};
 
 /// The pause after the first failure; each further one is twice as long, up to the bound.
@@ -39,8 +40,6 @@ const LAST_WAIT: Duration = Duration::from_millis(300);
 /// the other: each of them would wait for an append. One that a writer repeats which was replaced
 /// since is known by its identifier.
 const CONFIRMED_FOR: Duration = Duration::from_secs(1);
-/// The pause before it is tried again to confirm it.
-const CONFIRM_AGAIN: Duration = Duration::from_secs(1);
 /// How often a failure that lasts is logged again.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// Events that are read at once.
@@ -81,12 +80,12 @@ pub struct Publisher {
     unrecorded: Option<EventId>,
     /// The recorded position, and when it was recorded.
     recorded_position: u64,
-    begun: Tick,
-    recorded: Tick,
+    begun: Instant,
+    recorded: Instant,
     /// When a failure was last logged, while it lasts.
-    told: Option<Tick>,
+    told: Option<Instant>,
     /// As of when this process was confirmed to write.
-    confirmed: Option<Tick>,
+    confirmed: Option<Instant>,
 }
 
 impl Publisher {
@@ -102,8 +101,8 @@ impl Publisher {
             passed,
             unrecorded: None,
             recorded_position: passed.position,
-            begun: Tick::now(),
-            recorded: Tick::now(),
+            begun: Instant::now(),
+            recorded: Instant::now(),
             told: None,
             confirmed: None,
         }
@@ -189,7 +188,7 @@ impl Publisher {
             if !self.until_confirmed().await {
                 return Next::End;
             }
-            let began = Tick::now();
+            let began = Instant::now();
             match self.attempt(event).await {
                 Some(Ok(())) => {
                     let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -201,7 +200,7 @@ impl Publisher {
                     counts.through.store(before, Ordering::Relaxed);
                     self.succeeded();
                     self.unrecorded = Some(event.id);
-                    if Tick::now() >= self.due() {
+                    if Instant::now() >= self.due() {
                         self.record().await;
                     }
                     return Next::GoOn;
@@ -209,7 +208,7 @@ impl Publisher {
                 Some(Err(why)) => {
                     failed += 1;
                     self.failed(event, &why);
-                    if Tick::now() >= self.due() {
+                    if Instant::now() >= self.due() {
                         self.record().await;
                     }
                     let again = async {
@@ -231,14 +230,14 @@ impl Publisher {
     /// Waits until it is known that this process writes, as of a second ago at the most; `false` when
     /// the service ends before.
     async fn until_confirmed(&mut self) -> bool {
-        let is_known = |at: Tick| at.elapsed() < CONFIRMED_FOR;
+        let is_known = |at: Instant| at.elapsed() < CONFIRMED_FOR;
         if self.confirmed.is_some_and(is_known) {
             return true;
         }
         let right = &self.engine.shared.writer_proof;
         let confirmed = async {
             loop {
-                let asked = Tick::now();
+                let asked = Instant::now();
                 if right.confirm_now().await {
                     return asked;
                 }
@@ -289,13 +288,13 @@ impl Publisher {
         counts.failures.fetch_add(1, Ordering::Relaxed);
         counts.is_failing.store(true, Ordering::Relaxed);
         if self.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
-            self.told = Some(Tick::now());
+            self.told = Some(Instant::now());
             tracing::warn!(event = %event.id, why, "an event is not published, and tried again");
         }
     }
 
     /// When the publisher's progress is recorded next.
-    fn due(&self) -> Tick {
+    fn due(&self) -> Instant {
         self.recorded + recorded_every(self.begun.elapsed())
     }
 
@@ -304,7 +303,7 @@ impl Publisher {
         let Some(through) = self.unrecorded else {
             return;
         };
-        self.recorded = Tick::now();
+        self.recorded = Instant::now();
         let report = Published {
             position: through.position,
             number: through.number,

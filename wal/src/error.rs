@@ -109,6 +109,21 @@ impl std::error::Error for OtherForm {
 }
 
 impl Error {
+    /// Of damage, where it is and what: `FILE, offset O, position P: WHAT`.
+    pub fn damage(&self) -> Option<String> {
+        let Self::Damaged {
+            file,
+            offset,
+            position,
+            what,
+        } = self
+        else {
+            return None;
+        };
+        let position = position.map_or_else(String::new, |at| format!(", position {at}"));
+        Some(format!("{file}, offset {offset}{position}: {what}"))
+    }
+
     /// Whether a visitor has refused the form of what it was shown.
     pub(crate) fn is_of_other_form(&self) -> bool {
         matches!(self, Self::Visitor { source, .. } if source.is::<OtherForm>())
@@ -196,22 +211,12 @@ impl fmt::Display for Error {
                 "the log's directory is no longer at {directory}: {what}; put it back before the next \
                  start, which would begin another log there"
             ),
-            Self::Damaged {
-                file,
-                offset,
-                position,
-                what,
-            } => {
-                write!(f, "the log is damaged: {file}, offset {offset}")?;
-                if let Some(position) = position {
-                    write!(f, ", position {position}")?;
-                }
-                write!(
-                    f,
-                    ": {what}. Nothing was changed. Check the disk, then restore a backup of this \
-                     directory; giving up the records from here on is a decision of its own"
-                )
-            }
+            Self::Damaged { .. } => write!(
+                f,
+                "the log is damaged: {}. Nothing was changed. Check the disk, then restore a backup of \
+                 this directory; giving up the records from here on is a decision of its own",
+                self.damage().unwrap_or_default()
+            ),
             Self::Io { what, file, source } => write!(f, "could not {what} {file}: {source}"),
             Self::Unsupported {
                 file,

@@ -199,25 +199,12 @@ impl Begun {
 /// A failure of the directory, which has nothing that the stream lacks: damage needs no backup. A record
 /// that is rejected may be the stream's own: then an empty directory meets it, too.
 fn of_copy(error: &wal::Error) -> Failure {
-    let told = match (error, Failure::of_log(error)) {
-        (
-            wal::Error::Damaged {
-                file,
-                offset,
-                position,
-                what,
-            },
-            _,
-        ) => {
-            let position = position.map(|position| format!(", position {position}"));
-            format!(
-                "the log is damaged: {file}, offset {offset}{}: {what}. Nothing was changed. Check the \
-                 disk",
-                position.unwrap_or_default()
-            )
+    let told = match (error.damage(), Failure::of_log(error)) {
+        (Some(damage), _) => {
+            format!("the log is damaged: {damage}. Nothing was changed. Check the disk")
         }
-        (_, Failure::Damaged(sentence)) => sentence,
-        (_, other) => return other,
+        (None, Failure::Damaged(sentence)) => sentence,
+        (None, other) => return other,
     };
     let again = "if the same is said again, the stream is damaged";
     Failure::DamageTold(format!("{told}; {WHEN_A_COPY}; {again}"))

@@ -2,7 +2,7 @@
 //! snapshots, and more where the disk is nearly full.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant as Tick};
+use std::time::{Duration, Instant};
 
 use wal::{Compacted, Keep};
 
@@ -92,7 +92,7 @@ impl Shared {
             .checkpointer
             .reminder
             .lock()
-            .is_due(is_half, Tick::now())
+            .is_due(is_half, Instant::now())
         {
             tracing::warn!(
                 bytes = retained.needed_bytes,

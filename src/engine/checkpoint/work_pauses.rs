@@ -1,6 +1,6 @@
 //! The pauses of background work: in proportion to what it has done, while there are commands.
 
-use std::time::{Duration, Instant as Tick};
+use std::time::{Duration, Instant};
 
 /// How long it works before it pauses, while commands are in flight: no longer than a command may
 /// be delayed.
@@ -20,16 +20,16 @@ fn rest_after(worked: Duration) -> Duration {
 /// WorkPauses of work and pauses.
 pub(super) struct WorkPauses {
     /// Since when it works.
-    pub(super) since: Tick,
+    pub(super) since: Instant,
     /// The last position at the last check.
     appended: u64,
     /// When commands were last seen.
-    busy: Option<Tick>,
+    busy: Option<Instant>,
 }
 
 impl WorkPauses {
     /// Work begins now; `appended` is the last position.
-    pub(super) fn new(appended: u64, now: Tick) -> Self {
+    pub(super) fn new(appended: u64, now: Instant) -> Self {
         Self {
             since: now,
             appended,
@@ -38,7 +38,7 @@ impl WorkPauses {
     }
 
     /// How long it has worked, if that is long enough to check for commands.
-    pub(super) fn worked(&self, now: Tick) -> Option<Duration> {
+    pub(super) fn worked(&self, now: Instant) -> Option<Duration> {
         let worked = now.duration_since(self.since);
         (worked >= WORK).then_some(worked)
     }
@@ -50,7 +50,7 @@ impl WorkPauses {
         worked: Duration,
         in_flight: usize,
         appended: u64,
-        now: Tick,
+        now: Instant,
     ) -> Duration {
         if in_flight > 0 || appended != self.appended {
             self.appended = appended;
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn it_rests_while_commands_are_in_flight_or_were_a_moment_ago_and_else_works_on() {
-        let begun = Tick::now();
+        let begun = Instant::now();
         let turns = || WorkPauses::new(7, begun);
         assert_eq!(turns().worked(begun), None);
         assert_eq!(turns().worked(begun + WORK - Duration::from_nanos(1)), None);

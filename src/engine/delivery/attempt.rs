@@ -10,10 +10,8 @@ use super::webhooks::{Delivered, Outcome, OutgoingEvent, Sender};
 use crate::base::panics::unless_its_future_panics;
 use crate::engine::channel::schedule::Failure;
 use crate::engine::core::Shared;
+use crate::engine::role::writer_proof::CONFIRM_AGAIN;
 use crate::journal::events::EventId;
-
-/// How long an attempt that may not be made waits until it is called back.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// An attempt that is about to be made.
 pub(super) struct Attempt {
@@ -58,7 +56,7 @@ impl Attempt {
         let (id, url) = (self.outgoing.subscription, self.outgoing.url.clone());
         let may_send = shared.writer_proof.confirm_now().await && shared.is_sent_events(id, &url);
         if !may_send {
-            sleep(PAUSE).await;
+            sleep(CONFIRM_AGAIN).await;
             return Outcome::CalledBack;
         }
         self.outgoing.now = shared.clock.now();

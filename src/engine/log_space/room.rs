@@ -1,7 +1,7 @@
 //! Logs when there is no room for commands, and when there is again: at once, and once a minute
 //! while it lasts.
 
-use std::time::{Duration, Instant as Tick};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use wal::Lack;
@@ -23,14 +23,14 @@ enum Line {
 /// What was logged so far during one lack of room.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spell {
-    said: Option<Tick>,
+    said: Option<Instant>,
     /// Whether it was logged that commands are rejected.
     refused: bool,
 }
 
 impl Spell {
     /// The line to log, given whether room is lacking, and whether a command was rejected for it.
-    fn next_line(&mut self, is_lacking: bool, is_refused: bool, now: Tick) -> Option<Line> {
+    fn next_line(&mut self, is_lacking: bool, is_refused: bool, now: Instant) -> Option<Line> {
         if !is_lacking {
             let spell = std::mem::take(self);
             return spell.said.map(|_| Line::Room);
@@ -70,7 +70,7 @@ impl RoomWatch {
         let line = self
             .0
             .lock()
-            .next_line(lack.is_some(), is_refused, Tick::now());
+            .next_line(lack.is_some(), is_refused, Instant::now());
         let why = lack.map(ToString::to_string).unwrap_or_default();
         match line {
             None => {}
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn want_of_room_is_told_at_once_the_first_refusal_too_and_each_again_after_a_minute() {
         let mut spell = Spell::default();
-        let begun = Tick::now();
+        let begun = Instant::now();
         let mut hear = |seconds, is_lacking, is_refused| {
             spell.next_line(is_lacking, is_refused, begun + Duration::from_secs(seconds))
         };

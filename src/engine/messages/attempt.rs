@@ -15,11 +15,10 @@ use crate::domain::resource::ReadView;
 use crate::engine::channel::schedule;
 use crate::engine::core::{CommandResult, Shared};
 use crate::engine::outbox::{Line, Next, OutgoingMessage};
+use crate::engine::role::writer_proof::CONFIRM_AGAIN;
 
 /// The pause before it is tried again to record what became of an attempt.
 const RECORD_AGAIN: Duration = Duration::from_secs(1);
-/// The pause before it is tried again to confirm that this process writes.
-const CONFIRM_AGAIN: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// Brings messages to a receiver, for as long as the service runs.

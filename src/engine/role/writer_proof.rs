@@ -9,7 +9,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant as Tick;
+use std::time::{Duration, Instant};
+
+/// The pause before it is tried again to confirm that this process writes.
+pub(crate) const CONFIRM_AGAIN: Duration = Duration::from_secs(1);
 
 /// Whether an answer may leave.
 pub type Confirming<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
@@ -18,7 +21,7 @@ pub type Confirming<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 pub trait WriterProof: Send + Sync {
     /// Whether no other process had begun to write at `came`, when a request came. Waits until that
     /// is known; it is known at once where a commit that began after `came` has succeeded.
-    fn confirm(&self, came: Tick) -> Confirming<'_>;
+    fn confirm(&self, came: Instant) -> Confirming<'_>;
 }
 
 /// What proves that one engine may answer; where the journal is not shared, it may until that is lost.
@@ -40,7 +43,7 @@ impl OwnWriterProof {
     }
 
     /// Whether an answer to a request that came at `came` may leave.
-    pub(crate) async fn confirm(&self, came: Tick) -> bool {
+    pub(crate) async fn confirm(&self, came: Instant) -> bool {
         let Some(proof) = self.shared.get() else {
             return !self.is_lost.load(Ordering::SeqCst);
         };
@@ -52,21 +55,19 @@ impl OwnWriterProof {
     /// now, which may have given it up. Known at once where the journal is not shared; otherwise it
     /// takes as long as an append. `false` is no fault of its receiver: it is to wait as it did.
     pub(crate) async fn confirm_now(&self) -> bool {
-        self.confirm(Tick::now()).await
+        self.confirm(Instant::now()).await
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// A proof that is there for what comes since then.
-    struct Since(Tick);
+    struct Since(Instant);
 
     impl WriterProof for Since {
-        fn confirm(&self, came: Tick) -> Confirming<'_> {
+        fn confirm(&self, came: Instant) -> Confirming<'_> {
             Box::pin(async move { came >= self.0 })
         }
     }
@@ -77,7 +78,7 @@ mod tests {
         assert!(alone.confirm_now().await);
         alone.lose();
         assert!(!alone.confirm_now().await);
-        let now = Tick::now();
+        let now = Instant::now();
         let later = now + Duration::from_secs(3_600);
         for (since, may_send) in [(now, true), (later, false)] {
             let shared = OwnWriterProof::default();

@@ -8,7 +8,7 @@ pub mod export;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant as Tick;
+use std::time::Instant;
 
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
@@ -98,11 +98,11 @@ impl TraceFigures {
 /// The rest of an allowance, as of a time.
 struct Allowance {
     left: f64,
-    at: Tick,
+    at: Instant,
 }
 
 impl Allowance {
-    fn take(&mut self, now: Tick) -> bool {
+    fn take(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.left = (self.left + passed * CALLERS_PER_SECOND).min(CALLERS_PER_SECOND);
         self.at = now;
@@ -131,7 +131,7 @@ pub struct Doing {
     /// The span that it is part of; `None` where the trace begins here.
     parent: Option<[u8; 8]>,
     started_nanos: u64,
-    began: Tick,
+    began: Instant,
 }
 
 /// What a span says in the end.
@@ -176,7 +176,7 @@ impl Tracer {
             seen: AtomicU64::new(0),
             callers: Mutex::new(Allowance {
                 left: CALLERS_PER_SECOND,
-                at: Tick::now(),
+                at: Instant::now(),
             }),
             spans,
             counts: Arc::default(),
@@ -193,7 +193,7 @@ impl Tracer {
 
     /// Something begins, in the trace of `caller` or in a new one.
     pub fn begin(&self, caller: Option<TraceContext>) -> Doing {
-        let began = Tick::now();
+        let began = Instant::now();
         let by_chance = self
             .seen
             .fetch_add(1, Ordering::Relaxed)
@@ -224,11 +224,11 @@ impl Tracer {
             return;
         }
         let ids = (doing.context.span_id, doing.parent);
-        self.record(&doing, ids, (doing.began, Tick::now()), done());
+        self.record(&doing, ids, (doing.began, Instant::now()), done());
     }
 
     /// A part of it, done within this time: recorded where it will be itself, under it.
-    pub fn part(&self, doing: &Doing, times: (Tick, Tick), done: impl FnOnce() -> Done) {
+    pub fn part(&self, doing: &Doing, times: (Instant, Instant), done: impl FnOnce() -> Done) {
         if doing.context.is_sampled {
             let ids = (span_id(), Some(doing.context.span_id));
             self.record(doing, ids, times, done());
@@ -239,10 +239,10 @@ impl Tracer {
         &self,
         doing: &Doing,
         (span_id, parent): ([u8; 8], Option<[u8; 8]>),
-        times: (Tick, Tick),
+        times: (Instant, Instant),
         done: Done,
     ) {
-        let at = |time: Tick| {
+        let at = |time: Instant| {
             let since = time.saturating_duration_since(doing.began).as_nanos();
             let since = u64::try_from(since).unwrap_or(0);
             doing.started_nanos.saturating_add(since)
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn what_callers_have_of_a_second_comes_again_and_is_not_saved_up() {
-        let begun = Tick::now();
+        let begun = Instant::now();
         let mut allowance = Allowance {
             left: CALLERS_PER_SECOND,
             at: begun,
