@@ -83,6 +83,15 @@ fn a_writer_whose_stream_is_restored_from_earlier_ends_and_writes_nothing_into_i
     assert_refused(&cluster, &world, 3, &["has lost what was acknowledged"]);
 }
 
+/// The messages, with one bit of the fourth altered.
+fn altered(messages: &[Bytes]) -> Vec<Bytes> {
+    let mut altered = messages.to_vec();
+    let mut bytes = altered[3].to_vec();
+    bytes[100] ^= 1;
+    altered[3] = bytes.into();
+    altered
+}
+
 #[test]
 fn a_first_start_that_is_interrupted_leaves_a_copy_to_which_nothing_else_writes() {
     let Some((cluster, world)) = stopped() else {
@@ -90,11 +99,7 @@ fn a_first_start_that_is_interrupted_leaves_a_copy_to_which_nothing_else_writes(
     };
     let messages = cluster.messages();
     // It ends in the middle.
-    let mut altered = messages.clone();
-    let mut bytes = altered[3].to_vec();
-    bytes[100] ^= 1;
-    altered[3] = bytes.into();
-    cluster.replace(&altered);
+    cluster.replace(&altered(&messages));
     let begun = world.path("begun");
     let (code, said) = start_refused(&cluster, &world, &begun);
     assert_eq!(code, Some(3), "{said}");
@@ -182,10 +187,7 @@ fn a_gap_an_altered_message_and_a_broken_chain_are_refused_by_their_place() {
         return;
     };
     let whole = cluster.messages();
-    let mut altered = whole.clone();
-    let mut bytes = altered[3].to_vec();
-    bytes[100] ^= 1;
-    altered[3] = bytes.into();
+    let altered = altered(&whole);
     let mut left_out = whole.clone();
     left_out.remove(3);
     let mut doubled = whole.clone();

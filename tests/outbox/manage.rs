@@ -380,18 +380,24 @@ fn the_command_line_shows_and_mends_what_a_server_or_a_stopped_one_has() {
     drop(restarted);
 }
 
-/// strace makes the sync of the directory's new segment fail: the record is written, and a start has it.
-#[test]
-fn a_skip_whose_sync_fails_is_not_said_to_be_undone() {
-    if !can_trace() {
-        return;
-    }
+/// A world whose server is stopped, and a message that waits there.
+fn stopped_with_one_that_waits() -> (World, String) {
     let world = World::new();
     let started = server(&world, &Receiver::start(|_| 503));
     let created = create(&mut started.client(), &world, 1);
     assert_eq!(created.status, 202, "{created:?}");
     assert_eq!(started.stop(), Some(0));
     let first = created.json()["sideEffects"][0]["outboxMessageId"].to_string();
+    (world, first)
+}
+
+/// strace makes the sync of the directory's new segment fail: the record is written, and a start has it.
+#[test]
+fn a_skip_whose_sync_fails_is_not_said_to_be_undone() {
+    if !can_trace() {
+        return;
+    }
+    let (world, first) = stopped_with_one_that_waits();
     let data = world.data();
     let segments = files(&data).into_iter().filter_map(|file| {
         let name = file.file_name()?.to_str()?;
@@ -423,12 +429,7 @@ fn a_skip_whose_sync_fails_is_not_said_to_be_undone() {
 
 #[test]
 fn what_was_done_to_a_message_is_told_where_the_output_is_full() {
-    let world = World::new();
-    let started = server(&world, &Receiver::start(|_| 503));
-    let created = create(&mut started.client(), &world, 1);
-    assert_eq!(created.status, 202, "{created:?}");
-    assert_eq!(started.stop(), Some(0));
-    let first = created.json()["sideEffects"][0]["outboxMessageId"].to_string();
+    let (world, first) = stopped_with_one_that_waits();
     for (action, done, state) in [
         (&["retry", &first][..], "to be sent again", "waiting"),
         (

@@ -428,8 +428,10 @@ fn a_receiver_that_says_gone_after_the_subscription_was_moved_takes_nothing_from
     end.send(()).unwrap();
     old.wait_for(1);
     house.fact("two", 1);
-    let came = new.wait_for(2);
-    assert_eq!(taken(&came), [(subject("one"), 1), (subject("two"), 1)]);
+    // Subjects do not wait for each other.
+    let mut came = taken(&new.wait_for(2));
+    came.sort();
+    assert_eq!(came, [(subject("one"), 1), (subject("two"), 1)]);
     assert_eq!(house.read(&subscription)["status"], "enabled");
 }
 
