@@ -36,8 +36,10 @@ const STEP: usize = SHORTEST;
 const LONG: usize = 64;
 /// So many literals at most are copied without a loop.
 const FEW: usize = 32;
-/// Places that are remembered, by the hash of the bytes there.
+/// Positions that the encoder remembers at most, by the hash of the bytes there.
 const SLOTS: usize = 4_096;
+/// Fewest slots that are used. A small block uses only as many as it can fill, since all of those are cleared first.
+const SLOTS_MIN: usize = 256;
 /// Misses after which one more byte is passed over each time, twice as many for two more, and so on.
 const PATIENCE: usize = 32;
 
@@ -73,7 +75,8 @@ impl Encoder {
     /// When there are more than [`LONGEST`], or less room.
     pub(crate) fn encode(&mut self, bytes: &[u8], block: &mut [u8]) -> usize {
         assert!(bytes.len() <= LONGEST);
-        self.seen.fill(0);
+        let slots = Slots::of(bytes.len());
+        self.seen[..slots.count].fill(0);
         let stop = bytes.len().saturating_sub(WITHOUT_COPY);
         let mut block = Block {
             bytes: block,
@@ -83,7 +86,8 @@ impl Encoder {
         while at < stop {
             let near = distance.and_then(|distance| near(bytes, at, distance, stop));
             let is_near = near.is_some();
-            let Some(Twice { from, at: again }) = near.or_else(|| self.seen(bytes, at, stop))
+            let Some(Twice { from, at: again }) =
+                near.or_else(|| self.seen(bytes, at, stop, slots))
             else {
                 break;
             };
@@ -100,7 +104,7 @@ impl Encoder {
             written = at;
             // What is near says nothing new.
             if !is_near && at < stop {
-                self.seen[slot(some(bytes, at - 2))] = short(at - 2);
+                self.seen[slots.slot(some(bytes, at - 2))] = short(at - 2);
             }
         }
         block.end(bytes, written..bytes.len())
@@ -108,11 +112,11 @@ impl Encoder {
 
     /// What is there twice from `at` on, by what was seen.
     #[inline(always)]
-    fn seen(&mut self, bytes: &[u8], mut at: usize, stop: usize) -> Option<Twice> {
+    fn seen(&mut self, bytes: &[u8], mut at: usize, stop: usize, slots: Slots) -> Option<Twice> {
         let mut tried = PATIENCE;
         while at < stop {
             let eight: [u8; 8] = some(bytes, at);
-            let place = &mut self.seen[slot(eight)];
+            let place = &mut self.seen[slots.slot(eight)];
             let from = usize::from(std::mem::replace(place, short(at)));
             if from < at && some::<SHORTEST>(bytes, from) == eight[..SHORTEST] {
                 return Some(Twice { from, at });
@@ -173,11 +177,29 @@ fn alike(one: &[u8], other: &[u8]) -> usize {
     count + eights + rest.take_while(|(one, other)| one == other).count()
 }
 
-/// The slot of what begins with these bytes: of the first five.
-#[inline(always)]
-fn slot(eight: [u8; 8]) -> usize {
-    let five = u64::from_le_bytes(eight) << 24;
-    to_usize(five.wrapping_mul(889_523_592_379) >> 52) % SLOTS
+/// The slots that one block uses.
+#[derive(Clone, Copy)]
+struct Slots {
+    /// A power of two.
+    count: usize,
+    /// How far a hash is shifted, so that its highest bits are the slot's number.
+    shift: u32,
+}
+
+impl Slots {
+    /// The slots for a block of that many bytes: one for each four.
+    fn of(bytes: usize) -> Self {
+        let count = (bytes / 4).next_power_of_two().clamp(SLOTS_MIN, SLOTS);
+        let shift = u64::BITS - count.ilog2();
+        Self { count, shift }
+    }
+
+    /// The slot of a position, by the first five of the bytes there.
+    #[inline(always)]
+    fn slot(self, eight: [u8; 8]) -> usize {
+        let five = u64::from_le_bytes(eight) << 24;
+        to_usize(five.wrapping_mul(889_523_592_379) >> self.shift) % SLOTS
+    }
 }
 
 #[inline(always)]
