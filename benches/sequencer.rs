@@ -33,7 +33,7 @@ use carebook::base::time::Timestamp;
 use carebook::catalogue::{FACTS, OPERATIONS};
 use carebook::cli::open::Replaying;
 use carebook::domain::operation::Parts;
-use carebook::domain::reference::intake::Incoming;
+use carebook::domain::reference::fact_lines::Incoming;
 use carebook::engine::clock::SystemClock;
 use carebook::engine::{CommandRequest, CommandResult, Engine, Limits, Sequenced};
 use serde_json::{Value, json};

@@ -67,7 +67,7 @@ pub static OPERATIONS: &[Row] = &[
         &Erased::<family::grant_payment::GrantPayment>::NEW,
     )
     .keyed(KeySource::Header)
-    .gives(Success::Created),
+    .succeeds_with(Success::Created),
     Row::new(
         3,
         "create_branch",
@@ -75,7 +75,7 @@ pub static OPERATIONS: &[Row] = &[
         &Erased::<branch::create::CreateBranch>::NEW,
     )
     .keyed(KeySource::Header)
-    .gives(Success::CreatedOnce)
+    .succeeds_with(Success::CreatedOnce)
     .unprocessable()
     .awaits_receivers(),
     Row::new(
@@ -85,7 +85,7 @@ pub static OPERATIONS: &[Row] = &[
         &Erased::<family::grant_care_history_access::GrantCareHistoryAccess>::NEW,
     )
     .keyed(KeySource::Header)
-    .gives(Success::Created),
+    .succeeds_with(Success::Created),
     Row::new(
         5,
         "open_data_room_request",
@@ -93,7 +93,7 @@ pub static OPERATIONS: &[Row] = &[
         &Erased::<settlement::open_data_room::OpenDataRoom>::NEW,
     )
     .keyed(KeySource::Body)
-    .gives(Success::Created),
+    .succeeds_with(Success::Created),
     Row::new(
         6,
         "mark_artifact_ready",
@@ -109,7 +109,7 @@ pub static OPERATIONS: &[Row] = &[
     )
     .patch()
     .keyed(KeySource::Header)
-    .gives(Success::CreatedOnce)
+    .succeeds_with(Success::CreatedOnce)
     .unprocessable()
     .problems(ProblemShape::Profile),
     Row::new(
@@ -126,7 +126,7 @@ pub static OPERATIONS: &[Row] = &[
         &Erased::<settlement::request_deposit::RequestDeposit>::NEW,
     )
     .keyed(KeySource::Body)
-    .gives(Success::Created),
+    .succeeds_with(Success::Created),
     Row::new(
         10,
         "assign_caregiver",
@@ -134,7 +134,7 @@ pub static OPERATIONS: &[Row] = &[
         &Erased::<reservation::assign_caregiver::AssignCaregiver>::NEW,
     )
     .keyed(KeySource::Body)
-    .gives(Success::Created),
+    .succeeds_with(Success::Created),
     Row::new(
         11,
         "repair_payout_receipt",
@@ -149,14 +149,14 @@ pub static OPERATIONS: &[Row] = &[
         &Erased::<payout::acknowledge_deposit::AcknowledgePayoutDeposit>::NEW,
     )
     .keyed(KeySource::Body)
-    .gives(Success::Created),
+    .succeeds_with(Success::Created),
     Row::new(
         13,
         "finalize_charge",
         "/reservation-financial-lifecycles/{reservationBookingId}/regional-benefit-charge-finalizations",
         &Erased::<reservation::finalize_charge::FinalizeCharge>::NEW,
     )
-    .open()
+    .without_token()
     .keyed(KeySource::BodyOfAll {
         reused: "charge_snapshot_reused",
     })
@@ -168,7 +168,7 @@ pub static OPERATIONS: &[Row] = &[
         &Erased::<branch::accept_invitation::AcceptInvitation>::NEW,
     )
     .keyed(KeySource::Header)
-    .gives(Success::CreatedOnce)
+    .succeeds_with(Success::CreatedOnce)
     .unprocessable()
     .problems(ProblemShape::Invitation),
     Row::new(
@@ -185,7 +185,7 @@ pub static OPERATIONS: &[Row] = &[
         &Erased::<branch::snapshot_settlement_account::SnapshotSettlementAccount>::NEW,
     )
     .keyed(KeySource::Body)
-    .gives(Success::Created),
+    .succeeds_with(Success::Created),
     Row::new(
         17,
         "decide_cash_receipt_eligibility",
@@ -199,7 +199,7 @@ pub static OPERATIONS: &[Row] = &[
         &Erased::<reservation::confirm_draft::ConfirmDraft>::NEW,
     )
     .keyed(KeySource::Header)
-    .gives(Success::Created),
+    .succeeds_with(Success::Created),
     Row::new(
         19,
         "update_branch_office_profile",
@@ -234,7 +234,7 @@ pub static MANAGEMENT: &[Row] = &[
     )
     .of_webhooks()
     .keyed(KeySource::Header)
-    .gives(Success::Created),
+    .succeeds_with(Success::Created),
     Row::new(
         102,
         "update_webhook_subscription",
@@ -261,7 +261,7 @@ pub static MANAGEMENT: &[Row] = &[
     .of_webhooks()
     .delete()
     .keyed(KeySource::Header)
-    .gives(Success::NoContent),
+    .succeeds_with(Success::NoContent),
     Row::new(
         105,
         "retry_webhook_delivery",
@@ -269,9 +269,9 @@ pub static MANAGEMENT: &[Row] = &[
         &Erased::<webhook::retry_delivery::RetryDelivery>::NEW,
     )
     .of_webhooks()
-    .wordless()
+    .without_body()
     .keyed(KeySource::Header)
-    .gives(Success::Accepted),
+    .succeeds_with(Success::Accepted),
     Row::new(
         121,
         "retry_outbox_message",
@@ -279,9 +279,9 @@ pub static MANAGEMENT: &[Row] = &[
         &Erased::<outbox::retry::RetryMessage>::NEW,
     )
     .of_messages()
-    .wordless()
+    .without_body()
     .keyed(KeySource::HeaderIfSent)
-    .gives(Success::Accepted),
+    .succeeds_with(Success::Accepted),
     Row::new(
         122,
         "skip_outbox_message",
@@ -300,15 +300,15 @@ pub static REPORTS: &[Row] = &[
         "",
         &NoRequest,
     )
-    .open(),
-    Row::new(RECORD_PUBLICATION, "record_publication", "", &NoRequest).open(),
+    .without_token(),
+    Row::new(RECORD_PUBLICATION, "record_publication", "", &NoRequest).without_token(),
     Row::new(
         RECORD_MESSAGE_ATTEMPT,
         "deliver_outbox_message",
         "",
         &NoRequest,
     )
-    .open(),
+    .without_token(),
 ];
 
 /// The tag of the report of how far the deliveries of a webhook subscription are.

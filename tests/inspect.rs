@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use carebook::catalogue::{OPERATIONS, RESOURCES};
-use carebook::journal::personal::{self, Shown};
+use carebook::journal::personal::{self, Masking};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Client, Server, World, carebook, files, run};
@@ -634,9 +634,9 @@ fn texts(value: &Value, hidden: bool, found: &mut [BTreeSet<String>; 2]) {
         Value::Object(members) => {
             for (name, value) in members {
                 let hidden = match personal::shown(name) {
-                    Shown::Hidden => true,
-                    Shown::Plain => false,
-                    Shown::IfCode => hidden,
+                    Masking::Hidden => true,
+                    Masking::Plain => false,
+                    Masking::IfCode => hidden,
                 };
                 texts(value, hidden, found);
             }

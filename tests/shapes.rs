@@ -6,7 +6,7 @@ use carebook::base::json::{Field, Json, Presence, Reader, Shape};
 use carebook::base::time::Timestamp;
 use carebook::catalogue::{FACTS, OPERATIONS, Row};
 use carebook::domain::operation::{AnyCommand, Parts};
-use carebook::domain::reference::intake::Incoming;
+use carebook::domain::reference::fact_lines::Incoming;
 use carebook::domain::reference::samples;
 use serde_json::{Value, json};
 

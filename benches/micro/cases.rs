@@ -17,13 +17,13 @@ use carebook::cli::token::signing::{Claims, SigningAlgorithm, SigningKey};
 use carebook::cli::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use carebook::domain::example;
 use carebook::domain::operation::{AnyCommand, AnyDecision, Context, Decided, IdSource};
-use carebook::domain::reference::intake::Incoming;
+use carebook::domain::reference::fact_lines::Incoming;
 use carebook::domain::reference::samples;
 use carebook::domain::resource::ReadView;
 use carebook::domain::settlement::statement::Statement;
 use carebook::domain::stored::Versioned;
 use carebook::engine::clock::SystemClock;
-use carebook::engine::intake::FactBatch;
+use carebook::engine::fact_loading::FactBatch;
 use carebook::engine::limits::admission::Permit;
 use carebook::engine::{CommandRequest, CommandResult, Engine, Limits};
 use carebook::http::request::{DryRun, bodies_budget, read_command};
@@ -150,7 +150,7 @@ fn decide(
         at: now(),
         key: "key-1",
         fingerprint,
-        born: Uuid::from_u128(1),
+        new_id: Uuid::from_u128(1),
         has_receiver: &|_| false,
         plain_webhooks: false,
         ids: &ids,

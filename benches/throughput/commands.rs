@@ -29,7 +29,7 @@ fn short(number: usize) -> u32 {
 
 /// What the samples' identifier is called in the command of this number.
 fn name(example: &Example, text: &str, number: usize) -> String {
-    if text == example::KEY || example.own.contains(&text) {
+    if text == example::KEY || example.unique_ids.contains(&text) {
         numbered(text, short(number))
     } else {
         text.to_owned()
@@ -66,9 +66,9 @@ pub(crate) fn has_own_actors(operation: &str) -> bool {
 /// What the answer to a command has to repeat: a word of the command's own, so that an answer that
 /// was given to the wrong one is found. Where the answer repeats nothing, it is empty.
 pub(crate) fn echo(operation: &str, number: usize) -> String {
-    match example(operation).echoed {
+    match example(operation).id_in_response {
         "" => String::new(),
-        echoed => name(example(operation), echoed, number),
+        id_in_response => name(example(operation), id_in_response, number),
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn facts(operation: &str, numbers: &[usize]) -> Vec<String> {
         .collect();
     let own = all
         .iter()
-        .filter(|fact| rests_on(example, fact))
+        .filter(|fact| needs_facts(example, fact))
         .flat_map(|fact| {
             let of = |&number: &usize| {
                 example::renamed(fact.clone(), &|text| name(example, text, number)).to_string()
@@ -91,7 +91,7 @@ pub(crate) fn facts(operation: &str, numbers: &[usize]) -> Vec<String> {
     samples::lines().map(str::to_owned).chain(own).collect()
 }
 
-fn rests_on(example: &Example, fact: &Value) -> bool {
+fn needs_facts(example: &Example, fact: &Value) -> bool {
     let named = |(kind, id): &(&str, &str)| fact["kind"] == *kind && fact["id"] == *id;
-    example.rests_on.iter().any(named)
+    example.needs_facts.iter().any(named)
 }

@@ -5,7 +5,7 @@
 /// on a line of its own, with an empty line between.
 ///
 /// ```text
-/// const SAYS: &'static str = module_doc!("grant_payment.rs");
+/// const DOC: &'static str = module_doc!("grant_payment.rs");
 /// ```
 #[macro_export]
 macro_rules! module_doc {

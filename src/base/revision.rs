@@ -21,7 +21,7 @@ impl Revision {
 
     /// This revision, where the resource stands at one.
     #[must_use]
-    pub fn stands(self) -> Option<Self> {
+    pub fn known(self) -> Option<Self> {
         (self >= Self::FIRST).then_some(self)
     }
 

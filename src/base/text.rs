@@ -175,7 +175,7 @@ texts! {
     /// A string without a length of its own: 1 to 4,000 characters.
     Text { max: 4_000, blank: true, form: |_| true, says: "", pattern: "" }
     /// As [`Text`], not blank.
-    Sentence { max: 4_000, blank: false, form: |_| true, says: "", pattern: "" }
+    NonBlankText { max: 4_000, blank: false, form: |_| true, says: "", pattern: "" }
     /// A person's name: 1 to 100 characters, not blank.
     FullName { max: 100, blank: false, form: |_| true, says: "", pattern: "" }
     /// One line of an address: 1 to 300 characters, not blank.
@@ -190,7 +190,7 @@ texts! {
     Email { max: 254, blank: true, form: is_email, says: "an e-mail address", pattern: r#"^(?=[^@]{1,64}@)[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)+$"# }
     /// The identifier of an account, a profile or a receipt: 1 to 255 characters, no white space
     /// at its ends.
-    ReceiptId { max: 255, blank: false, form: |text| !is_padded(text), says: "no white space at its ends", pattern: r"^[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]([\s\S]*[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000])?$" }
+    TrimmedId { max: 255, blank: false, form: |text| !is_padded(text), says: "no white space at its ends", pattern: r"^[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]([\s\S]*[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000])?$" }
     /// A consent policy's key: 1 to 120 characters; a lower-case letter, then those, digits and
     /// `_.:-`.
     PolicyKey { max: 120, blank: true, form: |text| is_label(text, u8::is_ascii_lowercase), says: "a lower-case letter, then those, digits and `_.:-`", pattern: r"^[a-z][a-z0-9_.:-]*$" }
@@ -446,7 +446,7 @@ mod tests {
                 code::<Email>(&format!("a@{}.com", "b".repeat(250))),
                 "too_long",
             ),
-            (code::<ReceiptId>(" a"), "pattern"),
+            (code::<TrimmedId>(" a"), "pattern"),
             (code::<PolicyKey>("privacy.v1"), "ok"),
             (code::<PolicyKey>("1privacy"), "pattern"),
             (code::<VersionLabel>("2026-01"), "ok"),

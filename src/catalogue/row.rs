@@ -4,7 +4,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::domain::listing::Filter;
 use crate::domain::operation::AnyOperation;
-use crate::domain::read::{Numbered, Read, ScopeOf, Trail};
+use crate::domain::read::{HistorySource, Numbered, Read, ScopeOf};
 use crate::domain::registered::AnyResource;
 use crate::domain::resource::Resource;
 
@@ -141,7 +141,7 @@ pub struct ReadRow {
     /// Whether what it gives is always there.
     pub is_always: bool,
     /// How its history is found, where it has one.
-    pub trail: Option<Trail>,
+    pub trail: Option<HistorySource>,
 }
 
 /// Makes the schema of a body, among those of the document that it is for.
@@ -178,12 +178,12 @@ impl Row {
     }
 
     /// With this success.
-    pub(super) const fn gives(self, success: Success) -> Self {
+    pub(super) const fn succeeds_with(self, success: Success) -> Self {
         Self { success, ..self }
     }
 
     /// Without a token: none is looked at.
-    pub(super) const fn open(self) -> Self {
+    pub(super) const fn without_token(self) -> Self {
         Self {
             bearer: false,
             ..self
@@ -240,7 +240,7 @@ impl Row {
     }
 
     /// Without anything to say beside its path.
-    pub(super) const fn wordless(self) -> Self {
+    pub(super) const fn without_body(self) -> Self {
         Self {
             body: BodySource::Nothing,
             ..self
@@ -323,7 +323,7 @@ impl ReadRow {
         path: &'static str,
         read: Read,
     ) -> Self {
-        Self::new::<B>(name, path, read).with(Trail::of_path::<R>(Numbered::ByRevision))
+        Self::new::<B>(name, path, read).with(HistorySource::of_path::<R>(Numbered::ByRevision))
     }
 
     /// Of the resource that the path names, which has no revision but the positions of its commits.
@@ -332,11 +332,11 @@ impl ReadRow {
         path: &'static str,
         read: Read,
     ) -> Self {
-        Self::new::<B>(name, path, read).with(Trail::of_path::<R>(Numbered::ByPosition))
+        Self::new::<B>(name, path, read).with(HistorySource::of_path::<R>(Numbered::ByPosition))
     }
 
     /// With a history that is found so.
-    pub(super) const fn with(self, trail: Trail) -> Self {
+    pub(super) const fn with(self, trail: HistorySource) -> Self {
         Self {
             trail: Some(trail),
             ..self

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::reread::reread;
 use super::whole_file::Unfinished;
 use crate::base::time::Timestamp;
+use crate::http::metric_sources::{BackupFigures, Backups};
 use crate::http::small_file;
-use crate::http::upkeep::{BackupFigures, Backups};
 
 /// How often a server reads the file again.
 const INTERVAL: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use super::manager;
 use super::tell::tell;
 use crate::engine::OnFatal;
 use crate::stream::error::StreamError;
-use crate::stream::link::Link;
+use crate::stream::handle::JournalHandle;
 
 /// How long responses may still leave after the log has failed.
 const LAST_WORDS: Duration = Duration::from_millis(300);
@@ -21,7 +21,7 @@ pub(super) fn end_the_process() -> OnFatal {
 
 /// The same where the journal may be taken over by another process: that has an exit code of its
 /// own.
-pub(super) fn end_the_process_of(link: Arc<Link>) -> OnFatal {
+pub(super) fn end_the_process_of(link: Arc<JournalHandle>) -> OnFatal {
     Box::new(move |error| match link.ended() {
         Some(fenced) if fenced.is_fenced() => end(&fenced.to_string(), OF_ANOTHER),
         Some(damaged) if damaged.is_damage() => end(&damaged.to_string(), DAMAGED),

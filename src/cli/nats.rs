@@ -29,7 +29,7 @@ use crate::base::trace_context::TraceContext;
 use crate::engine::Engine;
 use crate::engine::publisher::{EventSink, Publisher, Publishing, pause};
 use crate::http::small_file;
-use crate::http::traces::{Done, Tracer, text};
+use crate::http::traces::{SpanEnd, Tracer, text};
 use crate::journal::events::{Event, TYPE_PREFIX};
 
 /// The prefix of the subject, before the event's type without its own prefix.
@@ -212,7 +212,7 @@ impl Target {
             () = engine.until_writer() => {}
             () = engine.feed().ended() => return,
         }
-        let link = Arc::new(Link::default());
+        let link = Arc::new(NatsStatus::default());
         let sink = match connect(&url, options, &link).await {
             Ok(sink) => Arc::new(Stream { tracer, ..sink }),
             Err(error) => {
@@ -258,13 +258,13 @@ impl Running {
 }
 
 /// The state of the connection.
-struct Link {
+struct NatsStatus {
     is_up: watch::Sender<bool>,
     /// Its last error.
     fault: Mutex<String>,
 }
 
-impl Default for Link {
+impl Default for NatsStatus {
     fn default() -> Self {
         Self {
             is_up: watch::Sender::new(false),
@@ -273,7 +273,7 @@ impl Default for Link {
     }
 }
 
-impl Link {
+impl NatsStatus {
     fn hear(&self, heard: &Heard) {
         match heard {
             Heard::Connected => {
@@ -303,14 +303,14 @@ impl Link {
 struct Stream {
     client: Client,
     context: Context,
-    link: Arc<Link>,
+    link: Arc<NatsStatus>,
     tracer: Option<Arc<Tracer>>,
 }
 
 async fn connect(
     url: &NatsUrl,
     options: ConnectOptions,
-    link: &Arc<Link>,
+    link: &Arc<NatsStatus>,
 ) -> Result<Stream, async_nats::ConnectError> {
     let heard = Arc::clone(link);
     let client = options
@@ -351,7 +351,7 @@ impl Stream {
         };
         let doing = tracer.begin(None);
         let published = self.hand_over(&id, event, Some(&doing.context)).await;
-        tracer.end(doing, || Done {
+        tracer.end(doing, || SpanEnd {
             name: "event publication".to_owned(),
             kind: SpanKind::Producer,
             is_error: published.is_err(),

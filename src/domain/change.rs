@@ -169,11 +169,11 @@ fn list_move<R: Resource>(before: Option<&R>, next: &R, key: Digest) -> Option<L
 }
 
 fn lead_move<R: Resource>(before: Option<&R>, next: &R) -> Option<LeadMove> {
-    let leads = next.leads();
+    let leads = next.filter_values();
     if leads.is_empty() {
         return None;
     }
-    let led = before.map(R::leads).unwrap_or_default();
+    let led = before.map(R::filter_values).unwrap_or_default();
     if led == leads {
         return None;
     }

@@ -88,11 +88,15 @@ pub trait AnyOperation: Send + Sync {
     }
     /// See [`Operation::replayed`].
     fn replayed(&self, body: Vec<u8>) -> Vec<u8>;
-    /// See [`Operation::settled`].
-    fn settled(&self, _first: &[u8], _view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
+    /// See [`Operation::final_response`].
+    fn final_response(
+        &self,
+        _first: &[u8],
+        _view: &ReadView<'_>,
+    ) -> Option<(Vec<u8>, Disposition)> {
         None
     }
-    /// See [`Operation::SAYS`].
+    /// See [`Operation::DOC`].
     fn says(&self) -> &'static str;
     /// See [`Operation::REJECTIONS`].
     fn rejections(&self) -> &'static [Declared];
@@ -160,12 +164,12 @@ impl<O: Operation> AnyOperation for Erased<O> {
         O::replayed(body)
     }
 
-    fn settled(&self, first: &[u8], view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
-        O::settled(first, view)
+    fn final_response(&self, first: &[u8], view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
+        O::final_response(first, view)
     }
 
     fn says(&self) -> &'static str {
-        O::SAYS
+        O::DOC
     }
 
     fn rejections(&self) -> &'static [Declared] {
@@ -257,9 +261,9 @@ pub(crate) fn erase<R: Resource>(
                 target,
                 "a commit is on the resource that decides"
             );
-            let mut changes = Vec::with_capacity(1 + commit.further.len());
+            let mut changes = Vec::with_capacity(1 + commit.other_changes.len());
             changes.push(own);
-            changes.extend(commit.further);
+            changes.extend(commit.other_changes);
             AnyDecision::Commit(Box::new(Decided {
                 changes,
                 outbox: commit.outbox,

@@ -180,7 +180,7 @@ pub struct Changed<'a> {
 
 /// The public event of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct PublicEvent {
     /// The type.
     pub name: Name,
     /// The path at which the changed resource is read, without its first slash, percent-encoded.
@@ -191,7 +191,7 @@ pub struct Told {
     pub fields: String,
 }
 
-impl Told {
+impl PublicEvent {
     /// An event without fields of its own.
     #[must_use]
     pub fn new(name: Name, subject: String, revision: Option<Revision>) -> Self {
@@ -257,7 +257,7 @@ pub trait PublicEvents: Resource {
 
     /// The public events of a change: none, where the resource is a part of another one that has
     /// them.
-    fn tell(event: &Self::Event, changed: &Changed<'_>) -> Vec<Told>;
+    fn public_events(event: &Self::Event, changed: &Changed<'_>) -> Vec<PublicEvent>;
 }
 
 /// Declares the public events of a resource's events.
@@ -297,10 +297,10 @@ macro_rules! public_events {
                     [$told $(and $also)? { concat!($($says),*) } { $($($fields)*)? }]
                 )+);
 
-            fn tell(
+            fn public_events(
                 event: &$event,
                 changed: &$crate::domain::event::Changed<'_>,
-            ) -> Vec<$crate::domain::event::Told> {
+            ) -> Vec<$crate::domain::event::PublicEvent> {
                 let mut told = Vec::new();
                 match event {
                     $( $event::$variant $it => {
@@ -347,7 +347,7 @@ macro_rules! public_events {
             what: $what,
         }
     };
-    (@revision own $changed:ident) => { $changed.revision.stands() };
+    (@revision own $changed:ident) => { $changed.revision.known() };
     (@revision none $changed:ident) => { None };
     (@tell $to:ident $resource:ident $changed:ident $revision:ident nothing () { }) => {
         let _ = (&mut $to, $changed);
@@ -355,7 +355,7 @@ macro_rules! public_events {
     (@tell $to:ident $resource:ident $changed:ident $revision:ident
         fact ($id:expr, $fact_revision:expr) { }
     ) => {
-        $to.push($crate::domain::event::Told::fact(
+        $to.push($crate::domain::event::PublicEvent::fact(
             <$resource as $crate::domain::resource::Resource>::KIND.name,
             $id,
             $fact_revision,
@@ -386,7 +386,7 @@ macro_rules! public_events {
         { $($name:literal : $type:ty = $value:expr),* $(,)? }
     ) => {
         $to.push(
-            $crate::domain::event::Told::new(
+            $crate::domain::event::PublicEvent::new(
                 $crate::public_events!(@name $resource $what),
                 $crate::domain::event::subject($at, $changed.path),
                 $crate::public_events!(@revision $revision $changed),

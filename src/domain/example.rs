@@ -29,13 +29,13 @@ pub struct Example {
     pub body: &'static str,
     /// A value of the body, by its JSON pointer (RFC 6901), and another one in its place, as JSON:
     /// another request under the same key.
-    pub other: (&'static str, &'static str),
+    pub changed_value: (&'static str, &'static str),
     /// The sample facts that it rests on, kind and identifier, beyond those that all share.
-    pub rests_on: &'static [(&'static str, &'static str)],
+    pub needs_facts: &'static [(&'static str, &'static str)],
     /// Identifiers of the samples that belong to this request alone: a further one needs its own.
-    pub own: &'static [&'static str],
+    pub unique_ids: &'static [&'static str],
     /// The one of these that the answer repeats; empty where it repeats none.
-    pub echoed: &'static str,
+    pub id_in_response: &'static str,
     /// Makes the body that of a further request, as far as other identifiers do not.
     pub vary: fn(body: &mut Value, number: u32),
     /// A revision that all requests share, which has to be read right before.
@@ -48,7 +48,7 @@ pub struct Current {
     /// Where it is read: a path without parameters.
     pub path: &'static str,
     /// The field of the answer that it is in.
-    pub member: &'static str,
+    pub field: &'static str,
     /// Where the request's body names it: a JSON pointer.
     pub pointer: &'static str,
 }
@@ -60,10 +60,10 @@ impl Example {
         after: None,
         path: &[],
         body: "{}",
-        other: ("", ""),
-        rests_on: &[],
-        own: &[],
-        echoed: "",
+        changed_value: ("", ""),
+        needs_facts: &[],
+        unique_ids: &[],
+        id_in_response: "",
         vary: |_, _| (),
         current: None,
     };
@@ -101,7 +101,7 @@ impl Example {
     /// When the pointer leads nowhere, or the value is no JSON.
     #[must_use]
     pub fn other(&self, mut body: Value) -> Value {
-        let (pointer, value) = self.other;
+        let (pointer, value) = self.changed_value;
         let value = serde_json::from_str(value).expect("the other value of an example is JSON");
         *body.pointer_mut(pointer).expect("its pointer leads there") = value;
         body
@@ -213,10 +213,11 @@ mod tests {
             else {
                 panic!("{} is refused", row.name);
             };
-            let (answer, echoed) = (answer.to_string(), row.operation.example().echoed);
+            let (answer, id_in_response) =
+                (answer.to_string(), row.operation.example().id_in_response);
             assert!(
-                answer.contains(echoed),
-                "{}: {echoed} in {answer}",
+                answer.contains(id_in_response),
+                "{}: {id_in_response} in {answer}",
                 row.name
             );
         }
@@ -227,25 +228,25 @@ mod tests {
         for row in OPERATIONS {
             let example = row.operation.example();
             let text = format!("{:?}{}", example.path, example.body);
-            let rests_on: Vec<_> = samples::lines()
+            let needs_facts: Vec<_> = samples::lines()
                 .filter(|line| {
                     let fact: Value = serde_json::from_str(line).unwrap();
                     let is =
                         |(kind, id): &&(&str, &str)| fact["kind"] == *kind && fact["id"] == *id;
-                    example.rests_on.iter().any(|one| is(&one))
+                    example.needs_facts.iter().any(|one| is(&one))
                 })
                 .collect();
-            assert_eq!(rests_on.len(), example.rests_on.len(), "{}", row.name);
+            assert_eq!(needs_facts.len(), example.needs_facts.len(), "{}", row.name);
             let same = actor(example.actor, &str::to_owned);
-            for own in example.own {
+            for own in example.unique_ids {
                 let known = text.contains(own)
-                    || rests_on.iter().any(|fact| fact.contains(own))
+                    || needs_facts.iter().any(|fact| fact.contains(own))
                     || actor(example.actor, &|id| id.replace(own, "another")) != same;
                 assert!(known, "{}: {own}", row.name);
             }
-            let echoed = example.echoed;
+            let id_in_response = example.id_in_response;
             assert!(
-                echoed.is_empty() || example.own.contains(&echoed),
+                id_in_response.is_empty() || example.unique_ids.contains(&id_in_response),
                 "{}",
                 row.name
             );

@@ -55,7 +55,7 @@ impl JsonSchema for AnyFact {
     }
 
     fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
-        let FactSchemas { kinds, by_kind } = fact_schemas(Side::Answered, schemas);
+        let FactSchemas { kinds, by_kind } = fact_schemas(Side::Response, schemas);
         json_schema!({"oneOf": kinds, "discriminator": by_kind})
     }
 }
@@ -72,8 +72,8 @@ pub struct FactSchemas {
 /// `ActorFactToPut` as it comes in, their facts `ActorFacts` and `ActorFactsToPut`.
 pub fn fact_schemas(side: Side, schemas: &mut SchemaGenerator) -> FactSchemas {
     let end = match side {
-        Side::Asked => "ToPut",
-        Side::Answered => "",
+        Side::Request => "ToPut",
+        Side::Response => "",
     };
     let named_kinds = FACTS.iter().map(|kind| {
         let name: String = kind.kind().name.split('-').map(capital).collect();
@@ -116,7 +116,7 @@ fn capital(word: &str) -> String {
 
 /// The schema of a fact of this kind, with facts of this schema.
 fn fact_schema(kind: &dyn AnyFactKind, facts: Value) -> Value {
-    let mut id = kind.id_shape().schema(Side::Asked);
+    let mut id = kind.id_shape().schema(Side::Request);
     id["description"] = json!(kind.id());
     json!({
         "type": "object",

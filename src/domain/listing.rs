@@ -2,10 +2,10 @@
 //!
 //! A kind that can be listed says so beside its state, in [`Resource::LIST`]: one line for each
 //! filter. What a booking's own fact says of it (its branch, its mother) is a filter of everything
-//! that is bound to the booking, and follows that fact ([`Resource::leads`]).
+//! that is bound to the booking, and follows that fact ([`Resource::filter_values`]).
 //!
 //! [`Resource::LIST`]: super::resource::Resource::LIST
-//! [`Resource::leads`]: super::resource::Resource::leads
+//! [`Resource::filter_values`]: super::resource::Resource::filter_values
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher as _, RandomState};

@@ -155,7 +155,7 @@ pub struct Context<'a> {
     pub fingerprint: Fingerprint,
     /// A fresh identifier for the resource that the command brings into being: the same one in
     /// [`Operation::target`] and [`Operation::decide`].
-    pub born: Uuid,
+    pub new_id: Uuid,
     /// Whether a receiver is named for messages of a topic.
     pub has_receiver: &'a dyn Fn(&str) -> bool,
     /// Whether webhooks may go over plain HTTP to other machines.
@@ -180,7 +180,7 @@ pub trait Operation: Send + Sync + 'static {
 
     /// What it does, on what and under which conditions: the documentation of its file
     /// ([`module_doc!`](crate::module_doc)), which is published.
-    const SAYS: &'static str;
+    const DOC: &'static str;
 
     /// Its own rejections, in the order in which they are tested.
     const REJECTIONS: &'static [Declared];
@@ -232,7 +232,7 @@ pub trait Operation: Send + Sync + 'static {
     /// The response that replaces the stored one, once messages that the commit sent were taken;
     /// `None` where that is the same. Called for operations whose row says that they wait for that,
     /// after a commit that was accepted ([`Disposition::Accepted`]).
-    fn settled(_first: &[u8], _view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
+    fn final_response(_first: &[u8], _view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
         None
     }
 
@@ -285,7 +285,7 @@ pub struct Commit<R: Resource> {
     /// The resource's state after the commit.
     pub next: R,
     at: Timestamp,
-    pub(super) further: Vec<Change>,
+    pub(super) other_changes: Vec<Change>,
     pub(super) outbox: Vec<OutboxMessage>,
     pub(super) answer: Vec<u8>,
     pub(super) disposition: Disposition,
@@ -309,7 +309,7 @@ impl<R: Resource> Commit<R> {
             event,
             next,
             at,
-            further: Vec::new(),
+            other_changes: Vec::new(),
             outbox: Vec::new(),
             answer: Vec::new(),
             disposition: Disposition::Done,
@@ -318,16 +318,16 @@ impl<R: Resource> Commit<R> {
 
     /// Adds a resource that this commit creates. Its identifier must be fresh, so that no other
     /// command can refer to it.
-    pub fn born<B: Resource>(&mut self, event: &B::Event) -> B {
-        self.also(None, event)
+    pub fn create<B: Resource>(&mut self, event: &B::Event) -> B {
+        self.change(None, event)
     }
 
     /// Adds a change of another resource, whose state is `before`. That must have been read from
     /// the context's view: the commit is then made only while it is still current. A resource is
     /// changed once in a commit.
-    pub fn also<B: Resource>(&mut self, before: Option<&B>, event: &B::Event) -> B {
+    pub fn change<B: Resource>(&mut self, before: Option<&B>, event: &B::Event) -> B {
         let state = applied(before.cloned(), event, self.at);
-        self.further.push(Change::of(before, event, &state));
+        self.other_changes.push(Change::of(before, event, &state));
         state
     }
 

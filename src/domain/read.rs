@@ -22,15 +22,15 @@ pub struct ReadRequest<'a> {
     pub view: &'a ReadView<'a>,
     /// Whether the actor may read was decided on current state: it may, and the view is of the
     /// past.
-    pub is_judged: bool,
+    pub access_checked: bool,
 }
 
 impl ReadRequest<'_> {
     /// Whether the actor is to be shown the body: `may` says whether it may read the resource as the
     /// view shows it.
     #[must_use]
-    pub fn admits(&self, may: impl FnOnce() -> bool) -> bool {
-        self.is_judged || may()
+    pub fn allows(&self, may: impl FnOnce() -> bool) -> bool {
+        self.access_checked || may()
     }
 
     /// A parameter of the path; empty when the route has none of that name.
@@ -112,7 +112,7 @@ pub enum Numbered {
 
 /// How the history of what a read gives is found.
 #[derive(Clone, Copy)]
-pub struct Trail {
+pub struct HistorySource {
     /// The kind of the resource whose commits it lists.
     pub kind: Kind,
     /// How its revisions are numbered.
@@ -122,7 +122,7 @@ pub struct Trail {
     pub keys: fn(&ReadRequest<'_>) -> Vec<Digest>,
 }
 
-impl Trail {
+impl HistorySource {
     /// Of the resource whose identifier is what the path names.
     #[must_use]
     pub const fn of_path<R: Resource>(numbered: Numbered) -> Self {

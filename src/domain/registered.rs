@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::change::Change;
-use super::event::{Changed, EventType, PublicEvents, Told};
+use super::event::{Changed, EventType, PublicEvent, PublicEvents};
 use super::listing::{Filter, List, ListItem, ListPlace, Shared};
 use super::resource::{Decoded, IndexKey, Kind, Rank, Resource, event_name};
 use super::stored::{Older, Versioned};
@@ -156,7 +156,11 @@ pub trait AnyResource: Send + Sync {
     ///
     /// # Errors
     /// When the bytes are no such event.
-    fn tell(&self, event: Versioned<'_>, changed: &Changed<'_>) -> Result<Vec<Told>, DecodeError>;
+    fn public_events(
+        &self,
+        event: Versioned<'_>,
+        changed: &Changed<'_>,
+    ) -> Result<Vec<PublicEvent>, DecodeError>;
     /// The types of its public events.
     fn event_types(&self) -> &'static [EventType];
     /// The path at which such a resource is read ([`PublicEvents::READ_AT`]).
@@ -385,8 +389,12 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
         codec::decode::<R>(state).map(|state| state.id())
     }
 
-    fn tell(&self, event: Versioned<'_>, changed: &Changed<'_>) -> Result<Vec<Told>, DecodeError> {
-        Ok(R::tell(&read_event::<R>(event)?, changed))
+    fn public_events(
+        &self,
+        event: Versioned<'_>,
+        changed: &Changed<'_>,
+    ) -> Result<Vec<PublicEvent>, DecodeError> {
+        Ok(R::public_events(&read_event::<R>(event)?, changed))
     }
 
     fn event_types(&self) -> &'static [EventType] {

@@ -103,7 +103,7 @@ pub trait Resource:
     }
 
     /// What the resources that are bound to this one are found by in lists.
-    fn leads(&self) -> Vec<(Filter, &str)> {
+    fn filter_values(&self) -> Vec<(Filter, &str)> {
         Vec::new()
     }
 
@@ -180,12 +180,12 @@ crate::wire_enum! {
 pub struct IndexKey(pub Digest);
 
 impl IndexKey {
-    /// The name made of `parts` in `space`.
+    /// The name made of `parts` in `index`.
     #[must_use]
-    pub fn new(space: Index, parts: &[&str]) -> Self {
+    pub fn new(index: Index, parts: &[&str]) -> Self {
         /// Keeps digests of names apart from those of resources.
-        const NAMES: u16 = 0x8000;
-        Self(Digest::of(NAMES | space as u16, parts))
+        const INDEX_LABEL: u16 = 0x8000;
+        Self(Digest::of(INDEX_LABEL | index as u16, parts))
     }
 }
 
@@ -494,7 +494,7 @@ mod tests {
     use super::super::registered::{AnyResource as _, Registered};
     use super::super::stored::Versioned;
     use super::*;
-    use crate::domain::event::{Changed, EventType, PublicEvents, Told};
+    use crate::domain::event::{Changed, EventType, PublicEvent, PublicEvents};
 
     /// Something in the list of its owner.
     #[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
@@ -535,7 +535,7 @@ mod tests {
         const READ_AT: &'static str = "things/{}";
         const TYPES: &'static [EventType] = &[];
 
-        fn tell(_: &Self::Event, _: &Changed<'_>) -> Vec<Told> {
+        fn public_events(_: &Self::Event, _: &Changed<'_>) -> Vec<PublicEvent> {
             Vec::new()
         }
     }

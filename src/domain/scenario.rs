@@ -391,7 +391,7 @@ impl Scenario {
             at: self.now,
             key,
             fingerprint: command.fingerprint(),
-            born: self.ids.id(),
+            new_id: self.ids.id(),
             has_receiver: self.has_receiver,
             plain_webhooks: false,
             ids: &self.ids,
@@ -566,7 +566,7 @@ impl Scenario {
             now: self.now,
             path: parameters,
             view: &view,
-            is_judged: false,
+            access_checked: false,
         };
         (row.read)(&request).map(|Representation { tag, body }| (tag, json_or_null(&body)))
     }

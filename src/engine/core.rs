@@ -19,8 +19,8 @@ use super::id_source::EngineIdSource;
 use super::lanes::directory::Directory;
 use super::lanes::lane::Lanes;
 use super::limits::admission::{Admission, Permit};
+use super::limits::fair_queue::FairQueue;
 use super::limits::key_locks::{KeyLock, KeyLocks};
-use super::limits::looks::Looks;
 use super::log_space::room::RoomWatch;
 use super::outbox::Outbox;
 use super::position_waiters::PositionWaiters;
@@ -131,7 +131,7 @@ pub(crate) struct Shared {
     pub(super) checkpointer: Checkpointer,
     pub(super) room: RoomWatch,
     /// Who may look at the past now.
-    pub(super) looks: Arc<Looks>,
+    pub(super) past_queue: Arc<FairQueue>,
     pub(super) recent: RecentAnswers,
     pub(super) limits: Limits,
     pub(super) ended: AtomicBool,

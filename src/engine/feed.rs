@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::limits::looks::Looks;
+use super::limits::fair_queue::FairQueue;
 use super::limits::readings::Readings;
 use crate::base::hex::hex;
 use crate::base::text::EventTypePattern;
@@ -105,7 +105,7 @@ pub enum NoPage {
     Future,
     /// So many of this client's subject, or of all, wait for a reading already that this one is
     /// refused.
-    Crowded,
+    QueueFull,
     /// The log cannot be read, or has ended.
     Unavailable,
 }
@@ -124,7 +124,7 @@ pub struct Feed {
     /// Those for webhooks that are behind.
     pub(super) webhook_readings: Readings,
     /// Those for clients who are behind.
-    pub(super) catching_up: Arc<Looks>,
+    pub(super) catching_up: Arc<FairQueue>,
     /// Those of single events, which are delivered once more.
     pub(super) single_readings: Readings,
 }
@@ -213,7 +213,7 @@ impl Feed {
             end_readings: Readings::new(END_READINGS_MAX),
             delivery_readings: Readings::new(DELIVERY_READINGS_MAX),
             webhook_readings: Readings::new(WEBHOOK_READINGS_MAX),
-            catching_up: Looks::new(CATCHING_UP_MAX),
+            catching_up: FairQueue::new(CATCHING_UP_MAX),
             single_readings: Readings::new(SINGLE_READINGS_MAX),
         }
     }

@@ -25,10 +25,10 @@ mod command;
 mod core;
 pub mod delivery;
 mod demo_commands;
+pub mod fact_loading;
 pub mod feed;
 pub mod figures;
 mod id_source;
-pub mod intake;
 pub mod lanes;
 pub mod limits;
 mod list_births;
@@ -193,7 +193,7 @@ impl Engine {
                 journal.snapshot_written(),
             ),
             room: RoomWatch::default(),
-            looks: limits::looks::Looks::new(limits::looks::LOOKS_MAX),
+            past_queue: limits::fair_queue::FairQueue::new(limits::fair_queue::PAST_READS_MAX),
             log_id: recovered.lineage.log_id,
             outbox: Outbox::default(),
             tables: recovered.tables,

@@ -24,7 +24,7 @@ pub enum Reached {
     /// It was not within [`WAITED_MAX`], or the service ends.
     No,
     /// Too many readers wait already.
-    Crowded,
+    QueueFull,
 }
 
 /// Who waits for which position.
@@ -111,7 +111,7 @@ impl PositionWaiters {
             return Reached::Yes;
         }
         let Some(_permit) = Admission::admit(&self.admission, 1) else {
-            return Reached::Crowded;
+            return Reached::QueueFull;
         };
         let (sender, told) = oneshot::channel();
         let _place = {
@@ -172,7 +172,7 @@ mod tests {
         };
         let mut all: Vec<_> = (0..WAITING_MAX).map(|_| wait()).collect();
         tokio::task::yield_now().await;
-        assert_eq!(wait().await.ok(), Some(Reached::Crowded));
+        assert_eq!(wait().await.ok(), Some(Reached::QueueFull));
         let gone = all.pop();
         if let Some(gone) = gone {
             gone.abort();

@@ -122,7 +122,7 @@ impl Publisher {
                     self.skip_to(earliest);
                     continue;
                 }
-                Err(NoPage::Future | NoPage::Crowded | NoPage::Unavailable) => {
+                Err(NoPage::Future | NoPage::QueueFull | NoPage::Unavailable) => {
                     failed += 1;
                     let _ = timeout(pause(failed), self.engine.feed().ended()).await;
                     continue;

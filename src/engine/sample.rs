@@ -9,7 +9,7 @@ use crate::base::json::Json;
 use crate::base::time::Timestamp;
 use crate::catalogue::FACTS;
 use crate::cli::open::Replaying;
-use crate::domain::reference::intake::Incoming;
+use crate::domain::reference::fact_lines::Incoming;
 
 /// An engine with one lane and an empty log.
 pub(crate) fn engine() -> Engine {

@@ -17,7 +17,7 @@ const BORN: u128 = 0x0190_0000_0000_7000_8000_0000_0000_0000;
 /// A command that the demonstration carries out at its start: the example of an operation, with
 /// another identifier where its response repeats one, so that the example itself can be carried
 /// out.
-pub struct Standing {
+pub struct DemoSeed {
     /// The operation.
     pub row: &'static Row,
     /// The identifier of the example, and the other one.
@@ -37,7 +37,7 @@ pub struct Shown {
 }
 
 /// The commands, in the order of their operations.
-pub fn standing() -> impl Iterator<Item = Standing> {
+pub fn standing() -> impl Iterator<Item = DemoSeed> {
     // What comes after it in the order of the operations, and takes nothing from its answer, rests
     // on its example as well.
     let is_needed = |row: &&Row| {
@@ -46,24 +46,24 @@ pub fn standing() -> impl Iterator<Item = Standing> {
             example.after == Some(row.name) && (other.tag < row.tag || !example.taken().is_empty())
         })
     };
-    OPERATIONS.iter().filter(is_needed).map(Standing::of)
+    OPERATIONS.iter().filter(is_needed).map(DemoSeed::of)
 }
 
-impl Standing {
+impl DemoSeed {
     /// The idempotency key of each of them, wherever the operation has it.
     pub const KEY: &'static str = "demo-1";
 
     fn of(row: &'static Row) -> Self {
-        let echoed = row.operation.example().echoed;
-        let second = echoed.replace("-1", "-2");
+        let id_in_response = row.operation.example().id_in_response;
+        let second = id_in_response.replace("-1", "-2");
         let is_shared = samples::NDJSON.contains(&format!("\"{second}\""));
         let other = match is_shared {
             true => second,
-            false => format!("demo-{echoed}"),
+            false => format!("demo-{id_in_response}"),
         };
         Self {
             row,
-            renamed: (echoed, other),
+            renamed: (id_in_response, other),
             is_shared,
         }
     }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::limits::connections::ConnectionCounts;
+use super::metric_sources::{BackupFigures, UpkeepFigures};
 use super::metrics::journal::JournalFigures;
 use super::metrics::process::ProcessFigures;
 use super::metrics::{FrontFigures, Metrics};
@@ -11,7 +12,6 @@ use super::outbox;
 use super::tls::CertificateFigures;
 use super::token::RefusalCounts;
 use super::traces::TraceFigures;
-use super::upkeep::{BackupFigures, UpkeepFigures};
 use super::webhooks::figures as webhooks;
 use crate::base::time::Timestamp;
 use crate::engine::delivery::webhooks::SubscriptionFigures;

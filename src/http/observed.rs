@@ -8,10 +8,10 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
 use super::access_log::{AccessLine, method_word};
+use super::metric_sources::MetricSources;
 use super::response::{Answer, POSITION};
 use super::route::Series;
-use super::traces::{Doing, Done, number, text};
-use super::upkeep::Upkeep;
+use super::traces::{OpenSpan, SpanEnd, number, text};
 use crate::base::time::Timestamp;
 use crate::base::trace_context::TraceContext;
 
@@ -19,7 +19,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// What is found out about a request while it is handled.
-pub(super) struct Told<'r> {
+pub(super) struct RequestOutcome<'r> {
     /// The series that it belongs to.
     pub(super) series: Series,
     /// The template of its path; `None` without a route.
@@ -72,13 +72,13 @@ impl Times {
 pub(super) struct Observed {
     at: Timestamp,
     trace: Option<TraceContext>,
-    doing: Option<Doing>,
+    doing: Option<OpenSpan>,
 }
 
 /// A request that has its response.
 pub(super) struct Ended<'a> {
     pub(super) method: &'a Method,
-    pub(super) told: &'a Told<'a>,
+    pub(super) told: &'a RequestOutcome<'a>,
     pub(super) operation: &'static str,
     pub(super) request_id: &'a HeaderValue,
     pub(super) answer: &'a Answer,
@@ -95,7 +95,7 @@ fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
 /// Begins the record of a request with these headers; `None` without an access log and a tracer,
 /// which costs a comparison.
 pub(super) fn observe(
-    upkeep: &Upkeep,
+    upkeep: &MetricSources,
     now: impl FnOnce() -> Timestamp,
     headers: &HeaderMap,
 ) -> Option<Observed> {
@@ -119,7 +119,7 @@ pub(super) fn observe(
 }
 
 /// Records a request.
-pub(super) fn tell(upkeep: &Upkeep, observed: Option<Observed>, ended: &Ended<'_>) {
+pub(super) fn tell(upkeep: &MetricSources, observed: Option<Observed>, ended: &Ended<'_>) {
     let status = ended.answer.status().as_u16();
     let operation = ended.operation;
     let request_id = ended.request_id.to_str().unwrap_or("-");
@@ -176,7 +176,7 @@ pub(super) fn tell(upkeep: &Upkeep, observed: Option<Observed>, ended: &Ended<'_
 impl Ended<'_> {
     /// The span of the request: templates and words of the program, and nothing of its path, its
     /// query or its body.
-    fn done(&self) -> Done {
+    fn done(&self) -> SpanEnd {
         let status = self.answer.status();
         let method = method_word(self.method);
         let mut attributes = vec![
@@ -202,7 +202,7 @@ impl Ended<'_> {
         if status.is_server_error() {
             attributes.push(text("error.type", status.as_str()));
         }
-        Done {
+        SpanEnd {
             name: match self.told.route {
                 Some(route) => format!("{method} {route}"),
                 None => method.to_owned(),
@@ -215,7 +215,7 @@ impl Ended<'_> {
 
     /// The span of what the engine did of it: from the command's place in the queue until what it
     /// came to is durable.
-    fn command_done(&self) -> Done {
+    fn command_done(&self) -> SpanEnd {
         let mut attributes = vec![text("carebook.operation", self.operation)];
         if let Some(code) = self.answer.body().code() {
             attributes.push(text("carebook.code", code));
@@ -223,7 +223,7 @@ impl Ended<'_> {
         if let Some(position) = self.position().and_then(|position| position.parse().ok()) {
             attributes.push(number("carebook.position", position));
         }
-        Done {
+        SpanEnd {
             name: "command".to_owned(),
             kind: SpanKind::Internal,
             is_error: self.answer.status().is_server_error(),

@@ -18,7 +18,7 @@ use crate::base::hex::hex;
 use crate::base::json::FaultCode;
 use crate::catalogue::Success;
 use crate::domain::operation::to_json;
-use crate::domain::outbox::list::{Asked, MessageBody, not_permitted};
+use crate::domain::outbox::list::{MessageBody, MessageQuery, not_permitted};
 use crate::domain::outbox::may_manage;
 use crate::domain::outbox::message::MessageStatus;
 use crate::domain::rejection::Rejection;
@@ -78,7 +78,7 @@ pub async fn list(
 }
 
 /// The parsed query, and the number after which the page begins.
-fn wanted(query: Option<&str>, subject: &str) -> Result<(Asked, Option<i64>), Rejection> {
+fn wanted(query: Option<&str>, subject: &str) -> Result<(MessageQuery, Option<i64>), Rejection> {
     let mut query = Query::read(query, &PARAMETERS);
     let status = |text: &str| {
         let mut all = MessageStatus::ALL.into_iter();
@@ -86,7 +86,7 @@ fn wanted(query: Option<&str>, subject: &str) -> Result<(Asked, Option<i64>), Re
             .ok_or(FaultCode::NotAllowed)
     };
     let text = |text: &str| Ok(text.to_owned());
-    let asked = Asked {
+    let asked = MessageQuery {
         status: query.one::<MessageStatus>("state", status),
         topic: query.one("topic", text),
         resource: query.one("resource", text),
@@ -111,7 +111,7 @@ fn wanted(query: Option<&str>, subject: &str) -> Result<(Asked, Option<i64>), Re
 }
 
 /// The cursor after this number, bound to the filters, the order and the subject.
-fn cursor(number: i64, asked: &Asked, subject: &str) -> String {
+fn cursor(number: i64, asked: &MessageQuery, subject: &str) -> String {
     const CURSORS: u16 = 0x7002;
     let parts = [
         subject,

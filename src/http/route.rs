@@ -14,7 +14,7 @@ use crate::catalogue::{
 
 /// The handlers of one path.
 #[derive(Default)]
-pub struct Place {
+pub struct PathHandlers {
     /// The template of its path.
     template: Box<str>,
     operations: Vec<(Method, Series, &'static Row)>,
@@ -155,7 +155,7 @@ impl Special {
 
 /// The handler of a request.
 #[derive(Clone, Copy)]
-pub enum Asked {
+pub enum Handler {
     /// An operation.
     Operation(&'static Row),
     /// A read.
@@ -206,16 +206,16 @@ pub fn history_path(row: &ReadRow) -> String {
 /// A route, found for a path.
 pub struct RouteMatch<'r, 'p> {
     /// The place.
-    pub place: &'r Place,
+    pub place: &'r PathHandlers,
     /// The parameters of the path, percent-decoded.
     pub parameters: Vec<(&'r str, std::borrow::Cow<'p, str>)>,
 }
 
 /// All places.
 pub struct Routes {
-    router: matchit::Router<Place>,
+    router: matchit::Router<PathHandlers>,
     /// The handlers of each path.
-    all: Vec<(String, Vec<(Method, Asked)>)>,
+    all: Vec<(String, Vec<(Method, Handler)>)>,
 }
 
 impl Routes {
@@ -226,7 +226,7 @@ impl Routes {
     #[must_use]
     pub fn new(offer: Offer) -> Self {
         let operations = OPERATIONS.iter().chain(MANAGEMENT);
-        let mut places: BTreeMap<String, Place> = BTreeMap::new();
+        let mut places: BTreeMap<String, PathHandlers> = BTreeMap::new();
         let mut series = (0..).map(Series);
         for (row, series) in operations.zip(&mut series) {
             if !offer.has(!row.bearer) {
@@ -276,7 +276,7 @@ impl Routes {
     }
 
     /// All paths, with their methods and handlers.
-    pub fn all(&self) -> impl Iterator<Item = (&str, Method, Asked)> {
+    pub fn all(&self) -> impl Iterator<Item = (&str, Method, Handler)> {
         let all = self.all.iter();
         all.flat_map(|(path, asked)| {
             let asked = asked.iter();
@@ -302,7 +302,7 @@ impl Routes {
     }
 }
 
-impl Place {
+impl PathHandlers {
     /// The template of its path, without a request's parameters.
     #[must_use]
     pub fn template(&self) -> &str {
@@ -310,23 +310,24 @@ impl Place {
     }
 
     /// The handler of each method.
-    fn all(&self) -> Vec<(Method, Asked)> {
+    fn all(&self) -> Vec<(Method, Handler)> {
         let operations = self.operations.iter();
-        let operations = operations.map(|(method, _, row)| (method.clone(), Asked::Operation(row)));
+        let operations =
+            operations.map(|(method, _, row)| (method.clone(), Handler::Operation(row)));
         let special = self.special.iter();
         let special =
-            special.map(|(method, _, special)| (method.clone(), Asked::Special(*special)));
-        let read = self.read.map(|(_, row)| (Method::GET, Asked::Read(row)));
-        let list = self.list.map(|(_, row)| (Method::GET, Asked::List(row)));
+            special.map(|(method, _, special)| (method.clone(), Handler::Special(*special)));
+        let read = self.read.map(|(_, row)| (Method::GET, Handler::Read(row)));
+        let list = self.list.map(|(_, row)| (Method::GET, Handler::List(row)));
         let history = self.history;
-        let history = history.map(|(_, row)| (Method::GET, Asked::History(row)));
+        let history = history.map(|(_, row)| (Method::GET, Handler::History(row)));
         let reads = read.into_iter().chain(list).chain(history);
         operations.chain(special).chain(reads).collect()
     }
 
     /// The handler of `method`; HEAD is treated like GET.
     #[must_use]
-    pub fn asked(&self, method: &Method) -> Option<(Series, Asked)> {
+    pub fn handler(&self, method: &Method) -> Option<(Series, Handler)> {
         let method = if *method == Method::HEAD {
             &Method::GET
         } else {
@@ -339,11 +340,11 @@ impl Place {
         let history = self.history.filter(|_| is_get);
         let list = self.list.filter(|_| is_get);
         operation
-            .map(|(_, series, row)| (*series, Asked::Operation(row)))
-            .or(special.map(|(_, series, special)| (*series, Asked::Special(*special))))
-            .or(read.map(|(series, row)| (series, Asked::Read(row))))
-            .or(history.map(|(series, row)| (series, Asked::History(row))))
-            .or(list.map(|(series, row)| (series, Asked::List(row))))
+            .map(|(_, series, row)| (*series, Handler::Operation(row)))
+            .or(special.map(|(_, series, special)| (*series, Handler::Special(*special))))
+            .or(read.map(|(series, row)| (series, Handler::Read(row))))
+            .or(history.map(|(series, row)| (series, Handler::History(row))))
+            .or(list.map(|(series, row)| (series, Handler::List(row))))
     }
 
     /// The methods of this path, for `Allow`.
@@ -402,7 +403,7 @@ mod tests {
             let path = row.path.replace(['{', '}'], "");
             let found = routes.find(&path).unwrap();
             let method = method_of(row);
-            let Some((series, Asked::Operation(asked))) = found.place.asked(&method) else {
+            let Some((series, Handler::Operation(asked))) = found.place.handler(&method) else {
                 panic!("{} is not found", row.path);
             };
             assert_eq!(asked.tag, row.tag);
@@ -411,7 +412,7 @@ mod tests {
         for row in READS.iter().chain(MANAGEMENT_READS) {
             let path = row.path.replace(['{', '}'], "");
             let found = routes.find(&path).unwrap();
-            let Some((series, Asked::Read(_))) = found.place.asked(&Method::HEAD) else {
+            let Some((series, Handler::Read(_))) = found.place.handler(&Method::HEAD) else {
                 panic!("{} is not found", row.path);
             };
             assert_eq!(series_names()[series.0], row.name);
@@ -420,15 +421,15 @@ mod tests {
             let history = routes.find(&path);
             assert_eq!(history.is_some(), row.trail.is_some(), "{}", row.path);
             if let Some(history) = history {
-                let asked = history.place.asked(&Method::GET).unwrap();
-                assert!(matches!(asked.1, Asked::History(of) if of.name == row.name));
+                let asked = history.place.handler(&Method::GET).unwrap();
+                assert!(matches!(asked.1, Handler::History(of) if of.name == row.name));
                 assert_eq!(series_names()[asked.0.0], "read_history");
                 assert_eq!(history.place.methods(), "GET, HEAD, OPTIONS");
             }
         }
         for row in LISTS.iter() {
             let found = routes.find(row.path).unwrap();
-            let Some((series, Asked::List(_))) = found.place.asked(&Method::HEAD) else {
+            let Some((series, Handler::List(_))) = found.place.handler(&Method::HEAD) else {
                 panic!("{} is not found", row.path);
             };
             assert_eq!(series_names()[series.0], row.name);
@@ -462,7 +463,7 @@ mod tests {
         let (public, internal) = (Routes::new(Offer::Public), Routes::new(Offer::Internal));
         let is_there = |routes: &Routes, path: &str, method: &Method| {
             let found = routes.find(path);
-            found.is_some_and(|found| found.place.asked(method).is_some())
+            found.is_some_and(|found| found.place.handler(method).is_some())
         };
         let mut inside = 0;
         for row in OPERATIONS.iter().chain(MANAGEMENT) {

@@ -21,17 +21,17 @@ use super::cors::{Cors, is_of_a_name};
 use super::limits::connections::ConnectionCounts;
 use super::limits::forgeries::Forgeries;
 use super::limits::response_room::ResponseRoom;
+use super::metric_sources::MetricSources;
 use super::metrics::Metrics;
-use super::observed::{Ended, Times, Told, observe, tell};
+use super::observed::{Ended, RequestOutcome, Times, observe, tell};
 use super::read::list_query::as_body;
 use super::request::authority::names_one_host;
 use super::request::body::{self, json_body, no_body, shed};
 use super::request::request_id::{REQUEST_ID, request_id};
 use super::request::{DryRun, Unread, bodies_budget, no_dry_run, read_command};
 use super::response::{self, Answer, Problems, problem_body};
-use super::route::{Asked, Offer, RouteMatch, Routes, Special};
+use super::route::{Handler, Offer, RouteMatch, Routes, Special};
 use super::token::{LastToken, TokenVerifier};
-use super::upkeep::Upkeep;
 use super::webhooks::managing::WebhookFront;
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
@@ -56,7 +56,7 @@ pub struct Service {
     pub(super) forgeries: Arc<Forgeries>,
     pub(super) webhooks: Option<WebhookFront>,
     pub(super) connections: Arc<ConnectionCounts>,
-    pub(super) upkeep: Upkeep,
+    pub(super) upkeep: MetricSources,
     cors: Option<Cors>,
     pub(super) console: Option<Arc<Console>>,
 }
@@ -128,7 +128,7 @@ impl Service {
             forgeries,
             webhooks: None,
             connections,
-            upkeep: Upkeep::default(),
+            upkeep: MetricSources::default(),
             cors: None,
             console: None,
         }
@@ -157,7 +157,7 @@ impl Service {
 
     /// This service with these metrics, too.
     #[must_use]
-    pub fn with_upkeep(mut self, upkeep: Upkeep) -> Self {
+    pub fn with_upkeep(mut self, upkeep: MetricSources) -> Self {
         self.upkeep = upkeep;
         self
     }
@@ -197,7 +197,7 @@ impl Service {
         let (head, mut body) = request.into_parts();
         let request_id = request_id(&self.engine, &head.headers);
         let observed = observe(&self.upkeep, || self.engine.now(), &head.headers);
-        let mut told = Told {
+        let mut told = RequestOutcome {
             series: self.metrics.elsewhere(),
             route: None,
             command: Times::asked(observed.as_ref()),
@@ -297,7 +297,7 @@ impl Service {
         uri: &Uri,
         headers: &HeaderMap,
         body: B,
-        told: &mut Told<'s>,
+        told: &mut RequestOutcome<'s>,
     ) -> Answer
     where
         B: Body<Data = Bytes> + Unpin,
@@ -322,7 +322,7 @@ impl Service {
         if *method == Method::OPTIONS {
             return response::allowing(response::empty(StatusCode::NO_CONTENT), &place.methods());
         }
-        let Some((own, asked)) = place.asked(method) else {
+        let Some((own, asked)) = place.handler(method) else {
             let answer = place.problems().problem(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
@@ -349,7 +349,7 @@ impl Service {
     async fn reached<B>(
         &self,
         caller: &Caller,
-        asked: Asked,
+        asked: Handler,
         said: Said<'_>,
         uri: &Uri,
         body: B,
@@ -367,31 +367,35 @@ impl Service {
         } = said;
         // On the heap, all but commands: every request carries the room for what it may await.
         match asked {
-            Asked::Operation(row) => {
+            Handler::Operation(row) => {
                 let answer = self.operation(caller, row, said, body, times).await;
                 match dry_run {
                     DryRun::Yes if row.purpose == Purpose::Service => response::of_dry_run(answer),
                     _ => answer,
                 }
             }
-            Asked::Read(row) => {
+            Handler::Read(row) => {
                 Box::pin(self.read_row(caller, row, parameters, headers, query)).await
             }
-            Asked::History(row) => {
+            Handler::History(row) => {
                 Box::pin(self.history(caller, row, parameters, headers, uri)).await
             }
-            Asked::List(row) => Box::pin(self.list_row(caller, row, uri, headers)).await,
-            Asked::Special(special) if special.is_management_list() => {
+            Handler::List(row) => Box::pin(self.list_row(caller, row, uri, headers)).await,
+            Handler::Special(special) if special.is_management_list() => {
                 Box::pin(self.management_list(caller, special, (parameters, uri), headers)).await
             }
-            Asked::Special(Special::Events) => Box::pin(self.events(caller, query, headers)).await,
-            Asked::Special(Special::PutFacts) if dry_run != DryRun::No => {
+            Handler::Special(Special::Events) => {
+                Box::pin(self.events(caller, query, headers)).await
+            }
+            Handler::Special(Special::PutFacts) if dry_run != DryRun::No => {
                 match Box::pin(self.actor(caller, headers, Problems::PLAIN)).await {
                     Ok(_) => Problems::PLAIN.rejected(&no_dry_run()),
                     Err(answer) => *answer,
                 }
             }
-            Asked::Special(special) => Box::pin(self.special(caller, special, headers, body)).await,
+            Handler::Special(special) => {
+                Box::pin(self.special(caller, special, headers, body)).await
+            }
         }
     }
 

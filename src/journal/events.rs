@@ -13,7 +13,7 @@ use super::record::{Record, SCHEMA_OF_EVENTS};
 use crate::base::codec::DecodeError;
 use crate::base::time::Timestamp;
 use crate::catalogue;
-use crate::domain::event::{Changed, EventType, FACT_APPLIED, Name, Told};
+use crate::domain::event::{Changed, EventType, FACT_APPLIED, Name, PublicEvent};
 pub use crate::domain::event_id::{EventId, NoEventId};
 use crate::domain::registered::Kinds;
 
@@ -99,7 +99,7 @@ impl Teller {
                 path: &change.path,
                 revision: change.revision,
             };
-            for told in kind.tell(change.stored(), &changed)? {
+            for told in kind.public_events(change.stored(), &changed)? {
                 let id = EventId { position, number };
                 number += 1;
                 if wants(id, told.name, &told.subject) {
@@ -117,7 +117,7 @@ impl Teller {
         Ok(number)
     }
 
-    fn json(&self, id: EventId, record: &Record<'_>, told: &Told) -> String {
+    fn json(&self, id: EventId, record: &Record<'_>, told: &PublicEvent) -> String {
         let mut json = String::with_capacity(512 + told.fields.len());
         // Source, type and time need no escapes, a subject has none; what comes from outside
         // is written as JSON.

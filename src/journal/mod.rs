@@ -6,7 +6,6 @@ pub mod apply;
 pub mod bases;
 pub mod counters;
 pub mod events;
-mod found;
 mod keeping;
 pub mod key_use;
 mod key_uses;
@@ -20,6 +19,7 @@ pub mod replay;
 pub mod replay_error;
 mod replay_thread;
 mod rules;
+mod shard_entries;
 pub mod snapshot;
 #[cfg(test)]
 mod stored_types;

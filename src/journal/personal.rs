@@ -16,7 +16,7 @@ use crate::catalogue::{FACTS, OPERATIONS};
 
 /// What a reader that may not see personal data gets of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum Masking {
     /// Shown, unless its text looks like a contact ([`looks_personal`]).
     Plain,
     /// Nothing of it is shown, whatever it holds.
@@ -225,15 +225,15 @@ fn json_name(member: &str) -> String {
 
 /// What the value of the field so named is, in JSON's spelling or the code's.
 #[must_use]
-pub fn shown(member: &str) -> Shown {
+pub fn shown(member: &str) -> Masking {
     let name = json_name(member);
     if HIDDEN.contains_key(name.as_str()) {
-        return Shown::Hidden;
+        return Masking::Hidden;
     }
     if PLAIN.contains(&name.as_str()) || PLAIN_ENDINGS.iter().any(|end| name.ends_with(end)) {
-        return Shown::Plain;
+        return Masking::Plain;
     }
-    Shown::IfCode
+    Masking::IfCode
 }
 
 /// Whether text is, or has in it, what can be an e-mail address or a phone number. Identifiers are
@@ -312,17 +312,17 @@ mod tests {
     #[test]
     fn a_member_is_found_in_every_spelling() {
         for name in ["fullName", "full_name", "FullName"] {
-            assert_eq!(shown(name), Shown::Hidden, "{name}");
+            assert_eq!(shown(name), Masking::Hidden, "{name}");
         }
         assert_eq!(
             shown("postal_code"),
-            Shown::Hidden,
+            Masking::Hidden,
             "although it ends as a code does"
         );
-        assert_eq!(shown("statement_code"), Shown::Plain);
+        assert_eq!(shown("statement_code"), Masking::Plain);
         assert_eq!(
             shown("nicknameOfTheCat"),
-            Shown::IfCode,
+            Masking::IfCode,
             "nobody has said what it is"
         );
     }
@@ -446,7 +446,7 @@ mod tests {
             assert_eq!(HIDDEN.get(name).copied(), personal, "{of}: {name}");
             // No text that is declared is left undecided.
             if matches!(shape, Shape::Text { .. } | Shape::Words(_)) {
-                assert_ne!(shown(name), Shown::IfCode, "{of}: {name}");
+                assert_ne!(shown(name), Masking::IfCode, "{of}: {name}");
             }
         }
         for (name, _) in OWN {

@@ -13,7 +13,6 @@
 use std::sync::Arc;
 
 use super::counters::Counters;
-use super::found::{self, Found};
 use super::keeping::Keeping;
 use super::key_use::KeyUse;
 use super::key_uses::KeyUses;
@@ -23,6 +22,7 @@ use super::record::Record;
 use super::replay_error::ReplayError;
 use super::replay_thread::{ReplayThread, ReplayThreadFailed};
 use super::rules;
+use super::shard_entries::{self, ShardEntries};
 use super::snapshot::{Layout, StateEntry, Summary};
 use super::tables::{ListedAt, Tables};
 use super::workers::Workers;
@@ -218,7 +218,7 @@ impl Replay {
         self.snapshot_shown()?;
         let kept = self.kept_upto();
         let found = ended(self.workers, &self.uses, &self.tables, kept)?;
-        found::index(&self.tables, self.kinds, found)?;
+        shard_entries::index(&self.tables, self.kinds, found)?;
         let Ok(_) = self.tables.sweep(|| Ok::<_, std::convert::Infallible>(()));
         let tables = Arc::into_inner(self.tables).expect("the workers have ended");
         Ok(Recovered {
@@ -439,7 +439,7 @@ fn ended(
     uses: &KeyUses,
     tables: &Tables,
     kept: u64,
-) -> Result<Vec<Found>, ReplayError> {
+) -> Result<Vec<ShardEntries>, ReplayError> {
     match (workers.finish(), uses.enter(tables, kept)) {
         (Err(one), Err(other)) => Err(one.first(other)),
         (worked, entered) => entered.and(worked),

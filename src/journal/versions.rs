@@ -13,7 +13,7 @@ use super::tables::StoredState;
 use crate::base::codec::{self, Blob, DecodeError};
 use crate::base::revision::Revision;
 use crate::base::time::Timestamp;
-use crate::domain::event::{Changed, EventType, PublicEvents, Told};
+use crate::domain::event::{Changed, EventType, PublicEvent, PublicEvents};
 use crate::domain::registered::{AnyResource, Kinds, Registered, version};
 use crate::domain::resource::{Kind, Resource};
 use crate::domain::stored::{Older, Versioned};
@@ -77,7 +77,7 @@ impl PublicEvents for Parcel {
     const READ_AT: &'static str = "parcels/{}";
     const TYPES: &'static [EventType] = &[];
 
-    fn tell(_: &Self::Event, _: &Changed<'_>) -> Vec<Told> {
+    fn public_events(_: &Self::Event, _: &Changed<'_>) -> Vec<PublicEvent> {
         Vec::new()
     }
 }
@@ -176,7 +176,7 @@ impl PublicEvents for ParcelNow {
     const READ_AT: &'static str = "parcels/{}";
     const TYPES: &'static [EventType] = &[];
 
-    fn tell(_: &Self::Event, _: &Changed<'_>) -> Vec<Told> {
+    fn public_events(_: &Self::Event, _: &Changed<'_>) -> Vec<PublicEvent> {
         Vec::new()
     }
 }

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use super::found::{self, Found};
 use super::parallel::{processors, try_for_each};
 use super::record::{RecordChange, follows};
 use super::replay_error::ReplayError;
 use super::replay_thread::{ReplayThread, ReplayThreadFailed, ReplayWork};
 use super::rules;
+use super::shard_entries::{self, ShardEntries};
 use super::snapshot::StateEntry;
 use super::tables::{ListedAt, SHARDS, StoredState, Tables};
 use crate::base::digest::Digest;
@@ -44,7 +44,7 @@ struct Worker {
     lane: usize,
     lanes: usize,
     /// What it finds, by shards.
-    found: Vec<Found>,
+    found: Vec<ShardEntries>,
     /// The kinds of whose resources more is looked up at the end: a snapshot's states of these are not
     /// looked into before.
     have_more: Vec<u16>,
@@ -68,7 +68,7 @@ impl Workers {
             next: Vec::new(),
             lane,
             lanes,
-            found: (0..SHARDS).map(|_| Found::default()).collect(),
+            found: (0..SHARDS).map(|_| ShardEntries::default()).collect(),
             have_more: Vec::new(),
         };
         Self {
@@ -145,7 +145,7 @@ impl Workers {
     ///
     /// # Errors
     /// The error at the lowest position.
-    pub(super) fn finish(self) -> Result<Vec<Found>, ReplayError> {
+    pub(super) fn finish(self) -> Result<Vec<ShardEntries>, ReplayError> {
         let workers = self.ended()?.into_iter();
         let mut found: Vec<_> = workers.map(|worker| worker.found).collect();
         let lanes = found.len();
@@ -241,7 +241,7 @@ impl Worker {
             };
             found.later(tables, task.resource, (task.key, entry), task.listed_at);
         } else {
-            let entries = found::entries_of(task.resource, task.key, &state)?;
+            let entries = shard_entries::entries_of(task.resource, task.key, &state)?;
             let resource = (task.resource, task.position);
             if !found.first(tables, resource, entries, task.listed_at) {
                 self.have_more.push(kind);

@@ -9,7 +9,7 @@ use wal::{Error, Identity, Record, Seeding};
 
 use super::connection::Connection;
 use super::error::StreamError;
-use super::extent::Found;
+use super::extent::StreamState;
 use super::listing::ListedSnapshot;
 use super::reader::Reader;
 use super::shown::Shown;
@@ -34,7 +34,7 @@ fn refused(position: u64) -> impl Fn(StreamError) -> Error {
 pub(super) fn begin_with_snapshot<V: Shown>(
     storage: &Arc<dyn Storage>,
     connection: &Arc<Connection>,
-    found: &Found,
+    found: &StreamState,
     identity: &Identity,
     visitor: &mut V,
     marks: &dyn Fn(),
@@ -100,7 +100,7 @@ fn begin<V: Shown>(
     let first = snapshot.first.max(first);
     marks();
     let mut seeding = Seeding::begin(storage, identity, carried, first, &mut download)?;
-    let before = Found::with(connection, |found| {
+    let before = StreamState::with(connection, |found| {
         found.extent.before_position(connection, seeding.next())
     });
     let before = before.map_err(&of_stream)?;

@@ -15,8 +15,8 @@ use wal::{
 use super::bootstrap::begin_with_snapshot;
 use super::connection::Connection;
 use super::error::StreamError;
-use super::extent::{Extent, Found};
-use super::link::Link;
+use super::extent::{Extent, StreamState};
+use super::handle::JournalHandle;
 use super::message::{Content, Message};
 use super::reader::{Reader, Received};
 use super::settings::ancestors;
@@ -162,7 +162,7 @@ impl<V: Visitor> Visitor for Compared<'_, V> {
 
     /// The inner visitor's `end` is called when the directory is filled up.
     fn end(&mut self) -> Result<(), BoxError> {
-        Ok(Found::with(self.connection, |found| {
+        Ok(StreamState::with(self.connection, |found| {
             self.judge(&found.extent)
         })?)
     }
@@ -208,7 +208,7 @@ pub fn open<V: Shown>(
     marks: &dyn Fn(),
 ) -> Result<Opened, Error> {
     let of_stream = |error: StreamError| refused(0)(error.into());
-    let found = Found::read(connection).map_err(of_stream)?;
+    let found = StreamState::read(connection).map_err(of_stream)?;
     let log_id = found.extent.end(connection).map_err(of_stream)?.log_id;
     let ancestors = ancestors(&found.info.config).ok_or_else(|| {
         let what = "what the stream's metadata say of backups that it goes on from cannot be read";
@@ -255,7 +255,7 @@ pub fn open<V: Shown>(
         true => record_at(&log, last)?,
         false => None,
     };
-    let begun = Found::with(connection, |found| {
+    let begun = StreamState::with(connection, |found| {
         if let Some(record) = covered.as_ref().filter(|_| last >= found.extent.base.next) {
             has_record(connection, &found.extent, last, record)?;
         }
@@ -349,7 +349,7 @@ fn take<V: Shown>(log: &mut Log, received: &Received, visitor: &mut V) -> Result
 /// As [`fill_up`], and those of the fence; [`StreamError::Fenced`] when others do not let it.
 pub fn begin_to_write<V: Shown>(
     opened: &mut Opened,
-    link: &Link,
+    link: &JournalHandle,
     visitor: &mut V,
 ) -> Result<(), Error> {
     for _ in 0..FENCES_MAX {

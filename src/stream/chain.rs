@@ -13,7 +13,7 @@
 //! predecessor's may still take.
 
 use super::error::StreamError;
-use super::message::{Content, IN_FLIGHT_MAX, Message, MessageDigest, Place};
+use super::message::{Content, IN_FLIGHT_MAX, Message, MessageDigest, MessageHead};
 
 /// The end of what was read or appended so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,8 +144,8 @@ impl Tail {
     /// The place of the next message of an epoch in this log, made when so many before it were not
     /// acknowledged.
     #[must_use]
-    pub fn place(&self, log_id: [u8; 16], epoch: u64, ahead: u8) -> Place {
-        Place {
+    pub fn place(&self, log_id: [u8; 16], epoch: u64, ahead: u8) -> MessageHead {
+        MessageHead {
             log_id: self.log_id.unwrap_or(log_id),
             epoch,
             first: self.next,

@@ -24,7 +24,7 @@ pub struct Extent {
 
 /// What was found of a stream at one time.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct StreamState {
     /// What the servers say of it.
     pub info: StreamInfo,
     /// What is listed beside it.
@@ -40,11 +40,11 @@ pub const MAY_BE_OLD: Duration = Duration::from_secs(15);
 /// The pause before it is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-impl Found {
+impl StreamState {
     /// Reads it. Blocks.
     ///
     /// # Errors
-    /// Those of [`Found::with`].
+    /// Those of [`StreamState::with`].
     pub fn read(connection: &Connection) -> Result<Self, StreamError> {
         Self::with(connection, |found| Ok(found.clone()))
     }

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::chain::Tail;
 use super::connection::Connection;
+use super::handle::JournalHandle;
 use super::lease_term::TTL;
-use super::link::Link;
 use super::maintenance::hold;
 use super::message::{Content, Message, Records};
 use super::settings::Names;
@@ -93,7 +93,7 @@ impl Fake {
     }
 
     /// A process that writes.
-    pub(super) fn writer(&self, number: u8) -> Arc<Link> {
+    pub(super) fn writer(&self, number: u8) -> Arc<JournalHandle> {
         let link = hold(self.connection(), "node", [number; 16]);
         let tail = self.tail();
         let begun = link.connection().block(link.fence(&tail, LOG));
@@ -102,7 +102,7 @@ impl Fake {
     }
 
     /// A process that has written so many records, each by itself.
-    pub(super) fn written(&self, number: u8, records: u8) -> Arc<Link> {
+    pub(super) fn written(&self, number: u8, records: u8) -> Arc<JournalHandle> {
         let link = self.writer(number);
         for record in 0..records {
             let record = [1, 0, 0, 0, record];

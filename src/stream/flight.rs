@@ -49,7 +49,7 @@ impl InFlightAppend {
 }
 
 /// Notified of what becomes of messages in flight.
-pub(super) trait Told: Watched + Send + 'static {
+pub(super) trait InFlightEvents: Watched + Send + 'static {
     /// The oldest message in flight is in the stream, and all before it.
     fn acknowledged(&self, append: InFlightAppend);
     /// The oldest message in flight, and the only one, comes one place later.
@@ -86,7 +86,10 @@ struct Flight<T> {
 }
 
 /// Sends what comes, in order, for as long as something may come.
-pub(super) async fn fly<T: Told + Clone>(told: T, coming: UnboundedReceiver<InFlightAppend>) {
+pub(super) async fn fly<T: InFlightEvents + Clone>(
+    told: T,
+    coming: UnboundedReceiver<InFlightAppend>,
+) {
     let flight = tokio::spawn(fly_on(told.clone(), coming));
     if let Err(why) = flight.await
         && why.is_panic()
@@ -98,7 +101,7 @@ pub(super) async fn fly<T: Told + Clone>(told: T, coming: UnboundedReceiver<InFl
     }
 }
 
-async fn fly_on<T: Told>(told: T, mut coming: UnboundedReceiver<InFlightAppend>) {
+async fn fly_on<T: InFlightEvents>(told: T, mut coming: UnboundedReceiver<InFlightAppend>) {
     let mut flight = Flight {
         told,
         in_flight: VecDeque::new(),
@@ -130,7 +133,7 @@ async fn fly_on<T: Told>(told: T, mut coming: UnboundedReceiver<InFlightAppend>)
     }
 }
 
-impl<T: Told> Flight<T> {
+impl<T: InFlightEvents> Flight<T> {
     async fn take(&mut self, append: InFlightAppend) -> Result<(), StreamError> {
         let is_first = self.in_flight.is_empty();
         if is_first {
@@ -341,7 +344,7 @@ mod tests {
         }
     }
 
-    impl Told for Heard {
+    impl InFlightEvents for Heard {
         fn acknowledged(&self, _: InFlightAppend) {
             self.0.lock().push("there");
         }

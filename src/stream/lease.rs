@@ -20,8 +20,8 @@ use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
 use super::error::StreamError;
+use super::handle::JournalHandle;
 use super::lease_term::{LeaseTerm, MARGIN, TTL};
-use super::link::Link;
 
 /// How often it is renewed.
 const RENEWED_EACH: Duration = Duration::from_secs(2);
@@ -73,7 +73,7 @@ pub struct Terms {
 impl Terms {
     /// The lease's value. It is unique to each attempt, so a process that reads its own value back knows
     /// that nobody else took the lease.
-    fn value(&self, link: &Link) -> Bytes {
+    fn value(&self, link: &JournalHandle) -> Bytes {
         let value = json!({
             "node": link.node(),
             "process": link.process(),
@@ -150,7 +150,7 @@ impl Lease {
     /// # Errors
     /// When the bucket cannot be used.
     pub fn take_within(
-        link: &Arc<Link>,
+        link: &Arc<JournalHandle>,
         terms: &Terms,
         within: Duration,
     ) -> Result<Option<Self>, StreamError> {
@@ -172,7 +172,10 @@ impl Lease {
     ///
     /// # Errors
     /// When the bucket cannot be used, or others take it, too.
-    pub fn seize(link: &Arc<Link>, terms: &Terms) -> Result<(Self, Option<Instant>), StreamError> {
+    pub fn seize(
+        link: &Arc<JournalHandle>,
+        terms: &Terms,
+    ) -> Result<(Self, Option<Instant>), StreamError> {
         let connection = link.connection();
         connection.block(async {
             let store = bucket(connection, terms.replicas).await?;
@@ -213,7 +216,7 @@ impl Lease {
         })
     }
 
-    fn kept(link: &Arc<Link>, terms: &Terms, taken: Taken) -> Self {
+    fn kept(link: &Arc<JournalHandle>, terms: &Terms, taken: Taken) -> Self {
         let Taken {
             store,
             value,
@@ -293,7 +296,11 @@ async fn entry(connection: &Connection) -> Result<Option<(u64, Bytes)>, StreamEr
     connection.stored(&subject, &body).await
 }
 
-async fn take(link: &Link, terms: &Terms, within: Duration) -> Result<Option<Taken>, StreamError> {
+async fn take(
+    link: &JournalHandle,
+    terms: &Terms,
+    within: Duration,
+) -> Result<Option<Taken>, StreamError> {
     let connection = link.connection();
     let store = bucket(connection, terms.replicas).await?;
     let value = terms.value(link);
@@ -343,7 +350,7 @@ struct Keeping {
     term: Arc<LeaseTerm>,
     store: Store,
     value: Bytes,
-    link: Arc<Link>,
+    link: Arc<JournalHandle>,
     revisions: watch::Sender<u64>,
 }
 

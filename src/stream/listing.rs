@@ -5,12 +5,12 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use wal::Carried;
+use wal::ForeignSnapshot;
 
 use super::chain::Tail;
 use super::connection::{Connection, Unanswered};
 use super::error::StreamError;
-use super::link::Link;
+use super::handle::JournalHandle;
 use super::message::NUMBER_MAX;
 use crate::base::hex::{hex, unhex};
 use crate::engine::role::writer_proof::WriterProof as _;
@@ -26,7 +26,7 @@ const KEY: &str = "list";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedSnapshot {
     /// What proves that it is what was written, and which records are in it.
-    pub carried: Carried,
+    pub carried: ForeignSnapshot,
     /// The log's id.
     pub log_id: [u8; 16],
     /// From here on the writer's own directory had the records themselves: what it may have to deliver.
@@ -74,7 +74,7 @@ impl ListedSnapshot {
             first: number("first")?,
             digest: bytes(&told["blake3"])?,
             of: (number("sequence")?, bytes(&told["digest"])?),
-            carried: Carried {
+            carried: ForeignSnapshot {
                 number: number("number")?,
                 covers: number("covers")?,
                 upto: number("upto")?,
@@ -191,7 +191,7 @@ impl SnapshotList {
 }
 
 /// Lists it in the place of the list that was read, if this process writes.
-pub(super) fn list_again(link: &Link, list: &mut SnapshotList) -> Result<(), StreamError> {
+pub(super) fn list_again(link: &JournalHandle, list: &mut SnapshotList) -> Result<(), StreamError> {
     let connection = link.connection();
     if !connection.block(link.confirm(Instant::now())) {
         return Err(StreamError::Fenced { by: None });

@@ -12,7 +12,7 @@ use wal::{
 };
 
 use super::error::StreamError;
-use super::link::Link;
+use super::handle::JournalHandle;
 use super::message::{Content, DIGEST_BYTES, HEAD_BYTES, Records};
 
 /// A log whose batches are in the stream before they are in the directory.
@@ -23,7 +23,7 @@ pub struct StreamLog {
     /// The log in the directory.
     pub directory: Parts,
     /// The hold on the stream.
-    pub link: Arc<Link>,
+    pub link: Arc<JournalHandle>,
 }
 
 impl OpenLog for StreamLog {
@@ -58,7 +58,7 @@ fn ended(error: &StreamError) -> Error {
 /// The side of the journal thread.
 struct Writer {
     directory: Box<dyn BatchWriter>,
-    link: Arc<Link>,
+    link: Arc<JournalHandle>,
     /// Batches that are on their way into the stream, the oldest first: into the directory they come
     /// when that is acknowledged.
     begun: VecDeque<Begun>,
@@ -160,7 +160,7 @@ impl BatchWriter for Writer {
 /// The side of all others.
 struct Beside {
     directory: Arc<dyn Medium>,
-    link: Arc<Link>,
+    link: Arc<JournalHandle>,
 }
 
 impl Medium for Beside {

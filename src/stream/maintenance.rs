@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::barrier_rate::BarrierRate;
 use super::connection::Connection;
 use super::error::StreamError;
-use super::link::Link;
+use super::handle::JournalHandle;
 use super::message::Content;
 
 /// How often the stream's room is asked for, and who wrote last.
@@ -18,15 +18,15 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A hold on the journal that does not write yet, and which is tended as long as it is there. `token` is
 /// random.
 #[must_use]
-pub fn hold(connection: Arc<Connection>, node: &str, token: [u8; 16]) -> Arc<Link> {
-    let link = Link::new(connection, node, token);
+pub fn hold(connection: Arc<Connection>, node: &str, token: [u8; 16]) -> Arc<JournalHandle> {
+    let link = JournalHandle::new(connection, node, token);
     let handle = link.connection.handle();
     handle.spawn(barriers(Arc::downgrade(&link)));
     handle.spawn(looks(Arc::downgrade(&link)));
     link
 }
 
-impl Link {
+impl JournalHandle {
     async fn look(&self) -> Result<(), StreamError> {
         let before = self.room.free();
         let acknowledged = self.end_of_acknowledged();
@@ -71,7 +71,7 @@ impl Link {
     }
 }
 
-async fn looks(link: Weak<Link>) {
+async fn looks(link: Weak<JournalHandle>) {
     loop {
         {
             let Some(link) = link.upgrade() else {
@@ -91,7 +91,7 @@ async fn looks(link: Weak<Link>) {
 
 /// Appends a barrier whenever a request waits for an append, nothing is in flight, and none has
 /// come in time.
-async fn barriers(link: Weak<Link>) {
+async fn barriers(link: Weak<JournalHandle>) {
     let mut rate = BarrierRate::new(Instant::now());
     let mut last = Instant::now();
     loop {

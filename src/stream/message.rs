@@ -229,7 +229,7 @@ impl<'a> Message<'a> {
 
 /// The place of a new message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct MessageHead {
     /// The log that it is of.
     pub log_id: [u8; 16],
     /// The epoch of its writer.
@@ -242,7 +242,7 @@ pub struct Place {
     pub ahead: u8,
 }
 
-impl Place {
+impl MessageHead {
     /// What a message at this place says that has this digest.
     #[must_use]
     pub fn made<'a>(&self, content: Content<'a>, digest: MessageDigest) -> Message<'a> {
@@ -300,8 +300,8 @@ mod tests {
 
     use super::*;
 
-    fn some_place(random: &mut StdRng) -> Place {
-        Place {
+    fn some_place(random: &mut StdRng) -> MessageHead {
+        MessageHead {
             log_id: random.random(),
             epoch: random.random_range(0..=NUMBER_MAX),
             first: random.random_range(0..=NUMBER_MAX),

@@ -6,7 +6,7 @@ use super::chain::Tail;
 use super::connection::Connection;
 use super::error::StreamError;
 use super::extent::Extent;
-use super::link::Link;
+use super::handle::JournalHandle;
 use super::listing::{SnapshotList, list_again, listed, refused, write_list};
 use super::snapshot_store::{places, read_back};
 
@@ -15,7 +15,7 @@ use super::snapshot_store::{places, read_back};
 ///
 /// # Errors
 /// When the servers do not do it, or this process does not write any more.
-pub fn purge(link: &Link, mut list: SnapshotList, kept: u64) -> Result<u64, StreamError> {
+pub fn purge(link: &JournalHandle, mut list: SnapshotList, kept: u64) -> Result<u64, StreamError> {
     let connection = link.connection();
     let info = connection.block(connection.info())?;
     let mut base = Extent::beside(connection, &info, &list)?;

@@ -22,8 +22,8 @@ use wal::storage::Storage;
 
 use super::connection::Connection;
 use super::error::StreamError;
-use super::extent::Found;
-use super::link::Link;
+use super::extent::StreamState;
+use super::handle::JournalHandle;
 use super::listing::{KEPT, ListedSnapshot, SnapshotList, list_again, refused};
 use crate::base::hex::hex;
 
@@ -183,16 +183,16 @@ pub type Parts = HashSet<String>;
 /// When it cannot be put there or is not there as it was put, or this process does not write any more:
 /// what is listed stays as it was.
 pub fn put(
-    link: &Link,
+    link: &JournalHandle,
     storage: &dyn Storage,
     replicas: usize,
     seen: &mut Parts,
     ends: &(dyn Fn() -> bool + Sync),
 ) -> Result<SnapshotList, StreamError> {
     let connection = link.connection();
-    let Found {
+    let StreamState {
         mut list, extent, ..
-    } = Found::read(connection)?;
+    } = StreamState::read(connection)?;
     let of_log = |error: wal::Error| StreamError::Refused {
         what: format!("the newest snapshot cannot be read: {error}"),
     };

@@ -26,7 +26,7 @@ use carebook::domain::operation::{
 };
 use carebook::domain::outbox::message::born;
 use carebook::domain::read::ReadRequest;
-use carebook::domain::reference::intake::Incoming;
+use carebook::domain::reference::fact_lines::Incoming;
 use carebook::domain::reference::kinds::actor::{ActorFact, ActorLifecycle};
 use carebook::domain::rejection::{Class, Rejection};
 use carebook::domain::resource::{IndexKey, ReadView, Source as _};
@@ -72,7 +72,7 @@ impl Told {
     }
 
     /// The position that it rests on, of an answer that says something of the state.
-    pub fn rests_on(&self) -> Option<u64> {
+    pub fn needs_facts(&self) -> Option<u64> {
         let answer = self.answer.as_ref()?;
         answer.position().filter(|_| answer.status != 503)
     }
@@ -91,7 +91,7 @@ struct Writing {
 fn writing(told: &[Told]) -> BTreeMap<u32, Writing> {
     let mut all: BTreeMap<u32, Writing> = BTreeMap::new();
     let commands = told.iter().filter(|told| !told.is_read());
-    for told in commands.filter(|told| told.rests_on().is_some()) {
+    for told in commands.filter(|told| told.needs_facts().is_some()) {
         let (asked, since) = (told.sent.since, told.ended.since);
         let writing = all.entry(told.by).or_insert(Writing { asked, since });
         writing.asked = asked.min(writing.asked);
@@ -115,7 +115,7 @@ pub fn tell_apart(told: &mut [Told]) -> Vec<String> {
         let later = writing.values().filter(|other| other.asked > own.asked);
         let replaced = later.map(|other| other.since).min();
         let is_too_late = replaced.is_some_and(|since| told.sent.since > since);
-        if is_too_late && !told.follows && told.rests_on().is_some() {
+        if is_too_late && !told.follows && told.needs_facts().is_some() {
             complaints.push(format!("it was replaced before that was asked: {told:#?}"));
         }
     }
@@ -665,7 +665,7 @@ impl<'a> Checking<'a> {
                     at: record.at,
                     key: "",
                     fingerprint: command.fingerprint(),
-                    born: Uuid::nil(),
+                    new_id: Uuid::nil(),
                     has_receiver: &|_| false,
                     plain_webhooks: false,
                     ids: &given,
@@ -699,7 +699,7 @@ impl<'a> Checking<'a> {
             at: now,
             key: asked.key.as_ref().map_or("", |key| &key.text),
             fingerprint: asked.command.fingerprint(),
-            born,
+            new_id: born,
             has_receiver: &|_| false,
             plain_webhooks: false,
             ids: given,
@@ -1021,7 +1021,7 @@ impl<'a> Checking<'a> {
                 now: Timestamp::from_millis(wall),
                 path: &path,
                 view: &view,
-                is_judged: false,
+                access_checked: false,
             });
             let expected = whole(match found {
                 Ok(found) => {

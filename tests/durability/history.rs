@@ -148,7 +148,7 @@ fn a_history_that_is_not_true_is_told_from_one_that_is() {
     });
     // One process answers until its first command has ended, and another one what comes then.
     let mut told = crowd.told();
-    let is_command = |told: &Told| !told.is_read() && told.rests_on().is_some();
+    let is_command = |told: &Told| !told.is_read() && told.needs_facts().is_some();
     let commands = || (0..told.len()).filter(|place| is_command(&told[*place]));
     let first = commands().min_by_key(|place| told[*place].ended.since);
     let last = commands().max_by_key(|place| told[*place].sent.since);
@@ -179,7 +179,7 @@ fn a_history_that_is_not_true_is_told_from_one_that_is() {
     // One that follows may be behind, but does not go back.
     let followed = |goes_back: bool| {
         move |_: &mut Chronicle, told: &mut Vec<Told>| {
-            let is_read = |told: &Told| told.is_read() && told.rests_on().is_some();
+            let is_read = |told: &Told| told.is_read() && told.needs_facts().is_some();
             let position = |told: &Told| told.answer.as_ref().unwrap().position();
             let first = told.iter().position(is_read).unwrap();
             let last = told.iter().rposition(is_read).unwrap();

@@ -16,7 +16,7 @@ use carebook::cli::open::Replaying;
 use carebook::cli::runtime::on_lane;
 use carebook::domain::operation::{AnyCommand, AnyDecision, AnyState, Context, Parts};
 use carebook::domain::read::{ReadRequest, Representation};
-use carebook::domain::reference::intake::Incoming;
+use carebook::domain::reference::fact_lines::Incoming;
 use carebook::domain::rejection::Rejection;
 use carebook::domain::resource::{Index, IndexKey};
 use carebook::engine::clock::SystemClock;

@@ -69,7 +69,7 @@ fn beside_changes(times: usize, required: Required) -> (CommandResult, usize, us
     let decided = Arc::new(AtomicUsize::new(0));
     call.command = Box::new(Wrapped(HeldUp {
         inner: call.command,
-        rests_on: Some(IndexKey::new(Index::RequiredConsents, &[])),
+        needs_facts: Some(IndexKey::new(Index::RequiredConsents, &[])),
         meanwhile,
         times,
         decided: Arc::clone(&decided),

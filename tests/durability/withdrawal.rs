@@ -9,7 +9,7 @@ use carebook::cli::runtime::on_lane;
 use carebook::domain::read::{ReadRequest, Representation};
 use carebook::domain::rejection::Rejection;
 use carebook::engine::clock::SystemClock;
-use carebook::engine::intake::FactBatch;
+use carebook::engine::fact_loading::FactBatch;
 use carebook::engine::outbox::{Delivery, OutgoingMessage, Receiver};
 use carebook::engine::read::past::{NoPast, PastFound, PastQuery};
 use carebook::engine::{CommandResult, Engine, Limits};
@@ -93,7 +93,7 @@ fn a_command_that_was_decided_before_a_withdrawal_is_not_committed_after_it() {
     let mut call = call_of(&engine, "request_deposit", somebody(), None, &body);
     call.command = Box::new(Wrapped(HeldUp {
         inner: call.command,
-        rests_on: None,
+        needs_facts: None,
         meanwhile,
         times: 1,
         decided: Arc::default(),

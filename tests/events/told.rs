@@ -7,7 +7,7 @@ use carebook::catalogue::OPERATIONS;
 use carebook::domain::event::EventField;
 use carebook::domain::reference::samples;
 use carebook::journal::events::event_types;
-use carebook::journal::personal::{Shown, shown};
+use carebook::journal::personal::{Masking, shown};
 use serde_json::Value;
 
 use super::{all, played, played_with_bodies, reader};
@@ -26,7 +26,7 @@ const ATTRIBUTES: [&str; 9] = [
 ];
 
 /// Puts the texts of a body's fields that are shown so into `found`.
-fn texts(of: Shown, name: &str, value: &Value, found: &mut BTreeSet<String>) {
+fn texts(of: Masking, name: &str, value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
@@ -59,7 +59,7 @@ fn every_event_is_a_cloud_event_of_a_declared_type_and_says_nothing_personal() {
         found
     };
     // What was searched for may be an identifier that is shown elsewhere.
-    let personal = &all_texts(Shown::Hidden) - &all_texts(Shown::Plain);
+    let personal = &all_texts(Masking::Hidden) - &all_texts(Masking::Plain);
     assert!(personal.len() > 20, "{personal:?}");
     let mut last = (0, 0);
     let mut operations = BTreeSet::new();
@@ -121,7 +121,7 @@ fn no_type_of_event_has_a_field_that_is_personal() {
         for field in (of.fields)() {
             assert_ne!(
                 shown(field.name),
-                Shown::Hidden,
+                Masking::Hidden,
                 "{:?} {}",
                 of.name,
                 field.name

@@ -87,7 +87,7 @@ impl<A: Around> AnyCommand for Wrapped<A> {
 pub struct HeldUp {
     pub inner: Box<dyn AnyCommand>,
     /// A list that its decision rests on, too.
-    pub rests_on: Option<IndexKey>,
+    pub needs_facts: Option<IndexKey>,
     pub meanwhile: Arc<(Barrier, Barrier)>,
     /// In how many decisions it waits.
     pub times: usize,
@@ -106,7 +106,7 @@ impl Around for HeldUp {
         slot: &mut AnyState,
         context: &Context<'_>,
     ) -> Result<AnyDecision, Rejection> {
-        if let Some(list) = self.rests_on {
+        if let Some(list) = self.needs_facts {
             let _ = context.view.listed(list);
         }
         let decided = self.inner.decide(target, slot, context);

@@ -147,7 +147,7 @@ pub fn assert_problem(shape: ProblemShape, answer: &Answer, status: u16, code: &
 fn read_current(current: &Current, stage: &Stage) -> Value {
     let answer = stage.client().get(current.path, &stage.headquarters());
     assert_eq!(answer.status, 200, "{answer:?}");
-    answer.json()[current.member].clone()
+    answer.json()[current.field].clone()
 }
 
 /// Carries the example of the operation of this name out on the stage; its answer.

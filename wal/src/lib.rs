@@ -114,7 +114,7 @@ pub use report::{BadSnapshot, Report, TornTail};
 pub use restore::{FromArchive, Past, records};
 pub use retention::{Keep, Retained};
 pub use salvage::{Damage, GivenUp, OnSurvey, Salvage, WayOut};
-pub use seed::{Carried, Newest, Seeding, is_free, newest};
+pub use seed::{ForeignSnapshot, Newest, Seeding, is_free, newest};
 pub use segment::Compacted;
 pub use snapshot::{SizeEstimate, SnapshotTarget, SnapshotWriter};
 pub use space::{Lack, Space};

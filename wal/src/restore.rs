@@ -13,7 +13,7 @@ use crate::opening::{expect_finished, no_manifest};
 use crate::rebuild::{Builder, Numbers};
 use crate::recovery;
 use crate::report::{BadSnapshot, Report};
-use crate::shelf::WithShelf;
+use crate::shelf::WithArchive;
 use crate::snapshot::{self, Shown};
 use crate::storage::{Lock, Storage};
 use crate::survey;
@@ -132,7 +132,7 @@ pub struct Past {
     own_last: u64,
     /// The segments that are the archive's.
     archived: Vec<Seal>,
-    archive: Option<Arc<WithShelf>>,
+    archive: Option<Arc<WithArchive>>,
     /// The archive's folder, where no segment of the log is there.
     empty_folder: Option<String>,
     /// Why no more of the archive can be had before the log's own records.
@@ -181,7 +181,7 @@ impl Past {
             archived.extend(segments.filter_map(|segment| segment.seal));
             let beginning = lacking.iter().flat_map(|lacking| &lacking.beginning);
             archived.extend(beginning.filter_map(|segment| segment.seal));
-            let both = Arc::new(WithShelf::new(storage, folder, &longer));
+            let both = Arc::new(WithArchive::new(storage, folder, &longer));
             storage = Arc::clone(&both) as Arc<dyn Storage>;
             shelf = Some(both);
         }

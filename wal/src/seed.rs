@@ -18,7 +18,7 @@ use crate::visitor::{Record, Visitor as _};
 
 /// What proves a snapshot's file to be what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Carried {
+pub struct ForeignSnapshot {
     /// Its number where it was taken.
     pub number: u64,
     /// Every record up to this position is in it.
@@ -31,7 +31,7 @@ pub struct Carried {
     pub chain: [u8; 16],
 }
 
-impl Carried {
+impl ForeignSnapshot {
     fn listed(&self) -> Snapshot {
         Snapshot {
             number: self.number,
@@ -47,7 +47,7 @@ impl Carried {
 /// read.
 pub struct Newest {
     /// What proves it.
-    pub carried: Carried,
+    pub carried: ForeignSnapshot,
     /// The log.
     pub log_id: [u8; 16],
     /// The first position that the log itself has.
@@ -82,7 +82,7 @@ pub fn newest(storage: &dyn Storage) -> Result<Option<Newest>, Error> {
     let name = format::snapshot_name(listed.number);
     let file = storage.open_read(&name);
     Ok(Some(Newest {
-        carried: Carried {
+        carried: ForeignSnapshot {
             number: listed.number,
             covers: listed.covers,
             upto: listed.upto,
@@ -164,7 +164,7 @@ impl Seeding {
     pub fn begin(
         storage: &Arc<dyn Storage>,
         identity: &Identity,
-        carried: &Carried,
+        carried: &ForeignSnapshot,
         first: u64,
         content: &mut dyn Read,
     ) -> Result<Self, Error> {
@@ -242,7 +242,7 @@ fn carry(storage: &dyn Storage, bytes: u64, content: &mut dyn Read) -> Result<()
 fn take_over(
     storage: &Arc<dyn Storage>,
     identity: &Identity,
-    carried: &Carried,
+    carried: &ForeignSnapshot,
     first: u64,
 ) -> Result<Builder, Error> {
     let mut builder = Builder::of_same_log(Arc::clone(storage), identity.clone());

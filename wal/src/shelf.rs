@@ -10,14 +10,14 @@ use crate::format;
 use crate::storage::{File, Locked, ReadOnly, Storage};
 
 /// The files of a log together with those that an archive has of it.
-pub(crate) struct WithShelf {
+pub(crate) struct WithArchive {
     storage: Arc<dyn Storage>,
     folder: ArchiveFolder,
     /// Numbers of segments that are taken from the archive though the log has them.
     from_shelf: Mutex<Vec<u64>>,
 }
 
-impl WithShelf {
+impl WithArchive {
     pub(crate) fn new(storage: Arc<dyn Storage>, folder: ArchiveFolder, longer: &[u64]) -> Self {
         Self {
             storage,
@@ -50,7 +50,7 @@ impl WithShelf {
     }
 }
 
-impl ReadOnly for WithShelf {
+impl ReadOnly for WithArchive {
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
         self.storage.list(directory)
     }

@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 use rand::Rng as _;
 use wal::storage::sim::{SimDisk, Survivors};
-use wal::{Carried, Error, Identity, Keep, Record, Seeding};
+use wal::{Error, ForeignSnapshot, Identity, Keep, Record, Seeding};
 
 use crate::support::{open, random, seed, snapshot, snapshots, verify};
 
@@ -18,7 +18,7 @@ fn payload(number: u64) -> Vec<u8> {
 
 /// What another process has put somewhere.
 struct Carrying {
-    carried: Carried,
+    carried: ForeignSnapshot,
     log_id: [u8; 16],
     first: u64,
     bytes: Vec<u8>,

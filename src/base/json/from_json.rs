@@ -41,7 +41,7 @@ pub trait FromJson: Sized {
     /// Never: the schema of a shape is an object.
     #[must_use]
     fn answered() -> schemars::Schema {
-        let schema = Self::shape().schema(Side::Answered);
+        let schema = Self::shape().schema(Side::Response);
         schema.try_into().expect("a schema is an object")
     }
 

@@ -17,9 +17,9 @@ const TIME_WRITTEN: &str = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// In: optional fields may be absent, and unknown ones are refused.
-    Asked,
+    Request,
     /// Out: every field is there, and what is optional is null.
-    Answered,
+    Response,
 }
 
 impl Shape {
@@ -52,8 +52,8 @@ impl Shape {
             Self::Words(words) => json!({"type": "string", "enum": words}),
             Self::Time => {
                 let pattern = match side {
-                    Side::Asked => TIME,
-                    Side::Answered => TIME_WRITTEN,
+                    Side::Request => TIME,
+                    Side::Response => TIME_WRITTEN,
                 };
                 json!({"type": "string", "format": "date-time", "pattern": pattern})
             }
@@ -141,7 +141,7 @@ fn object(fields: &[Field], side: Side) -> Value {
             };
         }
         properties.insert(field.name.to_owned(), schema);
-        if side == Side::Answered || field.presence != Presence::Optional {
+        if side == Side::Response || field.presence != Presence::Optional {
             required.push(field.name);
         }
     }

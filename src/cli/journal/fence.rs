@@ -8,7 +8,7 @@ use super::super::output::Output;
 use super::args::Common;
 use super::opening::checked;
 use super::reading::end_of;
-use crate::stream::extent::Found;
+use crate::stream::extent::StreamState;
 use crate::stream::maintenance::hold;
 
 /// Arguments of `carebook journal fence`.
@@ -45,7 +45,8 @@ impl FenceArgs {
         );
         for _ in 0..ATTEMPTS {
             checked(&connection, place.journal_replicas)?;
-            let found = Found::read(&connection).map_err(|error| Failure::of_journal(&error))?;
+            let found =
+                StreamState::read(&connection).map_err(|error| Failure::of_journal(&error))?;
             let end = end_of(&connection, &found.extent)?;
             let Some(log_id) = end.tail.log_id else {
                 return Err(Failure::other(format!(

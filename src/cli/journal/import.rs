@@ -19,8 +19,8 @@ use super::verify::compare;
 use crate::stream::chain::Tail;
 use crate::stream::connection::{Connection, StreamInfo};
 use crate::stream::error::StreamError;
-use crate::stream::extent::Found;
-use crate::stream::link::Link;
+use crate::stream::extent::StreamState;
+use crate::stream::handle::JournalHandle;
 use crate::stream::maintenance::hold;
 use crate::stream::message::{Content, RECORD_FORM_BYTES, Records};
 use crate::stream::settings::{ancestors, going_on_from, imported, importing, is_importing};
@@ -106,7 +106,7 @@ pub(super) fn import(
         .map(|one| snapshot_store::read_back(connection, one));
     read.transpose().map_err(of_journal)?;
     let count = compare(connection, data)?.records;
-    let found = Found::read(connection).map_err(of_journal)?;
+    let found = StreamState::read(connection).map_err(of_journal)?;
     let end = found.extent.end(connection).map_err(of_journal)?;
     let is_all = count == report.last_position + 1 - report.first_position
         && end.next == report.last_position + 1
@@ -137,7 +137,7 @@ pub(super) fn import(
 /// # Errors
 /// When the stream does not have all of them, or has more; when it has another record at a position.
 fn had_already(connection: &Arc<Connection>, data: &Path, report: &Report) -> Result<u64, Failure> {
-    let read = Found::with(connection, |found| {
+    let read = StreamState::with(connection, |found| {
         Ok((found.clone(), found.extent.end(connection)?))
     });
     let (found, end) = match read {
@@ -203,11 +203,11 @@ fn fenced(
     info: &StreamInfo,
     base: Tail,
     report: &Report,
-) -> Result<Arc<Link>, Failure> {
+) -> Result<Arc<JournalHandle>, Failure> {
     let tail = match info.last {
         0 => base,
         _ => {
-            let found = Found::read(connection).map_err(of_journal)?;
+            let found = StreamState::read(connection).map_err(of_journal)?;
             found.extent.end(connection).map_err(of_journal)?
         }
     };
@@ -236,7 +236,7 @@ fn fenced(
 /// Appends what the stream does not have yet.
 fn append(
     connection: &Connection,
-    link: &Link,
+    link: &JournalHandle,
     data: &Path,
     report: &Report,
 ) -> Result<(), Failure> {
@@ -262,7 +262,7 @@ fn append(
 /// Gathers records into messages.
 struct Appending<'a> {
     connection: &'a Connection,
-    link: &'a Link,
+    link: &'a JournalHandle,
     bytes_max: usize,
     /// The position that the stream needs next.
     next: u64,

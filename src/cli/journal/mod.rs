@@ -1,24 +1,24 @@
 //! The journal on a stream: opening a directory as its copy, and the operator's commands.
 
-mod abreast;
 mod args;
+mod continuity;
 mod create;
 mod fence;
-mod following;
 mod import;
 mod mark;
+mod node;
 mod opening;
 mod reading;
-mod shelving;
+mod snapshot_upload;
 mod status;
 mod verify;
 
 pub(super) use verify::Compared;
 
 pub(super) use args::PlaceArgs;
-pub use following::Node;
-pub(super) use following::Running;
 pub(super) use mark::{WHEN_A_COPY, expect_no_copy_to_cut, expect_no_journal, journal_of};
+pub use node::Node;
+pub(super) use node::Running;
 pub use opening::JournalArgs;
 
 use std::path::Path;

@@ -19,8 +19,8 @@ use crate::engine::{Engine, Limits};
 use crate::stream::cache::{self, Opened};
 use crate::stream::connection::{Connection, StreamInfo};
 use crate::stream::error::StreamError;
+use crate::stream::handle::JournalHandle;
 use crate::stream::lease::Terms;
-use crate::stream::link::Link;
 use crate::stream::log::StreamLog;
 use crate::stream::maintenance::hold;
 use crate::stream::message::{FORM_BYTES, IN_FLIGHT_MAX, MESSAGE_BYTES_MAX, RECORD_FORM_BYTES};
@@ -78,7 +78,7 @@ pub(super) struct Begun {
     pub(super) opened: Opened,
     /// The recovery of it, which is not completed yet.
     pub(super) filling: Replaying,
-    pub(super) link: Arc<Link>,
+    pub(super) link: Arc<JournalHandle>,
     opening: Opening,
 }
 
@@ -104,7 +104,7 @@ impl JournalArgs {
         data: &Path,
         opening: Opening,
         trusted: &ClientConfig,
-    ) -> Result<(Engine, Report, Arc<Link>), Failure> {
+    ) -> Result<(Engine, Report, Arc<JournalHandle>), Failure> {
         let mut begun = self.begin(data, opening, trusted)?;
         let link = Arc::clone(&begun.link);
         cache::begin_to_write(&mut begun.opened, &link, &mut begun.filling)

@@ -9,7 +9,7 @@ use super::args::Common;
 use super::reading::{End, end_of};
 use crate::base::hex::hex;
 use crate::stream::connection::{Connection, StreamInfo};
-use crate::stream::extent::Found;
+use crate::stream::extent::StreamState;
 use crate::stream::listing::SnapshotList;
 use crate::stream::settings::weaker;
 
@@ -35,8 +35,8 @@ impl StatusArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let Common { place, trust, json } = self.common;
         let connection = place.connect(&trust.config()?)?;
-        let found = Found::read(&connection).map_err(|error| Failure::of_journal(&error))?;
-        let Found { info, list, extent } = found;
+        let found = StreamState::read(&connection).map_err(|error| Failure::of_journal(&error))?;
+        let StreamState { info, list, extent } = found;
         let end = end_of(&connection, &extent)?;
         let tail = &end.tail;
         let names = connection.names();

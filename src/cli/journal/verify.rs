@@ -18,7 +18,7 @@ use crate::base::hex::hex;
 use crate::stream::chain::Tail;
 use crate::stream::connection::Connection;
 use crate::stream::error::StreamError;
-use crate::stream::extent::{Extent, Found};
+use crate::stream::extent::{Extent, StreamState};
 use crate::stream::listing::ListedSnapshot;
 use crate::stream::reader::Reader;
 use crate::stream::snapshot_store::read_back;
@@ -65,8 +65,8 @@ impl VerifyArgs {
         let Common { place, trust, json } = self.common;
         let connection = place.connect(&trust.config()?)?;
         checked(&connection, place.journal_replicas)?;
-        let found = Found::read(&connection).map_err(|error| Failure::of_journal(&error))?;
-        let Found { list, extent, .. } = found;
+        let found = StreamState::read(&connection).map_err(|error| Failure::of_journal(&error))?;
+        let StreamState { list, extent, .. } = found;
         let mut counts = Counts::default();
         let bar = count_bar("verifying the journal");
         bar.set_length(extent.last);
@@ -215,7 +215,7 @@ pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<Compa
         other => Failure::of_log(&other),
     };
     let own = wal::verify(existing(data)?, &mut wal::Discard).map_err(of_log)?;
-    let extent = Found::with(connection, |found| {
+    let extent = StreamState::with(connection, |found| {
         let end = found.extent.end(connection)?;
         let (expected, last) = (own.log_id, own.last_position);
         match end.log_id {

@@ -19,9 +19,9 @@ use crate::cli::output::Output;
 use crate::cli::runtime::on_lane;
 use crate::cli::tell::tell;
 use crate::domain::operation::to_json;
-use crate::domain::reference::intake::{Lines, Summary};
+use crate::domain::reference::fact_lines::{Lines, Summary};
 use crate::domain::reference::samples;
-use crate::engine::intake::{Ended, FactBatch};
+use crate::engine::fact_loading::{Ended, FactBatch};
 use crate::engine::{CommandResult, Engine, Limits};
 
 /// Free space below which loading into a directory stops.

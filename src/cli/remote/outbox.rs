@@ -22,7 +22,7 @@ use crate::cli::output::Output;
 use crate::cli::runtime::on_lane;
 use crate::domain::operation::Parts;
 use crate::domain::outbox::OUTBOX_MANAGE;
-use crate::domain::outbox::list::{Asked, MessageBody, read_message};
+use crate::domain::outbox::list::{MessageBody, MessageQuery, read_message};
 use crate::domain::outbox::message::MessageStatus;
 use crate::engine::{CommandRequest, CommandResult, Engine, Limits};
 
@@ -281,7 +281,7 @@ impl Found {
                 }
             }
             Self::Stopped(engine) => {
-                let asked = Asked {
+                let asked = MessageQuery {
                     status: state,
                     topic: None,
                     resource: None,

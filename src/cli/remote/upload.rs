@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::client::{BoxError, Client, Connection, boxed, whole_body};
 use crate::cli::exit::Failure;
-use crate::domain::reference::intake::{Lines, Summary};
+use crate::domain::reference::fact_lines::{Lines, Summary};
 use crate::http::response::pieces::pieces;
 
 /// How much is read, and sent, at once.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::demo::Demo;
 use crate::cli::exit::Failure;
 use crate::cli::settings::shown::shown;
-use crate::http::console::link::Link;
+use crate::http::console::sign_in_link::SignInLink;
 use crate::http::console::{BrowserClient, Console, ConsoleSettings, PATH};
 use crate::http::provider::Provider;
 use crate::http::route::Offer;
@@ -135,7 +135,7 @@ impl ConsoleArgs {
         let (link, code) = match demo {
             Some(demo) => {
                 let actors = demo.actors().map_err(Failure::other)?;
-                let made = Link::new(json!({"actors": actors}));
+                let made = SignInLink::new(json!({"actors": actors}));
                 let (link, code) = made.map_err(Failure::from_error)?;
                 (Some(link), Some(code))
             }

@@ -26,7 +26,7 @@ use crate::domain::reference::read_fact::FACTS_WRITE;
 use crate::domain::reference::samples;
 use crate::domain::settlement::request_deposit::RequestDeposit;
 use crate::engine::{CommandRequest, CommandResult, Engine};
-use crate::http::examples::{Standing, standing};
+use crate::http::examples::{DemoSeed, standing};
 use crate::http::small_file;
 
 /// How long a token of the demonstration is valid.
@@ -197,14 +197,14 @@ fn unless_over(error: BoxError, now: Timestamp) -> BoxError {
 }
 
 /// Whether an earlier start has carried the command out: its key may be forgotten by now.
-fn is_there(engine: &Engine, standing: &Standing) -> bool {
+fn is_there(engine: &Engine, standing: &DemoSeed) -> bool {
     let born = standing.born().to_string();
     let mut kinds = RESOURCES.iter().map(|resource| resource.kind());
     kinds.any(|kind| engine.has_resource(kind.key(&[&born])))
 }
 
 /// Carries out a command of a fresh demonstration.
-async fn carry_out(engine: &Engine, standing: &Standing) -> Result<(), BoxError> {
+async fn carry_out(engine: &Engine, standing: &DemoSeed) -> Result<(), BoxError> {
     let row = standing.row;
     let shown = standing.shown();
     let text = shown.body.to_string();
@@ -223,7 +223,7 @@ async fn carry_out(engine: &Engine, standing: &Standing) -> Result<(), BoxError>
         row: Some(row),
         actor: Arc::new(actor(row.operation.example().actor, &str::to_owned)),
         command: command.ok_or("an example can be read")?,
-        header_key: (row.key == KeySource::Header).then(|| Standing::KEY.into()),
+        header_key: (row.key == KeySource::Header).then(|| DemoSeed::KEY.into()),
     };
     let permit = engine.admit().ok_or("too many commands are in flight")?;
     match engine.execute_with_id(standing.born(), call, permit).await {

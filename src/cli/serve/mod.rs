@@ -43,11 +43,11 @@ use crate::engine::lanes::processors::Processors;
 use crate::engine::log_space::retention::LogRetention;
 use crate::http::connection::server::{Internal, Server};
 use crate::http::cors::{Cors, Origin};
+use crate::http::metric_sources::MetricSources;
 use crate::http::service::Service;
 use crate::http::tls::Tls;
 use crate::http::token::TokenVerifier;
 use crate::http::traces::Tracer;
-use crate::http::upkeep::Upkeep;
 use crate::http::webhooks::managing::WebhookFront;
 use announcing::announce;
 use bounds::{BoundArgs, one_or_more};
@@ -240,7 +240,7 @@ impl ServeArgs {
         let (webhooks, told_to_stop, stop) =
             self.webhooks
                 .start(&engine, &data, trusted, traces.tracer.clone())?;
-        let upkeep = Upkeep {
+        let upkeep = MetricSources {
             journal: node.as_ref().map(|node| Arc::clone(node.link())),
             ..self.upkeep(tls.as_ref(), &logs, traces.tracer.as_ref())?
         };
@@ -400,7 +400,7 @@ impl ServeArgs {
         &self,
         engine: &Arc<Engine>,
         verifier: &Arc<TokenVerifier>,
-        (webhooks, upkeep, consoles): (&WebhookFront, &Upkeep, &Consoles),
+        (webhooks, upkeep, consoles): (&WebhookFront, &MetricSources, &Consoles),
     ) -> Result<(Arc<Service>, Option<Internal>, Option<SocketAddr>), Failure> {
         let cors = Cors::of(self.cors_origin.clone());
         let of_both = |service: Service| {
@@ -437,12 +437,12 @@ impl ServeArgs {
         tls: Option<&Arc<Tls>>,
         logs: &Logs,
         tracer: Option<&Arc<Tracer>>,
-    ) -> Result<Upkeep, Failure> {
+    ) -> Result<MetricSources, Failure> {
         if let Some(tls) = tls {
             keep_certificate_fresh(Arc::clone(tls)).map_err(Failure::from_error)?;
         }
         let backups = self.backup_status.as_deref().map(backup_status::watched);
-        Ok(Upkeep {
+        Ok(MetricSources {
             tls: tls.cloned(),
             backups: backups.transpose().map_err(Failure::from_error)?,
             access_log: logs.access.clone(),

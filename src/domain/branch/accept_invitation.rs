@@ -76,15 +76,15 @@ impl Operation for AcceptInvitation {
     type Resource = Branch;
     type Answer = ActivationBody;
 
-    const SAYS: &'static str = module_doc!("accept_invitation.rs");
+    const DOC: &'static str = module_doc!("accept_invitation.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::BranchManager,
         after: Some("create_branch"),
         body: r#"{"expectedOnboardingRevision": 1}"#,
-        other: ("/expectedOnboardingRevision", "2"),
-        own: &["manager-1@example.com", "manager-1"],
+        changed_value: ("/expectedOnboardingRevision", "2"),
+        unique_ids: &["manager-1@example.com", "manager-1"],
         ..Example::NEW
     };
 

@@ -10,7 +10,7 @@ use super::onboarding::{
 };
 use super::state::{Branch, LifecycleStatus, RelationshipTuple};
 use crate::base::revision::Revision;
-use crate::base::text::{BranchCode, Ident, Sentence};
+use crate::base::text::{BranchCode, Ident, NonBlankText};
 use crate::base::time::Timestamp;
 use crate::domain::response_body::response_body;
 use crate::wire_enum;
@@ -93,7 +93,7 @@ response_body! {
     } as {
         command_id: &'a Ident = &founding.command_id,
         actor_id: &'a str = &founding.subject,
-        reason: &'a Sentence = &founding.reason,
+        reason: &'a NonBlankText = &founding.reason,
         command_fingerprint: String = founding.fingerprint.to_hex(),
         branch_id: Uuid = founding.branch_id,
         branch_code: &'a BranchCode = &founding.branch_code,

@@ -24,7 +24,7 @@ use crate::base::actor::ActorKind;
 use crate::base::address::Address;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
-use crate::base::text::{BranchCode, Ident, Sentence, Text};
+use crate::base::text::{BranchCode, Ident, NonBlankText, Text};
 use crate::domain::example::{Current, Example};
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
@@ -46,9 +46,9 @@ json_object! {
         /// The organization's revision as the actor saw it.
         pub expected_organization_revision: i64 = "expectedOrganizationRevision",
         /// The branch's name in the register.
-        pub legal_name: Sentence = "legalName" personal Name,
+        pub legal_name: NonBlankText = "legalName" personal Name,
         /// The branch's name for customers.
-        pub display_name: Sentence = "displayName" personal Name,
+        pub display_name: NonBlankText = "displayName" personal Name,
         /// Which business it is.
         pub business_identity: BusinessIdentity = "businessIdentity" personal Register,
         /// How it is reached.
@@ -62,7 +62,7 @@ json_object! {
         /// What it pays at first.
         pub initial_membership_fee_policy: FeePolicy = "initialMembershipFeePolicy",
         /// Why.
-        pub reason: Sentence = "reason" personal FreeText,
+        pub reason: NonBlankText = "reason" personal FreeText,
     }
 }
 
@@ -100,7 +100,7 @@ impl Operation for CreateBranch {
     type Resource = Organization;
     type Answer = BranchBody<'static>;
 
-    const SAYS: &'static str = module_doc!("create.rs");
+    const DOC: &'static str = module_doc!("create.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -124,9 +124,9 @@ impl Operation for CreateBranch {
   },
   "reason": "A branch for the south."
 }"#,
-        other: ("/reason", r#""Another reason.""#),
-        own: &["command-1", "manager-1@example.com"],
-        echoed: "command-1",
+        changed_value: ("/reason", r#""Another reason.""#),
+        unique_ids: &["command-1", "manager-1@example.com"],
+        id_in_response: "command-1",
         vary: |body, number| {
             body["branchCode"] = format!("BR{number}").into();
             let registered = BusinessRegistrationNumber::sample(number);
@@ -134,7 +134,7 @@ impl Operation for CreateBranch {
         },
         current: Some(Current {
             path: "/organization",
-            member: "organizationRevision",
+            field: "organizationRevision",
             pointer: "/expectedOrganizationRevision",
         }),
         ..Example::NEW
@@ -208,7 +208,7 @@ impl Operation for CreateBranch {
 
     /// With what other systems have done since. What else has happened to the branch is no part of
     /// its creation.
-    fn settled(first: &[u8], view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
+    fn final_response(first: &[u8], view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
         let first_body: serde_json::Value = serde_json::from_slice(first).ok()?;
         let id = first_body["branchId"].as_str()?;
         let branch = Branch {
@@ -274,7 +274,7 @@ pub fn create(
         outbox_message_id: context.ids.outbox_number(),
     });
     let disposition = outcome(&side_effects).disposition();
-    let branch_id = context.born;
+    let branch_id = context.new_id;
     let due = BranchDeliveriesEvent::Due(Box::new(DeliveriesDue {
         branch_id,
         side_effects: side_effects.to_vec(),
@@ -285,9 +285,9 @@ pub fn create(
         OrganizationEvent::BranchAdded { branch_id },
         context.at,
     );
-    let branch = commit.born::<Branch>(&BranchEvent::Created(Box::new(founding)));
-    let deliveries = commit.born::<BranchDeliveries>(&due);
-    commit.born::<BranchOfficeProfile>(&first_profile(command, branch_id));
+    let branch = commit.create::<Branch>(&BranchEvent::Created(Box::new(founding)));
+    let deliveries = commit.create::<BranchDeliveries>(&due);
+    commit.create::<BranchOfficeProfile>(&first_profile(command, branch_id));
     for side_effect in &side_effects {
         let message = directory_message::recorded(&branch.founding, side_effect);
         commit.send(
@@ -304,7 +304,7 @@ pub fn create(
 
 fn founding(command: &Command, context: &Context<'_>, organization: Revision) -> Founding {
     Founding {
-        branch_id: context.born,
+        branch_id: context.new_id,
         organization_revision: organization,
         command_id: command.command_id.clone(),
         subject: context.actor.subject.clone(),
@@ -587,8 +587,9 @@ mod tests {
     #[test]
     fn a_creation_is_told_anew_for_what_other_systems_have_done_and_for_nothing_else() {
         let (mut scenario, answer) = created_with(INVITATION_LATE);
-        let told =
-            |scenario: &Scenario, first: &[u8]| CreateBranch::settled(first, &scenario.own_view());
+        let told = |scenario: &Scenario, first: &[u8]| {
+            CreateBranch::final_response(first, &scenario.own_view())
+        };
         let named = json!({"branchId": answer["branchId"]}).to_string();
         let (first, disposition) = told(&scenario, named.as_bytes()).unwrap();
         assert_eq!(serde_json::from_slice::<Value>(&first).unwrap(), answer);

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::onboarding::{SideEffect, SideEffectKind, SideEffectStatus};
 use super::state::{BusinessIdentity, Founding, RelationshipTuple};
-use crate::base::text::{BranchCode, Sentence};
+use crate::base::text::{BranchCode, NonBlankText};
 
 /// The content of a message, with how far its side effect was in the commit: what is completed
 /// there is not sent. The receiver of the message does not get that.
@@ -34,8 +34,8 @@ enum Content<'a> {
     OperatorIdentity {
         operator_identity_id: Uuid,
         branch_code: &'a BranchCode,
-        legal_name: &'a Sentence,
-        display_name: &'a Sentence,
+        legal_name: &'a NonBlankText,
+        display_name: &'a NonBlankText,
         business_identity: &'a BusinessIdentity,
     },
     #[serde(rename_all = "camelCase")]
@@ -46,7 +46,7 @@ enum Content<'a> {
     ManagerInvitation {
         invitation_id: Uuid,
         email: &'a str,
-        display_name: &'a Sentence,
+        display_name: &'a NonBlankText,
     },
 }
 

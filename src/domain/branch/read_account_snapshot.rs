@@ -18,7 +18,7 @@ pub fn read_account_snapshot(request: &ReadRequest<'_>) -> Result<Representation
     match snapshot {
         Some(snapshot)
             if request
-                .admits(|| may_settle(request.actor, &snapshot.taken.branch_office_profile_id)) =>
+                .allows(|| may_settle(request.actor, &snapshot.taken.branch_office_profile_id)) =>
         {
             Representation::at_position(request.view, snapshot.key(), &SnapshotBody::new(&snapshot))
         }

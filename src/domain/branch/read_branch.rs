@@ -17,7 +17,7 @@ use crate::domain::resource::Resource as _;
 pub fn read_branch(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let id = request.param("branchId");
     let branch = request.view.get::<Branch>(&[id]);
-    let may = |branch: &Branch| request.admits(|| may_read(request.actor, id, branch));
+    let may = |branch: &Branch| request.allows(|| may_read(request.actor, id, branch));
     let Some(branch) = branch.filter(may) else {
         return Err(Rejection::not_found());
     };

@@ -13,7 +13,7 @@ use crate::domain::rejection::Rejection;
 pub fn read_office_profile(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let id = request.param("id");
     let profile = request.view.get::<BranchOfficeProfile>(&[id]);
-    let Some(profile) = profile.filter(|_| request.admits(|| may_update(request.actor, id))) else {
+    let Some(profile) = profile.filter(|_| request.allows(|| may_update(request.actor, id))) else {
         return Err(Rejection::not_found());
     };
     Representation::at_revision(&profile, &ProfileRevisionBody::new(&profile))

@@ -191,7 +191,7 @@ macro_rules! elsewhere {
             type Command = create::Command;
             type Resource = Organization;
             type Answer = super::body::BranchBody<'static>;
-            const SAYS: &'static str = CreateBranch::SAYS;
+            const DOC: &'static str = CreateBranch::DOC;
             const REJECTIONS: &'static [Declared] = CreateBranch::REJECTIONS;
             const EXAMPLE: Example = CreateBranch::EXAMPLE;
 

@@ -76,7 +76,7 @@ impl Operation for SnapshotSettlementAccount {
     type Resource = AccountSnapshot;
     type Answer = SnapshotBody<'static>;
 
-    const SAYS: &'static str = module_doc!("snapshot_settlement_account.rs");
+    const DOC: &'static str = module_doc!("snapshot_settlement_account.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -89,10 +89,10 @@ impl Operation for SnapshotSettlementAccount {
   "expectedSettlementAccountRevision": 1,
   "idempotencyKey": "key-1"
 }"#,
-        other: ("/settlementStatementId", r#""statement-2""#),
-        rests_on: &[("settlement-account", "settlement-account-1")],
-        own: &["settlement-account-1", "snapshot-1", "statement-1"],
-        echoed: "snapshot-1",
+        changed_value: ("/settlementStatementId", r#""statement-2""#),
+        needs_facts: &[("settlement-account", "settlement-account-1")],
+        unique_ids: &["settlement-account-1", "snapshot-1", "statement-1"],
+        id_in_response: "snapshot-1",
         ..Example::NEW
     };
 

@@ -11,7 +11,7 @@ use crate::base::address::Address;
 use crate::base::digest::Fingerprint;
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
-use crate::base::text::{BranchCode, Email, Ident, PhoneNumber, Sentence};
+use crate::base::text::{BranchCode, Email, Ident, NonBlankText, PhoneNumber};
 use crate::base::time::{Date, Timestamp};
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource, event_name};
@@ -91,7 +91,7 @@ json_object! {
         /// Where the invitation goes to.
         pub email: Email = "email" personal Contact,
         /// How the invitation speaks to them.
-        pub display_name: Sentence = "displayName" personal Name,
+        pub display_name: NonBlankText = "displayName" personal Name,
     }
 }
 
@@ -99,7 +99,7 @@ json_object! {
     /// What a branch pays for its membership.
     pub struct FeePolicy {
         /// The version of the policy.
-        pub policy_version: Sentence = "policyVersion",
+        pub policy_version: NonBlankText = "policyVersion",
         /// The fee of a month, in units of the currency.
         pub monthly_fee_amount: AtLeast<0> = "monthlyFeeAmount",
         /// The currency.
@@ -121,7 +121,7 @@ pub struct Founding {
     /// Who created it: the token's subject.
     pub subject: Box<str>,
     /// Why.
-    pub reason: Sentence,
+    pub reason: NonBlankText,
     /// The fingerprint of the command's facts.
     pub fingerprint: Fingerprint,
     /// The identifier of the audit event.
@@ -129,9 +129,9 @@ pub struct Founding {
     /// Its code.
     pub branch_code: BranchCode,
     /// Its name in the register.
-    pub legal_name: Sentence,
+    pub legal_name: NonBlankText,
     /// Its name for customers.
-    pub display_name: Sentence,
+    pub display_name: NonBlankText,
     /// Which business it is.
     pub business_identity: BusinessIdentity,
     /// How it is reached.

@@ -72,7 +72,7 @@ impl Operation for UpdateProfile {
     type Resource = BranchOfficeProfile;
     type Answer = ProfileRevisionBody<'static>;
 
-    const SAYS: &'static str = module_doc!("update_profile.rs");
+    const DOC: &'static str = module_doc!("update_profile.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -90,10 +90,10 @@ impl Operation for UpdateProfile {
   "businessRegistrationReference": "business-registration-1",
   "reason": "A new name."
 }"#,
-        other: ("/reason", r#""Another.""#),
-        rests_on: &[("branch-office-profile", "branch-seoul-1")],
-        own: &["branch-seoul-1", "command-1", "revision-1"],
-        echoed: "revision-1",
+        changed_value: ("/reason", r#""Another.""#),
+        needs_facts: &[("branch-office-profile", "branch-seoul-1")],
+        unique_ids: &["branch-seoul-1", "command-1", "revision-1"],
+        id_in_response: "revision-1",
         ..Example::NEW
     };
 
@@ -159,7 +159,7 @@ impl Operation for UpdateProfile {
             branch_office_profile_id: commit.next.id.clone(),
             revision_number: commit.next.revision,
         };
-        commit.born::<ProfileRevision>(&ProfileRevisionEvent::Made(Box::new(made)));
+        commit.create::<ProfileRevision>(&ProfileRevisionEvent::Made(Box::new(made)));
         let body = to_json(&ProfileRevisionBody::new(&commit.next));
         commit.answer(body)
     }

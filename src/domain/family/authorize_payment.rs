@@ -58,7 +58,7 @@ impl Operation for AuthorizePayment {
     type Resource = PaymentAuthority;
     type Answer = PaymentDelegationBody<'static>;
 
-    const SAYS: &'static str = module_doc!("authorize_payment.rs");
+    const DOC: &'static str = module_doc!("authorize_payment.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -71,9 +71,9 @@ impl Operation for AuthorizePayment {
   "scope": "reservation_deposit",
   "amountKrw": 300000
 }"#,
-        other: ("/amountKrw", "1"),
-        own: &["family-account-1", "reservation-booking-1"],
-        echoed: "reservation-booking-1",
+        changed_value: ("/amountKrw", "1"),
+        unique_ids: &["family-account-1", "reservation-booking-1"],
+        id_in_response: "reservation-booking-1",
         ..Example::NEW
     };
 

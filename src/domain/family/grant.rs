@@ -133,7 +133,7 @@ pub fn scope(actor: &Actor) -> Scope {
 /// The scopes of grants of which there is this one, as their schema in answers.
 pub fn scopes_schema(known: &'static [&'static str]) -> Schema {
     let shape = Vec::<Ident>::shape().known(known);
-    Schema::try_from(shape.schema(Side::Answered)).unwrap_or_default()
+    Schema::try_from(shape.schema(Side::Response)).unwrap_or_default()
 }
 
 /// Whether the actor manages the branch of this booking.

@@ -87,7 +87,7 @@ impl Operation for GrantCareHistoryAccess {
     type Resource = CareHistoryAuthority;
     type Answer = CareHistoryGrantBody<'static>;
 
-    const SAYS: &'static str = module_doc!("grant_care_history_access.rs");
+    const DOC: &'static str = module_doc!("grant_care_history_access.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -99,13 +99,13 @@ impl Operation for GrantCareHistoryAccess {
   "scopes": ["summary"],
   "expiresAt": "2099-01-01T00:00:00Z"
 }"#,
-        other: ("/granteeMemberId", r#""member-family-2""#),
-        rests_on: &[
+        changed_value: ("/granteeMemberId", r#""member-family-2""#),
+        needs_facts: &[
             ("reservation-booking", "reservation-booking-1"),
             ("family-account", "family-account-1"),
         ],
-        own: &["family-account-1", "reservation-booking-1"],
-        echoed: "reservation-booking-1",
+        unique_ids: &["family-account-1", "reservation-booking-1"],
+        id_in_response: "reservation-booking-1",
         ..Example::NEW
     };
 
@@ -191,14 +191,14 @@ impl Operation for GrantCareHistoryAccess {
         let event = CareHistoryAuthorityEvent::Entered(Box::new(CareHistoryGrantEntered {
             reservation_booking_id: body.reservation_booking_id.clone(),
             grantee_member_id: body.grantee_member_id.clone(),
-            grant_id: context.born,
+            grant_id: context.new_id,
         }));
         let mut commit = Commit::new(book, event, context.at);
         let granted = CareHistoryGrantEvent::Granted(Box::new(CareHistoryAccessGranted {
             reservation_booking_id: body.reservation_booking_id.clone(),
             grantee_member_id: body.grantee_member_id.clone(),
             terms: GrantTerms {
-                grant_id: context.born,
+                grant_id: context.new_id,
                 family_account_id: command.family_account_id.clone(),
                 mother_member_id: mother.clone(),
                 scopes: body.scopes.clone(),
@@ -206,7 +206,7 @@ impl Operation for GrantCareHistoryAccess {
                 authority_evidence: vec![evidence(&account), evidence(&booking)],
             },
         }));
-        let grant = commit.born::<CareHistoryGrant>(&granted);
+        let grant = commit.create::<CareHistoryGrant>(&granted);
         commit.answer(to_json(&CareHistoryGrantBody::new(&grant)))
     }
 }

@@ -94,7 +94,7 @@ impl Operation for GrantPayment {
     type Resource = PaymentAuthority;
     type Answer = PaymentDelegationBody<'static>;
 
-    const SAYS: &'static str = module_doc!("grant_payment.rs");
+    const DOC: &'static str = module_doc!("grant_payment.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -108,13 +108,13 @@ impl Operation for GrantPayment {
   "maximumAuthorizedAmountKrw": 500000,
   "expiresAt": "2099-01-01T09:00:00+09:00"
 }"#,
-        other: ("/maximumAuthorizedAmountKrw", "1"),
-        rests_on: &[
+        changed_value: ("/maximumAuthorizedAmountKrw", "1"),
+        needs_facts: &[
             ("reservation-booking", "reservation-booking-1"),
             ("family-account", "family-account-1"),
         ],
-        own: &["family-account-1", "reservation-booking-1"],
-        echoed: "reservation-booking-1",
+        unique_ids: &["family-account-1", "reservation-booking-1"],
+        id_in_response: "reservation-booking-1",
         ..Example::NEW
     };
 
@@ -198,14 +198,14 @@ impl Operation for GrantPayment {
         let event = PaymentAuthorityEvent::Entered(Box::new(DelegationEntered {
             reservation_booking_id: command.reservation_booking_id.clone(),
             payer_member_id: command.payer_member_id.clone(),
-            payment_delegation_id: context.born,
+            payment_delegation_id: context.new_id,
         }));
         let mut commit = Commit::new(book, event, context.at);
         let granted = PaymentDelegationEvent::Granted(Box::new(PaymentGranted {
             reservation_booking_id: command.reservation_booking_id.clone(),
             payer_member_id: command.payer_member_id.clone(),
             terms: GrantTerms {
-                grant_id: context.born,
+                grant_id: context.new_id,
                 family_account_id: command.family_account_id.clone(),
                 mother_member_id: command.mother_member_id.clone(),
                 scopes: command.scopes.clone(),
@@ -214,7 +214,7 @@ impl Operation for GrantPayment {
             },
             maximum_authorized_amount_krw: command.maximum_authorized_amount_krw.into(),
         }));
-        let delegation = commit.born::<PaymentDelegation>(&granted);
+        let delegation = commit.create::<PaymentDelegation>(&granted);
         let delegation = PaymentDelegationBody::new(&delegation);
         let body = to_json(&delegation);
         let message = GrantedMessage {

@@ -256,7 +256,7 @@ impl PaymentAuthority {
 /// The scope of a delegation, or null, as its schema in answers.
 pub fn scope_or_none(_: &mut SchemaGenerator) -> Schema {
     let scope = Ident::shape().known(&[RESERVATION_DEPOSIT]);
-    Schema::try_from(nullable(scope.schema(Side::Answered))).unwrap_or_default()
+    Schema::try_from(nullable(scope.schema(Side::Response))).unwrap_or_default()
 }
 
 fn scopes(_: &mut SchemaGenerator) -> Schema {

@@ -16,7 +16,7 @@ pub fn read_care_history_grant(request: &ReadRequest<'_>) -> Result<Representati
     let held = request.view.get::<CareHistoryGrant>(&[request.param("id")]);
     match held {
         Some(held)
-            if request.admits(|| {
+            if request.allows(|| {
                 actor.is_headquarters()
                     || is_mother(actor, &held.grant.terms.mother_member_id)
                     || is_member(actor, &held.grantee_member_id)

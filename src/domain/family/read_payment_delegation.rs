@@ -16,7 +16,7 @@ pub fn read_payment_delegation(request: &ReadRequest<'_>) -> Result<Representati
         .view
         .get::<PaymentDelegation>(&[request.param("id")]);
     match delegation {
-        Some(delegation) if request.admits(|| may_read(request, &delegation)) => {
+        Some(delegation) if request.allows(|| may_read(request, &delegation)) => {
             Representation::at_revision(&delegation, &PaymentDelegationBody::new(&delegation))
         }
         _ => Err(Rejection::not_found()),

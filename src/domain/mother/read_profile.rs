@@ -3,16 +3,17 @@
 
 use super::state::{MotherProfile, ProfileBody};
 use crate::base::actor::ActorKind;
-use crate::domain::read::{Numbered, ReadRequest, Representation, Trail};
+use crate::domain::read::{HistorySource, Numbered, ReadRequest, Representation};
 use crate::domain::reference::kinds::consent_version::required_at;
 use crate::domain::reference::kinds::mother_profile::owner;
 use crate::domain::rejection::Rejection;
 
 /// The history of the actor's own profile.
-pub const TRAIL: Trail = Trail::of::<MotherProfile>(Numbered::ByRevision, |request| {
-    let holder = request.view.holder(owner(&request.actor.subject));
-    holder.into_iter().collect()
-});
+pub const TRAIL: HistorySource =
+    HistorySource::of::<MotherProfile>(Numbered::ByRevision, |request| {
+        let holder = request.view.holder(owner(&request.actor.subject));
+        holder.into_iter().collect()
+    });
 
 /// Reads the profile of the actor's own.
 ///

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::base::address::Address;
 use crate::base::revision::Revision;
-use crate::base::text::{Email, FullName, Ident, PhoneNumber, PolicyKey, ReceiptId, VersionLabel};
+use crate::base::text::{Email, FullName, Ident, PhoneNumber, PolicyKey, TrimmedId, VersionLabel};
 use crate::base::time::{Date, Timestamp};
 use crate::domain::reference::kinds::consent_version::version_id;
 use crate::domain::reference::kinds::mother_profile::{
@@ -89,7 +89,7 @@ pub struct MotherProfile {
     /// The fact as it came in last.
     pub fact: MotherProfileFact,
     /// The account, as the first fact gave it.
-    pub mother_account_id: ReceiptId,
+    pub mother_account_id: TrimmedId,
     /// When the profile came into being, as the first fact gave it.
     pub created_at: Timestamp,
     /// When it was changed last; at first, when its first fact was committed.
@@ -211,7 +211,7 @@ public_events! {
     /// The profile came into being with its fact, or what its fact owns has changed: the account's
     /// lifecycle, its contacts, its owners.
     FactCameIn(came) => fact(&came.id, came.revision) and "ownership-changed" {
-        "motherAccountId": ReceiptId = came.fact.mother_account_id,
+        "motherAccountId": TrimmedId = came.fact.mother_account_id,
         "accountLifecycle": AccountLifecycle = came.fact.account_lifecycle,
         "ownershipState": OwnershipState = came.fact.ownership_state,
     },
@@ -325,14 +325,14 @@ impl FactHolder for MotherProfile {
 
 /// How complete a profile is, and what its owner may do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct ProfileProgress {
     /// How complete it is.
     pub completeness: ProfileCompleteness,
     /// What comes next, in the order of the enumeration.
     pub next_actions: Vec<NextAction>,
 }
 
-impl Standing {
+impl ProfileProgress {
     /// Computes it for `profile` while the consent versions `required` (their identifiers) must be
     /// accepted.
     #[must_use]
@@ -369,9 +369,9 @@ response_body! {
     pub struct ProfileBody<'a> from (profile: &'a MotherProfile, required: &[Box<str>]) {
         // The profile while the consent versions `required` (their identifiers) must be accepted.
         let fact = &profile.fact;
-        let standing = Standing::of(profile, required);
+        let standing = ProfileProgress::of(profile, required);
     } as {
-        mother_account_id: &'a ReceiptId = &profile.mother_account_id,
+        mother_account_id: &'a TrimmedId = &profile.mother_account_id,
         mother_profile_id: &'a str = &profile.id,
         account_lifecycle: AccountLifecycle = fact.account_lifecycle,
         profile_completeness: ProfileCompleteness = standing.completeness,
@@ -425,8 +425,8 @@ struct VerifiedContacts<'a> {
 
 response_body! {
     #[schemars(rename = "VerifiedContact")]
-    struct ContactBody<'a> from (receipt_id: &'a ReceiptId, normalized_value: &'a str, verified_at: Timestamp) {} as {
-        receipt_id: &'a ReceiptId = receipt_id,
+    struct ContactBody<'a> from (receipt_id: &'a TrimmedId, normalized_value: &'a str, verified_at: Timestamp) {} as {
+        receipt_id: &'a TrimmedId = receipt_id,
         normalized_value: &'a str = normalized_value,
         verified_at: Timestamp = verified_at,
         verification_authority: VerificationAuthority = VerificationAuthority::IdentityProviderAuth,
@@ -665,7 +665,7 @@ mod tests {
             path: &["profile-1"],
             revision: Revision::new(2),
         };
-        let told = MotherProfile::tell(&event, &changed);
+        let told = MotherProfile::public_events(&event, &changed);
         let told = &told.last().unwrap().fields;
         for field in [
             r#""accountLifecycle":"withdrawn""#,
@@ -735,10 +735,10 @@ mod tests {
                     accepted_at: Timestamp::default(),
                 });
             }
-            let Standing {
+            let ProfileProgress {
                 completeness,
                 next_actions,
-            } = Standing::of(&profile, &["privacy@1".into()]);
+            } = ProfileProgress::of(&profile, &["privacy@1".into()]);
             (completeness == ProfileCompleteness::Complete, next_actions)
         };
         let active = AccountLifecycle::Active;
@@ -776,7 +776,7 @@ mod tests {
             }
         }
         assert_eq!(
-            Standing::of(&whole, &[]).completeness,
+            ProfileProgress::of(&whole, &[]).completeness,
             ProfileCompleteness::Complete
         );
     }

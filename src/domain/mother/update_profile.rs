@@ -114,7 +114,7 @@ impl Operation for UpdateProfile {
     type Resource = MotherProfile;
     type Answer = ProfileBody<'static>;
 
-    const SAYS: &'static str = module_doc!("update_profile.rs");
+    const DOC: &'static str = module_doc!("update_profile.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -127,9 +127,9 @@ impl Operation for UpdateProfile {
   "address": {"postalCode": "06236", "roadAddress": "서울특별시 강남구 테헤란로 1", "detailAddress": "2층"},
   "consentAcceptances": [{"policyKey": "privacy", "versionLabel": "2025-01"}]
 }"#,
-        other: ("/fullName", r#""김바다""#),
-        rests_on: &[("mother-profile", "mother-profile-1")],
-        own: &["mother-1", "mother-profile-1"],
+        changed_value: ("/fullName", r#""김바다""#),
+        needs_facts: &[("mother-profile", "mother-profile-1")],
+        unique_ids: &["mother-1", "mother-profile-1"],
         ..Example::NEW
     };
 

@@ -57,7 +57,7 @@ pub fn body_of(message: &Message) -> Vec<u8> {
 
 /// Which messages are listed, and in which order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct MessageQuery {
     /// Only those with this status.
     pub status: Option<MessageStatus>,
     /// Only those of this topic.
@@ -103,7 +103,12 @@ pub fn not_permitted() -> Rejection {
 
 /// The page of those messages that come after the number `after`; numbers go up to `last`.
 #[must_use]
-pub fn page(view: &ReadView<'_>, asked: &Asked, after: Option<i64>, last: i64) -> MessagePage {
+pub fn page(
+    view: &ReadView<'_>,
+    asked: &MessageQuery,
+    after: Option<i64>,
+    last: i64,
+) -> MessagePage {
     let unsettled_only = matches!(
         asked.status,
         Some(MessageStatus::Waiting | MessageStatus::Dead)
@@ -155,7 +160,7 @@ pub fn page(view: &ReadView<'_>, asked: &Asked, after: Option<i64>, last: i64) -
 
 /// A page in the making.
 struct Looking<'a> {
-    asked: &'a Asked,
+    asked: &'a MessageQuery,
     left: usize,
     messages: Vec<Message>,
     reached: i64,
@@ -215,7 +220,7 @@ mod tests {
         service
     }
 
-    fn pages(asked: &Asked, last: i64) -> Vec<(Vec<i64>, Option<i64>)> {
+    fn pages(asked: &MessageQuery, last: i64) -> Vec<(Vec<i64>, Option<i64>)> {
         let service = service();
         let (mut pages, mut after) = (Vec::new(), None);
         loop {
@@ -231,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_page_looks_at_ten_messages_for_each_that_it_may_have_and_goes_on_behind_them() {
-        let asked = Asked {
+        let asked = MessageQuery {
             status: None,
             topic: Some("rare".to_owned()),
             resource: None,
@@ -247,7 +252,7 @@ mod tests {
                 (vec![40], None),
             ]
         );
-        let newest_first = Asked {
+        let newest_first = MessageQuery {
             oldest_first: false,
             ..asked
         };
@@ -265,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_page_that_is_full_with_the_last_message_is_the_last_one() {
-        let asked = Asked {
+        let asked = MessageQuery {
             status: Some(MessageStatus::Waiting),
             topic: None,
             resource: None,

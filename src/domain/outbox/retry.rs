@@ -30,7 +30,7 @@ json_object! {
     /// The body of the request, which may be left out.
     pub struct Body {
         /// As of a skip, whose body does here, too; of a retry it is not kept.
-        pub reason: Option<crate::base::text::Sentence> = "reason",
+        pub reason: Option<crate::base::text::NonBlankText> = "reason",
     }
 }
 
@@ -42,7 +42,7 @@ impl Operation for RetryMessage {
     type Resource = Message;
     type Answer = MessageBody<'static>;
 
-    const SAYS: &'static str = module_doc!("retry.rs");
+    const DOC: &'static str = module_doc!("retry.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

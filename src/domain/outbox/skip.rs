@@ -10,7 +10,7 @@ use super::list::{MessageBody, body_of};
 use super::message::{Message, MessageEvent};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::text::{Ident, Sentence};
+use crate::base::text::{Ident, NonBlankText};
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
@@ -31,7 +31,7 @@ json_object! {
     /// The body of the request.
     pub struct Body {
         /// Why.
-        pub reason: Sentence = "reason",
+        pub reason: NonBlankText = "reason",
     }
 }
 
@@ -43,7 +43,7 @@ impl Operation for SkipMessage {
     type Resource = Message;
     type Answer = MessageBody<'static>;
 
-    const SAYS: &'static str = module_doc!("skip.rs");
+    const DOC: &'static str = module_doc!("skip.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

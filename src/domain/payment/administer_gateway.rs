@@ -124,7 +124,7 @@ fn audited<R: Resource>(
     context: &Context<'_>,
 ) -> Result<Decision<R>, Rejection> {
     let event = AdminAuditEvent::Recorded(Box::new(AdminAudit {
-        audit_id: context.born,
+        audit_id: context.new_id,
         action: command.operation_action,
         status: answered.status(),
         actor_user_id: context.actor.subject.clone(),
@@ -142,7 +142,7 @@ fn audited<R: Resource>(
         provider_result_code: answered.result_code.into(),
         provider_message: answered.message.map(Into::into),
     }));
-    let audit = commit.born::<AdminAudit>(&event);
+    let audit = commit.create::<AdminAudit>(&event);
     commit.answer(to_json(&AdminAuditBody::new(&audit)))
 }
 
@@ -183,7 +183,7 @@ impl AnyOperation for AdministerGateway {
     }
 
     fn says(&self) -> &'static str {
-        OperatePayment::SAYS
+        OperatePayment::DOC
     }
 
     fn rejections(&self) -> &'static [Declared] {
@@ -242,7 +242,7 @@ impl Operation for OperatePayment {
     type Resource = PaymentSubject;
     type Answer = AdminAuditBody<'static>;
 
-    const SAYS: &'static str = module_doc!("administer_gateway.rs");
+    const DOC: &'static str = module_doc!("administer_gateway.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -254,10 +254,10 @@ impl Operation for OperatePayment {
   "expectedRevision": 0,
   "paymentId": "payment-1"
 }"#,
-        other: ("/reason", r#""Another customer asked.""#),
-        rests_on: &[("gateway-payment", "payment-1")],
-        own: &["reservation-booking-1", "payment-1"],
-        echoed: "payment-1",
+        changed_value: ("/reason", r#""Another customer asked.""#),
+        needs_facts: &[("gateway-payment", "payment-1")],
+        unique_ids: &["reservation-booking-1", "payment-1"],
+        id_in_response: "payment-1",
         ..Example::NEW
     };
 
@@ -322,7 +322,7 @@ impl Operation for SearchPayments {
     type Resource = SearchSubject;
     type Answer = AdminAuditBody<'static>;
 
-    const SAYS: &'static str = OperatePayment::SAYS;
+    const DOC: &'static str = OperatePayment::DOC;
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     // Both are one operation, which has one example.

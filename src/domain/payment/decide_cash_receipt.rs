@@ -155,7 +155,7 @@ impl Operation for DecideCashReceipt {
     type Resource = Fact<PaymentProductPlan>;
     type Answer = Eligibility;
 
-    const SAYS: &'static str = module_doc!("decide_cash_receipt.rs");
+    const DOC: &'static str = module_doc!("decide_cash_receipt.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -167,8 +167,8 @@ impl Operation for DecideCashReceipt {
   "purpose": "income_deduction",
   "registrationIdentityReference": "identity-1"
 }"#,
-        other: ("/purpose", r#""business_expense_proof""#),
-        own: &["identity-1"],
+        changed_value: ("/purpose", r#""business_expense_proof""#),
+        unique_ids: &["identity-1"],
         ..Example::NEW
     };
 

@@ -312,7 +312,7 @@ mod tests {
                 path: &["payment-1"],
                 revision: Revision::new(revision),
             };
-            let events = PaymentSubject::tell(&event, &changed);
+            let events = PaymentSubject::public_events(&event, &changed);
             let revisions: Vec<_> = events.iter().map(|event| event.revision).collect();
             assert_eq!(revisions, [told]);
         }

@@ -523,7 +523,7 @@ mod tests {
             path: &[PAYMENT],
             revision: Revision::FIRST,
         };
-        let [told] = &Obligation::tell(&born, &changed)[..] else {
+        let [told] = &Obligation::public_events(&born, &changed)[..] else {
             panic!("it is told once");
         };
         let kind = PaymentObligation::KIND.name;

@@ -104,7 +104,7 @@ impl Operation for PreRegister {
     type Resource = Obligation;
     type Answer = PreRegistrationBody<'static>;
 
-    const SAYS: &'static str = module_doc!("pre_register.rs");
+    const DOC: &'static str = module_doc!("pre_register.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -117,16 +117,16 @@ impl Operation for PreRegister {
     "registrationIdentityReference": "identity-1"
   }
 }"#,
-        other: (
+        changed_value: (
             "/cashReceiptIssueRequest/purpose",
             r#""business_expense_proof""#,
         ),
-        rests_on: &[
+        needs_facts: &[
             ("reservation-booking", "reservation-booking-1"),
             ("payment-obligation", "payment-1"),
         ],
-        own: &["reservation-booking-1", "payment-1"],
-        echoed: "payment-1",
+        unique_ids: &["reservation-booking-1", "payment-1"],
+        id_in_response: "payment-1",
         ..Example::NEW
     };
 

@@ -14,7 +14,7 @@ use crate::domain::resource::Resource;
 /// `not_found` when it does not exist, or is not for the actor to see.
 pub fn read_admin_audit(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let actor = request.actor;
-    if !request.admits(|| actor.is_headquarters() || may_administer(actor)) {
+    if !request.allows(|| actor.is_headquarters() || may_administer(actor)) {
         return Err(Rejection::not_found());
     }
     let audit = request.view.get::<AdminAudit>(&[request.param("auditId")]);

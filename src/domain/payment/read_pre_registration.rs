@@ -25,7 +25,7 @@ pub fn read_pre_registration(request: &ReadRequest<'_>) -> Result<Representation
     match &obligation.pre_registration {
         Some(registration)
             if request
-                .admits(|| may_read(&obligation, request.actor, request.view, request.now)) =>
+                .allows(|| may_read(&obligation, request.actor, request.view, request.now)) =>
         {
             let status = PreRegistrationStatus::PreRegistered;
             let body = PreRegistrationBody::new(registration, status);

@@ -102,7 +102,7 @@ impl Operation for AcknowledgePayoutDeposit {
     type Resource = PayoutReceipt;
     type Answer = Acknowledgement<'static>;
 
-    const SAYS: &'static str = module_doc!("acknowledge_deposit.rs");
+    const DOC: &'static str = module_doc!("acknowledge_deposit.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -118,13 +118,13 @@ impl Operation for AcknowledgePayoutDeposit {
   "idempotencyKey": "key-1",
   "memo": "Paid today."
 }"#,
-        other: ("/memo", r#""Paid.""#),
-        rests_on: &[
+        changed_value: ("/memo", r#""Paid.""#),
+        needs_facts: &[
             ("reservation-booking", "reservation-booking-1"),
             ("payout-instruction", "payout-instruction-1"),
         ],
-        own: &["reservation-booking-1", "payout-instruction-1"],
-        echoed: "payout-instruction-1",
+        unique_ids: &["reservation-booking-1", "payout-instruction-1"],
+        id_in_response: "payout-instruction-1",
         ..Example::NEW
     };
 

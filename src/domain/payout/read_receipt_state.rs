@@ -19,7 +19,7 @@ pub fn read_receipt_state(request: &ReadRequest<'_>) -> Result<Representation, R
         request.param("contractAssignmentKey"),
         request.param("instructionId"),
     ]);
-    let may_read = request.admits(|| {
+    let may_read = request.allows(|| {
         let booking_id = BookingId::from_trusted(booking_id);
         let booking = request.view.fact::<ReservationBooking>(&booking_id);
         actor.is_headquarters()

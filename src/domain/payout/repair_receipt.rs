@@ -80,7 +80,7 @@ impl Operation for RepairReceipt {
     type Resource = PayoutReceipt;
     type Answer = PayoutReceiptBody<'static>;
 
-    const SAYS: &'static str = module_doc!("repair_receipt.rs");
+    const DOC: &'static str = module_doc!("repair_receipt.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -97,13 +97,13 @@ impl Operation for RepairReceipt {
   "expectedRevision": 0,
   "reason": "The receipt was lost."
 }"#,
-        other: ("/reason", r#""It was found.""#),
-        rests_on: &[
+        changed_value: ("/reason", r#""It was found.""#),
+        needs_facts: &[
             ("reservation-booking", "reservation-booking-1"),
             ("payout-instruction", "payout-instruction-1"),
         ],
-        own: &["reservation-booking-1", "payout-instruction-1"],
-        echoed: "payout-instruction-1",
+        unique_ids: &["reservation-booking-1", "payout-instruction-1"],
+        id_in_response: "payout-instruction-1",
         ..Example::NEW
     };
 

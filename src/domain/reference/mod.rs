@@ -7,7 +7,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::event::{Changed, EventType, PublicEvents, Told};
+use super::event::{Changed, EventType, PublicEvent, PublicEvents};
 use super::listing::Filter;
 use super::operation::Commit;
 use super::resource::{IndexKey, Kind, ReadView, Resource};
@@ -18,7 +18,7 @@ use crate::base::text::Ident;
 use crate::base::time::Timestamp;
 
 pub mod basis_points;
-pub mod intake;
+pub mod fact_lines;
 pub mod kinds;
 pub mod put;
 pub mod read_fact;
@@ -60,8 +60,8 @@ pub trait FactKind:
         Vec::new()
     }
 
-    /// See [`Resource::leads`].
-    fn leads(&self) -> Vec<(Filter, &str)> {
+    /// See [`Resource::filter_values`].
+    fn filter_values(&self) -> Vec<(Filter, &str)> {
         Vec::new()
     }
 
@@ -141,8 +141,8 @@ impl<K: HeldAlone> Resource for Fact<K> {
         self.facts.secondary_keys(&self.id)
     }
 
-    fn leads(&self) -> Vec<(Filter, &str)> {
-        self.facts.leads()
+    fn filter_values(&self) -> Vec<(Filter, &str)> {
+        self.facts.filter_values()
     }
 }
 
@@ -151,8 +151,16 @@ impl<K: HeldAlone> PublicEvents for Fact<K> {
 
     const TYPES: &'static [EventType] = &[EventType::fact_put(K::KIND.name)];
 
-    fn tell(FactEvent::Put(fact): &FactEvent<K>, changed: &Changed<'_>) -> Vec<Told> {
-        vec![Told::fact(K::KIND.name, &fact.id, fact.revision, changed)]
+    fn public_events(
+        FactEvent::Put(fact): &FactEvent<K>,
+        changed: &Changed<'_>,
+    ) -> Vec<PublicEvent> {
+        vec![PublicEvent::fact(
+            K::KIND.name,
+            &fact.id,
+            fact.revision,
+            changed,
+        )]
     }
 }
 
@@ -228,9 +236,9 @@ impl<K: HeldAlone> FactHolder for Fact<K> {
 
 impl<R: Resource> Commit<R> {
     /// Adds a fact that comes into being here, with this commit, at its first revision. Its
-    /// identifier must be fresh, as with [`Commit::born`].
+    /// identifier must be fresh, as with [`Commit::create`].
     pub fn born_fact<H: FactHolder>(&mut self, id: &str, facts: &H::Facts) -> H {
         let event = H::put(None, id, Revision::FIRST, facts);
-        self.born(&event.expect("nothing stands against the first revision of a fact"))
+        self.create(&event.expect("nothing stands against the first revision of a fact"))
     }
 }

@@ -9,7 +9,7 @@
 
 use super::roster::{
     Assignment, AssignmentDecision, CareTeamRoster, CaregiverAssigned, DECISIONS_TOGETHER_MAX,
-    RosterDecision, Standing, assigned, is_filled, may_assign, slot,
+    RosterDecision, SlotsBefore, assigned, is_filled, may_assign, slot,
 };
 use super::roster_body::AssignmentResultBody;
 use crate::base::actor::ActorKind;
@@ -106,7 +106,7 @@ impl Operation for AssignCaregiver {
     type Resource = CareTeamRoster;
     type Answer = AssignmentResultBody<'static>;
 
-    const SAYS: &'static str = module_doc!("assign_caregiver.rs");
+    const DOC: &'static str = module_doc!("assign_caregiver.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -128,19 +128,19 @@ impl Operation for AssignCaregiver {
   "reasonCode": "first_choice",
   "idempotencyKey": "key-1"
 }"#,
-        other: ("/reasonCode", r#""second""#),
-        rests_on: &[
+        changed_value: ("/reasonCode", r#""second""#),
+        needs_facts: &[
             ("reservation-booking", "reservation-booking-1"),
             ("candidate-snapshot", "candidate-snapshot-1"),
         ],
-        own: &[
+        unique_ids: &[
             "reservation-booking-1",
             "candidate-snapshot-1",
             "matching-request-1",
             "assignment-decision-1",
             "roster-decision-1",
         ],
-        echoed: "roster-decision-1",
+        id_in_response: "roster-decision-1",
         ..Example::NEW
     };
 
@@ -276,7 +276,7 @@ impl Operation for AssignCaregiver {
                 idempotency_key: context.key.into(),
             },
         };
-        let before = Standing {
+        let before = SlotsBefore {
             together,
             target: target_slot,
             replaced: replaced_slot.filter(|slot| slot.assignment_key != *target),

@@ -95,7 +95,7 @@ impl Operation for CaptureAdjustmentPayment {
     type Resource = PaymentChangeAdjustment;
     type Answer = PaymentChangeAdjustmentBody<'static>;
 
-    const SAYS: &'static str = module_doc!("capture_adjustment_payment.rs");
+    const DOC: &'static str = module_doc!("capture_adjustment_payment.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -107,17 +107,17 @@ impl Operation for CaptureAdjustmentPayment {
   "providerName": "sample-gateway",
   "providerContext": {"approval": {"number": "A-77"}}
 }"#,
-        other: ("/providerContext", "{}"),
-        rests_on: &[
+        changed_value: ("/providerContext", "{}"),
+        needs_facts: &[
             ("reservation-booking", "reservation-booking-1"),
             ("payment-change-adjustment", "adjustment-2"),
         ],
-        own: &[
+        unique_ids: &[
             "reservation-booking-1",
             "adjustment-2",
             "adjustment-payment-2",
         ],
-        echoed: "reservation-booking-1",
+        id_in_response: "reservation-booking-1",
         ..Example::NEW
     };
 
@@ -454,7 +454,7 @@ mod tests {
                 at: Timestamp::default(),
                 key: "payment-1",
                 fingerprint: Fingerprint::NONE,
-                born: Uuid::nil(),
+                new_id: Uuid::nil(),
                 has_receiver: &|_| false,
                 plain_webhooks: false,
                 ids: &Nothing,

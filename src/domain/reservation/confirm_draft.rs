@@ -241,7 +241,7 @@ fn outcome(
     let intent = draft.facts.intent;
     let payment = &review.facts.payment;
     DraftConfirmed {
-        customer_reservation_creation_command_id: context.born,
+        customer_reservation_creation_command_id: context.new_id,
         accepted_draft_revision: draft.revision,
         accepted_review_projection_id: Ident::from_trusted(review.id.clone()),
         accepted_review_revision: review.revision,
@@ -311,7 +311,7 @@ impl Operation for ConfirmDraft {
     type Resource = ReservationDraft;
     type Answer = CreationBody<'static>;
 
-    const SAYS: &'static str = module_doc!("confirm_draft.rs");
+    const DOC: &'static str = module_doc!("confirm_draft.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -322,13 +322,13 @@ impl Operation for ConfirmDraft {
   "reservationDraftStepAuthorityProjectionId": "review-projection-1",
   "expectedReviewRevision": 1
 }"#,
-        other: ("/expectedReviewRevision", "2"),
-        rests_on: &[
+        changed_value: ("/expectedReviewRevision", "2"),
+        needs_facts: &[
             ("reservation-draft", "draft-1"),
             ("final-review-projection", "review-projection-1"),
         ],
-        own: &["draft-1", "review-projection-1"],
-        echoed: "draft-1",
+        unique_ids: &["draft-1", "review-projection-1"],
+        id_in_response: "draft-1",
         ..Example::NEW
     };
 
@@ -468,7 +468,7 @@ impl Operation for ConfirmDraft {
             Some(_) => ObligationEvent::born(&id, facts),
             None => ObligationEvent::born_of_consultation(&id, facts),
         };
-        commit.born::<Obligation>(&born);
+        commit.create::<Obligation>(&born);
         commit.answer(to_json(&CreationBody::new(&command.draft_id, &outcome)))
     }
 

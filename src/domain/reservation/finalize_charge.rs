@@ -143,7 +143,7 @@ impl FromJson for EnabledFlags {
 
 /// What a request says of the charge, by the fields' names. An amount that is absent is 0.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct RequestedCharge<'a> {
     service_price: AtLeast<0>,
     own_price: AtLeast<0>,
     additional_service: Option<AtLeast<0>>,
@@ -156,7 +156,7 @@ struct Asked<'a> {
     components: Option<&'a ComponentAmounts>,
 }
 
-impl Asked<'_> {
+impl RequestedCharge<'_> {
     fn charge(&self) -> Charge {
         let won = |amount: Option<AtLeast<0>>| amount.map_or(Won::ZERO, Won::from);
         Charge {
@@ -176,7 +176,7 @@ impl Asked<'_> {
 
 impl Body {
     fn charge(&self) -> Charge {
-        let asked = Asked {
+        let asked = RequestedCharge {
             service_price: self.service_price_krw,
             own_price: self.own_price_krw,
             additional_service: self.additional_service_charge_krw,
@@ -210,7 +210,7 @@ fn consistent(at: &mut Reader, fields: &Fields<'_>) {
         at.fault_at::<()>("ownPriceKrw", FaultCode::OutOfRange);
     }
     let charge = || {
-        let asked = Asked {
+        let asked = RequestedCharge {
             service_price: *fields.service_price_krw?,
             own_price: *fields.own_price_krw?,
             additional_service: *fields.additional_service_charge_krw?,
@@ -246,7 +246,7 @@ impl Operation for FinalizeCharge {
     type Resource = FinancialLifecycle;
     type Answer = FinancialLifecycleBody<'static>;
 
-    const SAYS: &'static str = module_doc!("finalize_charge.rs");
+    const DOC: &'static str = module_doc!("finalize_charge.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -262,10 +262,10 @@ impl Operation for FinalizeCharge {
   "servicePriceKrw": 1500000,
   "ownPriceKrw": 1000000
 }"#,
-        other: ("/ownPriceKrw", "900000"),
-        rests_on: &[("reservation-financial-facts", "reservation-booking-1")],
-        own: &["reservation-booking-1", "charge-snapshot-1"],
-        echoed: "reservation-booking-1",
+        changed_value: ("/ownPriceKrw", "900000"),
+        needs_facts: &[("reservation-financial-facts", "reservation-booking-1")],
+        unique_ids: &["reservation-booking-1", "charge-snapshot-1"],
+        id_in_response: "reservation-booking-1",
         ..Example::NEW
     };
 

@@ -7,7 +7,7 @@ use crate::base::actor::ActorKind;
 use crate::base::text::BookingId;
 use crate::domain::family::payment_authority::PaymentAuthority;
 use crate::domain::listing::{Filter, Scope};
-use crate::domain::read::{Numbered, ReadRequest, Representation, Trail};
+use crate::domain::read::{HistorySource, Numbered, ReadRequest, Representation};
 use crate::domain::reference::kinds::payment_change_adjustment::adjustments_of;
 use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
@@ -15,10 +15,11 @@ use crate::domain::resource::Resource;
 
 /// The history of what the read gives: the commits of all adjustments of the booking, each while
 /// its adjustment was the latest.
-pub const TRAIL: Trail = Trail::of::<PaymentChangeAdjustment>(Numbered::ByPosition, |request| {
-    let booking = BookingId::from_trusted(request.param("reservationBookingId"));
-    request.view.ranked(adjustments_of(&booking))
-});
+pub const TRAIL: HistorySource =
+    HistorySource::of::<PaymentChangeAdjustment>(Numbered::ByPosition, |request| {
+        let booking = BookingId::from_trusted(request.param("reservationBookingId"));
+        request.view.ranked(adjustments_of(&booking))
+    });
 
 /// Reads the latest adjustment of the booking that the path names.
 ///
@@ -28,7 +29,7 @@ pub fn read_adjustment(request: &ReadRequest<'_>) -> Result<Representation, Reje
     let booking_id = BookingId::from_trusted(request.param("reservationBookingId"));
     let latest = PaymentChangeAdjustment::latest_of(request.view, &booking_id);
     match latest {
-        Some(latest) if request.admits(|| may_read(request, &latest)) => {
+        Some(latest) if request.allows(|| may_read(request, &latest)) => {
             let continuation = latest.continuation(request.view);
             let body = PaymentChangeAdjustmentBody::new(&latest, continuation);
             let mut read = Representation::at_position(request.view, latest.key(), &body)?;

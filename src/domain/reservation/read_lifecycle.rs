@@ -28,7 +28,7 @@ pub(super) fn readable(request: &ReadRequest<'_>) -> Result<FinancialLifecycle, 
     let id = request.param("reservationBookingId");
     let lifecycle = request.view.get::<FinancialLifecycle>(&[id]);
     lifecycle
-        .filter(|lifecycle| request.admits(|| may_read(request, lifecycle)))
+        .filter(|lifecycle| request.allows(|| may_read(request, lifecycle)))
         .ok_or_else(Rejection::not_found)
 }
 

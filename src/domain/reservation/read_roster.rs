@@ -16,7 +16,7 @@ use crate::domain::rejection::Rejection;
 /// `not_found` when nothing was decided on the booking, or it is not for the actor to see.
 pub fn read_roster(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let id = request.param("reservationBookingId");
-    let may_read = request.admits(|| {
+    let may_read = request.allows(|| {
         let booking = request
             .view
             .fact::<ReservationBooking>(&BookingId::from_trusted(id));

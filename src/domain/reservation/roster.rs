@@ -404,7 +404,7 @@ pub fn is_filled(slot: Option<&AssignmentSlot>) -> bool {
 }
 
 /// The state before an assignment, as its decision has read it.
-pub struct Standing {
+pub struct SlotsBefore {
     /// What was decided together with it so far.
     pub together: Option<RosterDecision>,
     /// The slot that it fills.
@@ -417,7 +417,7 @@ pub struct Standing {
 #[must_use]
 pub fn assigned(
     roster: Option<&CareTeamRoster>,
-    standing: &Standing,
+    standing: &SlotsBefore,
     decision: &CaregiverAssigned,
     now: Timestamp,
 ) -> (Commit<CareTeamRoster>, AssignmentDecision) {
@@ -429,13 +429,13 @@ pub fn assigned(
     }));
     let mut commit = Commit::new(roster, event, now);
     let event = AssignmentEvent::Assigned(Box::new(decision.clone()));
-    let decided = commit.born::<AssignmentDecision>(&event);
+    let decided = commit.create::<AssignmentDecision>(&event);
     let event = RosterDecisionEvent::Decided(Box::new(DecidedTogether {
         reservation_booking_id: booking.clone(),
         roster_decision_id: assignment.roster_decision_id.clone(),
         assignment_decision_id: assignment.assignment_decision_id.clone(),
     }));
-    commit.also(standing.together.as_ref(), &event);
+    commit.change(standing.together.as_ref(), &event);
     let set = |key: &AssignmentKey, filled_by| {
         SlotEvent::Set(Box::new(SlotSet {
             reservation_booking_id: booking.clone(),
@@ -444,10 +444,10 @@ pub fn assigned(
         }))
     };
     if let Some(emptied) = &standing.replaced {
-        commit.also(Some(emptied), &set(&emptied.assignment_key, None));
+        commit.change(Some(emptied), &set(&emptied.assignment_key, None));
     }
     let by = Some(assignment.assignment_decision_id.clone());
-    commit.also(
+    commit.change(
         standing.target.as_ref(),
         &set(&assignment.target_assignment_key, by),
     );

@@ -221,7 +221,7 @@ impl Operation for AcknowledgeDeposit {
     type Resource = Statement;
     type Answer = StatementBody<'static>;
 
-    const SAYS: &'static str = module_doc!("acknowledge_deposit.rs");
+    const DOC: &'static str = module_doc!("acknowledge_deposit.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -245,9 +245,9 @@ impl Operation for AcknowledgeDeposit {
     }
   ]
 }"#,
-        other: ("/reason", r#""Paid.""#),
-        own: &["line-acknowledgement-1"],
-        echoed: "line-acknowledgement-1",
+        changed_value: ("/reason", r#""Paid.""#),
+        unique_ids: &["line-acknowledgement-1"],
+        id_in_response: "line-acknowledgement-1",
         ..Example::NEW
     };
 

@@ -78,7 +78,7 @@ impl Operation for MarkArtifactReady {
     type Resource = DataRoomRequest;
     type Answer = DataRoomBody<'static>;
 
-    const SAYS: &'static str = module_doc!("mark_artifact_ready.rs");
+    const DOC: &'static str = module_doc!("mark_artifact_ready.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -103,9 +103,9 @@ impl Operation for MarkArtifactReady {
   "idempotencyKey": "key-1",
   "expectedRevision": 1
 }"#,
-        other: ("/artifact/byteSize", "2048"),
-        own: &["artifact-1"],
-        echoed: "artifact-1",
+        changed_value: ("/artifact/byteSize", "2048"),
+        unique_ids: &["artifact-1"],
+        id_in_response: "artifact-1",
         ..Example::NEW
     };
 

@@ -60,7 +60,7 @@ impl Operation for OpenDataRoom {
     type Resource = DataRoomRequest;
     type Answer = DataRoomBody<'static>;
 
-    const SAYS: &'static str = module_doc!("open_data_room.rs");
+    const DOC: &'static str = module_doc!("open_data_room.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -80,9 +80,9 @@ impl Operation for OpenDataRoom {
   "actorProfileId": "headquarters-profile-1",
   "idempotencyKey": "key-1"
 }"#,
-        other: ("/requestCode", r#""request-code-2""#),
-        own: &["request-code-1"],
-        echoed: "request-code-1",
+        changed_value: ("/requestCode", r#""request-code-2""#),
+        unique_ids: &["request-code-1"],
+        id_in_response: "request-code-1",
         ..Example::NEW
     };
 
@@ -103,7 +103,7 @@ impl Operation for OpenDataRoom {
     }
 
     fn target(_: &Command, context: &Context<'_>) -> Option<Digest> {
-        Some(DataRoomRequest::KIND.key(&[context.born.to_string()]))
+        Some(DataRoomRequest::KIND.key(&[context.new_id.to_string()]))
     }
 
     fn key(command: &Command) -> Option<&str> {
@@ -138,7 +138,7 @@ impl Operation for OpenDataRoom {
             return Err(Reason::RequestCodeConflict.into());
         }
         let event = DataRoomEvent::Opened(Box::new(DataRoomOpened {
-            request_id: context.born,
+            request_id: context.new_id,
             request_code: command.request_code.clone(),
             scope: command.scope.clone(),
             subject: actor.subject.clone(),

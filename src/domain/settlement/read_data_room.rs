@@ -16,7 +16,7 @@ pub fn read_data_room(request: &ReadRequest<'_>) -> Result<Representation, Rejec
         .view
         .get::<DataRoomRequest>(&[request.param("requestId")]);
     match standing {
-        Some(standing) if request.admits(|| may_open(request.actor, &standing.opening.scope)) => {
+        Some(standing) if request.allows(|| may_open(request.actor, &standing.opening.scope)) => {
             Representation::at_revision(&standing, &DataRoomBody::new(&standing))
         }
         _ => Err(Rejection::not_found()),

@@ -19,7 +19,7 @@ pub fn read_statement(request: &ReadRequest<'_>) -> Result<Representation, Rejec
         .get::<Statement>(&[request.param("statementId")]);
     match statement {
         Some(statement)
-            if request.admits(|| {
+            if request.allows(|| {
                 may_request(actor) || actor.manages_branch(&statement.opening.branch_profile_id)
             }) =>
         {

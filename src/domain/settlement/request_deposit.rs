@@ -88,7 +88,7 @@ fn code(command: &Command) -> IndexKey {
 fn asked(command: &Command, context: &Context<'_>) -> DepositRequested {
     let actor = context.actor;
     DepositRequested {
-        statement_id: context.born,
+        statement_id: context.new_id,
         statement_code: command.statement_code.clone(),
         statement_kind: command.statement_kind,
         branch_profile_id: command.branch_profile_id.clone(),
@@ -111,7 +111,7 @@ impl Operation for RequestDeposit {
     type Resource = Statement;
     type Answer = StatementBody<'static>;
 
-    const SAYS: &'static str = module_doc!("request_deposit.rs");
+    const DOC: &'static str = module_doc!("request_deposit.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -136,9 +136,9 @@ impl Operation for RequestDeposit {
   "messageToBranch": "By Friday, please.",
   "headOfficePrivateMemo": "Late twice this year."
 }"#,
-        other: ("/statementCode", r#""statement-code-2""#),
-        own: &["statement-code-1"],
-        echoed: "statement-code-1",
+        changed_value: ("/statementCode", r#""statement-code-2""#),
+        unique_ids: &["statement-code-1"],
+        id_in_response: "statement-code-1",
         ..Example::NEW
     };
 
@@ -160,7 +160,7 @@ impl Operation for RequestDeposit {
     }
 
     fn target(_: &Command, context: &Context<'_>) -> Option<Digest> {
-        Some(Statement::KIND.key(&[context.born.to_string()]))
+        Some(Statement::KIND.key(&[context.new_id.to_string()]))
     }
 
     fn key(command: &Command) -> Option<&str> {

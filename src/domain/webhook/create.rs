@@ -63,7 +63,7 @@ impl Operation for CreateSubscription {
     type Resource = WebhookSubscription;
     type Answer = SubscriptionWithSecret;
 
-    const SAYS: &'static str = module_doc!("create.rs");
+    const DOC: &'static str = module_doc!("create.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -73,7 +73,7 @@ impl Operation for CreateSubscription {
   "types": ["carebook.settlement-statement.*"],
   "description": null
 }"#,
-        other: ("/url", "\"https://other.example.com/events\""),
+        changed_value: ("/url", "\"https://other.example.com/events\""),
         ..Example::NEW
     };
 
@@ -101,7 +101,7 @@ impl Operation for CreateSubscription {
     }
 
     fn target(_: &Command, context: &Context<'_>) -> Option<Digest> {
-        Some(WebhookSubscription::KIND.key(&[context.born.to_string()]))
+        Some(WebhookSubscription::KIND.key(&[context.new_id.to_string()]))
     }
 
     fn decide(
@@ -117,14 +117,14 @@ impl Operation for CreateSubscription {
             return Err(Reason::SubscriptionsFull.into());
         }
         let event = SubscriptionEvent::Created(Box::new(SubscriptionCreated {
-            subscription_id: context.born,
+            subscription_id: context.new_id,
             url: command.url.clone(),
             types: command.types.clone(),
             description: command.description.clone().unwrap_or_default(),
         }));
         let mut commit = Commit::new(None, event, context.at);
-        let deliveries: WebhookDeliveries = commit.born(&DeliveriesEvent::Begun {
-            subscription_id: context.born,
+        let deliveries: WebhookDeliveries = commit.create(&DeliveriesEvent::Begun {
+            subscription_id: context.new_id,
         });
         let body = SubscriptionBody::new(&commit.next, &deliveries, None);
         let answer = to_json(&body.telling_secret(commit.next.secret_number));

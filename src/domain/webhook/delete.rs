@@ -49,7 +49,7 @@ impl Operation for DeleteSubscription {
     type Resource = WebhookSubscription;
     type Answer = ();
 
-    const SAYS: &'static str = module_doc!("delete.rs");
+    const DOC: &'static str = module_doc!("delete.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -57,7 +57,7 @@ impl Operation for DeleteSubscription {
         after: Some("create_webhook_subscription"),
         path: &["$subscriptionId"],
         body: r#"{"query": {"expectedRevision": 1}}"#,
-        other: ("/query/expectedRevision", "2"),
+        changed_value: ("/query/expectedRevision", "2"),
         ..Example::NEW
     };
 
@@ -78,7 +78,7 @@ impl Operation for DeleteSubscription {
         let expected = body.query.expected_revision;
         let addressed = Addressed::at_revision(state, expected, context, || Ok(()))?;
         let mut commit = Commit::new(state, SubscriptionEvent::Deleted, context.at);
-        commit.also(Some(&addressed.deliveries), &DeliveriesEvent::Ended);
+        commit.change(Some(&addressed.deliveries), &DeliveriesEvent::Ended);
         // There is nothing to tell of it any more.
         commit.answer(to_json(&()))
     }

@@ -88,7 +88,7 @@ impl Operation for RetryDelivery {
     type Resource = WebhookDeliveries;
     type Answer = RetryBody<'static>;
 
-    const SAYS: &'static str = module_doc!("retry_delivery.rs");
+    const DOC: &'static str = module_doc!("retry_delivery.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

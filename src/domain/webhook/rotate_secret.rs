@@ -41,7 +41,7 @@ impl Operation for RotateSecret {
     type Resource = WebhookSubscription;
     type Answer = SubscriptionWithSecret;
 
-    const SAYS: &'static str = module_doc!("rotate_secret.rs");
+    const DOC: &'static str = module_doc!("rotate_secret.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -49,7 +49,7 @@ impl Operation for RotateSecret {
         after: Some("create_webhook_subscription"),
         path: &["$subscriptionId"],
         body: r#"{"expectedRevision": 1}"#,
-        other: ("/expectedRevision", "2"),
+        changed_value: ("/expectedRevision", "2"),
         ..Example::NEW
     };
 

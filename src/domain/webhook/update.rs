@@ -56,7 +56,7 @@ impl Operation for UpdateSubscription {
     type Resource = WebhookSubscription;
     type Answer = SubscriptionBody<'static>;
 
-    const SAYS: &'static str = module_doc!("update.rs");
+    const DOC: &'static str = module_doc!("update.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -64,7 +64,7 @@ impl Operation for UpdateSubscription {
         after: Some("create_webhook_subscription"),
         path: &["$subscriptionId"],
         body: r#"{"expectedRevision": 1, "status": "paused"}"#,
-        other: ("/status", "\"enabled\""),
+        changed_value: ("/status", "\"enabled\""),
         ..Example::NEW
     };
 
@@ -108,7 +108,7 @@ impl Operation for UpdateSubscription {
         let mut deliveries = addressed.deliveries;
         let mut position = Some(addressed.position);
         if deliveries.is_gone && body.status == Some(Switch::Enabled) {
-            deliveries = commit.also(Some(&deliveries), &DeliveriesEvent::Restarted);
+            deliveries = commit.change(Some(&deliveries), &DeliveriesEvent::Restarted);
             position = None;
         }
         let answer = to_json(&SubscriptionBody::new(&commit.next, &deliveries, position));

@@ -17,8 +17,8 @@
 
 mod now;
 mod pace;
+mod retry_state;
 pub mod schedule;
-mod standing;
 mod subject;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -30,8 +30,8 @@ use crate::base::time::Timestamp;
 pub use now::Now;
 pub use pace::Bounds;
 use pace::Pace;
+pub use retry_state::RetryState;
 use schedule::{Failure, pause};
-pub use standing::Standing;
 use subject::Subject;
 
 /// What became of an item whose attempt has ended.
@@ -72,7 +72,7 @@ struct Waiting<P> {
 /// What is not in the log yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unrecorded<I> {
-    /// Items that wait, and are new or have failed since; [`Channel::standing`] gives what to store
+    /// Items that wait, and are new or have failed since; [`Channel::retry_state`] gives what to store
     /// of each.
     pub waiting: Vec<I>,
     /// Items that are stored as waiting, and do not wait any more.
@@ -113,7 +113,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
 
     /// Takes in an item of which no delivery was attempted yet. `cost` is its memory in bytes.
     pub fn offer(&mut self, id: I, subject: &str, cost: usize, payload: P, now: Now) {
-        let none = Standing {
+        let none = RetryState {
             attempts: 0,
             due: None,
             asked: None,
@@ -130,10 +130,10 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         subject: &str,
         cost: usize,
         payload: P,
-        standing: &Standing,
+        retry_state: &RetryState,
         now: Now,
     ) {
-        self.insert(id, subject, cost, payload, standing, now);
+        self.insert(id, subject, cost, payload, retry_state, now);
         if let Some(waiting) = self.waiting.get_mut(&id) {
             waiting.is_recorded = true;
         }
@@ -145,7 +145,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         subject: &str,
         cost: usize,
         payload: P,
-        standing: &Standing,
+        retry_state: &RetryState,
         now: Now,
     ) {
         if self.waiting.contains_key(&id) {
@@ -155,7 +155,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         subject.hash(&mut hasher);
         // Two subjects of one hash wait for each other, and nothing worse.
         let subject = hasher.finish();
-        let (left, is_shortened) = standing.pause(now);
+        let (left, is_shortened) = retry_state.pause(now);
         let due = (left > Duration::ZERO).then(|| now.steady + left);
         if is_shortened {
             // What is recorded is what is shown.
@@ -167,7 +167,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
                 payload,
                 subject,
                 cost,
-                attempts: standing.attempts,
+                attempts: retry_state.attempts,
                 due,
                 is_recorded: false,
                 is_hurried: false,
@@ -177,7 +177,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         );
         self.cost += cost;
         self.subjects.entry(subject).or_default().waiting.insert(id);
-        if standing.attempts > 0 {
+        if retry_state.attempts > 0 {
             self.pace.is_failing_already();
         }
         self.schedule(subject);
@@ -384,8 +384,8 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
 
     /// What the log is to store of an item that waits.
     #[must_use]
-    pub fn standing(&self, id: I, now: Now) -> Option<Standing> {
-        self.waiting.get(&id).map(|waiting| Standing {
+    pub fn retry_state(&self, id: I, now: Now) -> Option<RetryState> {
+        self.waiting.get(&id).map(|waiting| RetryState {
             attempts: waiting.attempts,
             due: waiting.due.map(|due| now.wall_at(due)),
             asked: None,
@@ -700,7 +700,7 @@ mod tests {
     fn pause_left(due: i64, behind: i64, asked: Option<Duration>) -> (Channel<u64, ()>, Duration) {
         const YEAR: i64 = 365 * 86_400_000;
         let mut channel = Channel::new(Bounds::default());
-        let standing = Standing {
+        let retry_state = RetryState {
             attempts: 1,
             due: Some(Timestamp::from_millis(YEAR + due)),
             asked,
@@ -709,7 +709,7 @@ mod tests {
             committed: Timestamp::from_millis(YEAR),
             ..set_to(YEAR - behind)
         };
-        channel.resume(1, "a", 1, (), &standing, now);
+        channel.resume(1, "a", 1, (), &retry_state, now);
         let left = channel.wake_at().unwrap_or_default();
         assert_eq!(channel.next(now).is_some(), left == Duration::ZERO);
         (channel, left)
@@ -756,8 +756,8 @@ mod tests {
         assert_eq!(left, Duration::from_secs(6));
         // That it is shortened is to be recorded.
         assert_eq!(resumed.take_unrecorded().waiting, [1]);
-        let standing = resumed.standing(1, set_to(day)).unwrap();
-        assert_eq!(standing.due, Some(Timestamp::from_millis(day + 6_000)));
+        let retry_state = resumed.retry_state(1, set_to(day)).unwrap();
+        assert_eq!(retry_state.due, Some(Timestamp::from_millis(day + 6_000)));
         assert!(pause_left(5_000, 0, None).0.is_recorded());
 
         let mut channel = channel(&[(1, "a"), (2, "b"), (3, "c")]);
@@ -772,20 +772,20 @@ mod tests {
         };
         channel.wall_clock_was_set(now);
         assert_eq!(channel.take_unrecorded().waiting, [3]);
-        let standing = channel.standing(3, now).unwrap();
-        assert_eq!(standing.due, Some(Timestamp::from_millis(60_000 - day)));
+        let retry_state = channel.retry_state(3, now).unwrap();
+        assert_eq!(retry_state.due, Some(Timestamp::from_millis(60_000 - day)));
     }
 
     #[test]
     fn an_item_waits_since_its_own_time_and_at_least_since_it_was_taken_in() {
         let mut channel = channel(&[]);
         assert_eq!(channel.waits_since(at(100)), None);
-        let standing = Standing {
+        let retry_state = RetryState {
             attempts: 0,
             due: None,
             asked: None,
         };
-        channel.resume(1, "a", 1, (), &standing, at(100));
+        channel.resume(1, "a", 1, (), &retry_state, at(100));
         channel.offer(2, "a", 1, (), at(110));
         assert_eq!(channel.waits_since(at(130)), Some(at(100).wall));
         assert_eq!(channel.oldest_undated(), Some(1));
@@ -803,12 +803,12 @@ mod tests {
     fn one_that_comes_back_from_the_dead_goes_before_those_behind_it() {
         let mut channel = channel(&[(2, "a"), (3, "a")]);
         assert_eq!(sent(&mut channel, 0), [2]);
-        let standing = Standing {
+        let retry_state = RetryState {
             attempts: 0,
             due: None,
             asked: None,
         };
-        channel.resume(1, "a", 1, (), &standing, at(0));
+        channel.resume(1, "a", 1, (), &retry_state, at(0));
         assert_eq!(sent(&mut channel, 0), NONE, "one of a subject at a time");
         channel.ended(2, Ok(()), at(0), 0);
         assert_eq!(sent(&mut channel, 0), [1]);
@@ -829,12 +829,12 @@ mod tests {
         assert_eq!(channel.take_unrecorded().waiting, [1]);
         assert!(channel.is_recorded());
         assert!(channel.hurry(1));
-        let standing = Standing {
+        let retry_state = RetryState {
             attempts: 1,
             due: None,
             asked: None,
         };
-        assert_eq!(channel.standing(1, at(0)), Some(standing));
+        assert_eq!(channel.retry_state(1, at(0)), Some(retry_state));
         assert_eq!(channel.take_unrecorded().waiting, [1]);
     }
 
@@ -842,12 +842,12 @@ mod tests {
     fn one_that_is_hurried_while_it_is_on_its_way_is_tried_once_more_at_once() {
         for attempts in [0, 9] {
             let mut channel = Channel::new(Bounds::default());
-            let standing = Standing {
+            let retry_state = RetryState {
                 attempts,
                 due: None,
                 asked: None,
             };
-            channel.resume(1, "a", 1, (), &standing, at(0));
+            channel.resume(1, "a", 1, (), &retry_state, at(0));
             assert_eq!(sent(&mut channel, 0), [1]);
             assert!(channel.hurry(1));
             assert_eq!(sent(&mut channel, 0), NONE, "it is on its way");
@@ -864,14 +864,14 @@ mod tests {
     #[test]
     fn a_receiver_that_has_failed_before_a_start_is_failing_after_it() {
         let mut channel = Channel::new(Bounds::default());
-        let standing = |attempts| Standing {
+        let retry_state = |attempts| RetryState {
             attempts,
             due: None,
             asked: None,
         };
-        channel.resume(1, "a", 1, (), &standing(0), at(0));
+        channel.resume(1, "a", 1, (), &retry_state(0), at(0));
         assert!(!channel.is_failing());
-        channel.resume(2, "b", 1, (), &standing(3), at(0));
+        channel.resume(2, "b", 1, (), &retry_state(3), at(0));
         assert!(channel.is_failing());
         assert_eq!(sent(&mut channel, 0), [1, 2]);
         channel.ended(2, Ok(()), at(0), 0);
@@ -894,7 +894,7 @@ mod tests {
     #[derive(Clone, Default)]
     struct Recorded {
         examined: u64,
-        waiting: BTreeMap<u64, Standing>,
+        waiting: BTreeMap<u64, RetryState>,
     }
 
     /// What has become of each item, as the receiver and the log know.
@@ -932,8 +932,8 @@ mod tests {
         let record = |channel: &mut Channel<u64, u64>, log: &mut Recorded, examined, now| {
             let unrecorded = channel.take_unrecorded();
             for id in &unrecorded.waiting {
-                if let Some(standing) = channel.standing(*id, at(now)) {
-                    log.waiting.insert(*id, standing);
+                if let Some(retry_state) = channel.retry_state(*id, at(now)) {
+                    log.waiting.insert(*id, retry_state);
                 }
             }
             for id in &unrecorded.settled {
@@ -979,7 +979,7 @@ mod tests {
                         *attempts += 1;
                         match channel.ended(id, Err(&failed(None)), at(now), random.random()) {
                             Some(Settled::Waits) => {
-                                let attempts = channel.standing(id, at(now)).unwrap().attempts;
+                                let attempts = channel.retry_state(id, at(now)).unwrap().attempts;
                                 truth.failed_at.insert(id, (now, attempts));
                             }
                             Some(Settled::Dead { payload, attempts }) => {
@@ -1015,14 +1015,14 @@ mod tests {
                     }
                     channel = Channel::new(bounds);
                     examined = log.examined;
-                    for (id, standing) in &log.waiting {
+                    for (id, retry_state) in &log.waiting {
                         let waits = subject(*id);
-                        channel.resume(*id, &waits, 10, *id, standing, at(now));
+                        channel.resume(*id, &waits, 10, *id, retry_state, at(now));
                     }
                     // Pauses that the log has not heard of are forgotten.
                     truth.failed_at.retain(|id, (_, attempts)| {
                         let known = log.waiting.get(id);
-                        known.is_some_and(|standing| standing.attempts == *attempts)
+                        known.is_some_and(|retry_state| retry_state.attempts == *attempts)
                     });
                 }
                 _ => {

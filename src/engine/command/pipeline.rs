@@ -193,7 +193,7 @@ impl Shared {
             at,
             key: &pending.key,
             fingerprint: pending.fingerprint,
-            born: pending.born,
+            new_id: pending.born,
             // A dry run is answered as if everything were done.
             has_receiver: match pending.is_dry_run {
                 true => &|_| false,

@@ -163,7 +163,7 @@ impl Shared {
         let row = pending.request.row?;
         let key = pending.key_digest?;
         let view = ReadView::new(&self.tables);
-        let (body, disposition) = row.operation.settled(&first.body, &view)?;
+        let (body, disposition) = row.operation.final_response(&first.body, &view)?;
         let at = self.commit_times.at(self.clock.now());
         let read_set = Self::read_set(position, &view);
         let record = NewRecord {

@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use uuid::Uuid;
 
-use super::attached::Attached;
+use super::active::ActiveSubscription;
 use super::attempt_slots::AttemptSlots;
 use super::tail::{Tail, next_page};
 use super::webhooks::{
@@ -56,7 +56,7 @@ pub(in crate::engine) struct Dispatcher {
     pub(super) began: Timestamp,
     pub(super) messages: mpsc::UnboundedReceiver<Message>,
     pub(super) own: Webhooks,
-    pub(super) attached: HashMap<Uuid, Attached>,
+    pub(super) attached: HashMap<Uuid, ActiveSubscription>,
     slots: AttemptSlots,
     pub(super) runs: u64,
     /// Whom events of this name go to; rebuilt when a subscription changes.
@@ -239,7 +239,7 @@ impl Dispatcher {
         let now = self.now();
         let deliveries = &stored.deliveries;
         let bounds = self.bounds;
-        let mut attached = Attached {
+        let mut attached = ActiveSubscription {
             run: self.runs,
             types: stored.types.clone(),
             subscription: stored.subscription.clone(),

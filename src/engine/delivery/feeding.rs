@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::attached::OWN_KIND;
+use super::active::OWN_KIND;
 use super::dispatcher::Dispatcher;
 use super::tail::Tail;
 use crate::domain::event::Name;
@@ -134,7 +134,7 @@ impl Dispatcher {
                 attached.lose(earliest.position, now);
                 attached.skip_to(earliest.position, now);
             }
-            Err(NoPage::Future | NoPage::Crowded | NoPage::Unavailable) => {
+            Err(NoPage::Future | NoPage::QueueFull | NoPage::Unavailable) => {
                 // Looked at again with the next tick.
                 self.touched.remove(&id);
             }

@@ -6,7 +6,7 @@
 //! it is fed from and what carries an attempt out are its owner's: the dispatcher feeds the events
 //! of the log to webhooks, and [`webhooks`] is what passes between it and others.
 
-mod attached;
+mod active;
 mod attempt;
 mod attempt_slots;
 mod dispatcher;

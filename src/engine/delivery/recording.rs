@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::attached::Recording;
+use super::active::Recording;
 use super::dispatcher::Dispatcher;
 use super::webhooks::{Message, SubscriptionFigures};
 use crate::domain::resource::Resource as _;

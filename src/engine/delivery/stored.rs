@@ -140,7 +140,7 @@ impl Shared {
             Ok(Some(event)) => Ok(event),
             Ok(None) => Err(Outcome::Unread),
             Err(NoPage::Gone { earliest }) => Err(Outcome::Lost(earliest.position)),
-            Err(NoPage::Future | NoPage::Crowded | NoPage::Unavailable) => Err(Outcome::Unread),
+            Err(NoPage::Future | NoPage::QueueFull | NoPage::Unavailable) => Err(Outcome::Unread),
         }
     }
 }

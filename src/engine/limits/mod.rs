@@ -2,7 +2,7 @@
 //! the locks of keys, and the pauses before a command or a read is repeated.
 
 pub mod admission;
+pub(super) mod fair_queue;
 pub mod key_locks;
-pub(super) mod looks;
 pub(super) mod readings;
 pub(super) mod repeats;

@@ -1,7 +1,7 @@
 //! Messages on their way: what commits send is queued in the outbox, and what its receivers have
 //! done with it is committed.
 
-mod asked;
+mod api;
 mod attempt;
 
 use std::any::Any;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::base::time::Timestamp;
 use crate::domain::outbox::message::{Message, MessageStatus};
 use crate::engine::channel::schedule::Failure;
-use crate::engine::channel::{Bounds, Channel, Now, Settled, Standing};
+use crate::engine::channel::{Bounds, Channel, Now, RetryState, Settled};
 
 /// The messages for one receiver.
 pub(in crate::engine) struct Queue {
@@ -90,14 +90,14 @@ impl Queue {
                     is_on_its_way: false,
                     since: None,
                 };
-                let standing = Standing {
+                let retry_state = RetryState {
                     attempts: unsettled.tried,
                     due: unsettled.next_attempt_at,
                     asked: beside.asked,
                 };
                 let subject = &message.resource;
                 self.channel
-                    .resume(number, subject, 0, waiting, &standing, now);
+                    .resume(number, subject, 0, waiting, &retry_state, now);
             }
             (Some(unsettled), _) => {
                 self.dead.insert(number, (unsettled.at, seen));
@@ -162,8 +162,8 @@ impl Queue {
     /// When a message that waits and has been tried so often is tried next, by the wall clock as it
     /// is set now; `None` where that is at once, or it does not wait so.
     pub(super) fn due(&self, number: i64, tried: u32, now: Now) -> Option<Timestamp> {
-        let standing = self.channel.standing(number, now)?;
-        standing.due.filter(|_| standing.attempts == tried)
+        let retry_state = self.channel.retry_state(number, now)?;
+        retry_state.due.filter(|_| retry_state.attempts == tried)
     }
 
     /// When the next pause ends.

@@ -246,7 +246,7 @@ impl Shared {
             path: &[],
             view: &view,
             now: self.clock.now(),
-            is_judged: false,
+            access_checked: false,
         });
         let set = |(filter, value): &(Filter, String)| -> Option<Set> {
             Some((kind.filter(*filter)?, ValueHash::of(*filter, value)))
@@ -315,7 +315,7 @@ impl Shared {
             path: &path,
             view,
             now: self.clock.now(),
-            is_judged: false,
+            access_checked: false,
         });
         found.ok().map(|found| found.body)
     }
@@ -332,7 +332,7 @@ fn has(item: &ListItem, filter: Filter, value: &str, view: &ReadView<'_>) -> boo
         let booking = BookingId::from_trusted(booking);
         view.fact::<ReservationBooking>(&booking)
     });
-    fact.is_some_and(|fact| fact.leads().contains(&(filter, value)))
+    fact.is_some_and(|fact| fact.filter_values().contains(&(filter, value)))
 }
 
 #[cfg(test)]

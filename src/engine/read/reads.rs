@@ -47,7 +47,7 @@ impl Shared {
                         path,
                         view: &view,
                         now: self.clock.now(),
-                        is_judged: false,
+                        access_checked: false,
                     });
                     let read_set = Self::read_set(durable_before, &view);
                     let position = self.position_of(&read_set);

@@ -6,7 +6,7 @@
 
 pub mod figures;
 mod files;
-pub mod link;
+pub mod sign_in_link;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -23,7 +23,7 @@ use hyper::header::{
 use hyper::{StatusCode, Uri};
 use serde_json::{Value, json};
 
-use self::link::Link;
+use self::sign_in_link::SignInLink;
 use super::read::conditional::{has_tag, tag_of};
 use super::response::{self, Answer, tagged};
 
@@ -63,7 +63,7 @@ pub struct ConsoleSettings {
     /// The retention settings, for operators.
     pub kept: Value,
     /// The link that signs in once, and what it gives.
-    pub link: Option<Link>,
+    pub link: Option<SignInLink>,
 }
 
 /// The console.
@@ -167,7 +167,7 @@ impl Console {
 
     /// The link that signs in once, if any.
     #[must_use]
-    pub fn link(&self) -> Option<&Link> {
+    pub fn link(&self) -> Option<&SignInLink> {
         self.settings.link.as_ref()
     }
 

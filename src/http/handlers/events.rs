@@ -149,7 +149,7 @@ fn no_page(why: NoPage, engine: &Engine) -> Answer {
             problems.rejected(&Rejection::invalid_at("query.after", FaultCode::OutOfRange)),
             engine.durable(),
         ),
-        NoPage::Crowded => problems.overloaded(),
+        NoPage::QueueFull => problems.overloaded(),
         NoPage::Unavailable => problems.unavailable(),
     }
 }
@@ -434,7 +434,7 @@ mod tests {
     #[test]
     fn who_would_wait_with_too_many_others_is_told_to_ask_again() {
         let engine = crate::engine::sample::engine();
-        let refused = no_page(NoPage::Crowded, &engine);
+        let refused = no_page(NoPage::QueueFull, &engine);
         assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(refused.body().code(), Some("overloaded"));
         assert_eq!(refused.headers()["retry-after"], "1");

@@ -1,7 +1,7 @@
 //! The handlers: what is done for each kind of request once its route is known.
 
 mod commands;
-mod console_asked;
+mod console;
 pub mod events;
 pub mod facts;
 mod reads;

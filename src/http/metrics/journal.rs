@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::page::Page;
 use crate::stream::figures::Counted;
-use crate::stream::link::Link;
+use crate::stream::handle::JournalHandle;
 
 /// The figures of the journal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,7 +17,7 @@ pub struct JournalFigures {
 
 impl JournalFigures {
     /// As they are now.
-    pub(in crate::http) fn of(link: &Link) -> Self {
+    pub(in crate::http) fn of(link: &JournalHandle) -> Self {
         Self {
             counted: link.figures().counted(),
             lease_age: link.lease_age(),

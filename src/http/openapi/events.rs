@@ -67,7 +67,7 @@ fn schema_of(of: &EventType, schemas: &mut Schemas) -> Value {
                 is_nullable,
                 shape,
             } = field;
-            let schema = shape.schema(Side::Answered);
+            let schema = shape.schema(Side::Response);
             let schema = match is_nullable {
                 true => nullable(schema),
                 false => schema,
@@ -85,7 +85,7 @@ fn schema_of(of: &EventType, schemas: &mut Schemas) -> Value {
 
 /// A `CloudEvents` object of this type, with this data.
 fn object(event_type: &str, says: &str, has_time: bool, data: &Value) -> Value {
-    let id = <EventId as crate::base::json::FromJson>::shape().schema(Side::Answered);
+    let id = <EventId as crate::base::json::FromJson>::shape().schema(Side::Response);
     let mut schema = json!({
         "type": "object",
         "description": says,
@@ -108,7 +108,7 @@ fn object(event_type: &str, says: &str, has_time: bool, data: &Value) -> Value {
         "additionalProperties": false,
     });
     if has_time {
-        let time = crate::base::json::Shape::Time.schema(Side::Answered);
+        let time = crate::base::json::Shape::Time.schema(Side::Response);
         schema["properties"]["time"] = time;
         if let Some(required) = schema["required"].as_array_mut() {
             required.push(json!("time"));

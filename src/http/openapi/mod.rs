@@ -22,7 +22,7 @@ use tokio::task::spawn_blocking;
 
 use self::schemas::Schemas;
 use super::read::conditional::Unchanging;
-use super::route::{Asked, Offer, Routes};
+use super::route::{Handler, Offer, Routes};
 
 /// The document as `GET /openapi.json` serves it, made at the first request; `None` when making it
 /// panicked.
@@ -56,11 +56,11 @@ pub fn document() -> Value {
     let routes = Routes::new(Offer::All);
     for (path, method, asked) in routes.all() {
         let operation = match asked {
-            Asked::Operation(row) => operations::operation(row, &mut schemas),
-            Asked::Read(row) => operations::read(row, &mut schemas),
-            Asked::History(row) => operations::history(row, &mut schemas),
-            Asked::List(row) => specials::list_of(row, &mut schemas),
-            Asked::Special(special) => specials::special(special, &mut schemas),
+            Handler::Operation(row) => operations::operation(row, &mut schemas),
+            Handler::Read(row) => operations::read(row, &mut schemas),
+            Handler::History(row) => operations::history(row, &mut schemas),
+            Handler::List(row) => specials::list_of(row, &mut schemas),
+            Handler::Special(special) => specials::special(special, &mut schemas),
         };
         let place = paths.entry(path.to_owned()).or_insert_with(|| json!({}));
         place[verb(&method)] = operation;

@@ -42,7 +42,7 @@ pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
     let mut parameters = path_parameters(row.path, &example.path);
     for parameter in &mut parameters {
         // It is read as an identifier of a body is.
-        parameter["schema"] = Ident::shape().schema(Side::Asked);
+        parameter["schema"] = Ident::shape().schema(Side::Request);
         if row.path.contains("{eventId}") && parameter["name"] == "eventId" {
             parameter["schema"] = parts::event_id();
         }
@@ -99,7 +99,7 @@ pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
     match row.body {
         BodySource::Json => {
             let name = format!("{}Request", pascal(row.name));
-            let schema = schemas.named(&name, |_| row.operation.shape().schema(Side::Asked));
+            let schema = schemas.named(&name, |_| row.operation.shape().schema(Side::Request));
             operation["requestBody"] = json!({
                 "required": true,
                 "content": {"application/json": {"schema": schema, "example": example.body}},
@@ -108,7 +108,7 @@ pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
         BodySource::Nothing => {
             operation["requestBody"] = json!({
                 "required": false,
-                "content": {"application/json": {"schema": row.operation.shape().schema(Side::Asked)}},
+                "content": {"application/json": {"schema": row.operation.shape().schema(Side::Request)}},
             });
         }
         BodySource::Query => {}
@@ -188,7 +188,7 @@ fn query_parameters(shape: &Shape, example: &Value) -> Vec<Value> {
                 "name": field.name, "in": "query",
                 "description": field.says.trim(),
                 "required": field.presence == Presence::Required,
-                "schema": field.shape.schema(Side::Asked),
+                "schema": field.shape.schema(Side::Request),
                 "example": example["query"][field.name],
             })
         })

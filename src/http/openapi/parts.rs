@@ -32,7 +32,7 @@ pub(super) fn parameter(name: &str) -> Value {
 
 /// The identifier of an event.
 pub(super) fn event_id() -> Value {
-    EventId::shape().schema(Side::Asked)
+    EventId::shape().schema(Side::Request)
 }
 
 /// The parameters that several operations have, for the document's components.
@@ -147,7 +147,7 @@ fn query_parameters() -> [(&'static str, Value); 4] {
             query(
                 "at",
                 "The body as it was at this time; not together with `revision`.",
-                Shape::Time.schema(Side::Asked),
+                Shape::Time.schema(Side::Request),
             ),
         ),
     ]

@@ -12,7 +12,7 @@ use crate::catalogue::{ListRow, ProblemShape};
 use crate::domain::fact_kinds::{FactSchemas, fact_schemas};
 use crate::domain::outbox::list::MessageBody;
 use crate::domain::outbox::message::MessageStatus;
-use crate::domain::reference::intake::Summary;
+use crate::domain::reference::fact_lines::Summary;
 use crate::domain::webhook::body::{DeliveryBody, SubscriptionBody};
 use crate::http::route::Special;
 
@@ -258,7 +258,7 @@ fn readiness() -> Value {
 /// others are applied, so it does not make the request invalid.
 fn facts(schemas: &mut Schemas) -> Value {
     let fact = schemas.named("ReferenceFactToPut", |schemas| {
-        let FactSchemas { kinds, by_kind } = fact_schemas(Side::Asked, &mut schemas.of_types);
+        let FactSchemas { kinds, by_kind } = fact_schemas(Side::Request, &mut schemas.of_types);
         json!({"oneOf": kinds, "discriminator": by_kind})
     });
     // All types are listed: from a schema without a type, client generators would make a type of
@@ -294,7 +294,7 @@ fn query(name: &str, says: &str, schema: Value) -> Value {
 }
 
 fn event_parameters() -> Vec<Value> {
-    let pattern = EventTypePattern::shape().schema(Side::Asked);
+    let pattern = EventTypePattern::shape().schema(Side::Request);
     let types = json!({"type": "array", "items": pattern, "maxItems": 50});
     vec![
         query(
@@ -341,7 +341,7 @@ pub(super) fn list_of(row: &'static ListRow, schemas: &mut Schemas) -> Value {
         query(
             name,
             "Only resources with exactly this value.",
-            Ident::shape().schema(Side::Asked),
+            Ident::shape().schema(Side::Request),
         )
     }));
     json!({

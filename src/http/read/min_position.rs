@@ -30,7 +30,7 @@ pub(in crate::http) async fn come_to(
     match engine.reached(position).await {
         Reached::Yes => Ok(()),
         Reached::No => Err(Box::new(problems.not_reached(engine.durable()))),
-        Reached::Crowded => Err(Box::new(problems.overloaded())),
+        Reached::QueueFull => Err(Box::new(problems.overloaded())),
     }
 }
 

@@ -30,7 +30,7 @@ pub enum Newer {
 
 /// Connects the requests with an unknown key and the task that reads the keys.
 pub struct KeyRequests {
-    state: Mutex<Asked>,
+    state: Mutex<RefreshState>,
     asked: Notify,
     /// How many readings have ended.
     ended: watch::Sender<u64>,
@@ -38,7 +38,7 @@ pub struct KeyRequests {
 }
 
 #[derive(Default)]
-struct Asked {
+struct RefreshState {
     /// How many readings have begun.
     begun: u64,
     /// The number of the reading that was last requested.

@@ -125,7 +125,7 @@ pub struct Tracer {
 }
 
 /// Work in progress, as a span of a trace.
-pub struct Doing {
+pub struct OpenSpan {
     /// Its trace context: the parent of the requests that it sends.
     pub context: TraceContext,
     /// The span that it is part of; `None` where the trace begins here.
@@ -135,7 +135,7 @@ pub struct Doing {
 }
 
 /// What a span says in the end.
-pub struct Done {
+pub struct SpanEnd {
     /// Its name, of which there are few.
     pub name: String,
     /// What it was.
@@ -192,7 +192,7 @@ impl Tracer {
     }
 
     /// Something begins, in the trace of `caller` or in a new one.
-    pub fn begin(&self, caller: Option<TraceContext>) -> Doing {
+    pub fn begin(&self, caller: Option<TraceContext>) -> OpenSpan {
         let began = Instant::now();
         let by_chance = self
             .seen
@@ -205,7 +205,7 @@ impl Tracer {
             Some(caller) => (caller.trace_id, Some(caller.span_id), caller.state),
             None => (uuid::Uuid::new_v4().into_bytes(), None, Box::default()),
         };
-        Doing {
+        OpenSpan {
             context: TraceContext {
                 trace_id,
                 span_id: span_id(),
@@ -219,7 +219,7 @@ impl Tracer {
     }
 
     /// Ends a span: recorded if it is sampled, and if the queue has room.
-    pub fn end(&self, doing: Doing, done: impl FnOnce() -> Done) {
+    pub fn end(&self, doing: OpenSpan, done: impl FnOnce() -> SpanEnd) {
         if !doing.context.is_sampled {
             return;
         }
@@ -228,7 +228,12 @@ impl Tracer {
     }
 
     /// A part of it, done within this time: recorded where it will be itself, under it.
-    pub fn part(&self, doing: &Doing, times: (Instant, Instant), done: impl FnOnce() -> Done) {
+    pub fn part(
+        &self,
+        doing: &OpenSpan,
+        times: (Instant, Instant),
+        done: impl FnOnce() -> SpanEnd,
+    ) {
         if doing.context.is_sampled {
             let ids = (span_id(), Some(doing.context.span_id));
             self.record(doing, ids, times, done());
@@ -237,10 +242,10 @@ impl Tracer {
 
     fn record(
         &self,
-        doing: &Doing,
+        doing: &OpenSpan,
         (span_id, parent): ([u8; 8], Option<[u8; 8]>),
         times: (Instant, Instant),
-        done: Done,
+        done: SpanEnd,
     ) {
         let at = |time: Instant| {
             let since = time.saturating_duration_since(doing.began).as_nanos();
@@ -300,8 +305,8 @@ mod tests {
         })
     }
 
-    fn done() -> Done {
-        Done {
+    fn done() -> SpanEnd {
+        SpanEnd {
             name: "GET".to_owned(),
             kind: SpanKind::Server,
             is_error: false,

@@ -24,7 +24,7 @@ use crate::base::time::Timestamp;
 use crate::engine::channel::schedule::Failure;
 use crate::engine::clock::{Clock as _, SystemClock};
 use crate::http::client::dial::{Connection, Dialer, Resolve, Target};
-use crate::http::traces::{Done, Tracer, number, text};
+use crate::http::traces::{SpanEnd, Tracer, number, text};
 
 /// From connecting to the end of the answer's head.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -246,7 +246,7 @@ impl Client {
 }
 
 /// The span of an attempt. Nothing of its URL, which may be a secret.
-fn attempt(what: &str, headers: &HeaderMap, posted: Result<Answered, &'static str>) -> Done {
+fn attempt(what: &str, headers: &HeaderMap, posted: Result<Answered, &'static str>) -> SpanEnd {
     let mut attributes = vec![text("http.request.method", "POST")];
     if let Some(id) = headers.get("webhook-id").and_then(|id| id.to_str().ok()) {
         attributes.push(text("messaging.message.id", id));
@@ -262,7 +262,7 @@ fn attempt(what: &str, headers: &HeaderMap, posted: Result<Answered, &'static st
         }
         Err(why) => attributes.push(text("error.type", why)),
     }
-    Done {
+    SpanEnd {
         name: what.to_owned(),
         kind: SpanKind::Client,
         is_error: !is_taken,

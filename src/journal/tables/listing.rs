@@ -59,7 +59,7 @@ impl Tables {
         let mut sets = Vec::new();
         let position = self.read(booking.fact, &mut |bytes| {
             let fact: Option<Fact<ReservationBooking>> = codec::decode(bytes).ok();
-            for (filter, value) in fact.iter().flat_map(|fact| fact.leads()) {
+            for (filter, value) in fact.iter().flat_map(|fact| fact.filter_values()) {
                 if let Some(shared) = kind.filter(filter)
                     && kind.by_booking().contains(&filter)
                 {

@@ -10,7 +10,7 @@ use crate::frame::{self, HEADER};
 use crate::manifest::{Manifest, Segment};
 use crate::opening::no_manifest;
 use crate::scan::{self, End, Expected, Step, header_fault};
-use crate::shelf::WithShelf;
+use crate::shelf::WithArchive;
 use crate::storage::{File, Storage};
 use crate::window::Window;
 
@@ -34,7 +34,7 @@ pub(super) struct Place {
 pub(super) struct Files {
     pub(super) storage: Arc<dyn Storage>,
     /// Where compactions have moved segments to.
-    pub(super) archive: Option<Arc<WithShelf>>,
+    pub(super) archive: Option<Arc<WithArchive>>,
     pub(super) log: LogId,
 }
 
@@ -42,7 +42,7 @@ impl Files {
     /// The same, with what compactions have moved to this archive.
     pub(super) fn with_archive(self, archive: Arc<dyn Storage>) -> Self {
         let folder = ArchiveFolder::new(archive, self.log);
-        let both = Arc::new(WithShelf::new(self.storage, folder, &[]));
+        let both = Arc::new(WithArchive::new(self.storage, folder, &[]));
         Self {
             storage: Arc::clone(&both) as Arc<dyn Storage>,
             archive: Some(both),

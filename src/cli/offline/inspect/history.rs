@@ -21,7 +21,7 @@ use crate::journal::snapshot::{Layout, StateEntry, Summary};
 
 /// A resource after the last commit that was read.
 #[derive(Clone)]
-pub(super) struct Standing {
+pub(super) struct ResourceAt {
     pub(super) resource: &'static dyn AnyResource,
     /// The position of that commit.
     pub(super) position: u64,
@@ -98,7 +98,7 @@ impl Unlisted {
 /// The resources read so far.
 #[derive(Default)]
 pub(super) struct States {
-    pub(super) all: HashMap<Digest, Standing>,
+    pub(super) all: HashMap<Digest, ResourceAt>,
 }
 
 impl States {
@@ -108,7 +108,7 @@ impl States {
     /// When its kind, or that version of it, is not known here.
     pub(super) fn put(&mut self, entry: &StateEntry<'_>) -> Result<(), BoxError> {
         let resource = known(entry.kind, entry.version)?;
-        let standing = Standing {
+        let standing = ResourceAt {
             resource,
             position: entry.position,
             state: resource.present(entry.stored())?.into_owned(),
@@ -142,7 +142,7 @@ impl States {
             let kind = resource.kind().name;
             return Err(format!("{kind}: the event is another resource's").into());
         }
-        let standing = Standing {
+        let standing = ResourceAt {
             resource,
             position,
             state,

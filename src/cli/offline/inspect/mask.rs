@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::journal::personal::{self, Shown};
+use crate::journal::personal::{self, Masking};
 
 /// Shown instead of masked values.
 pub(super) const MASK: &str = "•••";
@@ -74,7 +74,7 @@ impl Mask {
         if self.reveal {
             return value;
         }
-        self.member(Shown::Plain, value)
+        self.member(Masking::Plain, value)
     }
 
     /// Bytes that should be JSON: their value, or that they are masked.
@@ -86,16 +86,16 @@ impl Mask {
         }
     }
 
-    fn member(self, shown: Shown, value: Value) -> Value {
+    fn member(self, shown: Masking, value: Value) -> Value {
         match value {
             Value::Null => Value::Null,
-            _ if shown == Shown::Hidden => json!(MASK),
+            _ if shown == Masking::Hidden => json!(MASK),
             Value::Bool(_) | Value::Number(_) => value,
             Value::String(text) => {
                 let open = match shown {
-                    Shown::Plain => !personal::looks_personal(&text),
-                    Shown::IfCode => personal::is_code(&text),
-                    Shown::Hidden => false,
+                    Masking::Plain => !personal::looks_personal(&text),
+                    Masking::IfCode => personal::is_code(&text),
+                    Masking::Hidden => false,
                 };
                 Value::String(if open { text } else { MASK.to_owned() })
             }
@@ -118,13 +118,13 @@ impl Mask {
     /// are masked.
     pub(super) fn differences(self, before: &Value, after: &Value) -> Vec<Difference> {
         let mut found = Vec::new();
-        self.compare(Shown::Plain, "", Some(before), Some(after), &mut found);
+        self.compare(Masking::Plain, "", Some(before), Some(after), &mut found);
         found
     }
 
     fn compare(
         self,
-        shown: Shown,
+        shown: Masking,
         path: &str,
         before: Option<&Value>,
         after: Option<&Value>,
@@ -133,7 +133,7 @@ impl Mask {
         if before == after {
             return;
         }
-        let open = self.reveal || shown != Shown::Hidden;
+        let open = self.reveal || shown != Masking::Hidden;
         match (members(before), members(after)) {
             (Some(old), Some(new)) if open && !(old.is_empty() && new.is_empty()) => {
                 let mut names: Vec<&String> = old.keys().chain(new.keys()).collect();

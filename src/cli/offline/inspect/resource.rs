@@ -8,7 +8,7 @@ use wal::BoxError;
 use wal::live::LiveRecord;
 
 use super::backwards;
-use super::history::{SnapshotVisitor, Standing, States, Unlisted, show};
+use super::history::{ResourceAt, SnapshotVisitor, States, Unlisted, show};
 use super::looking::{
     Looking, Reading, failed, known, operation_name, parse_kind, tell_what_is_missing,
 };
@@ -151,7 +151,7 @@ impl ResourceArgs {
 struct History {
     key: Digest,
     /// Its state in a snapshot, if the log does not begin with its first record.
-    base: Option<Standing>,
+    base: Option<ResourceAt>,
     is_base_told: bool,
     states: States,
     unlisted: Unlisted,

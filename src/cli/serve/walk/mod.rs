@@ -8,16 +8,16 @@
 //!
 //! An operation that no part contains has a step at the end, made of its example.
 
+mod scripted;
 mod step;
-mod told;
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use crate::catalogue::{OPERATIONS, Row};
 
+use self::scripted::SCRIPTED;
 pub use self::step::{ADDRESS, Call, Part, Step, token_variable};
-use self::told::TOLD;
 
 /// The last line of the walk as it is printed.
 pub const END: &str = "# That was all of it. Pasted again, it is answered by replays.";
@@ -25,12 +25,12 @@ pub const END: &str = "# That was all of it. Pasted again, it is answered by rep
 /// The walk.
 pub static PARTS: LazyLock<Vec<Part>> = LazyLock::new(|| {
     let called = |row: &Row| {
-        let mut steps = TOLD.iter().flat_map(|part| part.steps);
+        let mut steps = SCRIPTED.iter().flat_map(|part| part.steps);
         steps.any(|step| matches!(step.call, Call::Operation(name) if name == row.name))
     };
     let others = OPERATIONS.iter().filter(|row| !called(row));
     let others: Vec<_> = others.map(Step::of_example).collect();
-    let mut parts = TOLD.to_vec();
+    let mut parts = SCRIPTED.to_vec();
     if !others.is_empty() {
         parts.push(Part {
             title: "Further operations",

@@ -6,7 +6,7 @@
 
 use crate::base::address::Address;
 use crate::base::json::{FaultCode, FromJson as _, Shape};
-use crate::base::text::{Email, FullName, Ident, PhoneNumber, ReceiptId, Text};
+use crate::base::text::{Email, FullName, Ident, PhoneNumber, Text, TrimmedId};
 use crate::base::time::{Date, Timestamp};
 use crate::domain::reference::{FactKind, fault_of};
 use crate::domain::resource::{Index, IndexKey, Kind};
@@ -40,7 +40,7 @@ json_object! {
     /// An e-mail address that the identity provider has verified.
     pub struct VerifiedEmail {
         /// The receipt of the verification.
-        pub receipt_id: ReceiptId = "receiptId",
+        pub receipt_id: TrimmedId = "receiptId",
         /// The address.
         pub normalized_value: Email = "normalizedValue" personal Contact,
         /// When it was verified.
@@ -52,7 +52,7 @@ json_object! {
     /// A phone number that the identity provider has verified.
     pub struct VerifiedPhone {
         /// The receipt of the verification.
-        pub receipt_id: ReceiptId = "receiptId",
+        pub receipt_id: TrimmedId = "receiptId",
         /// The number.
         pub normalized_value: PhoneNumber = "normalizedValue" personal Contact,
         /// When it was verified.
@@ -66,7 +66,7 @@ json_object! {
         /// The subject whose profile it is: one profile to a subject, for good.
         pub owner_subject: Text = "ownerSubject",
         /// The account; counts in the first fact only.
-        pub mother_account_id: ReceiptId = "motherAccountId",
+        pub mother_account_id: TrimmedId = "motherAccountId",
         /// The account's state.
         pub account_lifecycle: AccountLifecycle = "accountLifecycle",
         /// The mother's name; counts in the first fact only.
@@ -127,11 +127,11 @@ impl FactKind for MotherProfileFact {
     const ID: &'static str = "the profile, `motherProfileId`";
 
     fn id_shape() -> Shape {
-        ReceiptId::shape()
+        TrimmedId::shape()
     }
 
     fn id_fault(id: &str) -> Option<FaultCode> {
-        fault_of::<ReceiptId>(id)
+        fault_of::<TrimmedId>(id)
     }
 
     fn unique_keys(&self, _: &str) -> Vec<IndexKey> {

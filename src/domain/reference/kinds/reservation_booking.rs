@@ -43,7 +43,7 @@ impl FactKind for ReservationBooking {
     };
     const ID: &'static str = "the booking, `reservationBookingId`";
 
-    fn leads(&self) -> Vec<(Filter, &str)> {
+    fn filter_values(&self) -> Vec<(Filter, &str)> {
         vec![
             (Filter::Branch, &self.branch_profile_id),
             (Filter::Mother, &self.mother_user_id),

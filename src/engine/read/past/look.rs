@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::asked::Stop;
+use super::query::Stop;
 use super::revisions::{making, number_in};
 use super::ways::{PIECE, Ways};
 use crate::base::actor::Actor;
@@ -10,7 +10,7 @@ use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::time::Timestamp;
 use crate::catalogue::ReadRow;
-use crate::domain::read::{ReadRequest, Representation, Trail};
+use crate::domain::read::{HistorySource, ReadRequest, Representation};
 use crate::domain::resource::ReadView;
 use crate::engine::core::Shared;
 use crate::journal::past::{AsOf, Descent, Lost, Past, Wanted};
@@ -19,7 +19,7 @@ use crate::journal::past::{AsOf, Descent, Lost, Past, Wanted};
 pub(super) struct Look {
     pub(super) shared: Arc<Shared>,
     pub(super) row: &'static ReadRow,
-    pub(super) trail: Trail,
+    pub(super) trail: HistorySource,
     pub(super) actor: Arc<Actor>,
     pub(super) path: Vec<(String, String)>,
     pub(super) keys: Vec<Digest>,
@@ -85,7 +85,7 @@ impl Look {
             now,
             path: &path,
             view: &view,
-            is_judged: true,
+            access_checked: true,
         });
         source.check()?;
         Ok(found.ok())

@@ -4,29 +4,29 @@
 //! read, on all state as of its position. The log is read on blocking threads, few at a time, and a
 //! long way back in pieces, so that short requests have their turn between.
 
-mod asked;
 mod log;
 mod look;
 mod page;
+mod query;
 mod revisions;
 mod ways;
 
 use std::sync::Arc;
 
-use self::asked::Stop;
-pub use self::asked::{HistoryPage, PastFound, PastQuery};
 use self::log::LogRecords;
 use self::look::Look;
 pub use self::page::RevisionTold;
+use self::query::Stop;
+pub use self::query::{HistoryPage, PastFound, PastQuery};
 use self::ways::Ways;
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
 use crate::catalogue::{self, ReadRow};
-use crate::domain::read::{Numbered, ReadRequest, Trail};
+use crate::domain::read::{HistorySource, Numbered, ReadRequest};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::{ReadView, Resource};
 use crate::engine::core::{CommandResult, Shared};
-use crate::engine::limits::looks::NoLook;
+use crate::engine::limits::fair_queue::QueueError;
 use crate::journal::past::{AsOf, Descent, Lost, Past, Wanted};
 
 /// How often a page goes on where nothing was to be shown.
@@ -51,7 +51,7 @@ impl Shared {
     pub(super) async fn past(
         self: &Arc<Self>,
         row: &'static ReadRow,
-        trail: Trail,
+        trail: HistorySource,
         actor: &Arc<Actor>,
         path: &[(&str, &str)],
         query: PastQuery,
@@ -72,7 +72,7 @@ impl Shared {
                 now,
                 path,
                 view: &view,
-                is_judged: true,
+                access_checked: true,
             })
         };
         let path = path.iter();
@@ -100,12 +100,14 @@ impl Shared {
                 let found = look.at(query);
                 (look, found)
             };
-            match self.looks.look(&actor.subject, is_begun, looking).await {
+            match self.past_queue.run(&actor.subject, is_begun, looking).await {
                 Ok((further, Ok(None))) => look = further,
                 Ok((_, Ok(Some(found)))) => break Ok(found),
                 Ok((_, Err(stop))) => break Err(stop),
-                Err(NoLook::Crowded) => return Err(NoPast::Answered(CommandResult::Overloaded)),
-                Err(NoLook::Failed) => return Err(NoPast::Answered(CommandResult::Fault)),
+                Err(QueueError::QueueFull) => {
+                    return Err(NoPast::Answered(CommandResult::Overloaded));
+                }
+                Err(QueueError::Failed) => return Err(NoPast::Answered(CommandResult::Fault)),
             }
             is_begun = true;
         };
@@ -147,7 +149,7 @@ impl Shared {
                 source.check().map(|()| found)
             })
         };
-        let looked = self.looks.look("", true, looking).await;
+        let looked = self.past_queue.run("", true, looking).await;
         looked.unwrap_or_else(|why| Err(Lost::Damaged(format!("{why:?}"))))
     }
 

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::asked::{HistoryPage, Stop};
 use super::look::Look;
+use super::query::{HistoryPage, Stop};
 use super::revisions::{Candidates, Shown, number_in};
 use super::ways::Ways;
 use crate::base::actor::ActorKind;

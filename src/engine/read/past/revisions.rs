@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::asked::Stop;
+use super::query::Stop;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::time::Timestamp;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::asked::Stop;
+use super::query::Stop;
 use super::revisions::Candidates;
 use crate::base::digest::Digest;
 use crate::domain::read::Numbered;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::domain::outbox::list::{Asked, MessagePage, page};
+use crate::domain::outbox::list::{MessagePage, MessageQuery, page};
 use crate::domain::resource::ReadView;
 use crate::engine::Engine;
 use crate::engine::channel::Bounds;
@@ -36,7 +36,7 @@ impl Engine {
     /// When the log has failed.
     pub async fn messages(
         &self,
-        asked: &Asked,
+        asked: &MessageQuery,
         after: Option<i64>,
     ) -> Result<(MessagePage, u64), CommandResult> {
         let shared = &*self.shared;

@@ -18,7 +18,7 @@ pub const GOOD_FOR: Duration = Duration::from_secs(10 * 60);
 const CODE_BYTES: usize = 32;
 
 /// A link that signs in once.
-pub struct Link {
+pub struct SignInLink {
     /// Of the code, so that the code itself cannot be read from the memory of the process.
     digest: blake3::Hash,
     made: Instant,
@@ -52,7 +52,7 @@ impl NoSignIn {
     }
 }
 
-impl Link {
+impl SignInLink {
     /// A new one with its code, which gives this.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Link {
     }
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for SignInLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").finish_non_exhaustive()
     }
@@ -101,20 +101,20 @@ mod tests {
 
     #[test]
     fn a_link_gives_once_what_it_has_and_only_for_its_code() {
-        let (link, code) = Link::new(json!("a")).unwrap();
+        let (link, code) = SignInLink::new(json!("a")).unwrap();
         let now = Instant::now();
         assert_eq!(link.redeem("", now), Err(NoSignIn::Unknown));
         assert_eq!(link.redeem(&code[1..], now), Err(NoSignIn::Unknown));
         assert_eq!(link.redeem(&code, now), Ok(json!("a")));
         assert_eq!(link.redeem(&code, now), Err(NoSignIn::Used));
-        let (_, other) = Link::new(json!("b")).unwrap();
+        let (_, other) = SignInLink::new(json!("b")).unwrap();
         assert_ne!(code, other);
         assert!(!format!("{link:?}").contains(&code));
     }
 
     #[test]
     fn a_link_that_is_too_old_signs_nobody_in() {
-        let (link, code) = Link::new(json!("a")).unwrap();
+        let (link, code) = SignInLink::new(json!("a")).unwrap();
         let late = Instant::now() + GOOD_FOR + Duration::from_secs(1);
         assert_eq!(link.redeem(&code, late), Err(NoSignIn::Ended));
         assert_eq!(link.redeem(&code, Instant::now()), Err(NoSignIn::Used));

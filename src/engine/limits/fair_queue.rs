@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
 /// Looks at the past that are under way at once: each holds a thread, and some memory.
-pub(in crate::engine) const LOOKS_MAX: usize = 2;
+pub(in crate::engine) const PAST_READS_MAX: usize = 2;
 /// Looks of one subject that may wait; further ones are refused.
 const OF_ONE_MAX: usize = 1_024;
 /// Looks of all subjects that may wait; further ones are refused.
@@ -18,20 +18,20 @@ const OF_ALL_MAX: usize = 4_096;
 
 /// So many looks wait already that this one is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) struct Crowded;
+pub(in crate::engine) struct QueueFull;
 
 /// Why a look came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum NoLook {
-    /// See [`Crowded`].
-    Crowded,
+pub(in crate::engine) enum QueueError {
+    /// See [`QueueFull`].
+    QueueFull,
     /// It panicked, or the process ends.
     Failed,
 }
 
 /// The looks that run, and those that wait. A look counts until it ends, also when its client has
 /// gone: so a client that asks and disconnects again and again gets no more of them than others.
-pub(in crate::engine) struct Looks {
+pub(in crate::engine) struct FairQueue {
     line: Mutex<Line>,
 }
 
@@ -44,17 +44,17 @@ struct Line {
 }
 
 /// The turn to look, which goes on to the next one when it is dropped.
-struct Turn(Option<Arc<Looks>>);
+struct Turn(Option<Arc<FairQueue>>);
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if let Some(looks) = self.0.take() {
-            looks.pass_on();
+        if let Some(queue) = self.0.take() {
+            queue.pass_on();
         }
     }
 }
 
-impl Looks {
+impl FairQueue {
     /// At most so many at once.
     pub(in crate::engine) fn new(most: usize) -> Arc<Self> {
         let line = Line {
@@ -68,23 +68,23 @@ impl Looks {
     }
 
     /// Looks when it is the turn of this subject. One that goes on (`is_begun`) is never refused.
-    pub(in crate::engine) async fn look<T: Send + 'static>(
+    pub(in crate::engine) async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         subject: &str,
         is_begun: bool,
         look: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, NoLook> {
+    ) -> Result<T, QueueError> {
         let turn = match self.enter(subject, is_begun) {
             Ok(Ok(turn)) => turn,
-            Ok(Err(turn)) => turn.await.map_err(|_| NoLook::Failed)?,
-            Err(Crowded) => return Err(NoLook::Crowded),
+            Ok(Err(turn)) => turn.await.map_err(|_| QueueError::Failed)?,
+            Err(QueueFull) => return Err(QueueError::QueueFull),
         };
         let looked = spawn_blocking(move || {
             let looked = look();
             drop(turn);
             looked
         });
-        looked.await.map_err(|_| NoLook::Failed)
+        looked.await.map_err(|_| QueueError::Failed)
     }
 
     /// The turn, or where it arrives.
@@ -92,7 +92,7 @@ impl Looks {
         self: &Arc<Self>,
         subject: &str,
         is_begun: bool,
-    ) -> Result<Result<Turn, oneshot::Receiver<Turn>>, Crowded> {
+    ) -> Result<Result<Turn, oneshot::Receiver<Turn>>, QueueFull> {
         let mut line = self.line.lock();
         if let Some(free) = line.free.checked_sub(1) {
             line.free = free;
@@ -104,7 +104,7 @@ impl Looks {
             .position(|(known, _)| **known == *subject);
         let of_one = known.map_or(0, |place| line.subjects[place].1.len());
         if !is_begun && (of_one >= OF_ONE_MAX || line.waiting >= OF_ALL_MAX) {
-            return Err(Crowded);
+            return Err(QueueFull);
         }
         let (sender, receiver) = oneshot::channel();
         line.waiting += 1;
@@ -158,20 +158,20 @@ mod tests {
 
     /// Holds the only turn until it is released.
     fn hold(
-        looks: &Arc<Looks>,
+        queue: &Arc<FairQueue>,
     ) -> (
-        tokio::task::JoinHandle<Result<(), NoLook>>,
+        tokio::task::JoinHandle<Result<(), QueueError>>,
         mpsc::Sender<()>,
     ) {
         let (end, may_end) = mpsc::channel::<()>();
-        let own = Arc::clone(looks);
+        let own = Arc::clone(queue);
         let wait = move || may_end.recv().unwrap();
-        let held = tokio::spawn(async move { own.look("holder", false, wait).await });
+        let held = tokio::spawn(async move { own.run("holder", false, wait).await });
         (held, end)
     }
 
-    fn waiting(looks: &Arc<Looks>, subject: &str, is_begun: bool) -> oneshot::Receiver<Turn> {
-        let entered = looks.enter(subject, is_begun).unwrap();
+    fn waiting(queue: &Arc<FairQueue>, subject: &str, is_begun: bool) -> oneshot::Receiver<Turn> {
+        let entered = queue.enter(subject, is_begun).unwrap();
         entered.err().unwrap()
     }
 
@@ -183,40 +183,40 @@ mod tests {
 
     #[tokio::test]
     async fn a_look_counts_until_it_ends_though_nobody_waits_for_it() {
-        let looks = Looks::new(1);
-        let (held, end) = hold(&looks);
-        until(|| looks.line.lock().free == 0).await;
+        let queue = FairQueue::new(1);
+        let (held, end) = hold(&queue);
+        until(|| queue.line.lock().free == 0).await;
         tokio::task::yield_now().await;
         held.abort();
         assert!(held.await.unwrap_err().is_cancelled());
-        assert_eq!(looks.line.lock().free, 0, "its thread still looks");
+        assert_eq!(queue.line.lock().free, 0, "its thread still looks");
         end.send(()).unwrap();
-        assert_eq!(looks.look("other", false, || 7).await, Ok(7));
+        assert_eq!(queue.run("other", false, || 7).await, Ok(7));
     }
 
     #[tokio::test]
     async fn a_look_that_panics_gives_its_turn_on() {
-        let looks = Looks::new(1);
-        let panicked = looks.look("one", false, || -> u8 { panic!("a fault") });
-        assert_eq!(panicked.await, Err(NoLook::Failed));
-        assert_eq!(looks.look("one", false, || 7).await, Ok(7));
+        let queue = FairQueue::new(1);
+        let panicked = queue.run("one", false, || -> u8 { panic!("a fault") });
+        assert_eq!(panicked.await, Err(QueueError::Failed));
+        assert_eq!(queue.run("one", false, || 7).await, Ok(7));
     }
 
     #[tokio::test]
     async fn who_asks_for_much_delays_another_by_one_turn_and_who_has_gone_by_none() {
-        let looks = Looks::new(1);
-        let (held, end) = hold(&looks);
-        until(|| looks.line.lock().free == 0).await;
+        let queue = FairQueue::new(1);
+        let (held, end) = hold(&queue);
+        until(|| queue.line.lock().free == 0).await;
         let (told, order) = mpsc::channel();
         let mut asked = Vec::new();
         for (subject, number) in (0..5).map(|number| ("many", number)).chain([("few", 0)]) {
-            let (own, told) = (Arc::clone(&looks), told.clone());
+            let (own, told) = (Arc::clone(&queue), told.clone());
             let look = move || told.send((subject, number)).unwrap();
             asked.push(tokio::spawn(
-                async move { own.look(subject, false, look).await },
+                async move { own.run(subject, false, look).await },
             ));
             let waiting = asked.len();
-            until(|| looks.line.lock().waiting == waiting).await;
+            until(|| queue.line.lock().waiting == waiting).await;
         }
         asked[1].abort();
         until(|| asked[1].is_finished()).await;
@@ -234,46 +234,46 @@ mod tests {
             ("many", 4),
         ];
         assert_eq!(order, expected);
-        assert_eq!(looks.line.lock().waiting, 0);
-        assert_eq!(looks.line.lock().free, 1);
+        assert_eq!(queue.line.lock().waiting, 0);
+        assert_eq!(queue.line.lock().free, 1);
     }
 
     #[tokio::test]
     async fn a_subject_with_too_many_looks_is_refused_and_another_one_and_what_is_begun_are_not() {
-        let looks = Looks::new(1);
-        let (held, end) = hold(&looks);
-        until(|| looks.line.lock().free == 0).await;
+        let queue = FairQueue::new(1);
+        let (held, end) = hold(&queue);
+        until(|| queue.line.lock().free == 0).await;
         let mut asked: Vec<_> = (0..OF_ONE_MAX)
-            .map(|_| waiting(&looks, "many", false))
+            .map(|_| waiting(&queue, "many", false))
             .collect();
-        assert!(matches!(looks.enter("many", false), Err(Crowded)));
-        let refused = looks.look("many", false, || ()).await;
-        assert_eq!(refused, Err(NoLook::Crowded));
-        asked.push(waiting(&looks, "many", true));
-        let other = waiting(&looks, "few", false);
+        assert!(matches!(queue.enter("many", false), Err(QueueFull)));
+        let refused = queue.run("many", false, || ()).await;
+        assert_eq!(refused, Err(QueueError::QueueFull));
+        asked.push(waiting(&queue, "many", true));
+        let other = waiting(&queue, "few", false);
         end.send(()).unwrap();
         held.await.unwrap().unwrap();
         drop(asked);
         drop(other);
-        assert_eq!(looks.look("many", false, || 7).await, Ok(7));
+        assert_eq!(queue.run("many", false, || 7).await, Ok(7));
     }
 
     #[tokio::test]
     async fn many_subjects_have_no_more_looks_together_than_may_wait_of_all() {
-        let looks = Looks::new(1);
-        let (held, end) = hold(&looks);
-        until(|| looks.line.lock().free == 0).await;
+        let queue = FairQueue::new(1);
+        let (held, end) = hold(&queue);
+        until(|| queue.line.lock().free == 0).await;
         let subject = |number: usize| (number % 7).to_string();
         let mut asked: Vec<_> = (0..OF_ALL_MAX)
-            .map(|number| waiting(&looks, &subject(number), false))
+            .map(|number| waiting(&queue, &subject(number), false))
             .collect();
         for other in ["0", "other"] {
-            assert!(matches!(looks.enter(other, false), Err(Crowded)));
+            assert!(matches!(queue.enter(other, false), Err(QueueFull)));
         }
-        asked.push(waiting(&looks, "other", true));
+        asked.push(waiting(&queue, "other", true));
         end.send(()).unwrap();
         held.await.unwrap().unwrap();
         drop(asked);
-        assert_eq!(looks.look("other", false, || 7).await, Ok(7));
+        assert_eq!(queue.run("other", false, || 7).await, Ok(7));
     }
 }

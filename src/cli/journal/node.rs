@@ -15,17 +15,17 @@ use super::super::ending::end;
 use super::super::exit::Failure;
 use super::super::open::Opening;
 use super::JournalArgs;
-use super::abreast::Abreast;
-use super::shelving::Shelving;
+use super::continuity::JournalContinuity;
+use super::snapshot_upload::SnapshotUpload;
 use crate::engine::Engine;
 use crate::engine::role::Role;
 use crate::engine::role::writer_proof::WriterProof;
 use crate::engine::standby::NotApplied;
 use crate::stream::error::StreamError;
-use crate::stream::extent::{Found, tail_at};
+use crate::stream::extent::{StreamState, tail_at};
+use crate::stream::handle::JournalHandle;
 use crate::stream::lease::{Lease, Terms};
 use crate::stream::lease_term::{LeaseTerm, TTL};
-use crate::stream::link::Link;
 use crate::stream::reader::{Reader, Received};
 
 /// How long to wait for the next message before other checks.
@@ -42,12 +42,12 @@ const TAKEOVER_WITHIN: Duration = Duration::from_secs(30);
 /// What brings an engine that follows what was written.
 pub struct Follower {
     reader: Reader,
-    link: Arc<Link>,
+    link: Arc<JournalHandle>,
     log_id: [u8; 16],
     looked: Option<Instant>,
     /// When a message came last.
     came: Instant,
-    abreast: Abreast,
+    continuity: JournalContinuity,
 }
 
 /// Why a node does not follow any further.
@@ -99,14 +99,14 @@ impl From<NotApplied> for Stop {
 /// What a node does beside its engine.
 pub enum Node {
     /// It writes.
-    Writer(Arc<Link>),
+    Writer(Arc<JournalHandle>),
     /// It follows.
     Standby(Box<Follower>),
 }
 
 /// A node at work.
 pub(in super::super) struct Running {
-    link: Arc<Link>,
+    link: Arc<JournalHandle>,
     lease: Arc<Mutex<Option<Lease>>>,
 }
 
@@ -122,7 +122,7 @@ impl Running {
 impl Node {
     /// The node's hold on the journal.
     #[must_use]
-    pub fn link(&self) -> &Arc<Link> {
+    pub fn link(&self) -> &Arc<JournalHandle> {
         match self {
             Self::Writer(link) => link,
             Self::Standby(follower) => &follower.link,
@@ -140,7 +140,7 @@ impl Node {
         terms: Terms,
         data: &Path,
     ) -> Result<Running, Failure> {
-        Shelving::start(engine, self.link(), terms.replicas, data)?;
+        SnapshotUpload::start(engine, self.link(), terms.replicas, data)?;
         let running = Running {
             link: Arc::clone(self.link()),
             lease: Arc::default(),
@@ -208,7 +208,7 @@ impl JournalArgs {
             log_id,
             looked: None,
             came: Instant::now(),
-            abreast: Abreast::default(),
+            continuity: JournalContinuity::default(),
         };
         Ok((engine, report, follower))
     }
@@ -273,7 +273,7 @@ impl Follower {
         let began = Instant::now();
         let connection = Arc::clone(self.link.connection());
         while began.elapsed() < TAKEOVER_WITHIN && !engine.feed().has_ended() {
-            let last = match Found::read(&connection) {
+            let last = match StreamState::read(&connection) {
                 Ok(found) => found.extent.last,
                 Err(error) if error.is_damage() => return Err(error.into()),
                 Err(_) => {
@@ -355,14 +355,14 @@ impl Follower {
         let connection = Arc::clone(self.link.connection());
         self.looked = Some(Instant::now());
         let Ok(info) = connection.block(connection.info_now()) else {
-            self.abreast = Abreast::default();
+            self.continuity = JournalContinuity::default();
             return Ok(());
         };
         if info.last > self.reader.tail().sequence && self.came.elapsed() > SILENT {
             self.ask_up_to(engine, info.last)?;
         }
         let tail = self.reader.tail();
-        if !self.abreast.is_still(&connection, tail, &info)? {
+        if !self.continuity.check(&connection, tail, &info)? {
             return Ok(());
         }
         let last = match info.last > tail.sequence {
@@ -380,7 +380,7 @@ impl Follower {
 /// Waits for the writer's lease.
 struct Candidate {
     engine: Arc<Engine>,
-    link: Arc<Link>,
+    link: Arc<JournalHandle>,
     terms: Terms,
     taken: Sender<Lease>,
 }

@@ -9,7 +9,7 @@ const MIB: usize = 1 << 20;
 
 /// Whether a request that comes now may be answered, which is known at once.
 #[track_caller]
-fn may_answer(link: &Arc<Link>) -> bool {
+fn may_answer(link: &Arc<JournalHandle>) -> bool {
     let came = Instant::now();
     let may = link.connection().block(link.confirm(came));
     assert!(came.elapsed() < AT_ONCE, "{:?}", came.elapsed());
@@ -93,7 +93,7 @@ fn reads_are_refused_at_once_while_a_batch_waits_for_room() {
 }
 
 /// Appends a record; what becomes of it.
-fn append(link: &Arc<Link>) -> Result<(), StreamError> {
+fn append(link: &Arc<JournalHandle>) -> Result<(), StreamError> {
     let content = Content::Batch(Records::of(&[1, 0, 0, 0, 9], 1).unwrap());
     link.connection().block(link.append(content))
 }

@@ -12,7 +12,7 @@ use super::super::exit::Failure;
 use super::super::open::unusable;
 use crate::engine::Engine;
 use crate::stream::error::StreamError;
-use crate::stream::link::Link;
+use crate::stream::handle::JournalHandle;
 use crate::stream::{purge, snapshot_store};
 
 /// How often it is looked whether there is a newer one.
@@ -21,9 +21,9 @@ const LOOK: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// What looks for snapshots, on a thread of its own.
-pub(super) struct Shelving {
+pub(super) struct SnapshotUpload {
     engine: Weak<Engine>,
-    link: Arc<Link>,
+    link: Arc<JournalHandle>,
     storage: Arc<dyn Storage>,
     replicas: usize,
     /// Up to where the newest one that is there covers.
@@ -34,14 +34,14 @@ pub(super) struct Shelving {
     parts: snapshot_store::Parts,
 }
 
-impl Shelving {
+impl SnapshotUpload {
     /// Begins; ends with the service.
     ///
     /// # Errors
     /// When the directory cannot be read, or a thread not be started.
     pub(super) fn start(
         engine: &Arc<Engine>,
-        link: &Arc<Link>,
+        link: &Arc<JournalHandle>,
         replicas: usize,
         data: &Path,
     ) -> Result<(), Failure> {

@@ -7,7 +7,7 @@ use super::past::{NoPast, PastFound, PastQuery};
 use crate::base::actor::Actor;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::ReadRow;
-use crate::domain::read::Trail;
+use crate::domain::read::HistorySource;
 use crate::engine::Engine;
 use crate::engine::core::CommandResult;
 
@@ -19,7 +19,7 @@ impl Engine {
     pub async fn past(
         &self,
         row: &'static ReadRow,
-        trail: Trail,
+        trail: HistorySource,
         actor: &Arc<Actor>,
         path: &[(&str, &str)],
         query: PastQuery,

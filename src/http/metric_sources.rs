@@ -11,11 +11,11 @@ use super::metrics::page::{Page, age};
 use super::tls::{CertificateFigures, Tls};
 use super::traces::{TraceFigures, Tracer};
 use crate::base::time::Timestamp;
-use crate::stream::link::Link;
+use crate::stream::handle::JournalHandle;
 
 /// The sources of these metrics; `None` for what the service does not use.
 #[derive(Clone, Default)]
-pub struct Upkeep {
+pub struct MetricSources {
     /// TLS.
     pub tls: Option<Arc<Tls>>,
     /// Backups.
@@ -25,7 +25,7 @@ pub struct Upkeep {
     /// What traces.
     pub tracer: Option<Arc<Tracer>>,
     /// The hold on a journal that several machines share.
-    pub journal: Option<Arc<Link>>,
+    pub journal: Option<Arc<JournalHandle>>,
     /// What counts lines of the other log that were lost.
     pub log_lost: Option<ErrorCounter>,
 }
@@ -66,7 +66,7 @@ impl Backups {
     }
 }
 
-/// The figures of [`Upkeep`].
+/// The figures of [`MetricSources`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UpkeepFigures {
     /// The certificate in use.
@@ -83,7 +83,7 @@ pub struct UpkeepFigures {
     pub journal: Option<JournalFigures>,
 }
 
-impl Upkeep {
+impl MetricSources {
     /// The current figures.
     #[must_use]
     pub fn figures(&self) -> UpkeepFigures {

@@ -8,7 +8,7 @@ use crate::base::time::Timestamp;
 
 /// What the log stores of an item that waits, and what is known of it beside.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct RetryState {
     /// Attempts that have failed.
     pub attempts: u32,
     /// When the next one is due, by the wall clock; `None`: at once.
@@ -18,7 +18,7 @@ pub struct Standing {
     pub asked: Option<Duration>,
 }
 
-impl Standing {
+impl RetryState {
     /// How long the item pauses from now on, and whether that is less than its end says.
     pub(super) fn pause(&self, now: Now) -> (Duration, bool) {
         let Some(due) = self.due else {

@@ -14,11 +14,11 @@ use crate::domain::by_code::{Coded, by_code};
 use crate::domain::rejection::Rejection;
 use crate::http::caller::Caller;
 use crate::http::console::figures::{FIGURES_READ, figures};
-use crate::http::console::link::NoSignIn;
+use crate::http::console::sign_in_link::NoSignIn;
 use crate::http::console::{Console, ConsolePart, PATH};
 use crate::http::figures_page::AllFigures;
 use crate::http::metrics::process::ProcessFigures;
-use crate::http::observed::Told;
+use crate::http::observed::RequestOutcome;
 use crate::http::read::query::Query;
 use crate::http::request::body::json_body;
 use crate::http::response::{self, Answer, Problems, at_position};
@@ -41,7 +41,7 @@ impl Service {
         uri: &Uri,
         headers: &HeaderMap,
         body: B,
-        told: &mut Told<'s>,
+        told: &mut RequestOutcome<'s>,
     ) -> Answer
     where
         B: Body<Data = Bytes> + Unpin,

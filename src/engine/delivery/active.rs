@@ -17,7 +17,7 @@ use crate::domain::resource::Resource as _;
 use crate::domain::webhook::deliveries::{Delivery, LastFailure, WebhookDeliveries};
 use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
 use crate::engine::channel::schedule::{Failure, recorded_every};
-use crate::engine::channel::{Bounds, Channel, Now, Settled, Standing, Unrecorded};
+use crate::engine::channel::{Bounds, Channel, Now, RetryState, Settled, Unrecorded};
 use crate::engine::core::Shared;
 use crate::engine::feed::{EventFilter, EventReader, NoPage};
 use crate::journal::events::{Event, EventId};
@@ -34,7 +34,7 @@ pub(super) const OWN_KIND: &str = WebhookSubscription::KIND.name;
 const OWN_TYPES: &str = "carebook.webhook-subscription.*";
 
 /// What an item of a channel carries.
-pub(super) struct Carried {
+pub(super) struct CarriedEvent {
     pub(super) event_type: Box<str>,
     pub(super) subject: Box<str>,
     /// The event, where there was room to keep it.
@@ -45,14 +45,14 @@ pub(super) struct Carried {
 }
 
 /// A subscription at work.
-pub(super) struct Attached {
+pub(super) struct ActiveSubscription {
     /// Distinguishes this channel from those that it had before.
     pub(super) run: u64,
     pub(super) subscription: WebhookSubscription,
     /// The types that events are matched with: those of the subscription as of `examined`.
     pub(super) types: EventTypePatterns,
     pub(super) generation: u32,
-    pub(super) channel: Channel<EventId, Carried>,
+    pub(super) channel: Channel<EventId, CarriedEvent>,
     pub(super) kept_bytes: usize,
     /// Events up to this one were examined; near the log's end, those of the tail besides.
     pub(super) examined: EventId,
@@ -101,7 +101,7 @@ fn types_said(event: &Event) -> Option<EventTypePatterns> {
     told.data.types
 }
 
-impl Attached {
+impl ActiveSubscription {
     pub(super) fn wants(&self, event_type: &str) -> bool {
         self.types
             .0
@@ -150,7 +150,7 @@ impl Attached {
         }
         // A pause may be long.
         let is_kept = !self.subscription.is_paused && self.kept_bytes < KEPT_BYTES_MAX;
-        let carried = Carried {
+        let carried = CarriedEvent {
             event_type: event.event_type().into(),
             subject: event.subject.clone(),
             event: is_kept.then(|| Arc::clone(event)),
@@ -194,7 +194,7 @@ impl Attached {
     }
 
     pub(super) fn resume(&mut self, delivery: &Delivery, now: Now) {
-        let carried = Carried {
+        let carried = CarriedEvent {
             event_type: delivery.event_type.clone(),
             subject: delivery.subject.clone(),
             event: None,
@@ -202,7 +202,7 @@ impl Attached {
             last_status: delivery.last_status,
             last_error: delivery.last_error.clone(),
         };
-        let standing = Standing {
+        let retry_state = RetryState {
             attempts: delivery.attempts,
             due: delivery.next_attempt_at,
             asked: None,
@@ -213,7 +213,7 @@ impl Attached {
             &delivery.subject,
             cost,
             carried,
-            &standing,
+            &retry_state,
             now,
         );
     }
@@ -246,11 +246,11 @@ impl Attached {
     /// What the log stores of an item that waits.
     pub(super) fn delivery(&self, id: EventId, now: Now) -> Option<Delivery> {
         let carried = self.channel.payload(id)?;
-        let standing = self.channel.standing(id, now)?;
-        Some(carried.delivery(id, standing.attempts, standing.due))
+        let retry_state = self.channel.retry_state(id, now)?;
+        Some(carried.delivery(id, retry_state.attempts, retry_state.due))
     }
 
-    pub(super) fn let_go(&mut self, carried: &Carried) {
+    pub(super) fn let_go(&mut self, carried: &CarriedEvent) {
         let bytes = carried.event.as_ref().map_or(0, |event| event.json.len());
         self.kept_bytes = self.kept_bytes.saturating_sub(bytes);
     }
@@ -337,7 +337,7 @@ impl Attached {
             to = first - 1,
             "the log has given up what a webhook subscription has not had yet"
         );
-        let carried = Carried {
+        let carried = CarriedEvent {
             event_type: "carebook.gap".into(),
             subject: subject.as_str().into(),
             event: None,
@@ -426,7 +426,7 @@ impl Attached {
     }
 }
 
-impl Carried {
+impl CarriedEvent {
     pub(super) fn delivery(&self, id: EventId, attempts: u32, due: Option<Timestamp>) -> Delivery {
         Delivery {
             id,
@@ -463,8 +463,8 @@ mod tests {
         }
     }
 
-    fn attached() -> Attached {
-        Attached {
+    fn active() -> ActiveSubscription {
+        ActiveSubscription {
             run: 1,
             subscription: WebhookSubscription {
                 subscription_id: Uuid::from_u128(1),
@@ -515,8 +515,8 @@ mod tests {
     }
 
     /// What waits: the event, and from where it is a gap.
-    fn waiting(attached: &Attached) -> Vec<(EventId, Option<u64>)> {
-        let waiting = attached.channel.waiting();
+    fn waiting(active: &ActiveSubscription) -> Vec<(EventId, Option<u64>)> {
+        let waiting = active.channel.waiting();
         waiting
             .map(|(id, carried)| (id, carried.gap_from))
             .collect()
@@ -524,71 +524,71 @@ mod tests {
 
     #[test]
     fn one_that_is_paused_may_fill_half_of_what_all_may_and_each_has_a_share_of_its_own() {
-        let mut attached = attached();
+        let mut active = active();
         for position in 1..100 {
-            attached.offer(&event(position), now());
+            active.offer(&event(position), now());
         }
-        assert!(attached.has_room(1_000, 1_000), "its own share");
-        attached.offer(&event(100), now());
-        assert!(!attached.has_room(1_000, 1_000));
-        assert!(attached.has_room(999, 1_000));
-        attached.subscription.is_paused = true;
-        assert!(!attached.has_room(500, 1_000));
-        assert!(attached.has_room(499, 1_000));
+        assert!(active.has_room(1_000, 1_000), "its own share");
+        active.offer(&event(100), now());
+        assert!(!active.has_room(1_000, 1_000));
+        assert!(active.has_room(999, 1_000));
+        active.subscription.is_paused = true;
+        assert!(!active.has_room(500, 1_000));
+        assert!(active.has_room(499, 1_000));
     }
 
     #[test]
     fn events_that_wait_for_the_end_of_a_pause_take_no_memory() {
-        let mut attached = attached();
-        attached.offer(&event(1), now());
-        assert_eq!(attached.kept_bytes, 2);
-        attached.subscription.is_paused = true;
-        attached.offer(&event(2), now());
-        assert_eq!(attached.kept_bytes, 2);
-        assert!(attached.attempt(id(1), now().wall, "log").has_body);
-        assert!(!attached.attempt(id(2), now().wall, "log").has_body);
+        let mut active = active();
+        active.offer(&event(1), now());
+        assert_eq!(active.kept_bytes, 2);
+        active.subscription.is_paused = true;
+        active.offer(&event(2), now());
+        assert_eq!(active.kept_bytes, 2);
+        assert!(active.attempt(id(1), now().wall, "log").has_body);
+        assert!(!active.attempt(id(2), now().wall, "log").has_body);
     }
 
     #[test]
     fn gaps_that_are_told_one_after_the_other_stay_those_that_they_are() {
-        let mut attached = attached();
+        let mut active = active();
         for position in [3, 5, 12] {
-            attached.offer(&event(position), now());
+            active.offer(&event(position), now());
         }
-        attached.lose(10, now());
+        active.lose(10, now());
         assert_eq!(
-            waiting(&attached),
+            waiting(&active),
             [(EventId::behind(9), Some(3)), (id(12), None)]
         );
-        attached.lose(20, now());
+        active.lose(20, now());
         assert_eq!(
-            waiting(&attached),
+            waiting(&active),
             [
                 (EventId::behind(9), Some(3)),
                 (EventId::behind(19), Some(12))
             ]
         );
-        assert_eq!(attached.kept_bytes, 0, "nothing is kept of what is lost");
+        assert_eq!(active.kept_bytes, 0, "nothing is kept of what is lost");
     }
 
     #[test]
     fn what_waits_and_what_was_not_read_before_one_position_is_one_gap() {
-        let mut attached = attached();
-        attached.offer(&event(3), now());
-        attached.examined = id(5);
-        attached.lose(10, now());
-        attached.skip_to(10, now());
-        assert_eq!(waiting(&attached), [(EventId::behind(9), Some(3))]);
-        assert_eq!(attached.examined, EventId::behind(9));
-        attached.skip_to(10, now());
-        assert_eq!(waiting(&attached).len(), 1, "nothing lies between");
+        let mut active = active();
+        active.offer(&event(3), now());
+        active.examined = id(5);
+        active.lose(10, now());
+        active.skip_to(10, now());
+        assert_eq!(waiting(&active), [(EventId::behind(9), Some(3))]);
+        assert_eq!(active.examined, EventId::behind(9));
+        active.skip_to(10, now());
+        assert_eq!(waiting(&active).len(), 1, "nothing lies between");
     }
 
     #[test]
     fn what_could_not_be_recorded_goes_before_what_came_since() {
-        let mut attached = attached();
+        let mut active = active();
         let dead = |position| {
-            Carried {
+            CarriedEvent {
                 event_type: "carebook.branch.created".into(),
                 subject: "admin/branches/1".into(),
                 event: None,
@@ -614,23 +614,23 @@ mod tests {
             failure,
             examined: id(1),
         };
-        attached.take_back(recording(Some(failure(1))));
-        assert_eq!(attached.failure, Some(failure(1)));
-        assert_eq!(attached.died, [dead(1)]);
-        assert!(attached.is_unrecorded);
-        attached.died = vec![dead(2)];
-        attached.failure = Some(failure(2));
-        attached.take_back(recording(Some(failure(1))));
-        assert_eq!(attached.died, [dead(1), dead(2)]);
-        assert_eq!(attached.failure, Some(failure(2)), "the last one is told");
+        active.take_back(recording(Some(failure(1))));
+        assert_eq!(active.failure, Some(failure(1)));
+        assert_eq!(active.died, [dead(1)]);
+        assert!(active.is_unrecorded);
+        active.died = vec![dead(2)];
+        active.failure = Some(failure(2));
+        active.take_back(recording(Some(failure(1))));
+        assert_eq!(active.died, [dead(1), dead(2)]);
+        assert_eq!(active.failure, Some(failure(2)), "the last one is told");
     }
 
     #[test]
     fn one_that_has_died_and_is_retried_before_the_log_knows_begins_anew_and_is_not_dead() {
-        let mut attached = attached();
-        attached.offer(&event(1), now());
-        let stored = attached.delivery(id(1), now());
-        attached.channel.take_unrecorded();
+        let mut active = active();
+        active.offer(&event(1), now());
+        let stored = active.delivery(id(1), now());
+        active.channel.take_unrecorded();
         let Some(stored) = stored else {
             panic!("it waits");
         };
@@ -639,40 +639,37 @@ mod tests {
             error: "it answered 500".into(),
             retry_after: None,
         };
-        let dies = |attached: &mut Attached| {
-            let standing = Delivery {
+        let dies = |active: &mut ActiveSubscription| {
+            let retry_state = Delivery {
                 attempts: 9,
                 ..stored.clone()
             };
-            attached.channel.remove(id(1));
-            attached.resume(&standing, now());
-            assert_eq!(attached.channel.next(now()), Some(id(1)));
-            attached.failed(id(1), &failure, now());
-            assert_eq!(attached.died.len(), 1);
+            active.channel.remove(id(1));
+            active.resume(&retry_state, now());
+            assert_eq!(active.channel.next(now()), Some(id(1)));
+            active.failed(id(1), &failure, now());
+            assert_eq!(active.died.len(), 1);
         };
-        dies(&mut attached);
-        attached.retry(&stored, now());
-        assert!(attached.died.is_empty());
-        assert_eq!(attached.dead_beside(&deliveries(&stored)), 0);
-        assert_eq!(
-            attached.delivery(id(1), now()).map(|it| it.attempts),
-            Some(0)
-        );
+        dies(&mut active);
+        active.retry(&stored, now());
+        assert!(active.died.is_empty());
+        assert_eq!(active.dead_beside(&deliveries(&stored)), 0);
+        assert_eq!(active.delivery(id(1), now()).map(|it| it.attempts), Some(0));
         // That it waits is told beside that it was settled.
-        assert_eq!(attached.channel.take_unrecorded().waiting, [id(1)]);
+        assert_eq!(active.channel.take_unrecorded().waiting, [id(1)]);
         // The same while its death is on its way into the log, which then fails.
-        dies(&mut attached);
+        dies(&mut active);
         let recording = Recording {
             serial: 1,
-            unrecorded: attached.channel.take_unrecorded(),
-            died: std::mem::take(&mut attached.died),
+            unrecorded: active.channel.take_unrecorded(),
+            died: std::mem::take(&mut active.died),
             failure: None,
             examined: id(1),
         };
-        attached.retry(&stored, now());
-        attached.take_back(recording);
-        assert!(attached.died.is_empty());
-        assert_eq!(attached.channel.take_unrecorded().waiting, [id(1)]);
+        active.retry(&stored, now());
+        active.take_back(recording);
+        assert!(active.died.is_empty());
+        assert_eq!(active.channel.take_unrecorded().waiting, [id(1)]);
     }
 
     /// What the log stores while one waits.
@@ -692,12 +689,12 @@ mod tests {
 
     #[test]
     fn the_log_is_needed_from_what_waits_and_from_what_a_start_would_read_again() {
-        let mut attached = attached();
-        (attached.recorded, attached.examined) = (id(7), id(30));
-        assert_eq!(attached.needed_from(), 8, "30 is not recorded yet");
-        attached.recorded = id(30);
-        assert_eq!(attached.needed_from(), 31);
-        attached.offer(&event(12), now());
-        assert_eq!(attached.needed_from(), 12);
+        let mut active = active();
+        (active.recorded, active.examined) = (id(7), id(30));
+        assert_eq!(active.needed_from(), 8, "30 is not recorded yet");
+        active.recorded = id(30);
+        assert_eq!(active.needed_from(), 31);
+        active.offer(&event(12), now());
+        assert_eq!(active.needed_from(), 12);
     }
 }

@@ -8,7 +8,7 @@ use crate::base::actor::ActorKind;
 const BOOKING: (&str, &str) = ("reservation-booking-1", "$reservationBookingId");
 
 /// The parts.
-pub(super) static TOLD: &[Part] = &[
+pub(super) static SCRIPTED: &[Part] = &[
     Part {
         title: "A mother and her family",
         steps: &[

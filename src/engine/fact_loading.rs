@@ -15,7 +15,7 @@ use super::{CommandResult, Engine};
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
 use crate::catalogue::FACTS;
-use crate::domain::reference::intake::{Incoming, Label, Line, Summary};
+use crate::domain::reference::fact_lines::{Incoming, Label, Line, Summary};
 use crate::domain::reference::put::FactResult;
 use crate::domain::rejection::Class;
 

@@ -9,21 +9,21 @@ use crate::stream::extent::{MAY_BE_OLD, has_copies, has_what_was_read};
 
 /// What was found out of that so far.
 #[derive(Default)]
-pub(super) struct Abreast {
+pub(super) struct JournalContinuity {
     /// The last message that was compared with the one that was read.
     compared: u64,
     /// Since when the journal ends before what was read.
     short: Option<Instant>,
 }
 
-impl Abreast {
+impl JournalContinuity {
     /// Whether the journal, of which this was said just now, has what was read, as far as that can be known
     /// before the next message comes, which is checked by itself. Blocks.
     ///
     /// # Errors
     /// [`StreamError::Ahead`] when it has less, and who says so cannot be behind;
     /// [`StreamError::Foreign`] or [`StreamError::Replaced`] when it has something else.
-    pub(super) fn is_still(
+    pub(super) fn check(
         &mut self,
         connection: &Connection,
         tail: &Tail,

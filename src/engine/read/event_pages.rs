@@ -8,7 +8,7 @@ use wal::Appender;
 use crate::domain::event::Name;
 use crate::engine::core::Shared;
 use crate::engine::feed::{EventFilter, EventReader, Feed, NoPage, Page, Recent};
-use crate::engine::limits::looks::NoLook;
+use crate::engine::limits::fair_queue::QueueError;
 use crate::journal::events::{Event, EventId, Teller};
 
 /// Readers that are at most so many positions behind share what they read.
@@ -197,10 +197,10 @@ impl Feed {
             // Each of them asks for one page at a time, so that all are served in turn.
             EventReader::Webhook => &self.webhook_readings,
             EventReader::Client { subject, is_begun } => {
-                return match self.catching_up.look(subject, is_begun, reading).await {
+                return match self.catching_up.run(subject, is_begun, reading).await {
                     Ok(read) => read,
-                    Err(NoLook::Crowded) => Err(NoPage::Crowded),
-                    Err(NoLook::Failed) => Err(NoPage::Unavailable),
+                    Err(QueueError::QueueFull) => Err(NoPage::QueueFull),
+                    Err(QueueError::Failed) => Err(NoPage::Unavailable),
                 };
             }
         };
@@ -598,7 +598,7 @@ mod tests {
             refused = at_once(&mut one).await;
             asked.push(one);
         }
-        assert_eq!(refused, Some(Err(NoPage::Crowded)));
+        assert_eq!(refused, Some(Err(NoPage::QueueFull)));
         let begun = EventReader::Client {
             subject: "many",
             is_begun: true,

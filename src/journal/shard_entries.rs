@@ -36,7 +36,7 @@ type NameOf = (IndexKey, Digest);
 
 /// What was found of the resources of one shard.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct ShardEntries {
     names: Pieces<NameOf>,
     listed: FoundLists,
     /// Those that have more than is noted here.
@@ -45,7 +45,7 @@ pub(super) struct Found {
     changed: HashSet<Digest, DigestBuild>,
 }
 
-impl Found {
+impl ShardEntries {
     /// Notes a resource that was not there before, with its entries and the position of its last change.
     /// `listed_at` is `None` when it is not listed, or when this is not known. Returns whether that is all
     /// that there is to note; otherwise it is looked up when all are there.
@@ -86,7 +86,7 @@ impl Found {
     }
 
     /// Notes a resource that is looked up when all are there. It came to be listed as this entry at
-    /// `listed_at`, which is as in [`Found::first`].
+    /// `listed_at`, which is as in [`ShardEntries::first`].
     pub(super) fn later(
         &mut self,
         tables: &Tables,
@@ -191,7 +191,11 @@ fn note_birth(
 ///
 /// # Errors
 /// The state at the lowest position that is invalid, or two resources with the same unique key.
-pub(super) fn index(tables: &Tables, kinds: Kinds, found: Vec<Found>) -> Result<(), ReplayError> {
+pub(super) fn index(
+    tables: &Tables,
+    kinds: Kinds,
+    found: Vec<ShardEntries>,
+) -> Result<(), ReplayError> {
     let found: Vec<_> = found.into_iter().map(Mutex::new).collect();
     let completed = try_map(SHARDS, |shard| {
         let found = std::mem::take(&mut *found[shard].lock());

@@ -15,7 +15,7 @@ use super::confirmations::Confirmations;
 use super::connection::Connection;
 use super::error::StreamError;
 use super::figures::Figures;
-use super::flight::{InFlightAppend, Told, fly};
+use super::flight::{InFlightAppend, InFlightEvents, fly};
 use super::lease_term::LeaseTerm;
 use super::message::{Content, IN_FLIGHT_MAX, NODE_BYTES_MAX, Node};
 use super::message_builder::{Made, MessageBuilder};
@@ -26,7 +26,7 @@ use crate::engine::role::writer_proof::{Confirming, WriterProof};
 const FENCED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The process's hold on the journal.
-pub struct Link {
+pub struct JournalHandle {
     pub(super) connection: Arc<Connection>,
     /// Random bytes of this process.
     token: [u8; 16],
@@ -56,7 +56,7 @@ pub struct Link {
     pub(super) figures: Figures,
 }
 
-impl Link {
+impl JournalHandle {
     /// A hold on the journal that does not write yet, and which nothing tends.
     pub(super) fn new(connection: Arc<Connection>, node: &str, token: [u8; 16]) -> Arc<Self> {
         let mut node = node.to_owned();
@@ -390,13 +390,13 @@ impl Link {
     }
 }
 
-impl WriterProof for Link {
+impl WriterProof for JournalHandle {
     fn confirm(&self, came: Instant) -> Confirming<'_> {
         Box::pin(self.confirm_since(came))
     }
 }
 
-impl Watched for Link {
+impl Watched for JournalHandle {
     fn tries_again(&self, why: &str, is_full: bool) -> bool {
         self.figures.tries_again();
         *self.trouble.lock() = Some(why.into());
@@ -409,7 +409,7 @@ impl Watched for Link {
 
 /// A fence on its way.
 struct Fencing<'a> {
-    link: &'a Link,
+    link: &'a JournalHandle,
     began: Instant,
 }
 
@@ -420,14 +420,14 @@ impl Watched for Fencing<'_> {
     }
 }
 
-impl Watched for Weak<Link> {
+impl Watched for Weak<JournalHandle> {
     fn tries_again(&self, why: &str, is_full: bool) -> bool {
         self.upgrade()
             .is_some_and(|link| link.tries_again(why, is_full))
     }
 }
 
-impl Told for Weak<Link> {
+impl InFlightEvents for Weak<JournalHandle> {
     fn acknowledged(&self, append: InFlightAppend) {
         let Some(link) = self.upgrade() else {
             return;
