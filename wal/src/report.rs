@@ -11,9 +11,9 @@ use crate::visitor::SnapshotInfo;
 pub struct TornTail {
     /// The segment's file.
     pub file: String,
-    /// Where they begin in it, in bytes.
+    /// Offset of these bytes in the file.
     pub offset: u64,
-    /// How many, without the zeros at their end.
+    /// Number of these bytes, without the zeros at their end.
     pub bytes: u64,
     /// The file in `quarantine/` that keeps them; `None` after a `verify`.
     pub kept_in: Option<String>,
