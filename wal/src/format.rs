@@ -49,7 +49,7 @@ pub(crate) const MANIFEST_TEMP: &str = "manifest.new";
 /// File that a backup or a restore makes first in its directory, and removes last.
 pub(crate) const COPY_TEMP: &str = "copy.new";
 pub(crate) const LOCK: &str = "lock";
-/// A snapshot on its way here.
+/// File of a snapshot that is carried here from another process (see `seed`).
 pub(crate) const CARRIED: &str = "carried";
 pub(crate) const QUARANTINE: &str = "quarantine";
 

@@ -191,9 +191,8 @@ pub trait Medium: Send + Sync {
     /// Bytes that were removed by leave of [`Medium::give_up_for_room`].
     fn given_up_bytes(&self) -> u64;
 
-    /// Removes records that the older snapshot covers and that are not to be kept, or moves them
-    /// to the archive. `copying` is called before each chunk that is copied there, with the bytes
-    /// that are there by then and those that will be.
+    /// Removes records that the older snapshot covers and that are not to be kept, or moves them to the archive.
+    /// `copying` is called before each chunk that is copied there, with the bytes copied so far and the total.
     ///
     /// # Errors
     /// Those of `copying`; others that pass and harm nothing; [`Error::Stopped`].

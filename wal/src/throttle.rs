@@ -7,8 +7,8 @@ use crate::visitor::{Record, SnapshotInfo, Visitor};
 /// error.
 pub(crate) type Throttle<'a> = &'a mut dyn FnMut() -> Result<(), Error>;
 
-/// Called before each chunk of segments that are copied to an archive, with the bytes that are there
-/// by then and those that will be; its error ends the copying.
+/// Called before each chunk of segments that is copied to an archive, with the bytes copied so far
+/// and the total; its error ends the copying.
 pub(crate) type Copying<'a> = &'a mut dyn FnMut(u64, u64) -> Result<(), Error>;
 
 /// A visitor that throttles the reading of a snapshot, and ignores its content.

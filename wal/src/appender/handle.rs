@@ -324,9 +324,8 @@ impl Appender {
         self.compact_throttled(keep, archive, &mut |_, _| Ok(()))
     }
 
-    /// As [`Appender::compact`], and calls `copying` before each chunk that is copied to the archive,
-    /// with the bytes that are there by then and those that will be: an error ends it, and nothing is
-    /// removed that is not copied.
+    /// As [`Appender::compact`], and calls `copying` before each chunk that is copied to the archive, with
+    /// the bytes copied so far and the total: an error ends it, and nothing is removed that is not copied.
     ///
     /// # Errors
     /// Those of [`Appender::compact`], and that of `copying`.
