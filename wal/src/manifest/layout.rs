@@ -39,7 +39,7 @@
 //! |---|---|---|
 //! | 0 | 8 | number |
 //! | 8 | 8 | covers: every record up to this position is in it |
-//! | 16 | 8 | upto: the last position whose record contributed to it |
+//! | 16 | 8 | upto: the last position of which anything is in it |
 //! | 24 | 8 | length of the file |
 //! | 32 | 16 | chain digest of its last block |
 //!

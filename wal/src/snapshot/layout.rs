@@ -22,7 +22,7 @@
 //! | 24 | 4 | CRC32 of the payload, from the seed of the log |
 //! | 28 | 4 | CRC32 of the 28 bytes before, from the seed of the log |
 //! | 32 | 16 | chain digest: BLAKE3 of the digest before, bytes 0 to 31, and the payload |
-//! | 48 | … | payload: the items; packed: the items, packed (see `packed`); with notes: the notes, then the items |
+//! | 48 | … | payload; packed: the same, packed (see `packed`); with notes: those, and then the same |
 //!
 //! The digest before the first block is that of the header's 64 bytes. A kept
 //! record is its position (8 bytes), its length (4) and its bytes; an entry its
