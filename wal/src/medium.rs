@@ -188,7 +188,7 @@ pub trait Medium: Send + Sync {
     /// [`Medium::has_room`] says no. It may not until this is called.
     fn give_up_for_room(&self, may: bool);
 
-    /// Bytes that were removed by leave of [`Medium::give_up_for_room`].
+    /// Bytes that were removed as [`Medium::give_up_for_room`] allows.
     fn given_up_bytes(&self) -> u64;
 
     /// Removes records that the older snapshot covers and that are not to be kept, or moves them to the archive.

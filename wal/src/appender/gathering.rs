@@ -16,8 +16,8 @@ const GATHER: Duration = Duration::from_micros(400);
 const GATHER_OF_CROWD: Duration = Duration::from_micros(600);
 /// Maximum time between batches of a crowd, however long one takes.
 const GATHER_MAX: Duration = Duration::from_millis(20);
-/// Number of records in a batch that tell of several waiting callers, so that the next batch is
-/// gathered.
+/// Number of records from which on a batch counts as that of several waiting callers, so that the next
+/// one is gathered.
 pub(super) const FEW: usize = 3;
 /// Number of queued records that is enough when it is not known how many are in flight.
 const MANY: usize = 16;

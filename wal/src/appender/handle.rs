@@ -309,7 +309,7 @@ impl Appender {
         self.medium.give_up_for_room(may);
     }
 
-    /// Bytes that were removed by leave of [`Appender::give_up_for_room`].
+    /// Bytes that were removed as [`Appender::give_up_for_room`] allows.
     pub fn given_up_bytes(&self) -> u64 {
         self.medium.given_up_bytes()
     }
