@@ -309,7 +309,7 @@ impl<'a> Looking<'a> {
         }
         let open = &manifest.segments[sealed.len()..];
         let survey = self.survey(&part(&manifest, sealed, open))?;
-        // What a mark proves was durable, whatever else is found.
+        // Records that a mark proves were durable, whatever else is found.
         if !self.has_end {
             self.wanted = self.wanted.max(survey.mark);
         }
@@ -802,7 +802,7 @@ mod tests {
         assert!(at > 40, "{at} calls");
     }
 
-    /// Nothing proves the last record but what its writer writes next.
+    /// Nothing proves the last record except the next frame that its writer writes.
     #[test]
     fn a_writer_that_takes_its_time_is_waited_for_longer_than_nobody_is_and_not_for_ever() {
         let unproved = || {

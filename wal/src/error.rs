@@ -1,4 +1,4 @@
-//! What can go wrong, each as a sentence: what, where, and what to do.
+//! The errors of a log, each told as a sentence: what, where, and what to do.
 
 use std::fmt;
 use std::io;

@@ -171,7 +171,7 @@ pub(crate) fn is_temp_name(name: &str) -> bool {
         })
 }
 
-/// Where the bytes of a torn tail are kept; `copy` counts up when a name is taken.
+/// The path of the file that keeps the bytes of a torn tail; `copy` counts up when a name is taken.
 pub(crate) fn quarantine_name(segment: u64, offset: u64, copy: u32) -> String {
     format!(
         "{QUARANTINE}/segment-{segment:0width$}-offset-{offset}.{copy}.bytes",

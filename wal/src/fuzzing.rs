@@ -1,7 +1,7 @@
-//! What fuzzers call: bytes of any kind in the place of a frame, a segment, a
-//! manifest or a snapshot. Each function panics when a promise is broken: what is
-//! accepted is what would be written, `verify` and a start agree, a refusal
-//! changes nothing, and what a start has found is found again.
+//! The entry functions of fuzzers: bytes of any kind in the place of a frame, a segment, a manifest
+//! or a snapshot. Each function panics when a promise is broken: what is accepted is what would be
+//! written, `verify` and a start agree, a refusal changes nothing, and what a start has found is
+//! found again.
 //!
 //! Checksums would stop a fuzzer at the first byte it changes, so the first
 //! bytes of an input say which of them are made right before it is read.
@@ -92,7 +92,7 @@ fn build(disk: &SimDisk, with_snapshots: bool) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// What a log shows.
+/// Collects what a log shows.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     takes_notes: bool,
@@ -183,7 +183,7 @@ fn is_consistent(disk: &SimDisk) {
                 ),
                 "{error}"
             );
-            // Whatever can be kept, finding that out must not fail.
+            // Whatever can be kept, the survey must not panic.
             let _ = Salvage::survey(disk.after_kill().storage());
         }
         Ok((mut log, opened)) => {

@@ -1,4 +1,4 @@
-//! What a lock file says of the process that holds it. Built and parsed here only.
+//! The text of a lock file about the process that holds the lock. Built and parsed here only.
 
 use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};

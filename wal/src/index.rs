@@ -25,7 +25,7 @@ pub(crate) type Noted = (u64, u64);
 /// The places of some frames: the first one of each segment that has records, and one in each 32 or
 /// 256 KiB. Of a segment that has not been read yet, only the first.
 pub(crate) struct Index {
-    /// In the order of the log.
+    /// The segments in the order of the log.
     segments: Vec<Frames>,
 }
 

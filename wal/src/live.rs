@@ -265,7 +265,7 @@ impl LiveReader {
                 return Some((index, place));
             }
         }
-        // What was passed before is not read again, also when its file is gone.
+        // Segments that were passed before are not read again, even when the file of the last one is gone.
         let wanted = self.place.map_or(self.from, |place| place.next);
         let passed = |segment: &&Segment| segment.seal.is_some_and(|seal| seal.last < wanted);
         let index = segments.iter().take_while(passed).count();
@@ -327,7 +327,7 @@ impl LiveReader {
         }
     }
 
-    /// What to do where the frames of a segment end.
+    /// Decides what to do where the frames of a segment end.
     fn behind_frames(
         &mut self,
         manifest: &Manifest,
@@ -378,7 +378,7 @@ impl LiveReader {
                 }
             }
             Next::Doubt(doubt) if segment.seal.is_some() => Ok(Turn::Doubt(doubt)),
-            // What follows does not fit because of what is wrong here.
+            // What follows does not fit, because of the fault found here.
             Next::Doubt(doubt) => unless_filled(hole.what().map_or(Turn::Doubt(doubt), damage)),
         }
     }
@@ -623,7 +623,7 @@ mod tests {
                 break at;
             }
             read();
-            // Nothing proves the last one yet.
+            // Nothing proves the last record yet.
             assert_eq!(seen, (1..last).collect::<Vec<_>>(), "before call {at}");
             at += 1;
         };

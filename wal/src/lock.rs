@@ -45,7 +45,7 @@ pub(crate) enum Holder {
     Appends(u64),
 }
 
-/// Who has the log open, as far as can be found out without locking others out.
+/// Returns who has the log open, as far as can be found out without locking others out.
 pub(crate) fn holder(storage: &dyn Storage) -> Result<Holder, Error> {
     let locked = storage
         .lock_shared(format::LOCK)

@@ -166,7 +166,7 @@ pub trait Medium: Send + Sync {
     /// Begins a snapshot that covers every record up to a durable position.
     ///
     /// # Errors
-    /// That it cannot be begun, which harms nothing.
+    /// When it cannot be begun, which does no harm.
     fn begin_snapshot(&self, covers: u64) -> Result<Box<dyn SnapshotTarget>, Error>;
 
     /// Makes a snapshot that was begun here the newest one, and removes the oldest of three. `upto`, the last position
@@ -181,7 +181,7 @@ pub trait Medium: Send + Sync {
         throttle: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<SnapshotInfo, Error>;
 
-    /// What [`Medium::compact`] would leave now.
+    /// Returns what [`Medium::compact`] would leave now.
     fn retained(&self, keep: &Keep) -> Retained;
 
     /// Sets whether the log may remove records that the older snapshot covers, the oldest first, before

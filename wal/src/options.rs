@@ -17,7 +17,7 @@ pub struct Options {
     pub batch_bytes_max: usize,
     /// Free space of the disk in bytes below which [`crate::Appender::has_room`] says no.
     pub reserve_bytes: u64,
-    /// How long nothing must be appended before the last batch gets a seal.
+    /// Time without an append after which the last batch gets a seal.
     pub seal_after: Duration,
     /// Whether a log is made where there is none. Otherwise an empty directory, perhaps a disk that
     /// is not mounted, is [`crate::Error::NoLog`].

@@ -45,7 +45,7 @@ pub(crate) struct Reader {
     first: AtomicU64,
     /// The newest segment in which a frame was written, and the position of its first frame.
     newest: (AtomicU64, AtomicU64),
-    /// What the newest snapshot keeps of records that the log may no longer have.
+    /// The records that the newest snapshot keeps, some of which the log may no longer have.
     kept: RwLock<Option<Arc<Kept>>>,
     /// Newest first.
     snapshots: RwLock<Vec<SnapshotInfo>>,
@@ -123,7 +123,7 @@ impl Reader {
         };
     }
 
-    /// What a compaction would leave.
+    /// Returns what a compaction would leave.
     pub(crate) fn retained(&self, keep: &Keep) -> Retained {
         let sealed = self.sealed.read();
         retention::removable(&sealed.segments, sealed.covered, keep).1
@@ -164,7 +164,7 @@ impl Reader {
 
     /// Notes a data frame that is durable.
     pub(crate) fn note(&self, position: u64, segment: u64, offset: u64) {
-        // One thread writes.
+        // Only one thread writes.
         if self.newest.0.load(Ordering::Relaxed) != segment {
             self.newest.0.store(segment, Ordering::Relaxed);
             self.newest.1.store(position, Ordering::Release);
@@ -181,7 +181,7 @@ impl Reader {
                 return kept.map_or(Ok(None), |kept| kept.read(position));
             }
             match self.read_in_log(position) {
-                // Its segment has been removed meanwhile.
+                // The record's segment has been removed meanwhile.
                 Ok(None) | Err(Error::Io { .. }) if self.first.load(Ordering::Acquire) != first => {
                 }
                 read => return read,

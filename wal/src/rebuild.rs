@@ -30,7 +30,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// For an empty directory.
+    /// The numbers for an empty directory.
     pub(crate) const FIRST: Self = Self {
         segment: 1,
         snapshot: 1,

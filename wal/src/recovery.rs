@@ -45,7 +45,7 @@ pub(crate) fn torn_tails(storage: &dyn Storage, survey: &Survey) -> Vec<TornTail
         .collect()
 }
 
-/// What a start has found and judged sound, and has yet to act on.
+/// The findings of a start, which judged them sound and has yet to act on them.
 pub(crate) struct Findings {
     /// The manifest in force, without the snapshots that cannot be read.
     pub(crate) manifest: Manifest,

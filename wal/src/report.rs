@@ -41,7 +41,7 @@ pub struct Report {
     pub ancestors: Vec<Ancestor>,
     /// Whether the log was made just now.
     pub created: bool,
-    /// How many times the log has been opened, this time included.
+    /// Number of times that the log has been opened, this time included.
     pub epoch: u64,
     /// Segments that hold records.
     pub segments: u64,
@@ -55,7 +55,7 @@ pub struct Report {
     pub bytes: u64,
     /// The highest position that the log itself proves to have been durable.
     pub durable_mark: u64,
-    /// What a crash left behind; mostly nothing.
+    /// Torn tails that a crash left; mostly none.
     pub torn: Vec<TornTail>,
     /// The snapshot that was shown.
     pub snapshot: Option<SnapshotInfo>,

@@ -37,7 +37,7 @@ impl Keep {
     }
 }
 
-/// What there is of a log, and what a compaction would leave of it.
+/// The bytes of a log that a compaction would leave, and those that it would remove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retained {
     /// Bytes that stay, without those of the part that is being written.
@@ -100,7 +100,7 @@ mod tests {
             (Some(100), 41, 350, all, 0, (7, 300, 0)),
             (Some(60), 0, 450, all, 0, (6, 400, 0)),
             (Some(60), 0, 99, all, 0, (6, 400, 0)),
-            // What is needed has bytes of its own.
+            // Needed records have a limit of their own.
             (Some(100), 71, all, 35, all, (3, 300, 400)),
             (Some(100), 71, all, 35, 250, (5, 300, 200)),
             (Some(100), 0, 300, 35, all, (3, 300, 400)),

@@ -33,7 +33,7 @@ use crate::snapshot::{self, Shown};
 use crate::storage::{File, Storage};
 use crate::visitor::{Discard, Record, SnapshotInfo, Visitor};
 
-/// What is still there of a log.
+/// A survey of what is still there of a log.
 pub struct Salvage {
     storage: Arc<dyn Storage>,
     log: LogId,
@@ -142,7 +142,7 @@ impl Salvage {
         self.log
     }
 
-    /// What is not as it was written; nothing in a good log.
+    /// Returns all damage that was found; none in a good log.
     #[must_use]
     pub fn damage(&self) -> &[Damage] {
         &self.damage

@@ -23,7 +23,7 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// What is wrong there; `None` for zeros.
+    /// Returns what is wrong there; `None` for zeros.
     pub(crate) fn what(&self) -> Option<&'static str> {
         match *self {
             Self::Blank => None,
@@ -127,8 +127,8 @@ pub(crate) fn step(
     Ok(Step::Frame(header))
 }
 
-/// What is wrong with a segment's header: nothing, an offset and a sentence, or
-/// a version that is too new.
+/// Returns what is wrong with a segment's header: nothing, an offset and a sentence, or a version
+/// that is too new.
 pub(crate) fn header_fault(
     block: &[u8],
     segment: &Segment,

@@ -16,10 +16,10 @@ use crate::snapshot::{self, Shown};
 use crate::storage::{COPY, File, Lock, Storage, write_all_at};
 use crate::visitor::{Record, Visitor as _};
 
-/// What proves a snapshot's file to be what was written.
+/// The facts that prove a snapshot's file to be what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried {
-    /// Its number where it was taken.
+    /// Its number in the log where it was taken.
     pub number: u64,
     /// Every record up to this position is in it.
     pub covers: u64,
@@ -46,7 +46,7 @@ impl Carried {
 /// The file of the newest snapshot of a log, which may be in use: it can be read even when it was removed
 /// meanwhile.
 pub struct Newest {
-    /// What proves it.
+    /// The facts that prove the file.
     pub carried: Carried,
     /// The log.
     pub log_id: [u8; 16],

@@ -44,7 +44,7 @@ impl fmt::Display for Lack {
     }
 }
 
-/// What the disk of a log has free.
+/// The free space on the disk of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// Free bytes.

@@ -1,4 +1,4 @@
-//! Where long work in the background gives way to commits.
+//! The callbacks by which long work in the background gives way to commits.
 
 use crate::error::{BoxError, Error};
 use crate::visitor::{Record, SnapshotInfo, Visitor};

@@ -28,7 +28,7 @@ pub(crate) enum After {
 pub(crate) enum Mark {
     /// Everything that is proved durable was read.
     Below,
-    /// Something that was durable is gone.
+    /// A record that was durable is gone.
     AtOrAbove,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Observation {
 pub(crate) enum Verdict {
     /// The log ends here, in good order.
     Clean,
-    /// What follows was never acknowledged: it is set aside.
+    /// The bytes that follow were never acknowledged: they are set aside.
     Torn,
     /// Acknowledged records are gone.
     Lost,

@@ -1,4 +1,4 @@
-//! What readers of a log are shown.
+//! The interface through which readers are shown a log.
 
 use std::ops::ControlFlow;
 
@@ -52,7 +52,7 @@ pub trait Visitor {
     /// before must be thrown away.
     ///
     /// # Errors
-    /// Whatever the caller finds wrong with it: that ends the reading.
+    /// Whatever the caller finds wrong with the record: that ends the reading.
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError>;
 
     /// A snapshot begins. What was seen before, of a newer one that turned out
@@ -110,7 +110,7 @@ pub trait Visitor {
     /// Everything was shown; nothing has been changed yet.
     ///
     /// # Errors
-    /// Whatever the caller finds wrong with the whole.
+    /// Whatever the caller finds wrong with the log as a whole.
     fn end(&mut self) -> Result<(), BoxError> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! How many records are gathered for a batch, and for how long.
+//! Decides how many records are gathered for a batch, and for how long.
 //!
 //! When several callers wait for each batch, the next one begins no sooner than 0.4 or 0.6 ms after the
 //! one before began, unless enough records are queued; a lone appender never waits. When batches take

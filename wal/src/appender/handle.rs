@@ -298,7 +298,7 @@ impl Appender {
         Ok(info)
     }
 
-    /// What [`Appender::compact`] would leave now.
+    /// Returns what [`Appender::compact`] would leave now.
     pub fn retained(&self, keep: &Keep) -> Retained {
         self.medium.retained(keep)
     }

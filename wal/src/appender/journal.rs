@@ -30,7 +30,7 @@ pub(super) struct Begun {
     bytes: usize,
 }
 
-/// What the journal thread works with.
+/// The state of the journal thread.
 pub(super) struct Journal {
     pub(super) shared: Arc<Shared>,
     pub(super) medium: Arc<dyn Medium>,

@@ -1,4 +1,4 @@
-//! What a segment of an archive says of itself.
+//! Reads what a segment of an archive states about itself.
 
 use std::io;
 

@@ -1,11 +1,11 @@
-//! What a look at a log that is to be copied finds.
+//! The result of a look at a log that is to be copied.
 
 use super::parts::ends;
 use crate::error::Error;
 use crate::manifest::Manifest;
 use crate::survey::Survey;
 
-/// What a look has found.
+/// The result of a look.
 pub(super) enum CopyAttempt {
     /// Everything that was wanted, and what proves it: the manifest of a copy.
     Whole(Manifest),

@@ -1,4 +1,4 @@
-//! What the journal thread, the maintenance thread and callers hand each other.
+//! The state through which the journal thread, the maintenance thread and callers exchange work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,10 +16,10 @@ use crate::segment::{self, Compacted, Prepared, Retired};
 use crate::snapshot::Finished;
 use crate::visitor::SnapshotInfo;
 
-/// How long the disk is left to the batches between two chunks of the next segment.
+/// Pause between two chunks of the next segment, in which the disk is left to the batches.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What all threads of the medium share.
+/// The state that all threads of the medium share.
 pub(super) struct Shared {
     pub(super) hand_off: Mutex<HandOff>,
     /// Both threads, and callers, wait here for each other.
@@ -39,7 +39,7 @@ pub(super) struct Shared {
     pub(super) sync_wanted: AtomicU64,
 }
 
-/// What is handed over, under its lock.
+/// The part of the state that is handed over under a lock.
 #[derive(Default)]
 pub(super) struct HandOff {
     pub(super) ready: Option<Prepared>,
@@ -51,7 +51,7 @@ pub(super) struct HandOff {
     pub(super) blocked: Option<Arc<str>>,
     /// The error by which the maintenance thread ended.
     pub(super) failure: Option<Error>,
-    /// What the maintenance thread is asked to do with the manifest.
+    /// The change of the manifest that the maintenance thread is asked to make.
     pub(super) request: Option<Request>,
     pub(super) done: Option<Result<Done, Error>>,
     pub(super) stop: bool,

@@ -19,7 +19,7 @@ use crate::segment::{self, Maker, Prepared};
 const WATCH: Duration = Duration::from_millis(500);
 const WATCH_LOW: Duration = Duration::from_millis(100);
 
-/// What the maintenance thread works with.
+/// The state of the maintenance thread.
 pub(super) struct Maintenance {
     pub(super) shared: Arc<Shared>,
     pub(super) maker: Maker,

@@ -33,7 +33,7 @@ pub(super) struct Place {
 /// The files of a log.
 pub(super) struct Files {
     pub(super) storage: Arc<dyn Storage>,
-    /// Where compactions have moved segments to.
+    /// The archive to which compactions have moved segments, with the log's own files.
     pub(super) archive: Option<Arc<WithShelf>>,
     pub(super) log: LogId,
 }

@@ -1,4 +1,4 @@
-//! What a reader shows.
+//! The records and ends that a reader shows.
 
 use std::ops::ControlFlow;
 
@@ -36,7 +36,7 @@ pub struct LiveRecord<'a> {
 /// ends the reading.
 pub type OnRecord<'a> = dyn FnMut(LiveRecord<'_>) -> Result<ControlFlow<()>, BoxError> + 'a;
 
-/// How far a reading went.
+/// How far a call of the reader went, and how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveEnd {
     /// The first position that the log still has.

@@ -1,4 +1,4 @@
-//! What a manifest lists.
+//! The entries of a manifest.
 
 use crate::format::{self, Chain, LogId};
 

@@ -1,4 +1,4 @@
-//! What a survey finds, and what giving up has done.
+//! The results of a survey, and of giving up.
 
 use crate::report::Report;
 use crate::visitor::SnapshotInfo;
@@ -8,7 +8,7 @@ use crate::visitor::SnapshotInfo;
 pub struct Damage {
     /// The file.
     pub file: String,
-    /// Where in it, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
     /// The first position that cannot be read there, where it is known.
     pub position: Option<u64>,
@@ -29,7 +29,7 @@ pub struct WayOut {
     pub readable_before: u64,
 }
 
-/// What [`crate::Salvage::give_up_after`] has done.
+/// The result of [`crate::Salvage::give_up_after`].
 #[derive(Clone, Debug)]
 pub struct GivenUp {
     /// The log as it is now; it has another id than the one before.

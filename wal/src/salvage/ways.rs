@@ -17,7 +17,7 @@ pub(super) struct Way {
     pub(super) path: Vec<usize>,
 }
 
-/// What ways are made of.
+/// The parts of which ways are made.
 pub(super) struct Parts<'a> {
     pub(super) storage: &'a dyn Storage,
     pub(super) log: &'a LogId,

@@ -42,7 +42,7 @@ pub(super) struct Blocks<'a> {
 /// The callback that is shown a block and its payload.
 type Show<'a> = dyn FnMut(&Block, &[u8]) -> Result<(), Fault> + 'a;
 
-/// Some blocks that were read, in order. Their checksums are right.
+/// Some blocks that were read, in order, with right checksums.
 struct Piece {
     /// The bytes of the file from offset `start` on.
     bytes: Vec<u8>,

@@ -25,7 +25,7 @@ const NO_KIND: &str = "a block has no known kind";
 
 /// The result of reading a snapshot.
 pub(crate) enum Shown {
-    /// It is as it was written.
+    /// The snapshot is undamaged.
     Whole(Kept),
     Bad {
         offset: u64,
@@ -406,7 +406,7 @@ mod tests {
     const POSITIONS: [u64; 4] = [3, 5, 6, 1 << 40];
     const COVERS: u64 = 1 << 41;
 
-    /// What is shown of a snapshot: positions with notes, and of records.
+    /// Collects what is shown of a snapshot: notes with their positions, and the positions of records.
     #[derive(Default)]
     struct Seen {
         takes: bool,

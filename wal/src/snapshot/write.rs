@@ -139,7 +139,7 @@ impl SnapshotFile {
         self.block[..BLOCK_HEADER].copy_from_slice(&head);
         self.chain = chained(&self.chain, &mut self.block);
         head[CHAIN..].copy_from_slice(&self.chain);
-        // One write: a header and its payload side by side.
+        // The header is put before its payload, so that one write suffices.
         self.block[..BLOCK_HEADER].copy_from_slice(&head);
         let length = to_u64(self.block.len());
         if self.kind == KIND_KEPT {

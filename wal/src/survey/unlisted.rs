@@ -19,7 +19,7 @@ pub(super) struct Unlisted {
     pub(super) fault: Option<Location>,
 }
 
-/// What an unlisted file is.
+/// The kinds of unlisted files.
 enum Kind {
     Leftover,
     GivenUp,

@@ -432,7 +432,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Where the last frame of an unbroken log ends.
+    /// Returns the place where the last frame of an unbroken log ends.
     fn end_location(&self, storage: &dyn Storage, manifest: &Manifest) -> Location {
         let last = self.last_frame.or_else(|| {
             manifest

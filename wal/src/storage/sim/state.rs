@@ -1,4 +1,4 @@
-//! What is in a simulated disk, and how its calls fail.
+//! The state of a simulated disk, and how its calls fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,9 +16,9 @@ pub enum Survivors {
     Nothing,
     /// All.
     Everything,
-    /// Only the one with this number, counted from 0; see [`SimDisk::unsynced`].
+    /// Only the change with this number, counted from 0; see [`SimDisk::unsynced`].
     Single(usize),
-    /// Each with the chance of one half, by this seed.
+    /// Each change with the chance of one half, by this seed.
     Random(u64),
 }
 
@@ -144,7 +144,7 @@ impl Inode {
 }
 
 impl State {
-    /// The same disk for another process: what was counted, ordered or locked is forgotten.
+    /// Returns the same disk for another process: what was counted, ordered or locked is forgotten.
     pub(super) fn begun_anew(&self) -> Self {
         Self {
             files: self.files.clone(),
