@@ -1,6 +1,7 @@
-//! Which logs a log goes on from, in a file of its own beside the manifest, which lists them, too:
-//! nothing else does, and a manifest can be lost. Written once for each log that has any; the log's
-//! id is in its name, so that a recovery never writes over what the log before had.
+//! The ancestors of a log, which are the logs it continues, in a file of their own. The manifest lists
+//! them, too, but can be lost, and nothing else lists them. The file is written once for each log that
+//! has ancestors; the log's id is in its name, so that a recovery never overwrites that of the log
+//! before.
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
@@ -63,8 +64,8 @@ fn parse(bytes: &[u8], log: &LogId) -> Result<Vec<Ancestor>, (usize, &'static st
     Ok(ancestors.collect())
 }
 
-/// The bytes of a file, and no more than one byte more than it states that it has: it may have become of
-/// any length.
+/// Returns the bytes of a file, but at most one more than the length that it states: damage may have
+/// made the file any length.
 fn read(file: &dyn File) -> io::Result<Vec<u8>> {
     let length = file.length()?;
     let read = |most: u64| {
@@ -81,7 +82,7 @@ fn read(file: &dyn File) -> io::Result<Vec<u8>> {
     read(to_u64(stated) + to_u64(ENTRY) * u64::from(get_u32(&head, 32)))
 }
 
-/// The ancestors of a log, as its file has them; `None` when it has none.
+/// Returns the ancestors of a log from their file; `None` when there is no such file.
 ///
 /// # Errors
 /// [`Error::Damaged`], [`Error::Unsupported`], [`Error::Io`].
@@ -117,10 +118,10 @@ pub(crate) fn load(storage: &dyn Storage, log: &LogId) -> Result<Option<Vec<Ance
     }
 }
 
-/// Holds the file, where there is one, to the manifest.
+/// Compares the file, if there is one, with the manifest.
 ///
 /// # Errors
-/// As [`load`]'s; [`Error::Damaged`] when it says something else.
+/// As [`load`]'s; [`Error::Damaged`] when they differ.
 pub(crate) fn check(storage: &dyn Storage, identity: &Identity) -> Result<(), Error> {
     match load(storage, &identity.log_id)? {
         Some(ancestors) if ancestors != identity.ancestors => Err(Error::Damaged {
@@ -152,8 +153,8 @@ pub(crate) fn store(storage: &dyn Storage, identity: &Identity) -> Result<(), Er
     written.map_err(Error::io("write", storage.describe(&name)))
 }
 
-/// Writes the file anew where it is missing or cannot be read, from the manifest.
-/// That it cannot be written harms nothing: the next start tries again.
+/// Writes the file again from the manifest when it is missing, cannot be read, or differs. A failure
+/// does no harm: the next start tries again.
 pub(crate) fn mend(storage: &dyn Storage, identity: &Identity) {
     let is_there = || {
         let found = load(storage, &identity.log_id);

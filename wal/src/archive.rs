@@ -1,11 +1,11 @@
-//! What compactions have moved out of logs: a folder for each log, named after its id, with
-//! segments under their own names. Existing files are never overwritten, so that logs that were
+//! The archive: what compactions have moved out of logs, in a folder for each log, named after its id,
+//! with segments under their own names. Existing files are never overwritten, so that logs that were
 //! restored from one another can share an archive.
 //!
-//! A segment says itself what it holds: its header the log, epoch and number; its
-//! first frame the first position and the digest before it; its last frame, which
-//! ends where the file ends, the last position and the digest after it. So the
-//! segments that go on from each other are found without reading the rest.
+//! A segment states itself what it holds: its header the log, epoch and number; its first frame the
+//! first position and the digest before it; its last frame, which ends where the file ends, the last
+//! position and the digest after it. So the segments that continue each other are found without reading
+//! the rest.
 
 mod described;
 
@@ -22,10 +22,10 @@ use crate::manifest::{Manifest, Seal, Sealed, Segment};
 use crate::storage::{COPY, File, ReadOnly, Storage, copy_range};
 use crate::throttle::Copying;
 
-/// What a segment is that was written under the log's id, but not by it: by a copy of its directory.
+/// The fault of a segment that was written under the log's id, but by a copy of the log's directory.
 const OF_ANOTHER_PAST: &str = "the segment does not go on from what the log holds: it was written by a \
                                copy of the log that went another way, or by another node of its journal";
-/// The same of one that lies before what the log holds.
+/// The fault of such a segment that comes before what the log holds.
 const LEADS_ELSEWHERE: &str = "what the log holds does not go on from this segment: it was written by a \
                                copy of the log that went another way, or by another node of its journal";
 
@@ -97,7 +97,7 @@ pub(crate) fn keep_in(
         .map_err(Error::io("sync", archive.describe(&folder)))
 }
 
-/// Whether a file is the first `length` bytes of another one.
+/// Whether the file `there` is the first `length` bytes of `source`.
 fn is_same(source: &dyn File, there: &dyn File, length: u64) -> io::Result<bool> {
     if there.length()? != length {
         return Ok(false);
@@ -119,7 +119,7 @@ fn is_same(source: &dyn File, there: &dyn File, length: u64) -> io::Result<bool>
     Ok(true)
 }
 
-/// Up to where everything is there when this position is not, as the end of a sentence.
+/// Returns the end of a sentence that says up to where everything is there, when `position` is missing.
 fn whole_before(position: u64) -> String {
     match position.checked_sub(1) {
         None | Some(0) => String::new(),
@@ -127,7 +127,7 @@ fn whole_before(position: u64) -> String {
     }
 }
 
-/// The same damage, as what keeps from this position on.
+/// Returns the same damage as the reason why records from this position on cannot be had.
 fn keeping_from(error: Error, position: u64) -> Error {
     match error {
         Error::Damaged {
@@ -142,16 +142,17 @@ fn keeping_from(error: Error, position: u64) -> Error {
     }
 }
 
-/// What is between the segments of an archive and the first position of the log that goes on from them.
+/// What separates the segments of an archive from the first position of the log that continues them.
 pub(crate) struct Lacking {
     /// Damage, or that positions are missing.
     pub(crate) why: Error,
-    /// The segments that go on from each other without a gap from position 1 on, but not to the log.
+    /// The segments that continue each other without a gap from position 1 on, but do not reach the
+    /// log.
     pub(crate) beginning: Vec<Segment>,
 }
 
 impl Lacking {
-    /// The last position that they have.
+    /// Returns the last position of these segments.
     pub(crate) fn whole_to(&self) -> Option<u64> {
         let seal = self.beginning.last().and_then(|last| last.seal);
         seal.map(|seal| seal.last).filter(|last| *last > 0)
@@ -164,7 +165,7 @@ pub(crate) struct ArchiveFolder {
     log: LogId,
     folder: String,
     known: Mutex<HashMap<u64, Archived>>,
-    /// The digests within segments, by number and offset.
+    /// Chain digests within segments, by segment number and offset.
     chains: Mutex<HashMap<(u64, u64), Option<Chain>>>,
 }
 
@@ -179,12 +180,12 @@ impl ArchiveFolder {
         }
     }
 
-    /// Where it is, as it is told to people.
+    /// Returns the folder's path, as messages name it.
     pub(crate) fn path(&self) -> String {
         self.archive.describe(&self.folder)
     }
 
-    /// Whether it has a file, which is named as it is told to people.
+    /// Whether a file, which is named as in messages, is in this folder.
     pub(crate) fn has(&self, file: &str) -> bool {
         file.starts_with(&self.archive.describe(&format!("{}/", self.folder)))
     }
@@ -215,10 +216,9 @@ impl ArchiveFolder {
         Ok(numbers)
     }
 
-    /// Puts the archive's segments before those of the manifest that continue them: from the
-    /// manifest's first one back, without a gap, to the one that holds position `from`; one that leads
-    /// nowhere is passed over. Returns what ended this early: damage, or that positions are missing
-    /// behind an earlier segment.
+    /// Adds the archive's segments to the manifest, before its own: from the manifest's first one back,
+    /// without a gap, to the one that holds position `from`; skips those that lead nowhere. Returns
+    /// what ended this early: damage, or that positions are missing after an earlier segment.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Unsupported`].
@@ -232,7 +232,7 @@ impl ArchiveFolder {
         let own_first = manifest.segments.first().map(|segment| segment.number);
         let own_first = own_first.unwrap_or(manifest.next_number);
         let mut numbers = self.numbers()?;
-        // The archive goes on when the log has ended, as a backup's has.
+        // The archive may continue after the end of a log, as after that of a backup.
         numbers.retain(|number| *number < own_first);
         for number in numbers.iter().rev().copied() {
             if manifest.first_position <= from.max(1) {
@@ -245,7 +245,7 @@ impl ArchiveFolder {
                     manifest.first_chain = archived.before;
                     (why, nearest) = (None, None);
                 }
-                // Whatever it is, it hides none of those before it.
+                // Whatever this segment is, it hides none of those before it.
                 Ok(archived) if archived.seal.last + 1 < manifest.first_position => {
                     nearest = nearest.max(Some((archived.seal.last, number)));
                 }
@@ -284,8 +284,8 @@ impl ArchiveFolder {
         }))
     }
 
-    /// Those of the segments with these numbers, rising, that go on from each other without a gap
-    /// from position 1 on, and end before this position.
+    /// Returns those of the segments with these numbers, rising, that continue each other without a gap
+    /// from position 1 on, and end before the position `before`.
     fn beginning(&self, numbers: &[u64], before: u64) -> Result<Vec<Segment>, Error> {
         let mut end = (1, format::first_chain(&self.log));
         let mut segments = Vec::new();
@@ -305,11 +305,10 @@ impl ArchiveFolder {
         Ok(segments)
     }
 
-    /// Puts the archive's segments that continue the log of a backup, as far as they do without
-    /// a gap, behind those of its manifest. Returns the numbers of those that replace a shorter
-    /// copy, and the damage that ended this early, with the first position that it keeps from: also
-    /// that records are missing before a later segment, or that one holds others than those of the
-    /// log.
+    /// Adds the archive's segments to the manifest of a backup, after its own, as far as they continue
+    /// it without a gap. Returns the numbers of those that replace a shorter copy, and the damage that
+    /// ended this early, with the first position that cannot be had: also that records are missing
+    /// before a later segment, or that a segment holds others than those of the log.
     ///
     /// # Errors
     /// As [`ArchiveFolder::put_before`].
@@ -340,7 +339,7 @@ impl ArchiveFolder {
             let (position, chain) = end;
             let own = last.and_then(|last| last.seal.filter(|_| last.number == found));
             match own {
-                // It has no more than the log's own.
+                // The archived segment has no more than the log's own.
                 Some(own) if archived.seal.last < own.last || archived.seal.chain == own.chain => {
                     continue;
                 }
@@ -356,7 +355,7 @@ impl ArchiveFolder {
                     longer.push(found);
                 }
                 None if archived.before == chain && archived.seal.first == position => {}
-                // Nothing in it is behind the end.
+                // Nothing in the segment comes after the end.
                 None if archived.seal.last < position => continue,
                 None => {
                     let what = match archived.seal.first.checked_sub(position + 1) {
@@ -373,7 +372,7 @@ impl ArchiveFolder {
             manifest.segments.push(archived.segment);
             manifest.next_number = manifest.next_number.max(found + 1);
             end = (archived.seal.last + 1, archived.seal.chain);
-            // What did not go on was none of this log's past.
+            // The segments that did not continue the log were not part of its past.
             damage = None;
         }
         Ok((
@@ -410,7 +409,7 @@ impl ArchiveFolder {
         }
     }
 
-    /// What a segment is; files in an archive do not change.
+    /// Returns what a segment holds, and reads it once only: files in an archive do not change.
     fn described(&self, number: u64) -> Result<Archived, Error> {
         if let Some(known) = self.known.lock().get(&number) {
             return Ok(*known);
@@ -422,7 +421,7 @@ impl ArchiveFolder {
     }
 }
 
-/// The segments in it, by their own names, and nothing else.
+/// Reads the segments of the folder, by their own names, and nothing else.
 impl ReadOnly for ArchiveFolder {
     fn list(&self, _: &str) -> io::Result<Vec<String>> {
         Ok(Vec::new())

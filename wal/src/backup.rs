@@ -45,15 +45,14 @@ use crate::verdict::{After, Hole};
 use crate::verify::verify_made;
 use crate::visitor::Discard;
 
-/// In how many looks, one after the other, damage is found in the same place
-/// before it is reported.
+/// Number of consecutive looks that find damage in the same place before it is reported.
 const STILL: u32 = 4;
-/// How many looks find the end of a log unproved, and unchanged, before it is
-/// given up.
+/// Number of consecutive looks that find the end of a log unproved and unchanged before the wait for it
+/// ends.
 const LOOKS: u32 = 200;
-/// How many looks find it so before a process that appends to it is given up: its disk may stall.
+/// Number of such looks before the wait for a process that appends to the log ends: its disk may stall.
 const LOOKS_AT_A_WRITER: u32 = 6 * LOOKS;
-/// From one look to the next.
+/// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// What a backup holds.
@@ -65,9 +64,9 @@ pub struct Backup {
     pub first_position: u64,
     /// The last position in it.
     pub last_position: u64,
-    /// How many files.
+    /// Number of files, including the manifest and the file of ancestors.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of the segments and snapshots.
     pub bytes: u64,
 }
 
@@ -108,14 +107,14 @@ fn with_pause(
             _ => false,
         };
         if is_altered {
-            // Where the source was altered after the look, that is the error to return.
+            // If the source was altered after the look, that damage is the error to return.
             Looking::new(source, pause).settled()?;
         }
         made
     })
 }
 
-/// A frame of which a part was there.
+/// A frame of which only a part was there when the backup began.
 struct Begun {
     /// The position of its first record, if it has records.
     position: u64,
@@ -126,8 +125,9 @@ struct Begun {
 }
 
 impl Begun {
-    /// Whether all of it is proved by now, or it has turned out to hold nothing: another process has
-    /// set it aside, or the log goes on behind it with the same position, so that it was a seal.
+    /// Whether all of it is proved durable by now, or it has turned out to hold no records: another
+    /// process has set it aside, or the log goes on after it at the same position, so that it was a
+    /// seal.
     fn is_settled(&self, survey: &Survey, epoch: u64, proved: u64) -> bool {
         let place = (&survey.location.file, survey.location.offset);
         let is_behind = place != (&self.file, self.offset);
@@ -144,8 +144,8 @@ struct Looking<'a> {
     /// The highest position that was there when the backup began: the end has
     /// to reach it, and a mark has to prove it.
     wanted: u64,
-    /// A frame that had begun by then and could not be read. The process that began it finishes it,
-    /// or the next start sets it aside.
+    /// A frame that had been begun by then and could not be read. The process that began it finishes
+    /// it, or the next start sets it aside.
     begun: Option<Begun>,
     /// Whether a look has found the end of the log.
     has_end: bool,
@@ -178,7 +178,7 @@ impl<'a> Looking<'a> {
         }
     }
 
-    /// The manifest of a copy that has everything.
+    /// Looks until one look has everything; returns the manifest of the copy.
     fn settled(&mut self) -> Result<Manifest, Error> {
         let mut before = None;
         let mut alike = 0;
@@ -214,8 +214,8 @@ impl<'a> Looking<'a> {
         Ok(matches!(lock::holder(self.source)?, Holder::Nobody))
     }
 
-    /// One more look at a log that no process has open: what is whole in it is what the next start
-    /// keeps. `None` when one has it open by now.
+    /// Looks once more at a log that no process has open: its whole frames are what the next start
+    /// keeps. Returns `None` when a process has it open by now.
     fn stopped(&mut self) -> Result<Option<Manifest>, Error> {
         Ok(match self.look()? {
             CopyAttempt::Whole(copy) => Some(copy),
@@ -226,8 +226,8 @@ impl<'a> Looking<'a> {
         })
     }
 
-    /// What it means that the end of a log was found unchanged so many times, and lacks something.
-    /// `None` when it may yet become durable.
+    /// Decides what it means that `alike` looks found the end of a log unchanged, and that it lacks
+    /// something. Returns `None` when it may yet become durable.
     fn verdict(&self, found: &SurveyedLog, alike: u32) -> Result<Option<Manifest>, Error> {
         let survey = &found.survey;
         let damaged = |what: String| Error::Damaged {
@@ -251,7 +251,7 @@ impl<'a> Looking<'a> {
                     survey.location.what
                 )))
             }
-            // A start only reads as yet, and will keep what is whole.
+            // A process that starts only reads so far, and will keep what is whole.
             Holder::Starts | Holder::Nobody => Ok(Some(found.copy(u64::MAX))),
             Holder::Appends(_) if alike < LOOKS_AT_A_WRITER => Ok(None),
             Holder::Appends(_) => {
@@ -297,7 +297,7 @@ impl<'a> Looking<'a> {
         let (read, unread) = sealed.split_at(read.count());
         if !unread.is_empty() {
             let part = Manifest {
-                // They prove what is in the segments behind these.
+                // Snapshots prove what is in the segments after these.
                 snapshots: Vec::new(),
                 ..part(&manifest, read, unread)
             };
@@ -309,7 +309,7 @@ impl<'a> Looking<'a> {
         }
         let open = &manifest.segments[sealed.len()..];
         let survey = self.survey(&part(&manifest, sealed, open))?;
-        // What a mark proves was durable, whatever else is found.
+        // Records that a mark proves were durable, whatever else is found.
         if !self.has_end {
             self.wanted = self.wanted.max(survey.mark);
         }
@@ -356,7 +356,7 @@ impl<'a> Looking<'a> {
         )
     }
 
-    /// The manifest in force, with every file that it lists open.
+    /// Loads the manifest in force, and opens every file that it lists.
     fn pin(&mut self) -> Result<Manifest, Error> {
         let mut before = None;
         loop {
@@ -394,7 +394,7 @@ impl<'a> Looking<'a> {
                     }
                 }
             }
-            // What is missing while the manifest is unchanged is reported where it is read.
+            // A file that is missing while the manifest is unchanged is reported when it is read.
             if !missing || before == Some(manifest.generation) {
                 return Ok(manifest);
             }
@@ -407,7 +407,8 @@ impl<'a> Looking<'a> {
 fn compare(target: &Arc<dyn Storage>, copy: &Manifest) -> Result<(), Error> {
     let report = verify_made(target.as_ref(), &mut Discard)?;
     let listed = Manifest::load(target.as_ref())?;
-    // Its digests are those that were found in the source, and every byte was held to them.
+    // The manifest's digests are those that were found in the source, and every byte was checked
+    // against them.
     if listed.as_ref() != Some(copy) || report.last_position != last_position(copy) {
         return Err(Error::Damaged {
             file: target.describe(format::MANIFEST),
@@ -475,7 +476,7 @@ struct Pinned<'a> {
 }
 
 impl ReadOnly for Pinned<'_> {
-    /// None: what no manifest lists is not copied, and so not asked about.
+    /// Returns no names: what no manifest lists is not copied, and so not asked about.
     fn list(&self, _: &str) -> io::Result<Vec<String>> {
         Ok(Vec::new())
     }
@@ -545,8 +546,8 @@ mod tests {
         vec![number; 400 + usize::from(number)]
     }
 
-    /// A log with two snapshots, sealed segments and open ones, in its second epoch, open and
-    /// at rest; how many records it has.
+    /// Makes a log with two snapshots, sealed segments and open ones, in its second epoch; returns it,
+    /// open and at rest, and the number of its records.
     fn running(disk: &SimDisk) -> (Log, u64) {
         let mut log = open(disk);
         for number in 1..=20 {
@@ -592,7 +593,7 @@ mod tests {
         std::env::var(name).map_or(default, |text| text.replace('_', "").parse().unwrap())
     }
 
-    /// Who is there while bytes are altered.
+    /// The process that has the log open while bytes are altered.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Owner {
         Appends,
@@ -652,8 +653,8 @@ mod tests {
                         match copied(&damaged) {
                             Ok(copy) => {
                                 assert!(is_whole(&copy, last), "{case}: short or wrong");
-                                // Beside a process that appends, all of it was durable, so it is
-                                // damage.
+                                // Beside a process that appends, all bytes were durable, so an altered
+                                // one is damage.
                                 assert!(owner != Owner::Appends, "{case}: not told");
                             }
                             Err(Error::Damaged { file, .. }) => {
@@ -801,7 +802,7 @@ mod tests {
         assert!(at > 40, "{at} calls");
     }
 
-    /// Nothing proves the last record but what its writer writes next.
+    /// Nothing proves the last record except the next frame that its writer writes.
     #[test]
     fn a_writer_that_takes_its_time_is_waited_for_longer_than_nobody_is_and_not_for_ever() {
         let unproved = || {
@@ -837,7 +838,7 @@ mod tests {
         assert!(source.calls() > later, "it was not waited for");
     }
 
-    /// What a look finds half written may be a frame without records, behind which none may come.
+    /// A frame that a look finds half written may be one without records, after which none may come.
     #[test]
     fn a_backup_that_meets_a_seal_half_written_does_not_wait_for_records() {
         let disk = SimDisk::new();

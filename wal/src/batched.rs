@@ -1,8 +1,8 @@
 //! The records that wait to be written, and the batches that are made of them.
 //!
-//! They are taken in while no other caller can append, so taking one in costs the same whatever
-//! waits before it: nothing of that is moved, no memory is allocated, a large record is not copied.
-//! All of that is done before, or by the thread that makes batches.
+//! Records are added while no other caller can append, so adding one costs the same whatever already
+//! waits: nothing is moved, no memory is allocated, a large record is not copied. All of that is done
+//! before, or by the thread that makes batches.
 
 use std::iter;
 
@@ -10,35 +10,35 @@ use crate::format::{Chain, to_u32, to_u64};
 use crate::frame::{self, Place, RECORD_OVERHEAD, Records, frame_bytes};
 use crate::packed::Packer;
 
-/// Bytes of the first piece before batches have made it larger.
+/// Initial capacity of the first piece, in bytes; batches may make it larger.
 const FIRST: usize = 64 << 10;
-/// Bytes of a further piece.
+/// Capacity of a further piece, in bytes.
 const PIECE: usize = 256 << 10;
-/// A record of so many bytes is not copied to be taken in.
+/// Size from which on a record is moved instead of copied, in bytes.
 const LARGE: usize = 16 << 10;
 
 /// Records one after the other, each with its length before it: what a data frame carries.
 ///
-/// They are kept in one piece, so that callers free what they allocated on their own threads, and
-/// the journal thread neither frees nor visits single records. What comes when that piece is full
-/// is kept in further ones, and what is large stays by itself; the thread that makes batches puts
-/// all of it into the first.
+/// They are kept in one piece, so that callers free what they allocated on their own threads, and the
+/// journal thread neither frees nor visits single records. When that piece is full, records go to
+/// further pieces, and a large record stays in its own memory; the thread that makes batches copies
+/// all of them into the first piece.
 #[derive(Default)]
 pub(crate) struct Batched {
     bytes: Vec<u8>,
     further: Vec<Vec<u8>>,
     /// The next further piece.
     spare: Option<Vec<u8>>,
-    /// Large records, each with how many bytes of the pieces come before it: the last of these are
-    /// its length.
+    /// Large records, each with the number of bytes in the pieces that come before it; the last of
+    /// these bytes are the record's length.
     large: Vec<(usize, Vec<u8>)>,
-    /// Bytes of the pieces.
+    /// Number of bytes in all pieces.
     length: usize,
-    /// Where each record ends in all of it.
+    /// The offset at which each record ends in the gathered bytes.
     ends: Vec<usize>,
 }
 
-/// A further piece. Its memory has been touched: that costs the most, and is so done before records
+/// A further piece, whose memory has been touched: that costs the most, so it is done before records
 /// go there.
 pub(crate) struct Spare(Vec<u8>);
 
@@ -51,7 +51,7 @@ impl Default for Spare {
 }
 
 impl Batched {
-    /// With memory for what is taken in first.
+    /// Creates an empty queue with memory for the first records and a spare piece.
     pub(crate) fn with_room() -> Self {
         Self {
             bytes: Vec::with_capacity(FIRST),
@@ -79,8 +79,8 @@ impl Batched {
         self.note(record.len());
     }
 
-    /// As [`Batched::push`], of a record that is not needed any more: a large one is taken and not
-    /// copied. A small one is left, to be freed by the caller.
+    /// As [`Batched::push`], for a record that the caller no longer needs: a large one is moved, not
+    /// copied. A small one is copied, and left for the caller to free.
     pub(crate) fn push_taking(&mut self, record: &mut Vec<u8>) {
         if record.len() < LARGE {
             return self.push(record);
@@ -99,7 +99,7 @@ impl Batched {
         self.ends.push(begin + RECORD_OVERHEAD + record);
     }
 
-    /// A piece with room for so many bytes.
+    /// Returns a piece with free space for `needed` bytes.
     fn piece(&mut self, needed: usize) -> &mut Vec<u8> {
         let last = self.further.last().unwrap_or(&self.bytes);
         if last.capacity() - last.len() < needed {
@@ -116,12 +116,12 @@ impl Batched {
         self.spare.is_none()
     }
 
-    /// This is the next further piece, if there is none.
+    /// Keeps this as the next further piece, if there is none.
     pub(crate) fn keep_spare(&mut self, Spare(piece): Spare) {
         self.spare.get_or_insert(piece);
     }
 
-    /// Puts all in one piece.
+    /// Copies all records into the first piece, in order.
     fn gather(&mut self) {
         if self.further.is_empty() && self.large.is_empty() {
             return;
@@ -142,7 +142,7 @@ impl Batched {
             }
             self.bytes.extend_from_slice(rest);
             at += rest.len();
-            // It is warm, and so better than a new one.
+            // A used piece is in the caches, and so better than a new one.
             if self.spare.is_none() && piece.capacity() == PIECE {
                 let mut piece = piece;
                 piece.clear();
@@ -198,7 +198,8 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// So many records in these bytes, as [`Batch::bytes`] gives them; `None` when they are not that.
+    /// Makes a batch of bytes in the form of [`Batch::bytes`]; `None` when they are not `count`
+    /// records.
     #[must_use]
     pub fn of(bytes: &'a [u8], count: usize) -> Option<Self> {
         let mut rest = bytes;
@@ -221,7 +222,7 @@ impl<'a> Batch<'a> {
         Records::of(self.bytes)
     }
 
-    /// Appends the data frame of it to `buffer`; the digest moves on.
+    /// Appends the batch's data frame to `buffer`; advances the chain digest.
     pub(crate) fn frame(
         self,
         buffer: &mut Vec<u8>,
@@ -239,7 +240,7 @@ impl<'a> Batch<'a> {
         self.bytes
     }
 
-    /// The length of the frame at most: where its records are not packed.
+    /// Maximum length of the frame, in bytes: that without packing.
     pub(crate) fn frame_bytes(self) -> u64 {
         to_u64(frame_bytes(self.bytes.len()))
     }
@@ -255,7 +256,7 @@ impl<'a> Batch<'a> {
 mod tests {
     use super::*;
 
-    /// Each batch of at most so many bytes: its bytes, and how many records it has.
+    /// Makes batches of at most `bytes_max` bytes; returns each one's bytes and number of records.
     fn batches(batched: &mut Batched, bytes_max: usize) -> Vec<(Vec<u8>, usize)> {
         let batches = batched.batches(bytes_max);
         batches
@@ -336,7 +337,7 @@ mod tests {
         }
     }
 
-    /// What has memory of its own: the first piece, further ones, large records.
+    /// Returns the address of the first piece, and the numbers of further pieces and large records.
     fn pieces(batched: &Batched) -> (*const u8, usize, usize) {
         let first = batched.bytes.as_ptr();
         (first, batched.further.len(), batched.large.len())

@@ -1,4 +1,4 @@
-//! What can go wrong, each as a sentence: what, where, and what to do.
+//! The errors of a log, each told as a sentence: what, where, and what to do.
 
 use std::fmt;
 use std::io;
@@ -59,7 +59,7 @@ pub enum Error {
         /// The newest version that this release reads.
         newest: u32,
     },
-    /// What a backup or a restore has left that did not end: no log.
+    /// A backup or a restore did not finish, and what it left is no log.
     Unfinished {
         /// The directory.
         directory: String,
@@ -90,9 +90,9 @@ pub enum Error {
     },
 }
 
-/// An error of a [`Visitor`](crate::Visitor) that another snapshot is no way out of: what it was
-/// shown is whole, but written in a form that it does not know. Any other error of a visitor at a
-/// snapshot makes that one a bad one.
+/// An error of a [`Visitor`](crate::Visitor) that another snapshot would not avoid: what the visitor
+/// was shown is undamaged, but in a form that it does not know. Any other error of a visitor at a
+/// snapshot makes that snapshot a bad one.
 #[derive(Debug)]
 pub struct OtherForm(pub BoxError);
 
@@ -109,7 +109,7 @@ impl std::error::Error for OtherForm {
 }
 
 impl Error {
-    /// Of damage, where it is and what: `FILE, offset O, position P: WHAT`.
+    /// Describes damage as `FILE, offset O, position P: WHAT`; `None` for other errors.
     pub fn damage(&self) -> Option<String> {
         let Self::Damaged {
             file,
@@ -137,7 +137,7 @@ impl Error {
         move |source| Self::Io { what, file, source }
     }
 
-    /// The same error, but never one that passes.
+    /// Returns the same error, but never as a shortage ([`Error::is_shortage`]).
     pub(crate) fn into_final(self) -> Self {
         match self {
             Self::Io { what, file, source } => Self::Io {

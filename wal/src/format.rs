@@ -46,10 +46,10 @@ pub const RECORD_BYTES_MAX: usize = 256 << 20;
 
 pub(crate) const MANIFEST: &str = "manifest";
 pub(crate) const MANIFEST_TEMP: &str = "manifest.new";
-/// What a backup and a restore make first in a directory, and remove last.
+/// File that a backup or a restore makes first in its directory, and removes last.
 pub(crate) const COPY_TEMP: &str = "copy.new";
 pub(crate) const LOCK: &str = "lock";
-/// A snapshot on its way here.
+/// File of a snapshot that is carried here from another process (see `seed`).
 pub(crate) const CARRIED: &str = "carried";
 pub(crate) const QUARANTINE: &str = "quarantine";
 
@@ -58,7 +58,7 @@ const SEGMENT_SUFFIX: &str = ".log";
 const ANCESTORS_PREFIX: &str = "ancestors-";
 const SNAPSHOT_PREFIX: &str = "snapshot-";
 const SNAPSHOT_SUFFIX: &str = ".snap";
-/// What a snapshot that cannot be read is renamed to.
+/// Suffix added to the name of a snapshot that cannot be read.
 const BAD_SUFFIX: &str = ".bad";
 const TEMP_SUFFIX: &str = ".new";
 const NUMBER_DIGITS: usize = 16;
@@ -68,9 +68,9 @@ const SEGMENT_MAGIC: [u8; 8] = *b"walsegmt";
 pub(crate) const SNAPSHOT_MAGIC: [u8; 8] = *b"walsnaps";
 pub(crate) const ANCESTORS_MAGIC: [u8; 8] = *b"walances";
 
-/// Bytes that begin every file.
+/// Length of the beginning that all files share, in bytes.
 pub(crate) const PRELUDE: usize = 16;
-/// The first frame of a segment; what is before it is the header block.
+/// Offset of the first frame of a segment; before it is the header block.
 pub(crate) const FIRST_FRAME: u64 = 4096;
 /// Files grow in whole blocks.
 pub(crate) const BLOCK: u64 = 4096;
@@ -78,9 +78,8 @@ pub(crate) const BLOCK: u64 = 4096;
 pub(crate) type LogId = [u8; 16];
 pub(crate) type Chain = [u8; 16];
 
-/// What no number in a log ever reaches: positions, epochs, counts and lengths
-/// below it are added without an overflow. At a thousand million records each
-/// second, a log would take seventy years to get there.
+/// Limit that no number in a log ever reaches: positions, epochs, counts and lengths below it can be added without
+/// an overflow. At a thousand million records each second, a log would take seventy years to get there.
 pub(crate) const NUMBER_LIMIT: u64 = 1 << 61;
 
 static ZEROS: [u8; 4096] = [0; 4096];
@@ -136,17 +135,17 @@ pub(crate) fn ancestors_name(log: &LogId) -> String {
     format!("{ANCESTORS_PREFIX}{digits}")
 }
 
-/// Whether a file is named as one of ancestors.
+/// Whether a name is that of a file of ancestors.
 pub(crate) fn is_ancestors_name(name: &str) -> bool {
     name.starts_with(ANCESTORS_PREFIX)
 }
 
-/// The name it has until it is complete.
+/// The name that a file of ancestors has until it is complete.
 pub(crate) fn ancestors_temp_name(log: &LogId) -> String {
     format!("{}{TEMP_SUFFIX}", ancestors_name(log))
 }
 
-/// What a file is renamed to that a recovery gives up; `copy` counts up when a name is taken.
+/// The name that a recovery gives to a file it gives up; `copy` counts up when a name is taken.
 pub(crate) fn given_up_name(name: &str, copy: u32) -> String {
     format!("{name}.given-up.{copy}")
 }
@@ -160,7 +159,7 @@ pub(crate) fn parse_snapshot_name(name: &str) -> Option<u64> {
     (snapshot_name(number) == name).then_some(number)
 }
 
-/// Whether a file is what a crash leaves of something unfinished.
+/// Whether a name is that of an unfinished file, as a crash leaves it.
 pub(crate) fn is_temp_name(name: &str) -> bool {
     name == MANIFEST_TEMP
         || name == COPY_TEMP
@@ -172,7 +171,7 @@ pub(crate) fn is_temp_name(name: &str) -> bool {
         })
 }
 
-/// Where the bytes of a torn tail are kept; `copy` counts up when a name is taken.
+/// The path of the file that keeps the bytes of a torn tail; `copy` counts up when a name is taken.
 pub(crate) fn quarantine_name(segment: u64, offset: u64, copy: u32) -> String {
     format!(
         "{QUARANTINE}/segment-{segment:0width$}-offset-{offset}.{copy}.bytes",
@@ -180,7 +179,7 @@ pub(crate) fn quarantine_name(segment: u64, offset: u64, copy: u32) -> String {
     )
 }
 
-/// The digest before the first frame of a log.
+/// The chain digest that the first frame of a log follows.
 pub(crate) fn first_chain(log: &LogId) -> Chain {
     let mut hasher = blake3::Hasher::new();
     hasher.update(b"wal chain 1");
@@ -228,7 +227,7 @@ pub(crate) fn parse_prelude(bytes: &[u8], magic: &[u8; 8]) -> Prelude {
     Prelude::Version(get_u32(bytes, 8))
 }
 
-/// What a segment says of itself.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) log: LogId,
@@ -245,7 +244,7 @@ pub(crate) enum HeaderFound {
 }
 
 impl SegmentHeader {
-    /// The whole header block.
+    /// Encodes the whole header block.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut block = vec![0; to_usize(FIRST_FRAME)];
         block[..PRELUDE].copy_from_slice(&prelude(&SEGMENT_MAGIC, SEGMENT_VERSION));

@@ -52,7 +52,7 @@ pub(crate) fn frame_bytes(payload: usize) -> usize {
     (HEADER + payload).next_multiple_of(ALIGN)
 }
 
-/// What a frame says of itself.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     pub(crate) kind: u8,
@@ -66,7 +66,7 @@ pub(crate) struct FrameHeader {
     payload_crc: u32,
 }
 
-/// What is at a place where a frame may be.
+/// What was found where a frame header may be.
 pub(crate) enum HeaderFound {
     Blank,
     Unsound,
@@ -74,7 +74,7 @@ pub(crate) enum HeaderFound {
 }
 
 impl FrameHeader {
-    /// Bytes with header and padding.
+    /// Length of the frame in bytes, with header and padding.
     pub(crate) fn bytes(&self) -> u64 {
         let bytes = u64::from(self.payload) + 72;
         bytes.next_multiple_of(8)
@@ -116,26 +116,26 @@ impl FrameHeader {
         crc(seed, &frame[COVERED..]) == self.payload_crc
     }
 
-    /// Whether the frame follows the one whose digest is `before`; `frame` is the whole frame
-    /// of this header. It is altered meanwhile.
+    /// Whether the frame follows the one whose digest is `before`; `frame` is the whole frame of this
+    /// header, which is changed during the call and then restored.
     pub(crate) fn follows(&self, frame: &mut [u8], before: &Chain) -> bool {
         let digest = digest(frame, before);
         frame[CHAIN..HEADER].copy_from_slice(&self.chain);
         digest == self.chain
     }
 
-    /// Whether it has records.
+    /// Whether the frame has records.
     pub(crate) fn is_data(&self) -> bool {
         matches!(self.kind, KIND_DATA | KIND_PACKED)
     }
 
-    /// Whether its kind is one that there is.
+    /// Whether the frame's kind is a known one.
     pub(crate) fn is_known(&self) -> bool {
         self.is_data() || matches!(self.kind, KIND_SEAL | KIND_START)
     }
 
-    /// The records of a frame, or `None` when the payload is not made of that many. Packed ones are unpacked
-    /// into `room`.
+    /// Returns the records of a frame, or `None` when its payload does not consist of the number that the
+    /// header states. A packed payload is unpacked into `room`.
     pub(crate) fn records<'a>(
         &self,
         frame: &'a [u8],
@@ -158,7 +158,8 @@ impl FrameHeader {
         (at == payload.len()).then_some(Records::of(payload))
     }
 
-    /// The same once more, after [`FrameHeader::records`] had the same frame and room, and found some.
+    /// Returns the records again, after [`FrameHeader::records`] returned some for the same `frame` and
+    /// `room`.
     pub(crate) fn records_again<'a>(&self, frame: &'a [u8], room: &'a [u8]) -> Records<'a> {
         let payload = &frame[HEADER..HEADER + to_usize(u64::from(self.payload))];
         Records::of(match self.kind {
@@ -174,7 +175,7 @@ pub(crate) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Of bytes that are records one after the other, each with its length before it.
+    /// Iterates over bytes that are records one after the other, each with its length before it.
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -204,8 +205,8 @@ pub(crate) struct Place {
     pub(crate) seed: u32,
 }
 
-/// Appends a data frame of so many records to `buffer`, which are one after the other, each with its
-/// length before it, packed where that makes them less; the digest moves on.
+/// Appends a data frame to `buffer`. The `count` records lie one after the other, each with its length
+/// before it; they are packed where that makes them smaller. Advances the chain digest.
 pub(crate) fn push_data(
     buffer: &mut Vec<u8>,
     packer: &mut Packer,
@@ -222,12 +223,12 @@ pub(crate) fn push_data(
     });
 }
 
-/// Appends a seal to `buffer`; the digest moves on.
+/// Appends a seal to `buffer`; advances the chain digest.
 pub(crate) fn push_seal(buffer: &mut Vec<u8>, place: Place, chain: &mut Chain) {
     push(buffer, KIND_SEAL, place, chain, 0, |_| {});
 }
 
-/// Appends the first frame of a segment to `buffer`; the digest moves on.
+/// Appends the first frame of a segment to `buffer`; advances the chain digest.
 pub(crate) fn push_start(buffer: &mut Vec<u8>, place: Place, chain: &mut Chain) {
     let before = *chain;
     push(buffer, KIND_START, place, chain, 0, |buffer| {
@@ -265,17 +266,18 @@ fn push(
     frame[4..8].copy_from_slice(&header_crc.to_le_bytes());
 }
 
-/// The digest of a frame behind the one with the digest `before`, which takes the place of its own.
+/// Returns the digest of a frame that follows the one with the digest `before`, which is put into the
+/// frame's own digest field.
 ///
-/// The frame is hashed in one piece: BLAKE3 takes sixteen kibibytes of a long one at a time, but of one
-/// that comes in pieces no more at first than has come before.
+/// The frame is hashed in one call: BLAKE3 then takes sixteen kibibytes of a long input at a time, but over
+/// several calls at first no more than it has already taken.
 fn digest(frame: &mut [u8], before: &Chain) -> Chain {
     frame[CHAIN..HEADER].copy_from_slice(before);
     get_16(blake3::hash(&frame[COVERED..]).as_bytes(), 0)
 }
 
-/// Where in `bytes` a sound frame header begins, at a multiple of 8; `bytes`
-/// begin at one. Only headers that lie in `bytes` as a whole are looked at.
+/// Finds the first sound frame header in `bytes`, at a multiple of 8; `bytes` begin at one. Ignores headers
+/// that do not lie in `bytes` as a whole.
 pub(crate) fn find_sound(bytes: &[u8], seed: u32) -> Option<(usize, FrameHeader)> {
     let last = bytes.len().checked_sub(HEADER)?;
     (0..=last).step_by(ALIGN).find_map(|at| {

@@ -1,7 +1,7 @@
-//! What fuzzers call: bytes of any kind in the place of a frame, a segment, a
-//! manifest or a snapshot. Each function panics when a promise is broken: what is
-//! accepted is what would be written, `verify` and a start agree, a refusal
-//! changes nothing, and what a start has found is found again.
+//! The entry functions of fuzzers: bytes of any kind in the place of a frame, a segment, a manifest
+//! or a snapshot. Each function panics when a promise is broken: what is accepted is what would be
+//! written, `verify` and a start agree, a refusal changes nothing, and what a start has found is
+//! found again.
 //!
 //! Checksums would stop a fuzzer at the first byte it changes, so the first
 //! bytes of an input say which of them are made right before it is read.
@@ -22,11 +22,11 @@ use crate::storage::sim::SimDisk;
 use crate::visitor::{Record, Visitor};
 use crate::{Salvage, SnapshotInfo, verify};
 
-/// The first byte of an input: make the checksums right.
+/// Bit in the first byte of an input: make the checksums right.
 const CHECKSUMS: u8 = 1;
-/// Make the digests right, too.
+/// Bit in the first byte: make the digests right, too.
 const DIGESTS: u8 = 2;
-/// The input is a whole file, not edits to a sound one.
+/// Bit in the first byte: the input is a whole file, not edits to a sound one.
 const WHOLE: u8 = 4;
 
 fn options() -> Options {
@@ -72,7 +72,7 @@ fn build(disk: &SimDisk, with_snapshots: bool) -> Result<(), BoxError> {
             let mut writer = log.begin_snapshot(covers)?;
             for position in (1..=covers).step_by(2) {
                 let kept = position.to_le_bytes().repeat(20);
-                // Of some there are notes; of both kinds enough for a block that is packed.
+                // Some have notes; there are enough of both kinds for a block that is packed.
                 match position {
                     15..42 => {
                         writer.keep_noted(position, &kept[..to_usize(position % 9)], &kept)?
@@ -92,7 +92,7 @@ fn build(disk: &SimDisk, with_snapshots: bool) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// What a log shows.
+/// Collects what a log shows.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     takes_notes: bool,
@@ -141,7 +141,8 @@ impl Visitor for Seen {
     }
 }
 
-/// A start that takes notes sees what a verification saw, but for the records that have notes.
+/// Checks that a start that takes notes sees what a verification saw, except the records that have
+/// notes.
 fn takes_notes_of(disk: &SimDisk, verified: &Seen) {
     let mut seen = Seen {
         takes_notes: true,
@@ -160,8 +161,8 @@ fn takes_notes_of(disk: &SimDisk, verified: &Seen) {
     );
 }
 
-/// Whatever is on the disk: `verify`, a start, the start after it and a survey
-/// of its damage agree with each other.
+/// Checks that, whatever is on the disk, `verify`, a start, the start after it and a survey of its
+/// damage agree with each other.
 fn is_consistent(disk: &SimDisk) {
     let mut verified = Seen::default();
     let report = verify(disk.storage(), &mut verified);
@@ -182,7 +183,7 @@ fn is_consistent(disk: &SimDisk) {
                 ),
                 "{error}"
             );
-            // Whatever can be kept, finding that out must not fail.
+            // Whatever can be kept, the survey must not panic.
             let _ = Salvage::survey(disk.after_kill().storage());
         }
         Ok((mut log, opened)) => {
@@ -218,7 +219,7 @@ fn is_consistent(disk: &SimDisk) {
     }
 }
 
-/// Edits to a file: each three bytes are a place and a value; or the whole file.
+/// Edits a file: each three bytes are an offset and a value; or returns the whole file of the input.
 fn edited(original: &[u8], flags: u8, input: &[u8]) -> Vec<u8> {
     if flags & WHOLE != 0 {
         return input.to_vec();
@@ -226,7 +227,7 @@ fn edited(original: &[u8], flags: u8, input: &[u8]) -> Vec<u8> {
     let mut bytes = original.to_vec();
     for edit in input.chunks_exact(3) {
         let at = usize::from(u16::from_le_bytes([edit[0], edit[1]]));
-        // The last value but one cuts off, the last one lengthens.
+        // The last value but one truncates, the last one extends.
         match edit[2] {
             0xfe => bytes.truncate(at),
             0xff => bytes.resize(bytes.len().max(at), 0),
@@ -271,7 +272,7 @@ pub fn frame(input: &[u8]) {
     if flags & CHECKSUMS != 0 {
         bytes[..4].copy_from_slice(b"Wfr1");
         bytes[13..16].fill(0);
-        // A payload that is there, whatever the length says.
+        // The length of the payload that is there, whatever the header states.
         let payload = to_usize(u64::from(get_u32(&bytes, 52))).min(bytes.len() - HEADER);
         bytes[52..56].copy_from_slice(&to_u32(payload).to_le_bytes());
         bytes.resize(frame_bytes(payload), 0);

@@ -1,4 +1,4 @@
-//! What a lock file says of the process that holds it. Built and parsed here only.
+//! The text of a lock file about the process that holds the lock. Built and parsed here only.
 
 use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,12 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const PROCESS: &str = "process ";
 const EPOCH: &str = ", appending in epoch ";
 
-/// This process has the log, and reads it to start.
+/// Returns the text of a process that has the log, and reads it to start.
 pub(crate) fn starts() -> String {
     format!("{PROCESS}{} since {}", process::id(), now())
 }
 
-/// This process has the log, and appends in this epoch.
+/// Returns the text of a process that has the log, and appends in this epoch.
 pub(crate) fn appends(epoch: u64) -> String {
     format!("{}{EPOCH}{epoch}", starts())
 }

@@ -1,37 +1,38 @@
-//! Where some of the frames of a log are, so that records are found again.
+//! A sparse index of the frames of a log, by which records are found.
 
 use crate::format::FIRST_FRAME;
 
-/// Bytes of log between two entries of the newest segments, at least.
+/// Minimum distance between two entries of the newest segments, in bytes of the log.
 const STRIDE: u64 = 32 << 10;
-/// The same of the segments before them, of which there may be many.
+/// Minimum distance between two entries of older segments, of which there may be many, in bytes of
+/// the log.
 const STRIDE_OF_OLD: u64 = 256 << 10;
-/// How many segments count as the newest.
+/// Number of segments that count as the newest.
 const NEWEST: usize = 32;
 
-/// Where reading begins that looks for a record.
+/// The place at which the search for a record begins to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) segment: u64,
     pub(crate) offset: u64,
-    /// A frame at this offset or behind it is worth noting by [`Index::extend`].
+    /// The offset from which on a frame is worth noting by [`Index::extend`].
     pub(crate) known: u64,
 }
 
 /// A frame: the first position that may be in it, and its offset.
 pub(crate) type Noted = (u64, u64);
 
-/// Where some of the frames are: the first one of each segment that has records, and one in each
-/// 32 or 256 KiB. Of a segment that was not read yet it is only the first.
+/// The places of some frames: the first one of each segment that has records, and one in each 32 or
+/// 256 KiB. Of a segment that has not been read yet, only the first.
 pub(crate) struct Index {
-    /// In the order of the log.
+    /// The segments in the order of the log.
     segments: Vec<Frames>,
 }
 
-/// Of one segment.
+/// The noted frames of one segment.
 struct Frames {
     number: u64,
-    /// Both rise; never empty.
+    /// Positions and offsets both rise; never empty.
     noted: Vec<Noted>,
 }
 
@@ -49,7 +50,7 @@ impl Frames {
         self.noted.last().map_or(0, |(_, offset)| *offset)
     }
 
-    /// Notes a frame, unless it is close behind the last one.
+    /// Notes a frame, unless it begins less than `stride` bytes after the last noted one.
     fn note(&mut self, (position, offset): Noted, stride: u64) {
         if offset >= self.last_offset() + stride {
             self.noted.push((position, offset));
@@ -82,7 +83,7 @@ impl Index {
         }
     }
 
-    /// Notes a segment that is not read now: its frames begin with this position.
+    /// Notes a segment without reading it; its frames begin with this position.
     pub(crate) fn list(&mut self, position: u64, segment: u64) {
         self.push(Frames::new(segment, position, FIRST_FRAME));
     }
@@ -94,7 +95,7 @@ impl Index {
         }
     }
 
-    /// Notes frames of a segment that a reader has passed from an entry on, in order.
+    /// Notes the frames that a reader has passed in a segment after an entry, in order.
     pub(crate) fn extend(&mut self, segment: u64, passed: &[Noted]) {
         if let Some(frames) = self.position_of(segment) {
             for frame in passed {
@@ -103,12 +104,12 @@ impl Index {
         }
     }
 
-    /// From where on another frame is worth noting behind this one.
+    /// The offset from which on a frame after this one is worth noting.
     pub(crate) fn known_after((_, offset): &Noted) -> u64 {
         offset + STRIDE_OF_OLD
     }
 
-    /// Whether the log still has a segment in which there are records.
+    /// Whether the log still has this segment, and records in it.
     pub(crate) fn has(&self, segment: u64) -> bool {
         self.position_of(segment).is_some()
     }
@@ -120,12 +121,12 @@ impl Index {
         found.ok()
     }
 
-    /// The log begins at this position, which is the first of a segment.
+    /// Forgets all segments before this position, which is the first of a segment.
     pub(crate) fn forget_before(&mut self, position: u64) {
         self.segments.retain(|frames| frames.first() >= position);
     }
 
-    /// The last frame that is noted and does not begin behind a position.
+    /// Returns the last noted frame that begins at a position or before it.
     pub(crate) fn before(&self, position: u64) -> Option<Entry> {
         let behind = self
             .segments
@@ -208,11 +209,11 @@ mod tests {
         index.extend(1, &noted);
         let now = index.before(2_000).unwrap();
         assert!(FIRST_FRAME + 199 * FRAME - now.offset < STRIDE_OF_OLD);
-        // Who passed the same at the same time notes nothing twice.
+        // A second reader that passed the same frames at the same time notes nothing twice.
         index.extend(1, &noted);
         assert_eq!(index.segments[0].noted.len(), 4);
         assert_eq!(passed(now.known).count(), 0);
-        // Nor does anybody who comes too late.
+        // Nor does a reader that notes its frames after the segment was removed.
         index.forget_before(2_561);
         index.extend(1, &noted);
         assert_eq!(index.before(2_000), None);

@@ -42,11 +42,11 @@ pub struct LiveReader {
     from: u64,
     /// The highest position that is proved durable.
     mark: u64,
-    /// Behind the last record that was passed; nothing before the first reading.
+    /// The place after the last record that was passed; `None` before the first reading.
     place: Option<Place>,
-    /// Whether what is behind the end has been looked at.
+    /// Whether the bytes after a blank end have been searched.
     searched: bool,
-    /// What a batch is unpacked into.
+    /// The buffer into which batches are unpacked.
     room: Vec<u8>,
 }
 
@@ -75,13 +75,13 @@ impl LiveReader {
         })
     }
 
-    /// The same, with what compactions have moved to an archive: those segments of the log, in its
-    /// folder, that go on without a gap before the first position that the log has, and, when the log
-    /// is a backup's, behind its last.
+    /// As [`LiveReader::open`], and shows also segments that compactions have moved to an archive: those in
+    /// the log's folder that lead without a gap to the first position that the log has and, when the log is a
+    /// backup's, those that continue after its last.
     ///
     /// # Errors
-    /// As [`LiveReader::open`]; a damaged segment of the archive is one when it is to be shown, and
-    /// so is that positions are missing before one that is to be shown, or behind it.
+    /// As [`LiveReader::open`]. Reading fails when an archived segment that is to be shown is damaged, and
+    /// when positions are missing before one that is to be shown, or after it.
     pub fn open_with_archive(
         storage: Arc<dyn Storage>,
         archive: Arc<dyn Storage>,
@@ -92,7 +92,7 @@ impl LiveReader {
         Ok(Self { files, ..reader })
     }
 
-    /// Whether damage is that of a file of the archive.
+    /// Whether an error is damage of a file in the archive.
     pub fn is_of_archive(&self, error: &Error) -> bool {
         self.files.is_of_archive(error)
     }
@@ -165,11 +165,10 @@ impl LiveReader {
         Ok(self.manifest()?.first_position)
     }
 
-    /// Shows a snapshot to the visitor: what it keeps, then its entries. The
-    /// newest one that can be read, or the oldest one when `oldest` is set: the
-    /// log goes on from that one in any case. When the visitor refuses one, or one
-    /// is damaged, the next is shown after another [`Visitor::snapshot`]. Nothing
-    /// is changed in what [`LiveReader::read_on`] shows; `None` when there is none.
+    /// Shows a snapshot to the visitor: what it keeps, then its entries. The newest one that can be read, or
+    /// the oldest one when `oldest` is set: the log goes on from that one in any case. When the visitor
+    /// refuses one, or one is damaged, the next is shown after another [`Visitor::snapshot`]. What
+    /// [`LiveReader::read_on`] shows stays the same. Returns `None` when there is no snapshot.
     ///
     /// # Errors
     /// [`Error::Damaged`] when there are some and none can be read, and as
@@ -256,8 +255,8 @@ impl LiveReader {
         Ok(self.files.manifest(self.asked, self.from)?.0)
     }
 
-    /// Where to begin: behind the last record that was passed, or at the first
-    /// segment that may hold the position asked for.
+    /// Returns where to begin: after the last record that was passed, or at the first segment that may hold
+    /// the position asked for.
     fn begin(&self, manifest: &Manifest) -> Option<(usize, Place)> {
         let segments = &manifest.segments;
         if let Some(place) = self.place {
@@ -266,7 +265,7 @@ impl LiveReader {
                 return Some((index, place));
             }
         }
-        // What was passed before is not read again, also when its file is gone.
+        // Segments that were passed before are not read again, even when the file of the last one is gone.
         let wanted = self.place.map_or(self.from, |place| place.next);
         let passed = |segment: &&Segment| segment.seal.is_some_and(|seal| seal.last < wanted);
         let index = segments.iter().take_while(passed).count();
@@ -328,7 +327,7 @@ impl LiveReader {
         }
     }
 
-    /// What to do where the frames of a segment end.
+    /// Decides what to do where the frames of a segment end.
     fn behind_frames(
         &mut self,
         manifest: &Manifest,
@@ -379,7 +378,7 @@ impl LiveReader {
                 }
             }
             Next::Doubt(doubt) if segment.seal.is_some() => Ok(Turn::Doubt(doubt)),
-            // What follows does not fit because of what is wrong here.
+            // What follows does not fit, because of the fault found here.
             Next::Doubt(doubt) => unless_filled(hole.what().map_or(Turn::Doubt(doubt), damage)),
         }
     }
@@ -447,7 +446,7 @@ impl LiveReader {
         }
     }
 
-    /// Shows the records of a batch that is proved; whether it is enough.
+    /// Shows the records of a batch that is proved durable; returns whether the visitor broke.
     fn show(
         &mut self,
         frame: &[u8],
@@ -481,8 +480,8 @@ impl LiveReader {
         Ok(false)
     }
 
-    /// Whether something behind the end says that more was durable. For a blank end this is asked once, since
-    /// a reader that comes back often must not read all the zeros of a segment each time.
+    /// Whether a frame after the end states that more was durable. After a blank end, the search is done only
+    /// once, since a reader that comes back often must not read all the zeros of a segment each time.
     fn lost(&mut self, opened: &Opened, place: &Place, blank: bool) -> Result<bool, Error> {
         if self.mark >= place.next {
             return Ok(true);
@@ -504,7 +503,7 @@ mod tests {
     use crate::storage::sim::SimDisk;
     use crate::{Discard, Log, Options};
 
-    /// A log of many small segments, closed in good order; how many records it has.
+    /// Writes a log of many small segments, and closes it properly; returns the number of its records.
     fn several_segments(disk: &SimDisk) -> u64 {
         let options = Options {
             segment_bytes_min: 8 << 10,
@@ -624,7 +623,7 @@ mod tests {
                 break at;
             }
             read();
-            // Nothing proves the last one yet.
+            // Nothing proves the last record yet.
             assert_eq!(seen, (1..last).collect::<Vec<_>>(), "before call {at}");
             at += 1;
         };

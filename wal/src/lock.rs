@@ -1,4 +1,4 @@
-//! One process at a time.
+//! The lock of a log: one process at a time.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use crate::format;
 use crate::holder;
 use crate::storage::{Lock, Locked, Storage};
 
-/// How long a holder is waited for that cannot be seen to live: a process that was killed has its
-/// files for a moment more.
+/// Maximum wait for a holder that does not visibly live: a process that was killed keeps its files
+/// open for a moment more.
 const DYING_MAX: Duration = Duration::from_secs(5);
-/// How long one has to be seen living before it is believed: it may have been killed just now.
+/// How long a holder must be seen living before that is believed: it may have been killed just now.
 const LIVING_MIN: Duration = Duration::from_millis(150);
-/// How long it is until the next look.
+/// Time between two attempts.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Takes the log for this process alone, and says so in the lock file.
@@ -45,7 +45,7 @@ pub(crate) enum Holder {
     Appends(u64),
 }
 
-/// Who has the log open, as far as can be found out without locking others out.
+/// Returns who has the log open, as far as can be found out without locking others out.
 pub(crate) fn holder(storage: &dyn Storage) -> Result<Holder, Error> {
     let locked = storage
         .lock_shared(format::LOCK)
@@ -59,7 +59,7 @@ pub(crate) fn holder(storage: &dyn Storage) -> Result<Holder, Error> {
     })
 }
 
-/// Waits for a holder that ends, for so long at most, and refuses one that lives.
+/// Waits at most `dying_max` for a holder that is ending, and refuses when the holder lives.
 fn unless_held(
     storage: &dyn Storage,
     dying_max: Duration,
@@ -80,7 +80,7 @@ fn unless_held(
                 file: storage.describe(format::LOCK),
                 holder: match (is_living, holder.as_str()) {
                     (true, _) | (_, "") => holder,
-                    // A reader does not write who it is.
+                    // A reader does not write its name into the lock file.
                     _ => format!("another process (the last one to write in it was {holder})"),
                 },
             });
@@ -97,7 +97,8 @@ mod tests {
     use super::*;
     use crate::storage::sim::SimDisk;
 
-    /// What comes of looking at these again and again, the last one for ever; how many looks.
+    /// Runs `unless_held` on these findings, one for each attempt and the last one for ever;
+    /// returns its result, and the number of attempts.
     fn looked(found: &[Option<bool>], dying_max: Duration) -> (Result<(), String>, usize) {
         let looks = AtomicU32::new(0);
         let looks_done = || usize::try_from(looks.load(Ordering::SeqCst)).unwrap();

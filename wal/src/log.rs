@@ -39,27 +39,26 @@ pub struct Log {
 }
 
 impl Log {
-    /// Locks the log, shows the newest good snapshot and every record after it
-    /// to the visitor, checking all of that while reading it once, sets
-    /// aside what a crash left unfinished, and begins a new epoch with a new
-    /// segment. Of the segments that the snapshot covers it reads only that they are
-    /// there and follow each other: [`crate::verify`] reads them.
+    /// Locks the log, shows the newest good snapshot and every record after it to the visitor,
+    /// checking all of that while reading it once, sets aside what a crash left unfinished, and
+    /// begins a new epoch with a new segment. Of the segments that the snapshot covers it checks
+    /// only that they exist and follow each other: [`crate::verify`] reads them.
     ///
-    /// Where the disk has no space for that, nothing is changed, and the log is
-    /// open for reading: appends wait, or fail for now, until space is back.
+    /// When the disk has no space for that, nothing is changed, and the log is open for reading:
+    /// appends wait, or fail for now, until space is back.
     ///
-    /// # Errors [`Error::Held`] when another process has it open;
-    /// [`Error::Damaged`] when something acknowledged is gone or altered, and
-    /// nothing has been changed then; [`Error::Visitor`] when the visitor gave
-    /// up; [`Error::NoLog`], [`Error::Unfinished`], [`Error::Unsupported`], [`Error::Io`]. After an
-    /// error, what the visitor was shown must be thrown away.
+    /// # Errors
+    /// [`Error::Held`] when another process has it open; [`Error::Damaged`] when something
+    /// acknowledged is gone or altered, and nothing has been changed then; [`Error::Visitor`] when
+    /// the visitor gave up; [`Error::NoLog`], [`Error::Unfinished`], [`Error::Unsupported`],
+    /// [`Error::Io`]. After an error, what the visitor was shown must be thrown away.
     pub fn open(
         storage: Arc<dyn Storage>,
         options: Options,
         visitor: &mut dyn Visitor,
     ) -> Result<(Self, Report), Error> {
         if !options.create && Manifest::load(storage.as_ref())?.is_none() {
-            // Not even a lock file is left in what is no log.
+            // A directory without a log gets not even a lock file.
             return Err(no_manifest(storage.as_ref())?);
         }
         let lock = lock::take(storage.as_ref())?;
@@ -92,7 +91,7 @@ impl Log {
         ancestry::mend(storage.as_ref(), &found.manifest.identity());
         let (min, max) = (options.segment_bytes_min, options.segment_bytes_max);
         let mut maker = Maker::new(Arc::clone(&storage), found, min, max);
-        // Without space for it, what was found can be read all the same; appends wait.
+        // Without space for a segment, the log can be read all the same; appends wait.
         let segment = or_none_for_want(maker.prepare(0, None, &mut segment::alone))?;
         let report = Report {
             epoch: maker.manifest().epoch,
@@ -122,9 +121,9 @@ impl Log {
     /// however large it is; returns the last position once it is durable.
     ///
     /// # Errors
-    /// [`Error::Io`] when the disk failed: nothing can be appended after that
-    /// ([`Error::Stopped`]). When no new segment can be made, which a full disk
-    /// is one reason for, the error passes: then nothing was written.
+    /// [`Error::Io`] when the disk failed: nothing can be appended after that ([`Error::Stopped`]).
+    /// When no new segment can be made, for instance on a full disk, the error passes, and nothing
+    /// was written.
     ///
     /// # Panics
     /// When a record is larger than [`RECORD_BYTES_MAX`], or all together are
@@ -181,9 +180,8 @@ impl Log {
         Ok(SnapshotWriter::new(Box::new(snapshot), self.log_bytes))
     }
 
-    /// Makes a snapshot the newest one: syncs it, reads it back, gives it its
-    /// name and lists it; the oldest of three is removed. `upto` is the last
-    /// position whose record it has anything from.
+    /// Makes a snapshot the newest one: syncs it, reads it back, gives it its name and lists it;
+    /// the oldest of three is removed. `upto` is the last position whose record contributed to it.
     ///
     /// # Errors
     /// [`Error::Io`]: before the snapshot is given its name, that harms nothing;
@@ -233,8 +231,8 @@ impl Log {
         self.reader.snapshots()
     }
 
-    /// Shows, in order, what the newest snapshot kept and the log's records
-    /// after what it covers, up to a position.
+    /// Shows, in order, the records that the newest snapshot kept and the log's records after the
+    /// position that it covers, up to a position.
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::Io`], and [`Error::Visitor`] with what `visit` gives.
@@ -296,7 +294,7 @@ impl Log {
         self.into_parts()?.start(events)
     }
 
-    /// What [`Log::start`] starts, for another medium that wraps this one.
+    /// Returns the parts that [`Log::start`] starts, for another medium that wraps this one.
     ///
     /// # Errors
     /// [`Error::Io`] when the disk cannot be asked for its free space, [`Error::Stopped`] when an
@@ -365,7 +363,7 @@ impl Parts {
     }
 }
 
-/// What was prepared; nothing when what that needs is missing for now.
+/// Returns the prepared segment; `None` when space, or whatever else it needs, is lacking for now.
 fn or_none_for_want(
     prepared: Result<Option<Prepared>, MaintenanceError>,
 ) -> Result<Option<Prepared>, Error> {

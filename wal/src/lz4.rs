@@ -1,56 +1,60 @@
-//! Writes LZ4 blocks of what batches and snapshots have: records one after the other that say nearly the same.
+//! Encodes LZ4 blocks of what batches and snapshots contain: records one after the other that are nearly alike.
 //!
-//! Where many bytes were a copy of those some distance back, those that follow the next difference mostly are, too:
-//! it is the record before. So that distance is tried first, a few bytes at a time, and only when
-//! nothing close by is found there the table of what was seen. That takes half of the instructions of an encoder
-//! that looks everything up, for no larger blocks. Any decoder of LZ4 blocks reads them.
+//! After a long match at some distance, the bytes after the next difference mostly match at the same distance: that
+//! is the record before. So the encoder tries that distance first, a few bytes at a time, and looks into its hash
+//! table only when it finds nothing close by. That takes half of the instructions of an encoder that looks
+//! everything up, for no larger blocks. Any decoder of LZ4 blocks reads them.
 //!
 //! | bytes | of each sequence |
 //! |---|---|
-//! | 1 | in the high four bits the number of literals, in the low four that of copied bytes less 4; 15 where it goes on |
-//! | 0 … | more of the first: bytes to be added, up to and including the first below 255 |
+//! | 1 | high four bits: number of literals; low four bits: length of the copy less 4; 15 if the number continues |
+//! | 0 … | rest of the number of literals: bytes to be added, up to and including the first below 255 |
 //! | … | the literals |
-//! | 2 | how far back what is copied lies |
-//! | 0 … | more of the second, as of the first |
+//! | 2 | distance of the copy: how far back its source lies |
+//! | 0 … | rest of the length of the copy, in the same form |
 //!
-//! The last sequence ends behind its literals.
+//! The last sequence ends after its literals.
 
 use std::ops::Range;
 
 use crate::format::{to_u64, to_usize};
 
-/// The longest piece that is encoded at a time: distances and places have two bytes.
+/// Maximum number of bytes that are encoded as one block: distances and positions have two bytes.
 pub(crate) const LONGEST: usize = u16::MAX as usize;
-/// The shortest copy.
+/// Length of the shortest copy, in bytes.
 const SHORTEST: usize = 4;
-/// A block ends with so many literals at least,
+/// Minimum number of literals at the end of a block, as the format demands.
 const LITERALS_LAST: usize = 5;
-/// and no copy begins in so many last bytes.
+/// Number of bytes at the end of a block in which no copy may begin.
 const WITHOUT_COPY: usize = 12;
-/// How far the distance to the record before is tried: more than a fingerprint and a key one after the other,
+/// Number of bytes over which the distance to the record before is tried: more than a fingerprint and a key
+/// together.
 const NEAR: usize = 80;
-/// at each place of so many. A copy that begins between is found a little later, and made longer backwards.
+/// Bytes between two places at which that distance is tried. A copy that begins between them is found a little
+/// later, and extended backwards.
 const STEP: usize = SHORTEST;
-/// A copy of so many bytes, at least [`NEAR`] back, is one of the record before. Others say nothing of what follows:
-/// an identifier may stand in a record twice, and a run of zeros is followed by another one far too late.
+/// Minimum length of a copy, from at least [`NEAR`] bytes back, that counts as one of the record before. Other
+/// copies say nothing about what follows: an identifier may stand in a record twice, and a run of zeros is followed
+/// by another one far too late.
 const LONG: usize = 64;
-/// So many literals at most are copied without a loop.
+/// Maximum number of literals that are copied without a loop.
 const FEW: usize = 32;
-/// Positions that the encoder remembers at most, by the hash of the bytes there.
+/// Maximum number of positions that the encoder remembers, by the hash of the bytes there.
 const SLOTS: usize = 4_096;
-/// Fewest slots that are used. A small block uses only as many as it can fill, since all of those are cleared first.
+/// Minimum number of slots that a block uses. A small block uses only as many as it can fill, since they are cleared
+/// before each block.
 const SLOTS_MIN: usize = 256;
-/// Misses after which one more byte is passed over each time, twice as many for two more, and so on.
+/// Number of misses after which the search advances by two bytes each time; after twice as many by three, and so on.
 const PATIENCE: usize = 32;
 
-/// Bytes that a block for so many has at most.
+/// Returns the maximum length of the block for `bytes` bytes.
 pub(crate) const fn most(bytes: usize) -> usize {
     bytes + bytes / 255 + 16
 }
 
-/// Encodes blocks, and keeps the memory for that.
+/// Encodes blocks, and reuses the memory for that.
 pub(crate) struct Encoder {
-    /// Where bytes with this hash were seen last; 0 at first, which is a place as any other.
+    /// The place where bytes with this hash were seen last; 0 at first, which is a place like any other.
     seen: Box<[u16; SLOTS]>,
 }
 
@@ -61,7 +65,7 @@ impl Default for Encoder {
     }
 }
 
-/// Bytes that are there twice: where they were first, and where again.
+/// Bytes that occur twice: where they were first, and where again.
 #[derive(Clone, Copy)]
 struct Twice {
     from: usize,
@@ -69,10 +73,10 @@ struct Twice {
 }
 
 impl Encoder {
-    /// Encodes these bytes into `block`, which has room for [`most`]; the length of the block.
+    /// Encodes `bytes` into `block`, which has space for [`most`]; returns the length of the encoded block.
     ///
     /// # Panics
-    /// When there are more than [`LONGEST`], or less room.
+    /// When there are more than [`LONGEST`] bytes, or `block` is too short.
     pub(crate) fn encode(&mut self, bytes: &[u8], block: &mut [u8]) -> usize {
         assert!(bytes.len() <= LONGEST);
         let slots = Slots::of(bytes.len());
@@ -102,7 +106,7 @@ impl Encoder {
             }
             at = again + length;
             written = at;
-            // What is near says nothing new.
+            // A match at the known distance adds nothing new.
             if !is_near && at < stop {
                 self.seen[slots.slot(some(bytes, at - 2))] = short(at - 2);
             }
@@ -110,7 +114,7 @@ impl Encoder {
         block.end(bytes, written..bytes.len())
     }
 
-    /// What is there twice from `at` on, by what was seen.
+    /// Finds the next bytes from `at` on that occur twice, by the hash table.
     #[inline(always)]
     fn seen(&mut self, bytes: &[u8], mut at: usize, stop: usize, slots: Slots) -> Option<Twice> {
         let mut tried = PATIENCE;
@@ -128,7 +132,7 @@ impl Encoder {
     }
 }
 
-/// What is there twice from `at` on, at this distance.
+/// Finds bytes that occur twice at this distance, within [`NEAR`] bytes from `at`.
 #[inline(always)]
 fn near(bytes: &[u8], at: usize, distance: usize, stop: usize) -> Option<Twice> {
     let again = &bytes[at..(at + NEAR).min(stop)];
@@ -145,7 +149,7 @@ fn near(bytes: &[u8], at: usize, distance: usize, stop: usize) -> Option<Twice> 
     })
 }
 
-/// How many bytes these begin with alike.
+/// Returns the length of the common prefix.
 #[inline(always)]
 fn alike(one: &[u8], other: &[u8]) -> usize {
     let length = one.len().min(other.len());
@@ -177,24 +181,24 @@ fn alike(one: &[u8], other: &[u8]) -> usize {
     count + eights + rest.take_while(|(one, other)| one == other).count()
 }
 
-/// The slots that one block uses.
+/// The part of the hash table that one block uses.
 #[derive(Clone, Copy)]
 struct Slots {
-    /// A power of two.
+    /// Number of slots, a power of two.
     count: usize,
-    /// How far a hash is shifted, so that its highest bits are the slot's number.
+    /// Number of bits by which a hash is shifted, so that its highest bits are the slot's number.
     shift: u32,
 }
 
 impl Slots {
-    /// The slots for a block of that many bytes: one for each four.
+    /// Returns the slots for a block of `bytes` bytes: one for every four.
     fn of(bytes: usize) -> Self {
         let count = (bytes / 4).next_power_of_two().clamp(SLOTS_MIN, SLOTS);
         let shift = u64::BITS - count.ilog2();
         Self { count, shift }
     }
 
-    /// The slot of a position, by the first five of the bytes there.
+    /// Returns the slot for these bytes, by the hash of the first five.
     #[inline(always)]
     fn slot(self, eight: [u8; 8]) -> usize {
         let five = u64::from_le_bytes(eight) << 24;
@@ -207,7 +211,7 @@ fn some<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     *bytes[at..].first_chunk().expect("the place is not so late")
 }
 
-/// A place or a distance.
+/// Converts a place or a distance to two bytes.
 #[inline(always)]
 fn short(place: usize) -> u16 {
     let [low, high, ..] = to_u64(place).to_le_bytes();
@@ -221,7 +225,7 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Adds literals, and a copy of so many bytes at this distance.
+    /// Appends literals, and a copy of `length` bytes from `distance` bytes back.
     #[inline(always)]
     fn copy(&mut self, bytes: &[u8], literals: Range<usize>, distance: usize, length: usize) {
         let more = length - SHORTEST;
@@ -230,7 +234,7 @@ impl Block<'_> {
         self.more(more);
     }
 
-    /// Adds the last literals.
+    /// Appends the last literals; returns the length of the block.
     fn end(mut self, bytes: &[u8], literals: Range<usize>) -> usize {
         self.literals(bytes, literals, 0);
         self.length
@@ -242,7 +246,7 @@ impl Block<'_> {
         let [count, ..] = (length.min(15) << 4 | more.min(15)).to_le_bytes();
         self.add(&[count]);
         self.more(length);
-        // Few are copied with what is behind them, which is written over.
+        // A few literals are copied together with the bytes after them, which are overwritten later.
         let there = bytes[literals.start..].first_chunk::<FEW>();
         let room = self.bytes[self.length..].first_chunk_mut::<FEW>();
         match (there, room) {
@@ -254,7 +258,7 @@ impl Block<'_> {
         }
     }
 
-    /// What of a number did not fit into four bits.
+    /// Appends the part of a number that did not fit into four bits.
     #[inline(always)]
     fn more(&mut self, number: usize) {
         let Some(mut rest) = number.checked_sub(15) else {
@@ -285,7 +289,7 @@ mod tests {
 
     use super::*;
 
-    /// Encodes, and decodes by another's decoder; the length of the block.
+    /// Encodes, and decodes with another library's decoder; returns the length of the block.
     fn decoded(encoder: &mut Encoder, bytes: &[u8]) -> usize {
         let mut block = vec![0x5a; most(bytes.len())];
         let length = encoder.encode(bytes, &mut block);

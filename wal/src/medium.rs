@@ -1,9 +1,8 @@
-//! What a journal is kept on, as its appender sees it.
+//! The medium on which a journal is kept, as its appender sees it.
 //!
-//! The appender orders records and gathers batches; a medium makes a batch durable or ends, reads
-//! records by position, keeps snapshots, and says whether it has room. The files of a directory
-//! are one medium ([`crate::Log::start`]); `memory` is another, for tests; whoever has a replicated
-//! stream can make it one.
+//! The appender orders records and gathers batches; a medium makes a batch durable or ends, reads records by position,
+//! keeps snapshots, and says whether it has space. The files of a directory are one medium ([`crate::Log::start`]);
+//! `memory` is another, for tests; a replicated stream can be one, too.
 
 use std::time::SystemTime;
 
@@ -16,7 +15,7 @@ use crate::space::{Lack, Space};
 use crate::storage::Storage;
 use crate::visitor::{OnRange, Record, SnapshotInfo};
 
-/// Wakes the journal thread, so that it asks its [`BatchWriter`] whether it goes on.
+/// Wakes the journal thread, so that it asks its [`BatchWriter`] whether it can go on.
 pub type WakeUp = Box<dyn Fn() + Send + Sync>;
 
 /// The side of a medium that the journal thread alone uses.
@@ -24,7 +23,7 @@ pub trait BatchWriter: Send {
     /// The position that the next record gets.
     fn next(&self) -> u64;
 
-    /// Waits until there is room for a batch.
+    /// Waits until there is space for a batch.
     ///
     /// # Errors
     /// The medium has ended.
@@ -37,9 +36,9 @@ pub trait BatchWriter: Send {
     /// The medium has ended, and the batch may be found or not.
     fn commit(&mut self, batch: Batch<'_>) -> Result<u64, Error>;
 
-    /// Begins to append a batch, which is found whole or not at all, and not without those before
-    /// it; returns its last position where it is durable already. Otherwise [`BatchWriter::settle`]
-    /// returns it later, in the order in which batches were begun.
+    /// Begins to append a batch, which is found whole or not at all, and never without those before it; returns its
+    /// last position if it is durable already. Otherwise [`BatchWriter::settle`] returns it later, in the order in
+    /// which batches were begun.
     ///
     /// The default is for a medium that makes one batch durable before it takes the next.
     ///
@@ -49,19 +48,19 @@ pub trait BatchWriter: Send {
         self.commit(batch).map(Some)
     }
 
-    /// Whether another batch may be begun before those are durable that were. When that changes the
-    /// journal thread is woken.
+    /// Whether another batch may be begun before the earlier ones are durable. The medium wakes the journal thread
+    /// when that changes.
     fn may_begin(&self) -> bool {
         true
     }
 
-    /// Whether [`BatchWriter::settle`] has something to return. When that changes the journal
-    /// thread is woken.
+    /// Whether [`BatchWriter::settle`] has a position to return. The medium wakes the journal thread when that
+    /// changes.
     fn has_settled(&self) -> bool {
         false
     }
 
-    /// The last position of the oldest batch that was begun, where it has become durable.
+    /// Returns the last position of the oldest batch that was begun, if it has become durable.
     ///
     /// # Errors
     /// The medium has ended.
@@ -78,7 +77,7 @@ pub trait BatchWriter: Send {
     /// The medium has ended.
     fn seal(&mut self) -> Result<(), Error>;
 
-    /// Why the medium has ended, when it did so beside this writer.
+    /// Returns why the medium has ended, if it ended outside this writer.
     fn failure(&mut self) -> Option<Error>;
 }
 
@@ -91,23 +90,23 @@ pub trait Medium: Send + Sync {
     /// When it cannot be started.
     fn start(&self, wake_up: WakeUp) -> Result<(), Error>;
 
-    /// No more batches are queued: those that wait for room need not wait for what will not come.
+    /// Tells the medium that no more batches will be queued: those that wait for space need not wait for what will not
+    /// come.
     fn drain(&self);
 
-    /// The journal thread has ended, or was never started: the medium's own work ends.
+    /// Ends the medium's own work: the journal thread has ended, or was never started.
     fn stop(&self);
 
-    /// Waits for the medium's own work to end, which was told to, and gives back what others may take
-    /// over then.
+    /// Waits for the medium's own work to end, after [`Medium::stop`], and releases what others may then take over.
     fn close(&self);
 
-    /// Whether there is room for more than what was appended, of which so many bytes are not durable yet.
+    /// Whether there is space for more than what was appended, of which `queued` bytes are not durable yet.
     fn has_room(&self, queued: usize) -> bool;
 
     /// Why [`Medium::has_room`] says no; `None` when it says yes.
     fn lack(&self, queued: usize) -> Option<Lack>;
 
-    /// How much space there is.
+    /// Returns how much space there is.
     ///
     /// # Errors
     /// When that cannot be found out.
@@ -123,12 +122,12 @@ pub trait Medium: Send + Sync {
     /// [`Error::Damaged`] when its bytes have changed; that it cannot be read.
     fn read(&self, position: u64) -> Result<Option<Vec<u8>>, Error>;
 
-    /// The first position that is kept as a record, whatever snapshots have of those before it; the
-    /// one after the last when there is none.
+    /// The first position that is kept as a record, whatever snapshots keep of earlier ones; the position after the
+    /// last when there is none.
     fn first(&self) -> u64;
 
-    /// The first position of the newest part of the log that is given up as a whole, as far as this
-    /// start has written it; what comes before may be given up without it. 0: nothing was written.
+    /// The first position of the newest part of the log that is removed as a whole, as far as this start has written
+    /// it; earlier records may be removed without it. 0: nothing was written.
     fn newest_part(&self) -> u64;
 
     /// Shows the records from a position to another one that is durable, in order and without gaps,
@@ -141,8 +140,8 @@ pub trait Medium: Send + Sync {
     /// What comes before the record that an error is about was shown.
     fn records(&self, from: u64, upto: u64, visit: &mut OnRange<'_>) -> Result<u64, Error>;
 
-    /// Shows, in order, what the newest snapshot kept and the records after what it covers, up to
-    /// a durable position. Nothing is compacted meanwhile.
+    /// Shows, in order, the records that the newest snapshot kept and the records after the position that it covers,
+    /// up to a durable position. Nothing may be compacted meanwhile.
     ///
     /// # Errors
     /// Those of [`Medium::read`], and [`Error::Visitor`] with what `visit` gives.
@@ -158,21 +157,20 @@ pub trait Medium: Send + Sync {
     /// When the newest snapshot was written; `None` when there is none, or that is not known.
     fn snapshot_written(&self) -> Option<SystemTime>;
 
-    /// Bytes that the newest snapshot takes for what it keeps of records; 0 when there is none.
+    /// Bytes that kept records take in the newest snapshot; 0 when there is none.
     fn kept_bytes(&self) -> u64;
 
-    /// Bytes of the newest snapshot, before it was packed; 0 when there is none.
+    /// Size of the newest snapshot before packing, in bytes; 0 when there is none.
     fn unpacked_snapshot_bytes(&self) -> u64;
 
     /// Begins a snapshot that covers every record up to a durable position.
     ///
     /// # Errors
-    /// That it cannot be begun, which harms nothing.
+    /// When it cannot be begun, which does no harm.
     fn begin_snapshot(&self, covers: u64) -> Result<Box<dyn SnapshotTarget>, Error>;
 
     /// Makes a snapshot that was begun here the newest one, and removes the oldest of three. `upto`, the last position
-    /// whose record it has anything from, is durable. `throttle` is called after each chunk; an error of
-    /// its ends the work.
+    /// whose record contributed to it, is durable. `throttle` is called after each chunk; its error ends the work.
     ///
     /// # Errors
     /// Those of `throttle`; others that pass and harm nothing; [`Error::Stopped`].
@@ -183,19 +181,18 @@ pub trait Medium: Send + Sync {
         throttle: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<SnapshotInfo, Error>;
 
-    /// What [`Medium::compact`] would leave now.
+    /// Returns what [`Medium::compact`] would leave now.
     fn retained(&self, keep: &Keep) -> Retained;
 
-    /// Whether records that the older snapshot covers may be removed by themselves, the oldest
-    /// first, before [`Medium::has_room`] says no. They are not until this is said.
+    /// Sets whether the log may remove records that the older snapshot covers, the oldest first, before
+    /// [`Medium::has_room`] says no. It may not until this is called.
     fn give_up_for_room(&self, may: bool);
 
-    /// Bytes that were removed so.
+    /// Bytes that were removed as [`Medium::give_up_for_room`] allows.
     fn given_up_bytes(&self) -> u64;
 
-    /// Removes records that the older snapshot covers and that are not to be kept, or moves them
-    /// to the archive. `copying` is called before each chunk that is copied there, with the bytes
-    /// that are there by then and those that will be.
+    /// Removes records that the older snapshot covers and that are not to be kept, or moves them to the archive.
+    /// `copying` is called before each chunk that is copied there, with the bytes copied so far and the total.
     ///
     /// # Errors
     /// Those of `copying`; others that pass and harm nothing; [`Error::Stopped`].

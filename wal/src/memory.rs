@@ -1,8 +1,8 @@
-//! A medium in memory, for tests: of appenders, and of those who use one.
+//! A medium in memory, for tests of appenders, and of those who use one.
 //!
-//! It holds to what [`Medium`] says with none of the files' means, and shows so that nothing above
-//! it rests on files. What was committed or installed is there when it is opened again; what was
-//! not is gone, as after a power cut.
+//! It keeps the promises of [`Medium`] without files, and so shows that nothing above it depends on
+//! files. What was committed or installed is there when it is opened again; what was not is gone,
+//! as after a power cut.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -23,9 +23,9 @@ use crate::space::{Lack, Space};
 use crate::storage::Storage;
 use crate::visitor::{OnRange, Record, SnapshotInfo, Visitor};
 
-/// How many records of a range are taken at a time.
+/// Number of records of a range that are copied at a time.
 const CHUNK: usize = 64;
-/// How many snapshots are kept.
+/// Maximum number of snapshots that are kept.
 const SNAPSHOTS_MAX: usize = 2;
 
 /// A journal in memory. Clones are the same journal.
@@ -81,7 +81,7 @@ impl State {
         self.forgotten + to_u64(self.records.len())
     }
 
-    /// Each record by itself, as what is kept or removed as a whole.
+    /// Returns each record as a segment by itself, which is kept or removed as a whole.
     fn sealed(&self) -> Vec<Sealed> {
         let records = (self.forgotten + 1..).zip(&self.records);
         let sealed = records.map(|(position, record)| Sealed {
@@ -154,8 +154,8 @@ impl MemoryLog {
         Ok(last)
     }
 
-    /// The records after a position, at most so many, as another reader of the same journal finds
-    /// them.
+    /// Returns the records after a position, at most `most` of them, as another reader of the same
+    /// journal finds them.
     #[must_use]
     pub fn records_after(&self, position: u64, most: usize) -> Vec<Vec<u8>> {
         let state = self.state.lock();
@@ -164,12 +164,12 @@ impl MemoryLog {
         records.collect()
     }
 
-    /// Every commit from now on fails, and ends the journal.
+    /// Makes every commit fail from now on, which ends the journal.
     pub fn break_down(&self, why: &str) {
         self.state.lock().broken = Some(why.into());
     }
 
-    /// Sets whether the medium says that it has no room.
+    /// Sets whether the medium says that it has no space.
     pub fn set_full(&self, full: bool) {
         self.state.lock().full = full;
     }

@@ -1,5 +1,5 @@
-//! What opening a log and checking one have in common: the snapshot they begin with, the report
-//! they end with, and what a directory without a manifest is.
+//! The common parts of opening a log and checking one: the snapshot they begin with, the report they
+//! end with, and what a directory without a manifest is.
 
 use std::io;
 
@@ -20,7 +20,7 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// Every record up to here was shown in a snapshot.
+    /// The position up to which a snapshot has shown every record; 0 without one.
     pub(crate) fn covered(&self) -> u64 {
         self.used.map_or(0, |used| used.covers)
     }
@@ -132,7 +132,7 @@ pub(crate) fn expect_finished(storage: &dyn Storage) -> Result<(), Error> {
     }
 }
 
-/// What a directory without a manifest is: no log, or one that has lost it.
+/// Returns the error for a directory without a manifest: it is no log, or one that has lost it.
 pub(crate) fn no_manifest(storage: &dyn Storage) -> Result<Error, Error> {
     expect_finished(storage)?;
     Ok(match survey::orphan(storage)? {

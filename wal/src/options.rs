@@ -12,25 +12,25 @@ pub struct Options {
     pub segment_bytes_min: u64,
     /// Bytes of the largest segments.
     pub segment_bytes_max: u64,
-    /// Payload bytes of a batch, beyond which it is split; a larger record is a
-    /// batch by itself.
+    /// Maximum payload of a batch in bytes, beyond which it is split; a larger record is a batch by
+    /// itself.
     pub batch_bytes_max: usize,
     /// Free space of the disk in bytes below which [`crate::Appender::has_room`] says no.
     pub reserve_bytes: u64,
-    /// How long nothing must be appended before the last batch gets a seal.
+    /// Time without an append after which the last batch gets a seal.
     pub seal_after: Duration,
-    /// Whether a log is made where there is none. Without, an empty directory,
-    /// perhaps a disk that is not mounted, is [`crate::Error::NoLog`].
+    /// Whether a log is made where there is none. Otherwise an empty directory, perhaps a disk that
+    /// is not mounted, is [`crate::Error::NoLog`].
     pub create: bool,
-    /// The id of a log that is made; a random one where there is none. For a log whose records are
-    /// kept elsewhere, under that id.
+    /// The id for a log that is made; a random one when `None`. It is set for a log whose records
+    /// are kept elsewhere, under that id.
     pub log_id: Option<[u8; 16]>,
-    /// The logs that a log that is made goes on from, the oldest first.
+    /// The logs that a newly made log continues, the oldest first.
     pub ancestors: Vec<Ancestor>,
-    /// For a log whose records are kept elsewhere, and are fetched again when they are lost here:
-    /// batches count as durable when they are written, and are synced after so many bytes, when
-    /// nothing was appended for a while, and before anything depends on them. Without, each batch
-    /// is synced before it counts.
+    /// For a log whose records are kept elsewhere, and are fetched again when they are lost here: a
+    /// batch counts as durable once it is written. Batches are synced after this number of bytes,
+    /// when nothing was appended for a while, and before anything depends on them. When `None`,
+    /// each batch is synced before it counts.
     pub sync_bytes: Option<u64>,
 }
 

@@ -1,35 +1,35 @@
-//! Bytes that take less room: what many records say alike is written once, by LZ4.
+//! Compression with LZ4: what many records have in common is written once.
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
 //! | 0 | 4 | how many bytes they are when they are unpacked |
 //! | 4 | … | for each 60 KiB of them, and for the rest: the length of an LZ4 block (4 bytes), and the block |
 //!
-//! What is packed is checked as it is written: checksums and digests are those of the packed bytes, so
-//! nothing is unpacked that was altered.
+//! Checksums and digests are those of the packed bytes, as they are written, so altered bytes are never
+//! unpacked.
 
 use lz4_flex::block::decompress_into;
 
 use crate::format::{RECORD_BYTES_MAX, get_u32, to_u32, to_usize};
 use crate::lz4::{self, Encoder};
 
-/// Fewer bytes than this are left as they are: they say little twice.
+/// Minimum number of bytes that are packed: fewer hardly repeat anything.
 const LEAST: usize = 1 << 10;
-/// Bytes that a block stands for, but for the last one. That is the format: another number would not read what
-/// was packed. They are few enough for LZ4's distances.
+/// Unpacked bytes of each block but the last. The number is part of the format: with another one, packed bytes
+/// could not be read. It is small enough for LZ4's distances.
 pub(crate) const PIECE: usize = 60 << 10;
-/// Bytes before the blocks, and before each.
+/// Length of the number before all blocks, and of that before each block, in bytes.
 pub(crate) const HEAD: usize = 4;
-/// A byte of a block stands for no more than so many.
+/// Maximum number of unpacked bytes that one byte of a block stands for.
 const MOST_OF_ONE: usize = 255;
-/// No more bytes than this are packed: a batch and a block have less.
+/// Maximum number of bytes that are packed: a batch and a block have fewer.
 const MOST: usize = 2 * RECORD_BYTES_MAX;
-/// Memory that is kept for the next bytes.
+/// Maximum memory that is kept for the next call, in bytes.
 const KEPT: usize = 1 << 20;
 
 const _: () = assert!(PIECE <= lz4::LONGEST);
 
-/// Packs bytes, and keeps the memory for that.
+/// Packs bytes, and reuses the memory for that.
 #[derive(Default)]
 pub(crate) struct Packer {
     encoder: Encoder,
@@ -37,13 +37,14 @@ pub(crate) struct Packer {
 }
 
 impl Packer {
-    /// These bytes, packed; `None` where that would not make them less by an eighth, from their first piece on.
+    /// Returns the bytes packed; `None` as soon as their pieces so far have not become smaller by an eighth.
     pub(crate) fn pack(&mut self, bytes: &[u8]) -> Option<&[u8]> {
         if !(LEAST..=MOST).contains(&bytes.len()) {
             have(&mut self.room, 0);
             return None;
         }
-        // What is not made less is given up, so this is enough for all, and then for another piece.
+        // Packing stops when it saves too little, so `bytes.len()` suffices for the pieces so far, and the rest
+        // for one more.
         let room = bytes.len() + HEAD + lz4::most(PIECE);
         have(&mut self.room, room);
         self.room[..HEAD].copy_from_slice(&to_u32(bytes.len()).to_le_bytes());
@@ -54,7 +55,7 @@ impl Packer {
             head.copy_from_slice(&to_u32(length).to_le_bytes());
             end += HEAD + length;
             taken += piece.len();
-            // Bytes that are not alike cost no more than their first piece.
+            // Bytes without repetitions cost no more than the encoding of their first piece.
             if end > taken - taken / 8 {
                 return None;
             }
@@ -63,22 +64,22 @@ impl Packer {
     }
 }
 
-/// How many bytes these say that they are when they are unpacked; they are at least [`HEAD`].
+/// Returns the number of unpacked bytes that the header states; `packed` has at least [`HEAD`] bytes.
 pub(crate) fn unpacked_bytes(packed: &[u8]) -> usize {
     number(packed)
 }
 
-/// The number that bytes begin with.
+/// Returns the number at the beginning of `head`.
 fn number(head: &[u8]) -> usize {
     to_usize(u64::from(get_u32(head, 0)))
 }
 
-/// Unpacks bytes into `room`, which may have more behind them; `None` when they are not what a [`Packer`]
-/// makes.
+/// Unpacks bytes into `room`, which may be longer than they are; returns `None` when no [`Packer`] makes such
+/// bytes.
 pub(crate) fn unpack<'r>(packed: &[u8], room: &'r mut Vec<u8>) -> Option<&'r [u8]> {
     let mut rest = packed.get(HEAD..)?;
     let length = unpacked_bytes(packed);
-    // Memory is only taken for what can be.
+    // No more memory is taken than the packed bytes can expand to.
     if length > rest.len().saturating_mul(MOST_OF_ONE).min(MOST) {
         return None;
     }
@@ -95,7 +96,7 @@ pub(crate) fn unpack<'r>(packed: &[u8], room: &'r mut Vec<u8>) -> Option<&'r [u8
     rest.is_empty().then_some(&*room)
 }
 
-/// Has room for so many bytes, and does not keep that for many more.
+/// Makes `room` at least `bytes` long, and frees its memory beyond that and [`KEPT`].
 fn have(room: &mut Vec<u8>, bytes: usize) {
     if room.len() < bytes {
         room.resize(bytes, 0);
@@ -113,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes that say much twice, of which so many are random.
+    /// Returns repetitive bytes, of which `random` were replaced by random ones.
     fn alike(length: usize, random: usize, seed: u64) -> Vec<u8> {
         let mut random_bytes = SmallRng::seed_from_u64(seed);
         let mut bytes: Vec<u8> = b"\"statementCode\":"
@@ -160,7 +161,7 @@ mod tests {
         let mut bytes = vec![0; 100_000];
         SmallRng::seed_from_u64(1).fill_bytes(&mut bytes);
         assert!(packer.pack(&bytes).is_none());
-        // A tenth of the first piece is alike, and then a fifth of all.
+        // A tenth of the first piece is repetitive, and then a fifth of all.
         bytes[..6_000].fill(0);
         assert!(packer.pack(&bytes).is_none());
         bytes[..20_000].fill(0);
@@ -215,7 +216,7 @@ mod tests {
             let mut other = packed.clone();
             let at = random.random_range(0..other.len());
             other[at] ^= 1 << random.random_range(0..8);
-            // They may be other bytes; they are as many as it says.
+            // The bytes may be others, but they are as many as the header states.
             if let Some(found) = unpack(&other, &mut Vec::new()) {
                 assert_eq!(found.len(), unpacked_bytes(&other));
             }

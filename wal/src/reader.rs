@@ -1,4 +1,4 @@
-//! Finds records again, while others are written.
+//! Reads records by position while others are written.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -19,14 +19,15 @@ use crate::storage::{File, Storage};
 use crate::visitor::{OnRange, Record, SnapshotInfo};
 use crate::window::Window;
 
-/// Bytes read at once for one record: few, since the next header is mostly far away, or the record
-/// is there; and more and more while short frames are passed one after the other.
+/// Bytes read at once when looking for one record. The first read is small, since the next header
+/// is mostly far away, or the record is already in it; reads grow while short frames are skipped
+/// one after the other.
 const PIECES: Range<usize> = 4 << 10..64 << 10;
-/// Bytes of memory for pieces that a thread keeps for the next record it looks for.
+/// Largest read buffer, in bytes, that a thread keeps for its next lookup.
 const PIECE_KEPT: usize = 256 << 10;
-/// Bytes read at once for many: about as many as a page of a thousand has.
+/// Bytes read at once for a range of records: about the size of a page of a thousand.
 const PIECE_OF_RANGE: usize = 256 << 10;
-/// Files kept open for reading.
+/// Maximum number of files kept open for reading.
 const FILES_MAX: usize = 128;
 
 thread_local! {
@@ -42,20 +43,20 @@ pub(crate) struct Reader {
     files: Mutex<HashMap<u64, Arc<dyn File>>>,
     /// The first position that the log has.
     first: AtomicU64,
-    /// The newest segment in which a frame was written, and the position of the first one.
+    /// The newest segment in which a frame was written, and the position of its first frame.
     newest: (AtomicU64, AtomicU64),
-    /// What the newest snapshot keeps of records that the log may no longer have.
+    /// The records that the newest snapshot keeps, some of which the log may no longer have.
     kept: RwLock<Option<Arc<Kept>>>,
     /// Newest first.
     snapshots: RwLock<Vec<SnapshotInfo>>,
     sealed: RwLock<SealedLog>,
 }
 
-/// What matters to who asks what is to be kept.
+/// The facts from which `Reader::retained` decides what is to be kept.
 #[derive(Default)]
 struct SealedLog {
     segments: Vec<Sealed>,
-    /// Up to which position records are in every snapshot.
+    /// The position up to which every snapshot covers the records.
     covered: Option<u64>,
 }
 
@@ -99,22 +100,22 @@ impl Reader {
         self.snapshots.read().clone()
     }
 
-    /// Bytes that the newest snapshot keeps of records.
+    /// Bytes of the records that the newest snapshot keeps.
     pub(crate) fn kept_bytes(&self) -> u64 {
         self.kept.read().as_ref().map_or(0, |kept| kept.bytes)
     }
 
-    /// Bytes of the newest snapshot, before it was packed.
+    /// Size of the newest snapshot before packing, in bytes.
     pub(crate) fn unpacked_snapshot_bytes(&self) -> u64 {
         self.kept.read().as_ref().map_or(0, |kept| kept.unpacked)
     }
 
-    /// Which snapshots there are, newest first.
+    /// Sets the list of snapshots, newest first.
     pub(crate) fn set_snapshots(&self, snapshots: Vec<SnapshotInfo>) {
         *self.snapshots.write() = snapshots;
     }
 
-    /// Which segments are sealed, and what snapshots cover of them.
+    /// Takes the sealed segments, and the position that snapshots cover, from the manifest.
     pub(crate) fn set_sealed(&self, manifest: &Manifest) {
         *self.sealed.write() = SealedLog {
             segments: manifest.sealed(),
@@ -122,19 +123,20 @@ impl Reader {
         };
     }
 
-    /// What a compaction would leave.
+    /// Returns what a compaction would leave.
     pub(crate) fn retained(&self, keep: &Keep) -> Retained {
         let sealed = self.sealed.read();
         retention::removable(&sealed.segments, sealed.covered, keep).1
     }
 
-    /// A snapshot is the newest one from now on.
+    /// Makes a snapshot the newest one.
     pub(crate) fn installed(&self, kept: Kept, snapshots: Vec<SnapshotInfo>) {
         *self.kept.write() = Some(Arc::new(kept));
         self.set_snapshots(snapshots);
     }
 
-    /// The log begins at this position from now on.
+    /// Lets the log begin at this position, after these segments: drops their index entries and
+    /// files.
     pub(crate) fn forget_before(&self, position: u64, segments: &[Sealed]) {
         self.first.store(position, Ordering::Release);
         self.index.write().forget_before(position);
@@ -162,7 +164,7 @@ impl Reader {
 
     /// Notes a data frame that is durable.
     pub(crate) fn note(&self, position: u64, segment: u64, offset: u64) {
-        // One thread writes.
+        // Only one thread writes.
         if self.newest.0.load(Ordering::Relaxed) != segment {
             self.newest.0.store(segment, Ordering::Relaxed);
             self.newest.1.store(position, Ordering::Release);
@@ -170,7 +172,7 @@ impl Reader {
         self.index.write().note(position, segment, offset);
     }
 
-    /// The record at a position that is durable, or what was kept of it.
+    /// Returns the record at a durable position, or what the newest snapshot kept of it.
     pub(crate) fn read(&self, position: u64) -> Result<Option<Vec<u8>>, Error> {
         loop {
             let first = self.first.load(Ordering::Acquire);
@@ -179,7 +181,7 @@ impl Reader {
                 return kept.map_or(Ok(None), |kept| kept.read(position));
             }
             match self.read_in_log(position) {
-                // Its segment has been removed meanwhile.
+                // The record's segment has been removed meanwhile.
                 Ok(None) | Err(Error::Io { .. }) if self.first.load(Ordering::Acquire) != first => {
                 }
                 read => return read,
@@ -187,8 +189,8 @@ impl Reader {
         }
     }
 
-    /// Shows what the newest snapshot kept, and the log's records after what it
-    /// covers, up to a position that is durable. Nothing may be removed meanwhile.
+    /// Shows the records that the newest snapshot kept, then the log's records after the position
+    /// that the snapshot covers, up to a durable position. No segment may be removed meanwhile.
     pub(crate) fn history(
         &self,
         upto: u64,
@@ -216,7 +218,8 @@ impl Reader {
         Ok(())
     }
 
-    /// The position of the first frame of the newest segment that was written; 0 before one was.
+    /// Returns the position of the first frame of the newest segment that was written; 0 before the
+    /// first write.
     pub(crate) fn newest_part(&self) -> u64 {
         self.newest.1.load(Ordering::Acquire)
     }
@@ -226,8 +229,8 @@ impl Reader {
         self.first.load(Ordering::Acquire)
     }
 
-    /// Shows the records from a position to one that is durable, until `visit` wants no more;
-    /// returns the position after the last one shown. Segments may be removed meanwhile.
+    /// Shows the records from a position to a durable one, until `visit` breaks; returns the
+    /// position after the last one shown. Segments may be removed meanwhile.
     pub(crate) fn records(
         &self,
         from: u64,
@@ -245,7 +248,7 @@ impl Reader {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => break,
                 Err(error @ Error::Visitor { .. }) => return Err(error),
-                // Its segment is removed, or was meanwhile.
+                // The record's segment was removed, before the read or during it.
                 Err(_) if next < self.first() => {
                     let first = self.first();
                     return Err(Error::Gone {
@@ -259,9 +262,9 @@ impl Reader {
         Ok(next)
     }
 
-    /// Shows the records from `next` on to the end of its segment, to `upto`, or until `visit`
-    /// wants no more. Each one that was shown moves `next`, also before an error; without an error
-    /// one was.
+    /// Shows the records from `next` on, to `upto`, to the end of their segment, or until `visit`
+    /// breaks. Each record shown advances `next`, also when an error follows; without an error, at
+    /// least one was shown.
     fn scan(
         &self,
         next: &mut u64,
@@ -285,7 +288,8 @@ impl Reader {
         shown
     }
 
-    /// The same, from an entry of the index; what is worth noting there goes to `passed`.
+    /// Does the work of `scan` from an entry of the index; adds to `passed` the frames that are
+    /// worth noting in the index.
     fn scan_from(
         &self,
         entry: Entry,
@@ -347,7 +351,8 @@ impl Reader {
             offset += header.bytes();
         };
         if *next > from {
-            // What follows is in the next segment, or else looked at once more.
+            // The next record is in the next segment; if it is missing there, the next call finds
+            // out.
             return Ok(ControlFlow::Continue(()));
         }
         Err(Error::Damaged {
@@ -389,8 +394,8 @@ impl Reader {
         read
     }
 
-    /// The record at a position in the segment that is read through this window; frames that are
-    /// worth noting in the index go to `passed`.
+    /// Returns the record at a position in the segment that the window reads; adds to `passed` the
+    /// frames that are worth noting in the index.
     fn read_through(
         &self,
         window: &mut Window<'_>,
@@ -462,7 +467,7 @@ impl Reader {
         if files.len() >= FILES_MAX {
             files.clear();
         }
-        // One that was removed meanwhile must not keep its space for as long as it is open here.
+        // A removed file keeps its disk space for as long as it is open, so it is not cached here.
         if self.index.read().has(segment) {
             files.insert(segment, Arc::clone(&file));
         }

@@ -1,5 +1,5 @@
-//! Builds a log anew from records that another one holds: a new log id, so that
-//! the two are never taken for one, but the same positions.
+//! Builds a new log from the records of another one: with a new log id, so that the two are never
+//! taken for one, but the same positions.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Bytes at which a segment is closed.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// What numbers the files of the new log get: above those that are there.
+/// The first numbers of the new log's files: above those that are there.
 #[derive(Clone, Copy)]
 pub(crate) struct Numbers {
     pub(crate) segment: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// For an empty directory.
+    /// The numbers for an empty directory.
     pub(crate) const FIRST: Self = Self {
         segment: 1,
         snapshot: 1,
@@ -46,9 +46,9 @@ pub(crate) struct Builder {
     log: LogId,
     numbers: Numbers,
     manifest: Manifest,
-    /// The logs that it goes on from, where that is known from the beginning.
+    /// The logs that it continues, if known from the beginning.
     ancestors: Option<Vec<Ancestor>>,
-    /// Whose records are taken over.
+    /// The log whose records are taken over.
     source: Identity,
     /// The snapshot that is being shown, and its last position.
     snapshot: Option<(SnapshotFile, u64)>,
@@ -61,7 +61,7 @@ pub(crate) struct Builder {
     records_bytes: usize,
     /// The position after the last record that was taken over.
     next: u64,
-    /// The position after the last frame's.
+    /// The position after the last record that is in a frame.
     framed: u64,
     chain: Chain,
     open: Option<Open>,
@@ -75,8 +75,8 @@ struct Open {
 }
 
 impl Builder {
-    /// A log of its own that takes over what is shown to it: snapshots, the oldest
-    /// first, then records, up to a position.
+    /// Begins a log with a new id that takes over what is shown to it: snapshots, the oldest first,
+    /// then records, up to a position.
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
         numbers: Numbers,
@@ -89,7 +89,7 @@ impl Builder {
         Ok(Self::of(storage, log, numbers, source, upto))
     }
 
-    /// The same log, in another directory, which is empty.
+    /// Begins the same log, under its own id, in another directory, which is empty.
     pub(crate) fn of_same_log(storage: Arc<dyn Storage>, identity: Identity) -> Self {
         let ancestors = Some(identity.ancestors.clone());
         Self {
@@ -130,7 +130,7 @@ impl Builder {
         }
     }
 
-    /// Where the records begin; without it, with the first.
+    /// Sets the position with which the records begin, which is 1 otherwise.
     pub(crate) fn begin_at(&mut self, first: u64) {
         self.manifest.first_position = first;
         self.next = first;
@@ -224,7 +224,8 @@ impl Builder {
     fn begin(&mut self) -> Result<Open, Error> {
         let number = self.manifest.next_number;
         self.manifest.next_number += 1;
-        // Until it is whole, what an interruption leaves is swept as unfinished.
+        // Until the segment is whole, it has a temporary name, so that the remains of an
+        // interruption are removed.
         let name = format::segment_temp_name(number);
         let file = self
             .storage
@@ -268,8 +269,8 @@ impl Builder {
     }
 }
 
-/// Refuses a name that a file has: the numbers of what is made are above those that are there, so
-/// it is none of the builder's own, and would be lost.
+/// Refuses a name that a file has: new files get numbers above those that are there, so that file
+/// is not the builder's own, and would be lost.
 fn expect_free(storage: &dyn Storage, name: &str) -> Result<(), Error> {
     match storage.open_read(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -298,7 +299,7 @@ impl Visitor for Builder {
     }
 
     fn snapshot(&mut self, info: &SnapshotInfo) -> Result<(), BoxError> {
-        // Dropping one that was not ended removes what it has written.
+        // Dropping a snapshot that was not ended removes what it has written.
         self.snapshot = None;
         let storage = Arc::clone(&self.storage);
         let number = self.numbers.snapshot;

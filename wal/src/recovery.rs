@@ -45,13 +45,13 @@ pub(crate) fn torn_tails(storage: &dyn Storage, survey: &Survey) -> Vec<TornTail
         .collect()
 }
 
-/// What a start has found and judged sound, and has yet to act on.
+/// The findings of a start, which judged them sound and has yet to act on them.
 pub(crate) struct Findings {
     /// The manifest in force, without the snapshots that cannot be read.
     pub(crate) manifest: Manifest,
     pub(crate) survey: Survey,
     pub(crate) bad: Vec<BadSnapshot>,
-    /// Where torn bytes were kept is noted here as soon as they are.
+    /// The torn tails; each gets the name of its copy as soon as the copy is made.
     pub(crate) tails: Vec<TornTail>,
 }
 
@@ -73,12 +73,12 @@ impl Findings {
     }
 }
 
-/// Makes the log what the verdict says it is: keeps torn bytes in quarantine,
-/// syncs what will be relied on, seals what was open, forgets what was never
-/// used, begins a new epoch.
+/// Brings the log into the state that the verdict demands: copies torn bytes to the quarantine,
+/// syncs what will be relied on, seals the open segments, removes those that were never used, and
+/// begins a new epoch.
 ///
-/// What takes space comes first. When that fails for want of it
-/// ([`Error::is_shortage`]), the log is as it was found, and this is called again.
+/// The steps that take disk space come first. When one fails for lack of space
+/// ([`Error::is_shortage`]), the log is as it was found, and the caller tries again.
 pub(crate) fn carry_out(storage: &dyn Storage, found: &mut Findings) -> Result<Manifest, Error> {
     for bad in &found.bad {
         set_aside(storage, bad.number)?;
@@ -93,17 +93,17 @@ pub(crate) fn carry_out(storage: &dyn Storage, found: &mut Findings) -> Result<M
     }
     let manifest = settled(&found.manifest, survey);
     if let Err(error) = manifest.write_beside(storage) {
-        // What there is of it takes space that others wait for.
+        // A partly written manifest takes space that others wait for.
         let _ = storage.remove(format::MANIFEST_TEMP);
         return Err(error);
     }
-    // From here on it is unknown after an error which manifest is in force.
+    // After an error from here on, it is unknown which manifest is in force.
     put_in_force(storage, survey).map_err(Error::into_final)?;
     Ok(manifest)
 }
 
-/// Removes what a crash left half done. The manifest that does not list it is made durable before:
-/// one that a power cut brought back might.
+/// Removes the unfinished files of a crash. Before that, makes the manifest that does not list them
+/// durable: an older one, which a power cut might bring back, may list them.
 fn sweep(storage: &dyn Storage, leftovers: &[String]) -> Result<(), Error> {
     if leftovers.is_empty() {
         return Ok(());
@@ -117,7 +117,8 @@ fn sweep(storage: &dyn Storage, leftovers: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The manifest of a log in which what was open is sealed, and what was never used is not.
+/// Returns the next manifest, of a new epoch: it lists the open segments as sealed, and those
+/// without frames no longer.
 fn settled(manifest: &Manifest, survey: &Survey) -> Manifest {
     let mut manifest = manifest.clone();
     manifest.segments.retain_mut(|listed| {
@@ -143,7 +144,8 @@ fn settled(manifest: &Manifest, survey: &Survey) -> Manifest {
     manifest
 }
 
-/// Brings the segments to what the manifest beside says of them, and puts it in force.
+/// Brings the segments into the state that the manifest written beside describes, and puts that
+/// manifest in force.
 fn put_in_force(storage: &dyn Storage, survey: &Survey) -> Result<(), Error> {
     for segment in &survey.open {
         if segment.frames > 0 || segment.torn.is_some() {
@@ -164,7 +166,8 @@ fn put_in_force(storage: &dyn Storage, survey: &Survey) -> Result<(), Error> {
     Ok(())
 }
 
-/// Gives a file a name beside its own, under which it is kept for people; which one.
+/// Renames a file to a free name beside its own, under which people can look at it; returns the new
+/// path.
 pub(crate) fn give_up(storage: &dyn Storage, name: &str) -> Result<String, Error> {
     let to = free_name(storage, |copy| format::given_up_name(name, copy))?;
     storage
@@ -173,7 +176,7 @@ pub(crate) fn give_up(storage: &dyn Storage, name: &str) -> Result<String, Error
     Ok(storage.describe(&to))
 }
 
-/// The first of some names, which are counted from 1 on, that no file has.
+/// Returns the first of `named(1)`, `named(2)`, … that is the name of no file.
 pub(crate) fn free_name(
     storage: &dyn Storage,
     named: impl Fn(u32) -> String,
@@ -189,8 +192,8 @@ pub(crate) fn free_name(
     }
 }
 
-/// Keeps a snapshot that cannot be read under another name, out of the way. One with its number may
-/// have been kept before: the next one that is taken gets it again.
+/// Renames a snapshot that cannot be read, to keep it out of the way. The new name may be taken:
+/// the next snapshot gets the same number, and may have been set aside, too.
 fn set_aside(storage: &dyn Storage, number: u64) -> Result<(), Error> {
     let name = format::snapshot_name(number);
     let free = free_name(storage, |copy| format::snapshot_bad_name(number, copy))?;
@@ -238,12 +241,12 @@ fn quarantine(storage: &dyn Storage, segment: &OpenSegment) -> Result<String, Er
     Ok(storage.describe(&name))
 }
 
-/// Makes zeros of the torn bytes of a segment, and the rest durable. It keeps
-/// its length: an open segment that is shorter than it was made has lost something.
+/// Overwrites the torn bytes of a segment with zeros and makes the rest durable. The segment keeps
+/// its length: an open segment shorter than it was made counts as damaged.
 ///
-/// Frames that no mark covers are written once more, as they are: a process
-/// that died of a failed sync may have left them in memory only, marked as
-/// written, and a sync alone would not bring them to the disk.
+/// Frames that are not proved durable are written once more, unchanged: a process that died of a
+/// failed sync may have left them in the page cache only, marked as written, and a sync alone would
+/// not bring them to the disk.
 fn settle(storage: &dyn Storage, segment: &OpenSegment, mark: u64) -> Result<(), Error> {
     let name = format::segment_name(segment.number);
     let failed = |source| Error::io("seal", storage.describe(&name))(source);
@@ -261,8 +264,8 @@ fn settle(storage: &dyn Storage, segment: &OpenSegment, mark: u64) -> Result<(),
     file.sync().map_err(failed)
 }
 
-/// Gives back the zeros behind the last frame of a sealed segment. What a crash
-/// undoes of that, the next segment has no need of.
+/// Truncates the zeros after the last frame of a sealed segment. A crash may undo that: nothing
+/// relies on the shorter length.
 fn cut_off(storage: &dyn Storage, segment: &OpenSegment) -> Result<(), Error> {
     let name = format::segment_name(segment.number);
     let file = storage.open_write(&name);

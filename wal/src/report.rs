@@ -11,9 +11,9 @@ use crate::visitor::SnapshotInfo;
 pub struct TornTail {
     /// The segment's file.
     pub file: String,
-    /// Where they begin in it, in bytes.
+    /// Offset of these bytes in the file.
     pub offset: u64,
-    /// How many, without the zeros at their end.
+    /// Number of these bytes, without the zeros at their end.
     pub bytes: u64,
     /// The file in `quarantine/` that keeps them; `None` after a `verify`.
     pub kept_in: Option<String>,
@@ -41,7 +41,7 @@ pub struct Report {
     pub ancestors: Vec<Ancestor>,
     /// Whether the log was made just now.
     pub created: bool,
-    /// How many times the log has been opened, this time included.
+    /// Number of times that the log has been opened, this time included.
     pub epoch: u64,
     /// Segments that hold records.
     pub segments: u64,
@@ -55,7 +55,7 @@ pub struct Report {
     pub bytes: u64,
     /// The highest position that the log itself proves to have been durable.
     pub durable_mark: u64,
-    /// What a crash left behind; mostly nothing.
+    /// Torn tails that a crash left; mostly none.
     pub torn: Vec<TornTail>,
     /// The snapshot that was shown.
     pub snapshot: Option<SnapshotInfo>,

@@ -22,8 +22,8 @@ use crate::visitor::{Discard, Record, Visitor};
 
 /// Makes a log in an empty directory, which is this process's alone until it is whole.
 ///
-/// From the first moment on there is a file in it by which an interrupted attempt is told from an
-/// empty directory; it goes when the log is there, and when nothing else is. A lock file that
+/// From the beginning on, a file in the directory tells an interrupted attempt from an empty
+/// directory; it is removed when the log is whole, or when nothing else is left. A lock file that
 /// nobody holds is no content.
 ///
 /// # Errors
@@ -59,13 +59,14 @@ pub(crate) fn in_empty<T>(
     }
     let made = make().and_then(|made| {
         target.remove(format::COPY_TEMP).map_err(io("remove"))?;
-        // A power cut must not bring it back: it says that there is no log.
+        // A power cut must not bring this file back: it says that there is no log.
         let synced = target.sync_dir("");
         synced.map_err(Error::io("sync", target.describe("")))?;
         Ok(made)
     });
     if made.is_err() {
-        // Nothing may take what is left for a log. Where even that fails, the other file says so.
+        // The remains must not be taken for a log. If even this removal fails, the other file says
+        // that they are none.
         let _ = target.remove(format::MANIFEST);
         let _ = target.sync_dir("");
         if content().is_ok_and(|content| content.is_none()) {
@@ -88,7 +89,7 @@ fn not_empty(target: &dyn Storage, name: &str) -> Error {
             format!(
                 "the directory is not empty, it holds {}{which}; name one that is empty or not \
                  there yet",
-                // Anything may be there, and it is printed.
+                // The file may have any name, and it is printed.
                 name.escape_debug()
             ),
         ),
@@ -113,9 +114,9 @@ pub fn records(storage: &dyn Storage, visitor: &mut dyn Visitor) -> Result<(), E
 /// What came from an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FromArchive {
-    /// How many segments.
+    /// Number of segments.
     pub segments: u64,
-    /// How many positions, that were nowhere else.
+    /// Number of positions that were nowhere else.
     pub positions: u64,
 }
 
@@ -124,29 +125,30 @@ pub struct FromArchive {
 pub struct Past {
     storage: Arc<dyn Storage>,
     _lock: Lock,
-    /// The log's, with the archive's segments before and behind its own.
+    /// The manifest of the log, with the archive's segments before and after its own.
     manifest: Manifest,
     /// The first position in the directory itself.
     own_first: u64,
-    /// The last one, as far as an archive can go on behind it.
+    /// The last position in the directory itself; `u64::MAX` while its last segment is open, so
+    /// that no archive can continue it.
     own_last: u64,
     /// The segments that are the archive's.
     archived: Vec<Seal>,
     archive: Option<Arc<WithArchive>>,
-    /// The archive's folder, where no segment of the log is there.
+    /// The archive's folder, if it has no segment of the log.
     empty_folder: Option<String>,
     /// Why no more of the archive can be had before the log's own records.
     lacking: Option<Lacking>,
-    /// The same behind them.
+    /// Why no more of the archive can be had after them.
     damage_behind: Option<Error>,
 }
 
 impl Past {
-    /// Looks at a log, and keeps processes from opening it. Of an archive those
-    /// segments are taken that go on without a gap before the first position of the
-    /// log, and, when the log is a backup's, behind its last. That records are missing before a
-    /// later segment is damage for who asks for more than there is before them; so it is behind an
-    /// earlier segment for who asks for what is missing.
+    /// Reads the manifest of a log, and keeps processes from opening the log. Uses the archive's
+    /// segments that lead without a gap to the first position of the log and, when the log is a
+    /// backup's, those that continue after its last. Records that are missing before a later
+    /// segment are damage for a caller that asks for more than comes before them; those that are
+    /// missing after an earlier segment, for a caller that asks for them.
     ///
     /// # Errors
     /// [`Error::Held`] while a process has the log open; [`Error::NoLog`], [`Error::Unfinished`],
@@ -199,19 +201,20 @@ impl Past {
         })
     }
 
-    /// The folder of the archive in which segments of this log were looked for, and none was.
+    /// The folder of the archive in which segments of this log were looked for, and none was found.
     #[must_use]
     pub fn empty_archive(&self) -> Option<&str> {
         self.empty_folder.as_deref()
     }
 
-    /// Why the archive has not all that was before the log's own records, where it has some of it.
+    /// Why the archive does not have all that was before the log's own records, if it has some of
+    /// it.
     #[must_use]
     pub fn lacking(&self) -> Option<&Error> {
         self.lacking.as_ref().map(|lacking| &lacking.why)
     }
 
-    /// Whether damage is that of a file of the archive.
+    /// Whether an error is damage of a file in the archive.
     #[must_use]
     pub fn is_of_archive(&self, error: &Error) -> bool {
         let archive = self.archive.as_ref();
@@ -219,8 +222,8 @@ impl Past {
             if archive.is_some_and(|archive| archive.folder().has(file)))
     }
 
-    /// The position up to which everything is there and can be restored, when this damage of the
-    /// archive is why no more can.
+    /// The position up to which everything is there and can be restored, if this damage of the
+    /// archive is the reason why no more can.
     #[must_use]
     pub fn whole_before(&self, error: &Error) -> Option<u64> {
         match (&self.lacking, &self.damage_behind) {
@@ -235,7 +238,8 @@ impl Past {
         }
     }
 
-    /// What of a restored log, from its first position to its last, came from the archive.
+    /// Returns how much of a restored log, from its first position to its last, came from the
+    /// archive.
     #[must_use]
     pub fn from_archive(&self, first: u64, last: u64) -> FromArchive {
         let holds =
@@ -251,9 +255,9 @@ impl Past {
         }
     }
 
-    /// The earliest position that the log can be brought back to: 1 where its records
-    /// begin with the first, else that of the older snapshot. Where positions are missing in the
-    /// archive, those before them can be had, too.
+    /// The earliest position that the log can be brought back to: 1 if its records begin with the
+    /// first, else that of the older snapshot. If positions are missing in the archive, those
+    /// before them can be had, too.
     #[must_use]
     pub fn earliest(&self) -> u64 {
         let manifest = &self.manifest;
@@ -280,12 +284,12 @@ impl Past {
         Ok(survey.next - 1)
     }
 
-    /// Makes a new log, with an id of its own, of what this one held at position
-    /// `upto` (without one, at its end), in a `target` that is empty, and verifies
-    /// it. Positions stay as they are, and so do the records that are in the directory
-    /// itself and its snapshots, as far as they are of that time or before; of the
-    /// archive is taken what is needed. A snapshot that cannot be read and is not needed either is
-    /// left out, and reported ([`Report::bad_snapshots`]). Interrupted, it leaves no log.
+    /// Makes a new log, with an id of its own, of what this one held at position `upto` (without
+    /// one, at its end), in a `target` that is empty, and verifies it. Positions stay as they are.
+    /// The new log has the records and snapshots of the directory itself, as far as they are of
+    /// that time or before, and from the archive what is needed. A snapshot that cannot be read and
+    /// is not needed either is left out, and reported ([`Report::bad_snapshots`]). Interrupted, it
+    /// leaves no log.
     ///
     /// # Errors
     /// [`Error::Damaged`] and [`Error::Unsupported`] when what is needed cannot be
@@ -374,8 +378,8 @@ impl Past {
         Ok(report)
     }
 
-    /// The archive's segments from position 1 on, where this position is in those that do not lead
-    /// to the log's own.
+    /// Returns the archive's segments from position 1 on, if this position is in those that do not
+    /// reach the log's own.
     fn beginning(&self, position: u64) -> Option<(&dyn Storage, Manifest)> {
         let (archive, lacking) = (self.archive.as_ref()?, self.lacking.as_ref()?);
         lacking.whole_to().filter(|last| position <= *last)?;
@@ -406,7 +410,7 @@ impl Past {
     }
 }
 
-/// The same damage once more.
+/// Copies an error that reports damage.
 fn again(damage: &Error) -> Error {
     match damage {
         Error::Damaged {
@@ -435,7 +439,7 @@ fn is_same(one: &Error, other: &Error) -> bool {
     place(one).is_some_and(|known| place(other) == Some(known))
 }
 
-/// The manifest of the segments from the one on that holds a position.
+/// Returns the manifest of the segments from the one that holds a position on.
 fn from(manifest: &Manifest, first: u64) -> Manifest {
     let mut part = manifest.clone();
     let before = |segment: &&Segment| segment.seal.is_some_and(|seal| seal.last < first);
@@ -448,7 +452,7 @@ fn from(manifest: &Manifest, first: u64) -> Manifest {
     part
 }
 
-/// Shows records to one and the progress to the other.
+/// Passes records to the builder, and the progress to the caller.
 struct Both<'a> {
     builder: &'a mut Builder,
     progress: &'a mut dyn FnMut(u64, u64),

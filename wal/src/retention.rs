@@ -2,22 +2,23 @@
 
 use crate::manifest::Sealed;
 
-/// What is kept beyond what snapshots do not cover, which always is. Whatever is kept is without
-/// gaps up to the newest record; a part of the log goes as a whole, once none of it is kept.
+/// Which records a compaction keeps, beyond those that snapshots do not cover, which it always keeps. The
+/// kept records reach without gaps to the newest one; a part of the log is removed as a whole, once none of
+/// its records is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
-    /// Records from this position on are kept,
+    /// The position from which on records are kept, within `bytes`.
     pub from: u64,
-    /// as far as all that is kept has so many bytes.
+    /// Maximum bytes of what is kept for `from`; what no snapshot covers counts, too.
     pub bytes: u64,
-    /// Records from this position on are still needed: they are kept beyond that,
+    /// The position from which on records are still needed: they are kept, too, within `needed_bytes`.
     pub needed_from: u64,
-    /// as far as these have so many bytes.
+    /// Maximum bytes of what is kept only because it is needed.
     pub needed_bytes: u64,
 }
 
 impl Keep {
-    /// Nothing but what snapshots do not cover.
+    /// Keeps only what snapshots do not cover.
     pub const NOTHING: Self = Self {
         from: u64::MAX,
         bytes: 0,
@@ -25,7 +26,7 @@ impl Keep {
         needed_bytes: 0,
     };
 
-    /// All that there is, as far as it has so many bytes.
+    /// Keeps the newest records, up to this number of bytes.
     #[must_use]
     pub fn newest(bytes: u64) -> Self {
         Self {
@@ -36,10 +37,10 @@ impl Keep {
     }
 }
 
-/// What there is of a log, and what a compaction would leave of it.
+/// The bytes of a log that a compaction would leave, and those that it would remove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retained {
-    /// Bytes that stay, without those of the part that is written just now.
+    /// Bytes that stay, without those of the part that is being written.
     pub bytes: u64,
     /// Bytes beyond them that stay only because they are still needed.
     pub needed_bytes: u64,
@@ -47,8 +48,8 @@ pub struct Retained {
     pub removable_bytes: u64,
 }
 
-/// How many of these segments, the oldest first, are not to be kept, and what that leaves. `covered` is the
-/// position up to which every snapshot of the log covers everything.
+/// Returns how many of these segments, from the oldest on, are not to be kept, and what that leaves.
+/// `covered` is the position up to which every snapshot of the log covers everything.
 pub(crate) fn removable(sealed: &[Sealed], covered: Option<u64>, keep: &Keep) -> (usize, Retained) {
     let mut retained = Retained::default();
     for (index, segment) in sealed.iter().enumerate().rev() {
@@ -99,7 +100,7 @@ mod tests {
             (Some(100), 41, 350, all, 0, (7, 300, 0)),
             (Some(60), 0, 450, all, 0, (6, 400, 0)),
             (Some(60), 0, 99, all, 0, (6, 400, 0)),
-            // What is needed has bytes of its own.
+            // Needed records have a limit of their own.
             (Some(100), 71, all, 35, all, (3, 300, 400)),
             (Some(100), 71, all, 35, 250, (5, 300, 200)),
             (Some(100), 0, 300, 35, all, (3, 300, 400)),

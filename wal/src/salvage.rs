@@ -1,10 +1,9 @@
 //! What can still be had of a damaged log, and what each way out of the damage
 //! would cost. Nothing is changed before [`Salvage::give_up_after`].
 //!
-//! The manifest is believed where it can be read, and done without where not:
-//! segments and snapshots are read as they are found in the directory. Sound
-//! frames that follow each other are a *run*; a way out is a snapshot, or the
-//! log's beginning, with the runs that continue from it.
+//! The manifest is trusted if it can be read, and done without if not: segments and snapshots are read
+//! as they are found in the directory. Sound frames that follow each other are a *run*; a way out is a
+//! snapshot, or the log's beginning, with the runs that continue from it.
 
 mod end;
 mod found;
@@ -34,7 +33,7 @@ use crate::snapshot::{self, Shown};
 use crate::storage::{File, Storage};
 use crate::visitor::{Discard, Record, SnapshotInfo, Visitor};
 
-/// What is still there of a log.
+/// A survey of what is still there of a log.
 pub struct Salvage {
     storage: Arc<dyn Storage>,
     log: LogId,
@@ -46,7 +45,7 @@ pub struct Salvage {
     highest: u64,
     end_is_known: bool,
     numbers: Numbers,
-    /// As the manifest lists them, or without one the file beside it.
+    /// The ancestors that the manifest lists or, without one, the file beside it.
     ancestors: Vec<Ancestor>,
     looked: Looked,
 }
@@ -62,10 +61,11 @@ impl Salvage {
         Self::survey_shown(storage, &mut |_, _| {})
     }
 
-    /// The same; calls `on_progress` with how many bytes of how many were read; it reads the log twice.
+    /// As [`Salvage::survey`], and calls `on_progress` with the bytes read so far and the total; the
+    /// log is read twice.
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`Salvage::survey`].
     pub fn survey_shown(
         storage: Arc<dyn Storage>,
         on_progress: &mut OnSurvey<'_>,
@@ -142,7 +142,7 @@ impl Salvage {
         self.log
     }
 
-    /// What is not as it was written; nothing in a good log.
+    /// Returns all damage that was found; none in a good log.
     #[must_use]
     pub fn damage(&self) -> &[Damage] {
         &self.damage
@@ -161,7 +161,7 @@ impl Salvage {
         self.highest
     }
 
-    /// Whether nothing that cannot be read follows the last record that can be: else, and wherever the
+    /// Whether nothing unreadable follows the last readable record. If something does, or if the
     /// manifest cannot be read, there may have been higher positions than [`Salvage::highest`].
     #[must_use]
     pub fn end_is_known(&self) -> bool {
@@ -231,10 +231,10 @@ impl Salvage {
         self.records_after_shown(position, visit, &mut |_, _| {})
     }
 
-    /// The same; calls `on_progress` with how many bytes of how many were read.
+    /// As [`Salvage::records_after`], and calls `on_progress` with the bytes read so far and the total.
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`Salvage::records_after`].
     pub fn records_after_shown(
         &self,
         position: u64,
@@ -266,11 +266,11 @@ impl Salvage {
         self.give_up_after_shown(position, &mut |_, _| {})
     }
 
-    /// The same; calls `on_progress` with how many bytes of how many are done: what is kept is read
-    /// and written, then read again.
+    /// As [`Salvage::give_up_after`], and calls `on_progress` with the bytes done so far and the total:
+    /// what is kept is read and written, then read again.
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`Salvage::give_up_after`].
     pub fn give_up_after_shown(
         self,
         position: u64,
@@ -283,8 +283,8 @@ impl Salvage {
         let files = [self.looked.segments(), self.looked.snapshots()];
         let bytes = runs::bytes_of(&self.runs_of(&way.path));
         let builder = self.built(way, position, &mut *on_progress)?;
-        // The new log's files are there, and no manifest lists them. The one that
-        // does is the step from the old log to the new.
+        // The new log's files are there, and no manifest lists them. The manifest that lists them is
+        // the step from the old log to the new.
         let manifest_kept = match storage.open_read(format::MANIFEST) {
             Ok(file) => Some(keep_copy(storage.as_ref(), file.as_ref())?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -328,7 +328,7 @@ impl Salvage {
         })
     }
 
-    /// The files of the new log, but for its manifest: the snapshots from which its records go on,
+    /// Writes the files of the new log, except its manifest: the snapshots that its records continue,
     /// and the records.
     fn built(
         &self,
@@ -381,8 +381,8 @@ impl Salvage {
         Ok(())
     }
 
-    /// Snapshots that can be read: those that the manifest lists, and without
-    /// one, those that say themselves what they are.
+    /// Finds the snapshots that can be read: those that the manifest lists or, without one, those that
+    /// state themselves what they are.
     fn find_snapshots(
         &mut self,
         manifest: Option<&Manifest>,
@@ -416,8 +416,8 @@ impl Salvage {
     }
 }
 
-/// Copies the manifest to a name beside its own. The copy has that name once it is
-/// whole; an interruption leaves what is swept as unfinished.
+/// Copies the manifest to a name beside its own. The copy has that name once it is whole; the remains
+/// of an interruption are removed as unfinished.
 fn keep_copy(storage: &dyn Storage, manifest: &dyn File) -> Result<String, Error> {
     let named = |copy| format::given_up_name(format::MANIFEST, copy);
     let name = free_name(storage, named)?;

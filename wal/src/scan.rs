@@ -1,4 +1,5 @@
-//! Reads a segment frame by frame: what may be at its beginning, and what the next frame has to be.
+//! Reads a segment frame by frame, and checks its header and that each frame follows the one
+//! before.
 
 use std::io;
 
@@ -7,7 +8,7 @@ use crate::frame::{self, FrameHeader, HEADER, KIND_SEAL, KIND_START};
 use crate::manifest::Segment;
 use crate::window::Window;
 
-/// What is at one offset.
+/// What was found at one offset.
 pub(crate) enum Step {
     /// A sound frame that follows the one before.
     Frame(FrameHeader),
@@ -22,7 +23,7 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// What is wrong there; `None` for zeros.
+    /// Returns what is wrong there; `None` for zeros.
     pub(crate) fn what(&self) -> Option<&'static str> {
         match *self {
             Self::Blank => None,
@@ -31,10 +32,10 @@ impl End {
     }
 }
 
-/// What the next frame has to follow.
+/// What the next frame has to match.
 pub(crate) struct Expected<'a> {
     pub(crate) segment: &'a Segment,
-    /// Where the segment's frames end at the latest.
+    /// The offset at which the segment's frames end at the latest.
     pub(crate) limit: u64,
     pub(crate) seed: u32,
     /// The position of the next record.
@@ -43,9 +44,9 @@ pub(crate) struct Expected<'a> {
     pub(crate) chain: &'a Chain,
 }
 
-/// Looks at the place where the next frame may be. A mark that speaks of records
-/// which are missing is noted in `mark`. Packed records are unpacked into `unpacked`, for
-/// [`FrameHeader::records_again`].
+/// Reads and checks the place where the next frame may be. Raises `mark` when a start frame states
+/// that records before it, which are missing, were durable. Packed records are unpacked into
+/// `unpacked`, for [`FrameHeader::records_again`].
 pub(crate) fn step(
     window: &mut Window<'_>,
     offset: u64,
@@ -126,8 +127,8 @@ pub(crate) fn step(
     Ok(Step::Frame(header))
 }
 
-/// What is wrong with a segment's header: nothing, an offset and a sentence, or
-/// a version that is too new.
+/// Returns what is wrong with a segment's header: nothing, an offset and a sentence, or a version
+/// that is too new.
 pub(crate) fn header_fault(
     block: &[u8],
     segment: &Segment,

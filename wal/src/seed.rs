@@ -1,8 +1,8 @@
-//! A log that begins with a snapshot which another process has taken of the same log, and with
-//! records: for a log whose records are kept elsewhere.
+//! Makes a log of a snapshot that another process has taken of the same log, and of records: for a log
+//! whose records are kept elsewhere.
 //!
-//! The snapshot comes as a file of its own, which is made first and removed last: while it is there and no
-//! manifest is, all that is beside it is what an interruption has left.
+//! The carried snapshot is a file of its own, which is made first and removed last: while it is there and
+//! no manifest is, all files beside it are the remains of an interruption.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::snapshot::{self, Shown};
 use crate::storage::{COPY, File, Lock, Storage, write_all_at};
 use crate::visitor::{Record, Visitor as _};
 
-/// What proves a snapshot's file to be what was written.
+/// The facts that prove a snapshot's file to be what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForeignSnapshot {
-    /// Its number where it was taken.
+    /// Its number in the log where it was taken.
     pub number: u64,
     /// Every record up to this position is in it.
     pub covers: u64,
-    /// The last position whose record it has anything from.
+    /// The last position whose record contributed to it.
     pub upto: u64,
     /// Length of its file.
     pub bytes: u64,
-    /// The digest of its last block, which is that of all before it.
+    /// The digest of its last block, which covers all blocks before it.
     pub chain: [u8; 16],
 }
 
@@ -43,10 +43,10 @@ impl ForeignSnapshot {
     }
 }
 
-/// The file of the newest snapshot of a log, which may be in use: what was removed meanwhile can still be
-/// read.
+/// The file of the newest snapshot of a log, which may be in use: it can be read even when it was removed
+/// meanwhile.
 pub struct Newest {
-    /// What proves it.
+    /// The facts that prove the file.
     pub carried: ForeignSnapshot,
     /// The log.
     pub log_id: [u8; 16],
@@ -68,7 +68,7 @@ impl Read for Newest {
     }
 }
 
-/// The newest snapshot of a log; `None` when it has none.
+/// Returns the newest snapshot of a log; `None` when it has none.
 ///
 /// # Errors
 /// [`Error::Io`], also when it was removed just now; [`Error::Damaged`], [`Error::Unsupported`].
@@ -96,8 +96,8 @@ pub fn newest(storage: &dyn Storage) -> Result<Option<Newest>, Error> {
     }))
 }
 
-/// Whether a directory has nothing, so that a log can begin in it with a snapshot. What an interruption
-/// of that has left is removed.
+/// Whether a directory has no log, so that one can begin in it with a snapshot. Removes what an
+/// interrupted attempt has left.
 ///
 /// # Errors
 /// [`Error::Held`], [`Error::Io`]; [`Error::Damaged`] and [`Error::Unsupported`] of a manifest.
@@ -129,7 +129,7 @@ fn list(storage: &dyn Storage) -> Result<Vec<String>, Error> {
         .map_err(Error::io("list", storage.describe("")))
 }
 
-/// Removes what a log without a manifest has, the carried file last.
+/// Removes the files of a log without a manifest, the carried file last.
 fn clear(storage: &dyn Storage) -> Result<(), Error> {
     for name in list(storage)? {
         if is_of_log(&name) {
@@ -155,9 +155,9 @@ pub struct Seeding {
 
 impl Seeding {
     /// Begins in a directory that [`is_free`], with a snapshot of the log of this identity, every byte of
-    /// which is checked. The records are to be shown from `first` on, which is at most the position after
-    /// those that the snapshot covers, and up to the last one that it has anything from. When it fails,
-    /// nothing is left.
+    /// which is checked. The caller then passes the records from `first` on, which is at most the position
+    /// after those that the snapshot covers, up to the last one that contributed to the snapshot. A
+    /// failure leaves nothing.
     ///
     /// # Errors
     /// [`Error::Damaged`] when the snapshot is not what was written; [`Error::Held`], [`Error::Io`].
@@ -190,7 +190,7 @@ impl Seeding {
         self.builder.next()
     }
 
-    /// Takes over a record; those before the first are passed over.
+    /// Takes over a record; skips those before the first.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Visitor`] when one is missing before it.
@@ -201,10 +201,10 @@ impl Seeding {
             .map_err(|source| Error::Visitor { position, source })
     }
 
-    /// Makes it a log.
+    /// Writes the manifest, which makes it a log, and removes the carried file.
     ///
     /// # Errors
-    /// [`Error::Io`]: it is none then.
+    /// [`Error::Io`]: it may not be a log then.
     pub fn finish(self) -> Result<(), Error> {
         self.builder.finish()?;
         remove_if_there(self.storage.as_ref(), CARRIED)

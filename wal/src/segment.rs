@@ -17,14 +17,14 @@ use crate::storage::{File, Storage, write_all_at};
 use crate::visitor::SnapshotInfo;
 
 const ZEROS: usize = 1 << 20;
-/// Zeros written between two syncs while the disk is idle, or while the journal
-/// thread waits for the segment.
+/// Bytes of zeros written between two syncs while the disk is idle, or while the journal thread waits
+/// for the segment.
 pub(crate) const CHUNK: u64 = 8 << 20;
-/// The same while batches are written: each of their syncs waits for a piece at
-/// most.
+/// Bytes of zeros written between two syncs while batches are written: the sync of a batch waits for
+/// one such chunk at most.
 pub(crate) const CHUNK_BESIDE: u64 = 256 << 10;
 
-/// The smallest segment: the header and one more block.
+/// Size of the smallest segment, in bytes: the header and one more block.
 pub(crate) const SEGMENT_BYTES_LEAST: u64 = 2 * BLOCK;
 
 /// A segment that is on disk and in the manifest and has no frame yet.
@@ -57,10 +57,10 @@ pub(crate) struct Retired {
     pub(crate) chain: Chain,
 }
 
-/// Bytes there are and bytes there will be, to bytes of the next piece.
+/// Returns the length of the next chunk, given the bytes written so far and the segment's size.
 pub(crate) type Pace<'a> = &'a mut dyn FnMut(u64, u64) -> u64;
 
-/// The pace where nothing else is written.
+/// The pace while nothing else is written to the disk.
 pub(crate) fn alone(_: u64, _: u64) -> u64 {
     CHUNK
 }
@@ -69,18 +69,18 @@ pub(crate) fn alone(_: u64, _: u64) -> u64 {
 pub(crate) struct Maker {
     storage: Arc<dyn Storage>,
     manifest: Manifest,
-    /// What the start found and could not act on yet, for want of space. Nothing is made before.
+    /// What the start found and has yet to act on, if space was lacking. No segment is made before.
     unsettled: Option<Box<Findings>>,
     tails: Vec<TornTail>,
     size: u64,
     size_max: u64,
     size_min: u64,
-    /// Segments that are to leave the manifest unused.
+    /// Segments that were never used and that the next manifest will no longer list.
     dropped: Vec<u64>,
 }
 
 impl Maker {
-    /// For a log that was found so.
+    /// Creates a maker for the log that `found` describes.
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
         found: Findings,
@@ -101,8 +101,8 @@ impl Maker {
         }
     }
 
-    /// Acts on what the start found, unless that is done. For want of space nothing is changed,
-    /// and it is tried again by whatever is asked for next.
+    /// Acts on what the start found, unless that is done. When space is lacking, nothing changes, and
+    /// the next call of any other method tries again.
     pub(crate) fn settle(&mut self) -> Result<(), MaintenanceError> {
         let Some(found) = &mut self.unsettled else {
             return Ok(());
@@ -126,7 +126,7 @@ impl Maker {
         &self.manifest
     }
 
-    /// What the start found torn, and where a copy is kept of it by now.
+    /// The torn tails that the start found, each with the name of its copy once that is made.
     pub(crate) fn tails(&self) -> &[TornTail] {
         &self.tails
     }
@@ -136,7 +136,7 @@ impl Maker {
         self.size
     }
 
-    /// Notes the end of a segment; the next manifest that is written says it.
+    /// Notes the end of a segment; the next manifest that is written contains it.
     pub(crate) fn retire(&mut self, retired: Retired, reader: &Reader) {
         let Retired {
             number,
@@ -163,14 +163,14 @@ impl Maker {
         self.dropped.push(prepared.number);
     }
 
-    /// Makes the next segment, with room for a first frame of this length.
-    /// Above `room` bytes of size it makes a smaller one, and below the
-    /// smallest none.
+    /// Makes the next segment, which is large enough for a first frame of this length. When its size
+    /// would exceed `room` bytes, makes a smaller one; returns `None` when the smallest exceeds it,
+    /// too.
     ///
-    /// An error that passes leaves no new segment, and the call can be repeated.
+    /// A passing error leaves no new segment, and the call can be repeated.
     ///
-    /// `pace` is called before each piece that is written and synced, with the
-    /// bytes that are there and those that there will be, and says how long it is.
+    /// `pace` is called before each chunk that is written and synced, with the bytes written so far
+    /// and the segment's size, and returns the chunk's length.
     pub(crate) fn prepare(
         &mut self,
         frame: u64,
@@ -207,8 +207,8 @@ impl Maker {
             seal: None,
         });
 
-        // All that takes space, or a descriptor, comes first: until then nothing has changed,
-        // and whatever fails is no harm.
+        // All steps that take space, or a file descriptor, come first: until they are done nothing has
+        // changed, and a failure does no harm.
         let (temp, name) = (
             format::segment_temp_name(number),
             format::segment_name(number),
@@ -224,8 +224,8 @@ impl Maker {
         let file = match written {
             Ok(file) => file,
             Err(error) => {
-                // What is left of them takes space that others wait for. Whether
-                // this succeeds does not matter: the next start sweeps too.
+                // Partly written files take space that others wait for. Whether their removal succeeds
+                // does not matter: the next start removes them, too.
                 let _ = storage.remove(&temp);
                 let _ = storage.remove(format::MANIFEST_TEMP);
                 return Err(MaintenanceError::Passing(error));
@@ -240,8 +240,8 @@ impl Maker {
                     .map_err(Error::io("sync", storage.describe("")))
             })
             .and_then(|()| Manifest::put_in_place(storage));
-        // From here on it is unknown after an error which manifest is in force,
-        // so no error may count as one that can be tried again.
+        // After an error from here on, it is unknown which manifest is in force, so no error may count
+        // as one that can be tried again.
         placed.map_err(MaintenanceError::Final)?;
         self.manifest = manifest;
         for dropped in self.dropped.drain(..) {
@@ -260,16 +260,16 @@ impl Maker {
 /// What a compaction has removed from the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
-    /// How many segments.
+    /// Number of segments removed.
     pub segments: u64,
-    /// Their bytes.
+    /// Bytes of the segments removed.
     pub bytes: u64,
     /// The first position that the log still has.
     pub first_position: u64,
 }
 
 impl Maker {
-    /// Puts a finished snapshot among the others; the oldest of three goes.
+    /// Adds a finished snapshot to the manifest; removes the oldest of three.
     pub(crate) fn install(
         &mut self,
         mut finished: Finished,
@@ -282,7 +282,7 @@ impl Maker {
         manifest.snapshots.push(finished.listed);
         let surplus = manifest.snapshots.len().saturating_sub(SNAPSHOTS_MAX);
         let dropped: Vec<_> = manifest.snapshots.drain(..surplus).collect();
-        // All that takes space comes first: until then nothing has changed.
+        // All steps that take space come first: until they are done nothing has changed.
         self.write_manifest_beside(&manifest)?;
         let placed = finished
             .rename()
@@ -310,7 +310,8 @@ impl Maker {
         listed.map(SnapshotInfo::from).collect()
     }
 
-    /// The oldest segments, of which the older snapshot covers every record and nothing is to be kept.
+    /// Returns the oldest segments, as far as the older snapshot covers their records and `keep` needs
+    /// none.
     pub(crate) fn removable(&self, keep: &Keep) -> Vec<Sealed> {
         let mut sealed = self.manifest.sealed();
         let (removable, _) = retention::removable(&sealed, self.manifest.covered(), keep);
@@ -318,8 +319,7 @@ impl Maker {
         sealed
     }
 
-    /// Lets the log begin after these segments, which are the first ones. Their
-    /// files are still there.
+    /// Removes these segments, which are the oldest ones, from the manifest. Their files stay.
     pub(crate) fn forget(
         &mut self,
         segments: &[Sealed],
@@ -332,7 +332,7 @@ impl Maker {
         for removed in segments {
             let first = manifest.segments.first().copied();
             if first.is_some_and(|first| first.number > removed.number) {
-                // It was given up meanwhile.
+                // The segment was given up meanwhile.
                 continue;
             }
             let listed = first.filter(|first| first.number == removed.number);
@@ -391,8 +391,8 @@ impl Maker {
     }
 }
 
-/// Removes the files of segments that the manifest no longer lists. What stays,
-/// the next start removes.
+/// Removes the files of segments that the manifest no longer lists. The next start removes those that
+/// stay.
 pub(crate) fn remove(storage: &dyn Storage, segments: &[Sealed]) {
     for segment in segments {
         let _ = storage.remove(&format::segment_name(segment.number));

@@ -26,7 +26,7 @@ impl WithArchive {
         }
     }
 
-    /// Takes just these segments from the archive though the log has them.
+    /// Takes exactly these segments from the archive though the log has them.
     pub(crate) fn prefer(&self, longer: Vec<u64>) {
         *self.from_shelf.lock() = longer;
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// Why nothing new should be appended just now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// The disk has less free space than is to be kept.
+    /// The disk has less free space than the reserve.
     Space {
         /// Free bytes; `None` when the system does not tell.
         free: Option<u64>,
@@ -15,7 +15,7 @@ pub enum Lack {
     },
     /// The current segment is nearly full, and there is no other.
     Segment {
-        /// Why none could be made.
+        /// Why no other segment could be made.
         why: Arc<str>,
     },
     /// The place where the records are kept takes none just now.
@@ -44,7 +44,7 @@ impl fmt::Display for Lack {
     }
 }
 
-/// What the disk of a log has free.
+/// The free space on the disk of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// Free bytes.
@@ -56,8 +56,8 @@ pub struct Space {
 }
 
 impl Space {
-    /// Bytes that may be written beside the log without keeping from it its reserve, nor its next
-    /// segment.
+    /// Returns the bytes that others may write without touching the log's reserve or the space for
+    /// its next segment.
     #[must_use]
     pub fn spare(&self) -> u64 {
         self.free

@@ -1,20 +1,20 @@
-//! Where long work in the background gives way to commits.
+//! The callbacks by which long work in the background gives way to commits.
 
 use crate::error::{BoxError, Error};
 use crate::visitor::{Record, SnapshotInfo, Visitor};
 
-/// Called after each chunk of a long work: its caller can pause there, or end the work by an
+/// Called after each chunk of a long work: the callback can pause there, or end the work by an
 /// error.
 pub(crate) type Throttle<'a> = &'a mut dyn FnMut() -> Result<(), Error>;
 
-/// Called before each chunk of segments that are copied to an archive, with the bytes that are there
-/// by then and those that will be; its error ends the copying.
+/// Called before each chunk of segments that is copied to an archive, with the bytes copied so far
+/// and the total; its error ends the copying.
 pub(crate) type Copying<'a> = &'a mut dyn FnMut(u64, u64) -> Result<(), Error>;
 
-/// Throttles the reading of a snapshot, and sees nothing else of it.
+/// A visitor that throttles the reading of a snapshot, and ignores its content.
 pub(crate) struct Throttled<'a> {
     pub(crate) throttle: Throttle<'a>,
-    /// By what the work was ended.
+    /// The error by which the throttle ended the work.
     pub(crate) ended: Option<Error>,
 }
 

@@ -12,27 +12,27 @@ pub(crate) enum Hole {
     Structure,
 }
 
-/// What lies behind that place, in the same segment and in later ones.
+/// What lies after the place where the records end, in the same segment and in later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum After {
     /// Nothing but zeros.
     Zeros,
     /// Other bytes.
     Bytes,
-    /// Headers of sound frames among them.
+    /// Other bytes, among them headers of sound frames.
     Frames,
 }
 
-/// The highest position known durable, beside the first that cannot be read.
+/// How the highest position known durable compares with the first that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// Everything that is proved durable was read.
     Below,
-    /// Something that was durable is gone.
+    /// A record that was durable is gone.
     AtOrAbove,
 }
 
-/// All that the decision rests on.
+/// Everything on which the decision is based.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Observation {
     pub(crate) hole: Hole,
@@ -40,16 +40,16 @@ pub(crate) struct Observation {
     pub(crate) mark: Mark,
 }
 
-/// What it means.
+/// What an observation means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The log ends here, in good order.
     Clean,
-    /// What follows was never acknowledged: it is set aside.
+    /// The bytes that follow were never acknowledged: they are set aside.
     Torn,
     /// Acknowledged records are gone.
     Lost,
-    /// The log is not put together as it was.
+    /// The structure of the log is damaged.
     Broken,
 }
 

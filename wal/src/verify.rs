@@ -29,7 +29,7 @@ pub fn verify(storage: Arc<dyn Storage>, visitor: &mut dyn Visitor) -> Result<Re
     verify_made(storage.as_ref(), visitor)
 }
 
-/// The same for who has made the log, and has the directory for itself until it is whole.
+/// As [`verify`], for a caller that has made the log and has the directory to itself until it is whole.
 pub(crate) fn verify_made(
     storage: &dyn Storage,
     visitor: &mut dyn Visitor,

@@ -1,4 +1,4 @@
-//! What readers of a log are shown.
+//! The interface through which readers are shown a log.
 
 use std::ops::ControlFlow;
 
@@ -14,18 +14,18 @@ pub struct Record<'a> {
     pub payload: &'a [u8],
 }
 
-/// The visitor of a range of records: breaks to see no more of them, having seen this one, and ends
-/// the reading with an error of its own.
+/// The visitor of a range of records: breaks to see no records after this one, or returns an error of its own,
+/// which ends the reading.
 pub type OnRange<'a> = dyn FnMut(Record<'_>) -> Result<ControlFlow<()>, BoxError> + 'a;
 
 /// A snapshot, as the manifest lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotInfo {
-    /// Counts the snapshots of a log.
+    /// The snapshot's number in its log.
     pub number: u64,
     /// Every record up to this position is in it.
     pub covers: u64,
-    /// The last position whose record it has anything from.
+    /// The last position whose record contributed to the snapshot.
     pub upto: u64,
     /// Length of its file in bytes.
     pub bytes: u64,
@@ -52,20 +52,20 @@ pub trait Visitor {
     /// before must be thrown away.
     ///
     /// # Errors
-    /// Whatever the caller finds wrong with it: that ends the reading.
+    /// Whatever the caller finds wrong with the record: that ends the reading.
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError>;
 
     /// A snapshot begins. What was seen before, of a newer one that turned out
     /// to be damaged, must be thrown away.
     ///
     /// # Errors
-    /// That it cannot be used, as without an own implementation: the snapshot is
-    /// passed over.
+    /// When the snapshot cannot be used, as in this default implementation: it is passed over.
     fn snapshot(&mut self, _info: &SnapshotInfo) -> Result<(), BoxError> {
         Err("snapshots are not read here".into())
     }
 
-    /// Whether it is enough to be shown the notes of kept records that have some: such records are not read then.
+    /// Whether this visitor needs only the notes of kept records, where there are notes: those records are not
+    /// read then.
     fn takes_notes(&self) -> bool {
         false
     }
@@ -82,7 +82,7 @@ pub trait Visitor {
     /// The next record that the snapshot keeps, as it was kept.
     ///
     /// # Errors
-    /// That it cannot be used: the snapshot is passed over.
+    /// When the record cannot be used: the snapshot is passed over.
     fn kept(&mut self, _record: Record<'_>) -> Result<(), BoxError> {
         Err("snapshots are not read here".into())
     }
@@ -90,15 +90,15 @@ pub trait Visitor {
     /// The snapshot's next entry.
     ///
     /// # Errors
-    /// That it cannot be used: the snapshot is passed over.
+    /// When the entry cannot be used: the snapshot is passed over.
     fn entry(&mut self, _entry: &[u8]) -> Result<(), BoxError> {
         Err("snapshots are not read here".into())
     }
 
-    /// All of the snapshot was shown, and is as it was written.
+    /// The whole snapshot was shown, and is undamaged.
     ///
     /// # Errors
-    /// That what was shown cannot be used as a whole: the snapshot is passed over.
+    /// When what was shown cannot be used as a whole: the snapshot is passed over.
     fn snapshot_shown(&mut self) -> Result<(), BoxError> {
         Ok(())
     }
@@ -110,7 +110,7 @@ pub trait Visitor {
     /// Everything was shown; nothing has been changed yet.
     ///
     /// # Errors
-    /// Whatever the caller finds wrong with the whole.
+    /// Whatever the caller finds wrong with the log as a whole.
     fn end(&mut self) -> Result<(), BoxError> {
         Ok(())
     }

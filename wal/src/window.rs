@@ -5,7 +5,7 @@ use std::io;
 use crate::format::{is_zero, to_u64, to_usize};
 use crate::storage::File;
 
-/// Bytes of a file that are read at once, where nothing else is said.
+/// Bytes of a file that are read at once by default.
 pub(crate) const WINDOW: usize = 1 << 20;
 
 /// A piece of a file in memory that moves along.
@@ -13,10 +13,10 @@ pub(crate) struct Window<'a> {
     file: &'a dyn File,
     length: u64,
     piece: usize,
-    /// A piece grows up to this while one is wanted behind the other.
+    /// Maximum to which `piece` grows while reads follow closely one after the other.
     piece_most: usize,
     bytes: Vec<u8>,
-    /// How many of the bytes are the file's, which begin at `start`.
+    /// Number of bytes that were read from the file, at offset `start`.
     filled: usize,
     start: u64,
 }
@@ -39,9 +39,9 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// A window for reading here and there: it reads at least `pieces.start` bytes at once, and twice as
-    /// many each time that a reading goes on close behind the one before, up to `pieces.end`. `bytes` are
-    /// memory that it may use.
+    /// A window for scattered reads: it reads at least `pieces.start` bytes at once, and twice as many
+    /// each time that a read follows closely after the one before, up to `pieces.end`. `bytes` is memory
+    /// to reuse.
     pub(crate) fn growing(
         file: &'a dyn File,
         length: u64,
@@ -54,17 +54,17 @@ impl<'a> Window<'a> {
         window
     }
 
-    /// The memory that it has used.
+    /// Returns the window's memory, for reuse.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Where the bytes that it has begin.
+    /// Offset in the file of the first byte in memory.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
-    /// So many bytes at an offset, if they were read already.
+    /// Returns `wanted` bytes at an offset, if they are in memory.
     pub(crate) fn read(&self, offset: u64, wanted: usize) -> Option<&[u8]> {
         let at = to_usize(offset.checked_sub(self.start)?);
         self.bytes[..self.filled].get(at..at.checked_add(wanted)?)
@@ -75,13 +75,13 @@ impl<'a> Window<'a> {
         self.get_mut(offset, wanted).map(|bytes| &*bytes)
     }
 
-    /// As [`Window::get`]. What is altered is so until it is read from the file again.
+    /// As [`Window::get`]. Changes to the bytes last until they are read from the file again.
     pub(crate) fn get_mut(&mut self, offset: u64, wanted: usize) -> io::Result<&mut [u8]> {
         let left = to_usize(self.length.saturating_sub(offset));
         let wanted = wanted.min(left);
         let end = self.start + to_u64(self.filled);
         if offset < self.start || offset + to_u64(wanted) > end {
-            // Less is passed over than would have been read.
+            // This read skips fewer bytes than one piece has, so the next one may be larger.
             if offset > self.start && offset < end + to_u64(self.piece) {
                 self.piece = self.piece.saturating_mul(2).min(self.piece_most);
             }
@@ -98,7 +98,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// The range from the first to behind the last byte that is not zero.
+/// Returns the range from the first byte that is not zero to the one after the last.
 pub(crate) fn nonzero(
     window: &mut Window<'_>,
     from: u64,
@@ -129,12 +129,12 @@ mod tests {
     use super::*;
     use crate::storage::ReadOnlyFile;
 
-    /// A file whose bytes are the lowest ones of their offsets, up to where it ends, whatever
-    /// length it reports.
+    /// A file in which each byte is the lowest byte of its offset; it ends at `ends`, whatever length it
+    /// reports.
     struct Counted {
         ends: u64,
         calls: AtomicU64,
-        /// Bytes that were asked for, in all and at most.
+        /// Bytes that were requested in all; `largest` is the largest request.
         bytes: AtomicU64,
         largest: AtomicU64,
     }
@@ -170,7 +170,8 @@ mod tests {
         }
     }
 
-    /// What is read for heads that are so far apart, and for the whole of the last one's piece.
+    /// Reads `count` headers that are `apart` bytes apart, then all bytes up to where the next one would
+    /// be; returns the file with its counts, and the memory.
     fn read_for(apart: u64, count: u64, used: Vec<u8>) -> (Counted, Vec<u8>) {
         let file = Counted::ending(1 << 30);
         let mut window = Window::growing(&file, 1 << 30, 4 << 10..64 << 10, used);
@@ -189,7 +190,7 @@ mod tests {
     fn of_long_frames_that_are_passed_only_the_heads_are_read_and_of_short_ones_large_pieces() {
         let (long, used) = read_for(100_000, 4, Vec::new());
         assert_eq!(long.bytes.into_inner(), 4 * (4 << 10) + 100_000);
-        // Memory that was used before holds other bytes, none of which is seen.
+        // Reused memory holds other bytes, none of which may be seen.
         let (short, _) = read_for(600, 400, used);
         let (bytes, calls) = (short.bytes.into_inner(), short.calls.into_inner());
         assert!(bytes < 240_000 + (64 << 10), "{bytes}");
@@ -206,7 +207,7 @@ mod tests {
         let as_it_is = (8_000..10_000_u64).map(|offset| offset.to_le_bytes()[0]);
         assert!(found.iter().copied().eq(as_it_is));
         assert_eq!(file.bytes.load(Ordering::Relaxed), 4 << 10);
-        // What could not be read is not there at the second time either.
+        // After a failed read, the second attempt finds nothing in memory either.
         for _ in 0..2 {
             assert!(window.get(20_000, 10).is_err());
         }

@@ -12,35 +12,35 @@ use crate::reader::Reader;
 use crate::segment::{Prepared, Retired};
 use crate::storage::write_all_at;
 
-/// What becomes of the segment that a writer leaves.
+/// What a writer leaves behind when it switches to another segment.
 pub(crate) enum Before {
-    /// There was none.
+    /// There was no segment before.
     None,
-    /// It has no frame: it will never be used.
+    /// The segment before has no frame and will never be used.
     Unused(Prepared),
-    /// It has its last frame.
+    /// The segment before has its last frame.
     Retired(Retired),
 }
 
 pub(crate) struct Writer {
     reader: Arc<Reader>,
-    /// `None` until there was space for the first one.
+    /// The current segment; `None` until there is space for the first one.
     segment: Option<Prepared>,
     seed: u32,
-    /// Where the next frame goes.
+    /// Offset of the next frame in the segment.
     offset: u64,
     next: u64,
     /// First position of this segment.
     first: u64,
     chain: Chain,
-    /// Whether there are records that no mark on disk covers.
+    /// Whether records were written after the last seal.
     unsealed: bool,
-    /// After how many bytes batches are synced; each one where there is none.
+    /// Number of unsynced bytes after which the writer syncs; `None`: it syncs each batch.
     sync_bytes: Option<u64>,
-    /// The last position that is synced, and the bytes behind it.
+    /// The last synced position; `unsynced_bytes` are the bytes written after it.
     synced: u64,
     unsynced_bytes: u64,
-    /// Used again for every batch.
+    /// Frames of the current batch; the memory is reused for every batch.
     buffer: Vec<u8>,
     buffer_max: usize,
     packer: Packer,
@@ -79,12 +79,12 @@ impl Writer {
         self.next
     }
 
-    /// Whether the last records are without a mark.
+    /// Whether records were written after the last seal.
     pub(crate) fn unsealed(&self) -> bool {
         self.unsealed
     }
 
-    /// Bytes of the segment.
+    /// Size of the segment, in bytes.
     pub(crate) fn segment_bytes(&self) -> u64 {
         self.segment.as_ref().map_or(0, |segment| segment.size)
     }
@@ -105,7 +105,7 @@ impl Writer {
         self.offset + frame + SEAL_BYTES <= segment.size
     }
 
-    /// Goes on in another segment; returns what becomes of the one before.
+    /// Switches to another segment; returns what becomes of the one before.
     pub(crate) fn switch(&mut self, segment: Prepared) -> Before {
         let before = self.segment.replace(segment);
         let end = std::mem::replace(&mut self.offset, FIRST_FRAME);
@@ -129,8 +129,8 @@ impl Writer {
             .expect("only what fits into a segment is written")
     }
 
-    /// Writes and syncs one batch that fits, where each is synced; returns the last position in it.
-    /// An error is final.
+    /// Writes one batch, which must fit into the segment, and syncs it where each batch is synced;
+    /// returns the batch's last position. An error is final.
     pub(crate) fn commit(&mut self, batch: Batch<'_>) -> Result<u64, Error> {
         self.begin();
         let frame_at = self.offset + to_u64(self.buffer.len());
@@ -148,8 +148,8 @@ impl Writer {
         Ok(self.next - 1)
     }
 
-    /// Writes and syncs a mark that says that everything before is durable.
-    /// An error is final.
+    /// Writes and syncs a seal, which states that everything before it is durable; does nothing
+    /// when no record was written after the last seal. An error is final.
     pub(crate) fn seal(&mut self) -> Result<(), Error> {
         if !self.unsealed {
             return Ok(());
@@ -166,7 +166,7 @@ impl Writer {
 
     fn begin(&mut self) {
         self.buffer.clear();
-        // One huge record must not keep its memory for good.
+        // The memory that one huge record needed must not be kept for good.
         self.buffer.shrink_to(self.buffer_max);
         if self.offset == FIRST_FRAME {
             let place = self.place();
@@ -202,7 +202,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Syncs what was written and is not synced, which is nothing where each batch is. An error is
+    /// Syncs what was written since the last sync; nothing where each batch is synced. An error is
     /// final.
     pub(crate) fn sync(&mut self) -> Result<(), Error> {
         if self.unsynced_bytes == 0 {

@@ -22,7 +22,7 @@ fn positions_follow_the_order_of_the_lock() {
                     for number in 0..200_u8 {
                         let mut sequence = appender.sequence();
                         let expected = sequence.next();
-                        // Two in one critical section follow each other.
+                        // Two records pushed in one critical section follow each other.
                         assert_eq!(sequence.push(vec![caller, number]), Ok(expected));
                         assert_eq!(sequence.push(vec![number, caller]), Ok(expected + 1));
                         order
@@ -47,7 +47,7 @@ fn positions_follow_the_order_of_the_lock() {
 
 #[test]
 fn what_queues_during_a_sync_is_one_batch() {
-    /// Holds the journal thread where it is, until it is let go for good.
+    /// Holds the journal thread in a callback until it is released for good.
     struct Held(Heard, mpsc::Sender<()>, mpsc::Receiver<()>);
     impl Events for Held {
         fn durable(&mut self, position: u64) {
@@ -126,7 +126,7 @@ fn batches_of_several_begin_as_far_apart_as_befits_what_is_in_flight() {
             self.1
         }
     }
-    // Of so many in flight, four are not enough.
+    // With this many in flight, four queued records are not enough.
     for (in_flight, apart) in [(0, 400), (20, 400), (64, 600)] {
         let apart = Duration::from_micros(apart);
         let events = InFlight(Heard::default(), in_flight);
@@ -143,7 +143,7 @@ fn batches_of_several_begin_as_far_apart_as_befits_what_is_in_flight() {
                 thread::yield_now();
             }
         }
-        // The first one began when it was there.
+        // The first batch began as soon as its record was there.
         assert!(began.elapsed() >= 29 * apart, "{:?}", began.elapsed());
         assert!(appender.batches().count <= 30);
     }
@@ -166,8 +166,8 @@ fn nothing_is_acknowledged_after_a_failed_sync() {
             !heard.state().failures.is_empty() || disk.failed_call().is_some()
         });
         if disk.failed_call().unwrap().name.ends_with(".new") {
-            // Nothing rests on a file that is being made: another one is. Unless records wait
-            // for its place already, when it ends the log as any other failure does.
+            // Nothing depends on a file that is being made: another one is made. But when records
+            // already wait for space in it, the failure ends the log as any other does.
             let pushed = appender.sequence().push(vec![3]);
             if let Ok(last) = pushed {
                 eventually("it goes on, or has ended", || {
@@ -240,7 +240,7 @@ fn an_idle_log_seals_its_last_batch() {
         let copy = disk.after_kill();
         open(&copy).unwrap().report.durable_mark == 1
     });
-    // And only once, though it may still be making the segment that comes next.
+    // The seal is written only once, though the next segment may still be in the making.
     eventually("an idle log leaves the disk alone", || {
         let calls = disk.calls();
         thread::sleep(Duration::from_millis(50));
@@ -320,7 +320,7 @@ fn shutdown_takes_no_more_and_can_be_repeated() {
         appender.shutdown().unwrap();
         let refused = appender.sequence().push(vec![2]);
         assert_eq!(refused, Err(Refused::Stopped("it was shut down".into())));
-        // The lock is back although the appender still lives, and still reads.
+        // The lock is released although the appender still lives, and still reads.
         assert_eq!(kind.shown().0.len(), 1);
         assert_eq!(appender.read(1).unwrap(), Some(vec![1]));
     }
@@ -343,7 +343,7 @@ fn the_last_appender_may_be_dropped_by_its_own_callback() {
         .log
         .start(Box::new(Owner(Arc::clone(&place))))
         .unwrap();
-    // Kept from the callback until it is the only one.
+    // The callback cannot take the appender until this is the only reference to it.
     let mut guard = place.lock();
     appender.sequence().push(vec![1]).unwrap();
     *guard = Some(appender);
@@ -385,11 +385,11 @@ fn a_log_that_a_callback_shuts_down_is_nobody_elses_until_what_was_queued_is_wri
     let appender = open(&disk).unwrap().log.start(Box::new(ends)).unwrap();
     appender.sequence().push(vec![1]).unwrap();
     eventually("the first is durable", || appender.durable() == 1);
-    // The callback waits to be given the log: these are queued behind it.
+    // The callback waits to be given the log: these records are queued meanwhile.
     for number in 2..=5 {
         appender.sequence().push(vec![number]).unwrap();
     }
-    // Kept until the end: what is dropped gives back the lock anyway.
+    // The appender is kept until the end: dropping it would release the lock anyway.
     give.send(Arc::clone(&appender)).unwrap();
     drop(give);
     down.recv().unwrap();

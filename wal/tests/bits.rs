@@ -15,7 +15,7 @@ use crate::support::{random, seed, segments, size, snapshots};
 #[test]
 fn every_flipped_bit_gives_the_same_records_or_a_refusal() {
     let seed = seed(11);
-    // `SIZE` bytes of log; every bit of them, of the snapshots and of the manifest.
+    // A log of `SIZE` bytes; every bit of it, of the snapshots and of the manifest is flipped.
     let bytes = size(8 << 10);
     let Directory {
         disk,
@@ -76,8 +76,8 @@ fn every_flipped_bit_gives_the_same_records_or_a_refusal() {
                                 seen => seen,
                             };
                             let started = opened(&disk, options, records, &case);
-                            // Of what a snapshot covers, a start and who reads its records see
-                            // no more than these.
+                            // Of the segments that a snapshot covers, a start and the reader of its
+                            // records see no more than these records.
                             let unseen = started == Outcome::Same && covered.contains(name);
                             assert!(started == expected || unseen, "{}: {started:?}", case());
                             starts.fetch_add(1, Ordering::Relaxed);
@@ -116,7 +116,7 @@ fn covered(disk: &SimDisk) -> Vec<String> {
     names.iter().filter(covered).cloned().collect()
 }
 
-/// Which part of how many.
+/// Returns which part of how many to try.
 fn part() -> (usize, usize) {
     let text = std::env::var("PART").unwrap_or_else(|_| "1/1".to_owned());
     let (part, parts) = text.split_once('/').unwrap();
@@ -146,7 +146,7 @@ fn several_flipped_bits_give_the_same_records_or_a_refusal() {
             let name = &names[random.random_range(0..names.len())];
             let at = random.random_range(0..disk.bytes(name).unwrap().len());
             let bit = random.random_range(0..8);
-            // The last batch and the seal that proves it must not go both.
+            // The last batch and the seal that proves it must not both be altered.
             if *name != last || flips.iter().all(|(name, _, _)| *name != last) {
                 flips.push((name.clone(), at, bit));
             }

@@ -8,8 +8,8 @@ use crate::support::{
     frames, open, open_with, random, recompute_checksums, record, refusal, segments, small, verify,
 };
 
-/// A log of several epochs and segments. The last segment is still open and
-/// ends with a seal when `sealed`, otherwise with a batch of three records.
+/// Makes a log of several epochs and segments. The last segment is still open and ends with a seal
+/// when `sealed`, otherwise with a batch of three records.
 fn example(seed: u64, bytes: usize, sealed: bool) -> (SimDisk, Vec<Vec<u8>>) {
     example_of(seed, bytes, 700, sealed)
 }
@@ -108,8 +108,8 @@ fn outcome(disk: &SimDisk, expected: &[Vec<u8>], case: &dyn Fn() -> String) -> O
 
 #[test]
 fn a_flipped_bit_at_the_end_does_not_disturb_what_is_before() {
-    // Opened for appending, not only verified: the seal and the zeros behind it
-    // are what a crash may leave, and are set aside.
+    // The log is opened for appending, not only verified: the seal and the zeros after it are what
+    // a crash may leave, and are set aside.
     let (disk, records) = example(12, 4 << 10, true);
     let last = segments(&disk).pop().unwrap();
     let bytes = disk.bytes(&last).unwrap();
@@ -165,9 +165,8 @@ fn an_unmarked_last_batch_is_the_only_thing_a_flipped_bit_can_take() {
 
 #[test]
 fn bytes_behind_a_segment_that_was_left_are_no_torn_tail() {
-    // The last batch is alone in its segment and has no mark; the one before is
-    // still open in the manifest. Taking a flipped bit there for the end of the
-    // log would give up the batch behind it.
+    // The last batch is alone in its segment and has no mark; the segment before is still open in
+    // the manifest. Taking a flipped bit there for the end of the log would give up the last batch.
     let disk = SimDisk::new();
     let mut opened = open(&disk).unwrap();
     let mut records = Vec::new();
@@ -222,7 +221,7 @@ fn a_last_batch_torn_anywhere_is_set_aside_whole() {
     for sector in (from / 512..=to / 512).map(|number| number * 512) {
         for garbage in [false, true] {
             let mut torn = bytes.clone();
-            // What shares the sector with earlier frames was synced with them.
+            // The part of a sector that belongs to earlier frames was synced with them.
             let part = sector.max(from)..(sector + 512).min(bytes.len());
             torn[part.clone()].fill(0);
             if garbage {
@@ -239,7 +238,7 @@ fn a_hole_before_a_mark_is_refused_with_its_place() {
     let last = segments(&disk).pop().unwrap();
     let bytes = disk.bytes(&last).unwrap();
     let frames = frames(&bytes);
-    // Start, three batches, the seal: each batch in turn is made zeros.
+    // The start frame, three batches and the seal: each but the seal is zeroed in turn.
     assert_eq!(frames.len(), 5);
     for (from, to) in &frames[..4] {
         let holed = disk.after_kill();
@@ -264,9 +263,9 @@ fn a_hole_before_a_mark_is_refused_with_its_place() {
 
 #[test]
 fn later_frames_above_every_mark_are_part_of_the_torn_tail() {
-    // Nothing was acknowledged after the first batch, but what followed reached
-    // the disk in another order. This log's writer waits for each sync, so the
-    // frame behind the hole is made by hand, with an older mark.
+    // Nothing was acknowledged after the first batch, but what followed reached the disk in another
+    // order. This log's writer waits for each sync, so the frame after the hole is made by hand,
+    // with an older mark.
     let disk = SimDisk::new();
     let mut opened = open(&disk).unwrap();
     for text in ["first", "second", "third"] {
@@ -428,8 +427,8 @@ fn a_segment_that_was_cut_off_is_refused() {
     let (disk, records) = example(20, 8 << 10, true);
     for name in segments(&disk) {
         let bytes = disk.bytes(&name).unwrap();
-        // A sealed segment needs no zeros behind its frames; an open one has
-        // the length it was made with, so that cutting off its seal is noticed.
+        // A sealed segment needs no zeros after its frames; an open one has the length with which
+        // it was made, so that cutting off its seal is noticed.
         let open = name == *segments(&disk).last().unwrap();
         let end = if open {
             bytes.len()
@@ -455,7 +454,7 @@ fn a_record_that_holds_a_frame_of_another_log_is_only_a_record() {
     }
     drop(opened);
     let foreign = other.bytes(&segments(&other)[0]).unwrap()[4096..6000].to_vec();
-    // It even lies at a multiple of 8, in a last batch that is torn.
+    // The foreign frame even lies at a multiple of 8, in a last batch that is torn.
     let disk = SimDisk::new();
     let mut opened = open(&disk).unwrap();
     opened.log.append(&[b"kept".to_vec()]).unwrap();

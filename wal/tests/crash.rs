@@ -74,7 +74,7 @@ fn power_cuts_during_recovery_lose_nothing_acknowledged() {
                 let second = first.after_kill();
                 second.cut_before(second_cut);
                 assert!(open(&second).is_err());
-                // And once more, somewhere.
+                // Cuts the power once more, at a random call.
                 let third = second.after_power_cut(some(&mut random));
                 let third_cut = random.random_range(0..counting.calls());
                 third.cut_before(third_cut);
@@ -146,8 +146,8 @@ fn nothing_appended_means_nothing_left_behind() {
     }
 }
 
-/// Takes a snapshot of everything that was appended up to now, which need not
-/// be durable yet, and compacts.
+/// Takes a snapshot of everything that is durable, installs it as one with data from all that was
+/// appended, which need not be durable yet, and compacts.
 fn keep(appender: &wal::Appender) -> Result<(), wal::BoxError> {
     let covers = appender.durable();
     let mut writer = appender.begin_snapshot(covers)?;

@@ -31,7 +31,7 @@ fn without_room_nothing_queued_is_lost_and_room_comes_back_by_itself() {
         assert!(records < 1000, "the disk cannot hold this much");
     }
     assert!(disk.used() > CAPACITY - (160 << 10), "the disk was used");
-    // What callers had begun when the room went still finds place: the reserve.
+    // What callers had begun when the space ran out still fits, into the reserve.
     for _ in 0..40 {
         records = appender.sequence().push(unlike(8, 1000)).unwrap();
     }
@@ -129,7 +129,7 @@ fn a_restart_on_a_full_disk_finds_the_space_that_was_set_aside() {
     }
     eventually("the next segment is made", || segments(&disk).len() == 2);
     appender.shutdown().unwrap();
-    // The manifest is written beside the old one, so a little is needed for it.
+    // The new manifest is written beside the old one, so a little space is needed for it.
     disk.set_capacity(disk.used() + 1000);
     assert_eq!(open(&disk).unwrap().records.len(), 2);
 }
@@ -156,12 +156,13 @@ fn a_system_that_does_not_tell_the_free_space_stops_what_is_new_and_not_the_log(
     assert_eq!(heard.state().failures, Vec::<String>::new());
 }
 
-/// Appends until there is no room, or the log has failed; the last position that was given.
+/// Appends until there is no space, or the log has failed; returns the last position that was
+/// assigned.
 fn until_no_room(appender: &Appender, heard: &Heard) -> u64 {
     let mut last = appender.appended();
     let has_failed = || !heard.state().failures.is_empty();
     while appender.has_room() && !has_failed() {
-        // Nothing is taken once it has failed.
+        // Nothing is accepted once the log has failed.
         let Ok(pushed) = appender.sequence().push(unlike(7, 1000)) else {
             break;
         };
@@ -184,7 +185,7 @@ fn want_of_descriptors_space_or_memory_for_a_segment_is_waited_for_and_ends_noth
         let appender = open(&disk).unwrap().log.start(heard.events()).unwrap();
         eventually("the segment ahead is made", || segments(&disk).len() == 2);
         disk.refuse_files(Some(code));
-        // Both segments are filled before anybody is refused.
+        // Both segments are filled before any caller is refused.
         let filled = until_no_room(&appender, &heard);
         assert!(filled >= 4, "{filled} records in two segments");
         let lack = appender.lack().unwrap();
@@ -206,8 +207,8 @@ fn want_of_descriptors_space_or_memory_for_a_segment_is_waited_for_and_ends_noth
 fn a_disk_that_fails_is_given_time_while_records_find_place_and_ends_the_log_when_they_do_not() {
     // EIO, EROFS, EACCES.
     for code in [5, 30, 13] {
-        // The maintenance thread may make segments late on a busy machine: then the records have no
-        // place, and the log ends at once.
+        // The maintenance thread may make segments late on a busy machine: then there is no place
+        // for the records, and the log ends at once.
         let waited = (0..50).find_map(|_| {
             let disk = SimDisk::new();
             let heard = Heard::default();
@@ -222,7 +223,7 @@ fn a_disk_that_fails_is_given_time_while_records_find_place_and_ends_the_log_whe
         disk.refuse_files(None);
         eventually("there is room again", || appender.has_room());
         disk.refuse_files(Some(code));
-        // However much was made ahead before that is filled first.
+        // The segments that were made ahead before are filled first.
         eventually("the log has failed", || {
             let _ = appender.sequence().push(unlike(8, 1000));
             !heard.state().failures.is_empty()
@@ -236,8 +237,8 @@ fn a_disk_that_fails_is_given_time_while_records_find_place_and_ends_the_log_whe
     }
 }
 
-/// A disk after a crash, with a bit of everything that a start has to do: a torn tail, a damaged
-/// snapshot, a file that was being made. How many records it has.
+/// Makes a disk after a crash, with one of everything that a start has to handle: a torn tail, a
+/// damaged snapshot, a file that was being made. Returns it and the number of its records.
 fn crashed() -> (SimDisk, u64) {
     let disk = SimDisk::new();
     let mut log = open(&disk).unwrap().log;
@@ -290,7 +291,7 @@ fn a_start_on_a_full_disk_reads_and_goes_on_when_space_is_back() {
         if appender.durable() < last {
             waited += 1;
             assert!(appender.lack().is_some());
-            // Whatever the power takes with it now, a start finds what the last one found.
+            // Whatever a power cut loses now, the next start finds what the last one found.
             for survivors in [
                 Survivors::Nothing,
                 Survivors::Everything,
@@ -299,7 +300,7 @@ fn a_start_on_a_full_disk_reads_and_goes_on_when_space_is_back() {
                 let after = disk.after_power_cut(survivors);
                 after.set_capacity(u64::MAX);
                 let found = open(&after).unwrap().records.len() as u64;
-                // Space may have come back just now: the snapshot's rest was swept away.
+                // Space may have come back just now: the rest of the snapshot was removed.
                 assert!(found == count || found == last, "{found}");
             }
         }
@@ -347,7 +348,8 @@ fn what_a_killed_process_left_half_made_makes_the_space_that_a_start_needs() {
     assert_eq!(log.append(&[unlike(2, 1000)]).unwrap(), 2);
 }
 
-/// A log of several segments, all of which two snapshots cover; one that is made ahead is there.
+/// Makes a log of several segments, all of which two snapshots cover; the next segment is made
+/// ahead.
 fn covered(disk: &SimDisk, heard: &Heard) -> (std::sync::Arc<Appender>, u64) {
     let mut opened = open(disk).unwrap();
     for _ in 0..60 {
@@ -400,7 +402,7 @@ fn a_segment_that_is_given_up_during_a_compaction_is_no_harm_to_the_others() {
         &wal::Keep::NOTHING,
         Some(archive.storage().as_ref()),
         &mut |_, _| {
-            // The first is being copied, and more are to be.
+            // The first segment is being copied, and more are to be.
             if appender.given_up_bytes() == 0 {
                 disk.set_capacity(disk.used() + next - 1);
                 appender.give_up_for_room(true);

@@ -21,18 +21,17 @@ pub(crate) struct Directory {
     pub(crate) disk: SimDisk,
     pub(crate) records: Vec<Vec<u8>>,
     pub(crate) options: Options,
-    /// What each file was like after each step, each version once.
+    /// The content of each file after each step, each version once.
     pub(crate) versions: BTreeMap<String, BTreeSet<Vec<u8>>>,
 }
 
-/// Makes a directory with so many bytes of records. The last segment is open
-/// and ends with a seal when `tail`; otherwise the log was opened once more, so
-/// that the manifest knows every record.
+/// Makes a directory with `bytes` bytes of records. The last segment is open and ends with a seal
+/// when `tail`; otherwise the log was opened once more, so that the manifest lists every record.
 pub(crate) fn directory(seed: u64, bytes: u64, tail: bool) -> Directory {
     let bytes = usize::try_from(bytes).unwrap();
     let mut random = random(seed);
-    // Frames that are large for the log: hashing is quicker then, and most of
-    // the time goes there.
+    // Frames are large for such a log, because hashing is then faster, and most of the time goes
+    // there.
     let record_max = (bytes / 24).clamp(600, 24 << 10);
     let segment = u64::try_from(record_max * 2).unwrap();
     let options = Options {
@@ -50,8 +49,8 @@ pub(crate) fn directory(seed: u64, bytes: u64, tail: bool) -> Directory {
     let mut records: Vec<Vec<u8>> = Vec::new();
     let mut log = start();
     let (mut written, mut taken) = (0, 0);
-    // Snapshots are read first, whatever is damaged behind them: in a large
-    // directory they are a small part.
+    // Snapshots are read first, whatever is damaged after them: in a large directory they are a
+    // small part.
     let early = if bytes > 256 << 10 { 32 } else { 8 };
     while written < bytes {
         let batch: Vec<_> = (0..random.random_range(1..5))
@@ -81,7 +80,7 @@ pub(crate) fn directory(seed: u64, bytes: u64, tail: bool) -> Directory {
     drop(log);
     log = start();
     if tail {
-        // The last one is a single record: a mark that is one too low gives it up.
+        // The last batch is a single record: a mark that is one too low gives it up.
         for (bytes_max, count) in [(30, 3), (1000, 3), (300, 1)] {
             let batch: Vec<_> = (0..count).map(|_| record(&mut random, bytes_max)).collect();
             log.append(&batch).unwrap();
@@ -90,7 +89,7 @@ pub(crate) fn directory(seed: u64, bytes: u64, tail: bool) -> Directory {
         log.seal().unwrap();
     }
     drop(log);
-    // As after a restart: nothing is unsynced, no call was counted.
+    // The disk is as after a restart: nothing is unsynced, no call was counted.
     Directory {
         disk: disk.after_kill(),
         records,
@@ -118,8 +117,8 @@ impl Tally {
     }
 }
 
-/// A damaged directory through `verify` and through a start: neither may show
-/// other or fewer records, and what `verify` accepts a start accepts.
+/// Runs `verify` and a start on a damaged directory: neither may show other or fewer records, and
+/// what `verify` accepts a start accepts.
 fn expect(directory: &Directory, damaged: &SimDisk, tally: &Tally, case: &dyn Fn() -> String) {
     let seen = verified(damaged, &directory.records, case);
     let started = opened(damaged, &directory.options, &directory.records, case);
@@ -183,8 +182,8 @@ fn damaged_files_give_the_same_records_or_a_refusal() {
                 damage(&format!("{name} cut off at {cut}"), &mut |disk| {
                     disk.put(name, &bytes[..cut]);
                 });
-                // What is zeroed from the last seal on is the tail of a log,
-                // whose last batch has left no trace then.
+                // A file zeroed from the last seal on is the tail of a log, whose last batch then
+                // has left no trace.
                 let last = tail && segments(disk).last() == Some(name);
                 if !last {
                     damage(&format!("{name} zeroed from {cut}"), &mut |disk| {
@@ -225,7 +224,7 @@ fn damaged_files_give_the_same_records_or_a_refusal() {
 #[test]
 fn exchanged_blocks_give_the_same_records_or_a_refusal() {
     let seed = seed(52);
-    // `SIZE` bytes of log, every pair of blocks; without, some pairs.
+    // With `SIZE`, a log of that many bytes and every pair of blocks; without it, some pairs.
     let bytes = size(48 << 10);
     let all = std::env::var("SIZE").is_ok();
     let directory = directory(seed, bytes, false);

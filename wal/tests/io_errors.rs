@@ -1,6 +1,5 @@
-//! Any call to the disk fails once, in any way. Then the log goes on, or takes
-//! nothing more; what was acknowledged is found by the next start, and by the
-//! one after a power cut.
+//! Any call to the disk fails once, in any way. Then the log goes on, or accepts nothing more; what
+//! was acknowledged is found by the next start, and by the one after a power cut.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,22 +13,22 @@ use crate::support::{
 };
 use crate::workload::on_two_threads;
 
-/// How many calls are made to fail, in each of three ways; of short writes as
-/// many as there are.
+/// Number of calls that are made to fail, in each of three ways; short writes are tried as often as
+/// there are writes.
 const CALLS: u64 = 2_000;
 
 /// What a workload knows of its log.
 struct Known {
     /// Records that were acknowledged, or found by a start.
     records: Vec<Vec<u8>>,
-    /// A batch that the log may have or not: the one that failed.
+    /// The batch that failed, which the log may have or not.
     perhaps: Vec<Vec<u8>>,
     starts: u64,
 }
 
 impl Known {
-    /// What a start finds is all that was acknowledged, and the failed batch
-    /// whole or not at all. From then on it is as good as acknowledged.
+    /// Checks that a start finds all that was acknowledged, and the failed batch whole or not at
+    /// all. From then on what was found counts as acknowledged.
     fn found(&mut self, found: &[Vec<u8>], case: &str) {
         let count = self.records.len();
         assert!(found.len() >= count, "{case}: {} of {count}", found.len());
@@ -43,8 +42,8 @@ impl Known {
         self.perhaps.clear();
     }
 
-    /// Right after the failure, before anything later covers it up: whatever
-    /// survives a power cut, all that was acknowledged does.
+    /// Checks right after the failure, before a later call can hide it, that all that was
+    /// acknowledged survives a power cut, whatever else survives.
     fn survive(&self, disk: &SimDisk, case: &str) {
         for survivors in [
             Survivors::Nothing,
@@ -81,12 +80,12 @@ impl Known {
     }
 }
 
-/// Whether a failure of this call may be one of a record's write.
+/// Whether a failure of this call may concern the write of a record.
 fn may_hold_records(call: &Call) -> bool {
     matches!(call.what, "write_at" | "sync") && call.name.ends_with(".log")
 }
 
-/// A log that has failed takes nothing more, whatever it is asked.
+/// Checks that a log that has failed accepts nothing more, whatever it is asked.
 fn assert_stopped(log: &mut Log, case: &str) {
     for error in [
         log.append(&[b"more".to_vec()]).err(),
@@ -141,8 +140,8 @@ fn run(disk: &SimDisk, seed: u64, batches: usize, case: &str) -> Known {
                         stopped || !may_hold_records(&failed),
                         "{case}: went on after {failed:?}"
                     );
-                    // Until it has its name, a segment that cannot be made is no harm; from then on
-                    // it is unknown which manifest is in force.
+                    // Until a new segment is renamed, a failure to make it does no harm; from then
+                    // on it is unknown which manifest is in force.
                     let beside = failed.name.ends_with(".new") && failed.what != "rename";
                     assert_eq!(!stopped, beside, "{case}: {error} at {failed:?}");
                     if stopped {
@@ -204,7 +203,7 @@ fn whatever_call_fails_nothing_acknowledged_is_lost() {
     for fault in [Fault::Short, Fault::ShortThenFull] {
         cases.extend((0..whole.writes().min(CALLS)).map(|write| (write, fault)));
     }
-    // Each case is the same in every size: a smaller one tries some of them.
+    // Cases do not depend on the size: a smaller one tries some of them.
     cases.shuffle(&mut random(seed));
     cases.truncate(usize::try_from(size(200)).unwrap());
     let hit = AtomicU64::new(0);
@@ -233,7 +232,7 @@ fn whatever_call_fails_nothing_acknowledged_is_lost() {
     assert!(hit.into_inner() * 10 > cases.len() as u64 * 9);
 }
 
-/// The same under the journal thread, which also takes snapshots and compacts.
+/// Runs the workload under the journal thread, which also takes snapshots and compacts.
 fn run_beside(disk: &SimDisk, seed: u64, case: &str) -> (Vec<Vec<u8>>, usize) {
     let mut random = random(seed);
     let mut appended: Vec<Vec<u8>> = Vec::new();
@@ -263,7 +262,7 @@ fn run_beside(disk: &SimDisk, seed: u64, case: &str) -> (Vec<Vec<u8>>, usize) {
                 appender.compact(&wal::Keep::NOTHING, None)?;
                 Ok(())
             };
-            // It may fail: whether that ends the log shows below.
+            // The snapshot may fail: whether that ends the log shows below.
             let _ = snapshot();
         }
         if number % 7 == 0 {
@@ -291,7 +290,7 @@ fn run_beside(disk: &SimDisk, seed: u64, case: &str) -> (Vec<Vec<u8>>, usize) {
         && let Some(failed) = disk.failed_call()
         && may_hold_records(&failed)
     {
-        // The name is the live segment's, and records or their seal went there.
+        // The failed call was to the current segment, to which records or their seal were written.
         let short = case.contains("Short at");
         assert_eq!(
             state.failures.len(),

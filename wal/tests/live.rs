@@ -21,7 +21,7 @@ use crate::support::{
 /// Records with their positions.
 type Seen = Vec<(u64, Vec<u8>)>;
 
-/// All that a reader shows now.
+/// Returns all that a reader shows now.
 fn read_on(reader: &mut LiveReader) -> Result<(Seen, LiveEnd), Error> {
     let mut seen = Vec::new();
     let end = reader.read_on(&mut |record| {
@@ -39,7 +39,7 @@ fn all(disk: &SimDisk, from: u64) -> Result<Seen, Error> {
     read_on(&mut reader).map(|(seen, _)| seen)
 }
 
-/// A log of several segments and epochs, closed in good order; its records.
+/// Makes a log of several segments and epochs, and closes it properly; returns its records.
 fn closed(disk: &SimDisk, seed: u64, batches: usize) -> Vec<Vec<u8>> {
     let mut random = random(seed);
     let mut appended = Vec::new();
@@ -228,7 +228,7 @@ fn what_was_shown_survives_a_power_cut_at_any_call() {
                     .map(|_| record(&mut random, 900))
                     .collect();
                 let appended = opened.log.append(&batch);
-                // Reading needs no power in the simulation; what is seen is what the system sees.
+                // Reading needs no power in the simulation; the reader sees what the system sees.
                 if reader.is_none() {
                     reader = LiveReader::open(disk.storage(), 1).ok();
                 }
@@ -263,7 +263,7 @@ fn a_reader_begins_at_the_segment_that_holds_the_position() {
         assert!(all(&disk, from as u64).unwrap() == expected[from - 1..]);
     }
     assert_eq!(all(&disk, expected.len() as u64 + 1).unwrap(), []);
-    // What is before it is not even opened.
+    // Segments before the position asked for are not even opened.
     let files = LiveReader::open(disk.storage(), 1)
         .unwrap()
         .segments()
@@ -419,7 +419,7 @@ fn a_snapshot_is_shown_beside_the_writer_and_the_log_goes_on_behind_it() {
         writer.entry(&[round]).unwrap();
         taken.push(appender.install(writer, last).unwrap());
     }
-    // Before the compaction the log has everything, for the slow one too.
+    // Before the compaction the log has everything, for the slow reader, too.
     let (seen, _) = read_on(&mut early).unwrap();
     let slow = LiveReader::open(disk.storage(), 1).unwrap();
     let removed = appender.compact(&wal::Keep::NOTHING, None).unwrap();
@@ -451,7 +451,7 @@ fn a_snapshot_is_shown_beside_the_writer_and_the_log_goes_on_behind_it() {
         .collect();
     assert_eq!(numbers, [taken[2].number, taken[1].number]);
 
-    // A damaged one is passed over; two are damage.
+    // One damaged snapshot is passed over; two are damage.
     let names: Vec<_> = disk
         .names()
         .into_iter()
@@ -501,7 +501,7 @@ fn a_reader_beside_compactions_shows_every_record_or_says_that_it_missed_it() {
                 appender.compact(&wal::Keep::NOTHING, None).unwrap();
             }
         });
-        // One that keeps up, and one that dawdles and finds things gone.
+        // One reader keeps up, and one is so slow that it finds records gone.
         for pause in [0, 20] {
             let (disk, done) = (&disk, &done);
             scope.spawn(move || {
@@ -529,7 +529,7 @@ fn a_reader_beside_compactions_shows_every_record_or_says_that_it_missed_it() {
                         assert!(payload == position.to_le_bytes().repeat(60));
                         next = position + 1;
                     }
-                    // What is missed may be all that there was.
+                    // The missed records may be all that there were.
                     next = next.max(last_missed + 1);
                     assert_eq!(end.next_position.max(next), next);
                     if last {
@@ -544,8 +544,8 @@ fn a_reader_beside_compactions_shows_every_record_or_says_that_it_missed_it() {
     appender.shutdown().unwrap();
 }
 
-/// A bit of a byte of every file, a share of them, under a reader beside a log that is open and
-/// at rest: everything is shown, or damage is named. What a seal alone has proved may be held back.
+/// Flips a bit in a share of the bytes of every file, under a reader beside a log that is open and
+/// at rest: everything is shown, or damage is named. What only a seal has proved may be held back.
 #[test]
 fn whatever_byte_is_altered_a_reader_shows_everything_or_names_the_damage() {
     let seed = seed(12);

@@ -34,7 +34,8 @@ fn a_log_that_is_open_cannot_be_opened_or_verified() {
     open_with(storage(), small()).unwrap();
 }
 
-/// The lock's file, locked, of a log in this directory; it says that this process has it.
+/// Makes a log in this directory, and returns its lock file, locked; the file says that `process` holds
+/// it.
 fn locked_by(directory: &Path, process: u32) -> File {
     drop(open_with(wal::open_dir(directory).unwrap(), small()).unwrap());
     let file = File::options().write(true).open(directory.join("lock"));
@@ -46,7 +47,7 @@ fn locked_by(directory: &Path, process: u32) -> File {
     file
 }
 
-/// Fails unless the log is opened once its lock is let go of, and not refused before.
+/// Checks that the log is opened once its lock is released, and not refused before.
 #[track_caller]
 fn is_waited_for(directory: &Path, let_go: impl FnOnce()) {
     let (refused, waited) = mpsc::channel();
@@ -56,8 +57,8 @@ fn is_waited_for(directory: &Path, let_go: impl FnOnce()) {
             drop(refused);
             opened.map(|opened| opened.records.len())
         });
-        // Without a wait it is refused long before this, and so is who is seen to live; with one it ends
-        // only once it is let in.
+        // Without a wait it is refused long before this, and so it is when the holder is seen to live;
+        // with a wait it ends only once the lock is released.
         let early: Result<(), _> = waited.recv_timeout(Duration::from_millis(600));
         let_go();
         assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout));
@@ -68,7 +69,7 @@ fn is_waited_for(directory: &Path, let_go: impl FnOnce()) {
 #[test]
 fn a_lock_of_who_is_gone_is_waited_for() {
     let directory = tempfile::tempdir().unwrap();
-    // No process has this number: the one that had the lock is dead, and its files linger.
+    // No process has this number: the holder of the lock is dead, and its files linger.
     let file = locked_by(directory.path(), u32::MAX);
     is_waited_for(directory.path(), || drop(file));
 }
@@ -78,7 +79,8 @@ fn a_lock_of_who_is_gone_and_had_the_number_of_this_process_is_waited_for() {
     let directory = tempfile::tempdir().unwrap();
     // In a container the first process of each start has the number 1.
     let file = locked_by(directory.path(), std::process::id());
-    // Its files linger: somebody else has the lock's file open, and this process does not.
+    // The files of the dead holder linger: another process has the lock file open, and this one does
+    // not.
     let mut lingering = Command::new("sleep").arg("60").stdin(file).spawn().unwrap();
     is_waited_for(directory.path(), || {
         lingering.kill().unwrap();
@@ -95,7 +97,7 @@ fn only_the_owner_can_read_the_files() {
         .log;
     log.append(&[vec![1; 100]]).unwrap();
     drop(log);
-    // A torn tail, for the quarantine.
+    // Makes a torn tail, for the quarantine.
     let segment = path.join("segment-0000000000000001.log");
     let mut bytes = std::fs::read(&segment).unwrap();
     bytes[6000] = 1;
@@ -156,7 +158,7 @@ fn verify_writes_nothing() {
     assert!(before == list());
 }
 
-/// The storage of a directory that is there, and the refusal to write to it.
+/// Checks that a directory can be read but not written to; returns the refusal to write.
 fn refused_to_write(path: &Path) -> String {
     let refused = wal::open_dir(path).map(|_| ()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
@@ -182,12 +184,12 @@ fn a_directory_that_others_may_write_to_or_own_is_read_and_never_written() {
             "{why}"
         );
     }
-    // Others may look at it, and one with the group's bit stays usable.
+    // Others may read the directory, and one with the set-group-ID bit stays usable.
     for ours in [0o755, 0o2750, 0o700] {
         mode(ours);
         drop(open_with(wal::open_dir(&path).unwrap(), small()).unwrap());
     }
-    // Below one that everybody writes to, with the bit that keeps others from exchanging it.
+    // The directory may lie below one that everybody may write to, if that has the sticky bit.
     std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o1777)).unwrap();
     drop(open_with(wal::open_dir(&path).unwrap(), small()).unwrap());
     match chown(&path, Some(54_321), None) {
@@ -195,7 +197,7 @@ fn a_directory_that_others_may_write_to_or_own_is_read_and_never_written() {
             let why = refused_to_write(&path);
             assert!(why.contains("user 54321"), "{why}");
         }
-        // Only root gives a directory away; anybody else finds one of root's.
+        // Only root can give a directory away; other users try one of root's.
         Err(_) => {
             let refused = wal::open_dir(Path::new("/")).map(|_| ()).unwrap_err();
             assert!(refused.to_string().contains("user 0"), "{refused}");
@@ -214,7 +216,7 @@ fn a_link_in_the_place_of_a_file_is_never_written_through() {
     drop(open_with(storage(), small()).unwrap());
     std::fs::write(&victim, "precious").unwrap();
     let untouched = || assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
-    // What a start writes.
+    // A link of the name of a file that a start writes.
     symlink(&victim, path.join("manifest.new")).unwrap();
     drop(open_with(storage(), small()).unwrap());
     untouched();
@@ -223,7 +225,7 @@ fn a_link_in_the_place_of_a_file_is_never_written_through() {
             .unwrap()
             .is_file()
     );
-    // Any other file.
+    // A link of any other name.
     symlink(&victim, path.join("made")).unwrap();
     drop(storage().create("made").unwrap());
     untouched();

@@ -1,4 +1,4 @@
-//! What a journal promises on every medium: on the files of a directory, and in memory.
+//! The promises of a journal on every medium: on the files of a directory, and in memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use wal::{Appender, Batch, BatchWriter, Error, Events, Lack, Options, Refused, S
 
 use crate::support::{Heard, Kind, campaign, eventually, random, record, seed, small};
 
-/// What there has to be.
+/// The state that the journal must have.
 #[derive(Default)]
 struct Model {
     records: Vec<Vec<u8>>,
-    /// Of each snapshot: what it covers, and its entries.
+    /// What each snapshot covers, and its entries.
     snapshots: Vec<(u64, Vec<Vec<u8>>)>,
 }
 
@@ -136,7 +136,7 @@ fn a_medium_that_ends_is_told_once_and_nothing_is_taken_after() {
     appender.sequence().push(b"kept").unwrap();
     eventually("it is durable", || appender.durable() == 1);
     log.break_down("the stream has another writer");
-    // It may be taken, and is never reported durable.
+    // The record may be accepted, but is never reported durable.
     let _ = appender.sequence().push(b"lost");
     eventually("the end is told", || !heard.state().failures.is_empty());
     assert!(matches!(
@@ -164,14 +164,14 @@ fn a_medium_without_room_says_so_and_writes_what_was_appended() {
     assert!(appender.has_room());
 }
 
-/// A medium that takes its time: batches are on their way until they are let come.
+/// A slow medium: batches are in flight until they are let through.
 #[derive(Clone, Default)]
 struct Slow {
-    /// How many records each batch has that was begun.
+    /// Number of records in each batch that was begun.
     batches: Arc<Mutex<Vec<usize>>>,
     under_way: VecDeque<u64>,
     last: u64,
-    /// Up to where they may come.
+    /// The position up to which batches may become durable.
     let_come: Arc<AtomicU64>,
 }
 
@@ -218,7 +218,7 @@ impl BatchWriter for Slow {
     }
 }
 
-/// Many are in flight.
+/// Callbacks that report many callers in flight.
 struct Crowd;
 
 impl Events for Crowd {
@@ -233,7 +233,8 @@ impl Events for Crowd {
 
 #[test]
 fn of_a_crowd_those_who_come_while_a_batch_is_on_its_way_are_gathered_for_the_next() {
-    // A machine that does nothing else for 20 ms may tear them apart, but not each time.
+    // A machine that runs something else for 20 ms may split the records into two batches, but not
+    // each time.
     let is_gathered = (0..20).any(|_| {
         let slow = Slow::default();
         let medium = Arc::new(MemoryLog::new());
@@ -248,7 +249,7 @@ fn of_a_crowd_those_who_come_while_a_batch_is_on_its_way_are_gathered_for_the_ne
         };
         push(30);
         eventually("it is on its way", || slow.batches.lock().len() == 1);
-        // So long does a batch take.
+        // This is how long a batch takes.
         std::thread::sleep(Duration::from_millis(200));
         slow.let_come.store(30, Ordering::SeqCst);
         push(30);

@@ -9,7 +9,7 @@ use wal::fuzzing;
 use crate::support::{random, seed, size};
 use crate::workload::on_two_threads;
 
-/// Values that are more likely to be at an edge than others.
+/// Values that are more likely than others to be at a limit.
 const EDGES: [u8; 8] = [0, 1, 2, 3, 0x7f, 0x80, 0xfe, 0xff];
 
 fn value(random: &mut StdRng) -> u8 {
@@ -19,7 +19,7 @@ fn value(random: &mut StdRng) -> u8 {
     }
 }
 
-/// Edits to a file, most of them where its structure is.
+/// Adds edits to a file, most of them where its structure is.
 fn edits(random: &mut StdRng, input: &mut Vec<u8>, from: u16, to: u16) {
     for _ in 0..random.random_range(1..6) {
         let at: u16 = match random.random_range(0..4) {

@@ -1,7 +1,7 @@
 //! Files that released versions wrote are read by this one.
 //!
-//! `WAL_WRITE_GOLDEN=1 cargo test -p wal old_formats` writes what is written at present anew: only for a new
-//! format version, into directories of its own. The golden directories:
+//! `WAL_WRITE_GOLDEN=1 cargo test -p wal old_formats` writes the golden files of the present format again:
+//! only for a new format version, into directories of its own. The golden directories:
 //!
 //! | directory | what |
 //! |---|---|
@@ -43,7 +43,7 @@ fn read_golden(name: &str) -> SimDisk {
     disk
 }
 
-/// What is written now is the golden directory of this name, to the byte.
+/// Checks that what is written now equals the golden directory of this name, byte by byte.
 fn is_golden(written: &SimDisk, name: &str) -> SimDisk {
     write_golden(name, written);
     let disk = read_golden(name);
@@ -57,22 +57,22 @@ fn is_golden(written: &SimDisk, name: &str) -> SimDisk {
     disk
 }
 
-/// What the golden files hold.
+/// The records of the golden files.
 fn records() -> Vec<Vec<u8>> {
     let mut records = vec![Vec::new(), b"the first word".to_vec(), vec![0; 3]];
     records.extend((0..40_u8).map(|number| vec![number; usize::from(number) * 11]));
     records
 }
 
-/// What they hold behind these.
+/// The records of the golden files, and one more after them.
 fn records_and(last: &[u8]) -> Vec<Vec<u8>> {
     let mut records = records();
     records.push(last.to_vec());
     records
 }
 
-/// A log with two epochs, several sealed segments, a seal, and an open segment.
-/// A simulated disk makes no random log id, so that the bytes are always the same.
+/// Writes a log with two epochs, several sealed segments, a seal, and an open segment. A simulated disk makes
+/// no random log id, so that the bytes are always the same.
 fn write() -> SimDisk {
     let disk = SimDisk::new();
     let records = records();
@@ -93,7 +93,7 @@ fn write() -> SimDisk {
     disk
 }
 
-/// Reads such a log, and appends to it.
+/// Reads a log of [`write`], and appends to it.
 fn goes_on(disk: &SimDisk) {
     let (report, found) = verify(disk).unwrap();
     assert!(found == records());
@@ -142,10 +142,10 @@ fn segments_are_written_in_version_2_to_the_byte() {
 }
 
 const AFTER: &[u8] = b"after the first snapshot";
-/// What the second snapshot covers: of its records some have notes.
+/// The position that the second snapshot covers; some of its records have notes.
 const COVERED: u64 = 40;
 
-/// The same with two snapshots, which keep the beginnings of records, and without the segments that the
+/// As [`write`], with two snapshots, which keep the beginnings of records, and without the segments that the
 /// older one covers.
 fn write_with_snapshots() -> SimDisk {
     let disk = write();
@@ -159,12 +159,12 @@ fn write_with_snapshots() -> SimDisk {
     disk
 }
 
-/// So few bytes that they are not packed.
+/// Returns so few bytes of a record that snapshots do not pack them.
 fn beginning(record: &[u8]) -> &[u8] {
     &record[..record.len().min(8)]
 }
 
-/// Reads such a log, whose snapshots cover so much and keep these parts of records.
+/// Reads a log whose snapshots cover `covers` and keep what `keep` returns of each record.
 fn has_snapshots(disk: &SimDisk, covers: u64, keep: fn(&[u8]) -> &[u8]) {
     let mut expected = records_and(AFTER);
     for record in &mut expected[..usize::try_from(covers).unwrap()] {
@@ -177,7 +177,7 @@ fn has_snapshots(disk: &SimDisk, covers: u64, keep: fn(&[u8]) -> &[u8]) {
     assert!(opened.records == expected);
     assert_eq!(opened.entries.len(), 3);
     assert_eq!(opened.log.read(2).unwrap().as_ref(), Some(&expected[1]));
-    // What is kept goes on into the next one.
+    // What a snapshot keeps is kept by the next one, too.
     snapshot(&mut opened.log, 44).unwrap();
     drop(opened);
     assert!(open(disk).unwrap().records == expected);
@@ -197,7 +197,7 @@ fn snapshots_of_version_2_are_read() {
 fn snapshots_are_written_in_version_3_to_the_byte() {
     let disk = is_golden(&write_with_snapshots(), "snapshots-3");
     let file = disk.bytes(&snapshots(&disk)[1]).unwrap();
-    // Behind the header of 64 bytes are records without notes, 31 of them.
+    // After the header of 64 bytes come records without notes, 31 of them.
     let second = 64 + 48 + usize::from(file[64]) + 256 * usize::from(file[65]);
     assert_eq!([file[64 + 8], file[second + 8]], [1, 6]);
     has_snapshots(&disk, COVERED, beginning);
@@ -205,10 +205,10 @@ fn snapshots_are_written_in_version_3_to_the_byte() {
 
 const RESTORED: &[u8] = b"after the restoration";
 
-/// What is restored of the first at a position, and goes on.
+/// Restores the log of [`write`] at a position, and appends to it.
 fn write_restored() -> SimDisk {
     let disk = SimDisk::new();
-    // Not the id that the first one has.
+    // The restored log must not get the id of the first one.
     disk.storage().random_id().unwrap();
     let past = Past::open(write().storage(), None).unwrap();
     past.restore(&disk.storage(), Some(43), &mut |_, _| {})
@@ -220,7 +220,7 @@ fn write_restored() -> SimDisk {
     disk
 }
 
-/// Reads such a log.
+/// Reads a log of [`write_restored`].
 fn has_ancestor(disk: &SimDisk) {
     assert_eq!(disk.bytes("manifest").unwrap()[8], 3);
     let (report, found) = verify(disk).unwrap();
@@ -242,7 +242,7 @@ fn version_3_is_read() {
 
 #[test]
 fn a_restored_log_is_written_in_version_3() {
-    // Its records are packed, in a way of many; where it comes from is written in one way.
+    // Its records are packed, which can be done in many ways; its ancestors are written in one way.
     let disk = write_restored();
     write_golden("segments-2-restored", &disk);
     let golden = read_golden("segments-2-restored");
@@ -256,8 +256,8 @@ fn a_restored_log_is_written_in_version_3() {
     has_ancestor(&disk);
 }
 
-/// A log of which most is packed: two large records, one of which is random, and snapshots that keep all. The
-/// first one is packed in several pieces.
+/// Writes a log of which most is packed: two large records, one of which is random, and snapshots that keep
+/// all. The first record is packed in several pieces.
 fn write_packed() -> SimDisk {
     let disk = write();
     let mut log = open(&disk).unwrap().log;
@@ -298,7 +298,7 @@ fn what_is_packed_is_read_whoever_packed_it() {
             .collect();
         assert!(kinds.contains(&4) && kinds.contains(&1));
         let files = snapshots(&disk).into_iter().map(|name| disk.bytes(&name));
-        // The first block, behind the header of 64 bytes, has kept records.
+        // The first block, after the header of 64 bytes, has kept records.
         assert!(files.flatten().all(|file| file[64 + 8] == 4));
         let (_, found) = verify(&disk).unwrap();
         assert!(found == expected);

@@ -1,4 +1,4 @@
-//! What a log that was tampered with is taken for.
+//! What a log that was tampered with is taken for, when it is verified or opened.
 
 use std::ops::ControlFlow;
 
@@ -87,7 +87,7 @@ fn outcome(
     }
 }
 
-/// Verifies a log on a disk that nothing was done to.
+/// Verifies a log; the disk must have had no call before.
 pub(crate) fn verified(disk: &SimDisk, records: &[Vec<u8>], case: &dyn Fn() -> String) -> Outcome {
     let mut compare = Compare::with(records);
     let done = wal::verify(disk.storage(), &mut compare).map(drop);
@@ -95,8 +95,8 @@ pub(crate) fn verified(disk: &SimDisk, records: &[Vec<u8>], case: &dyn Fn() -> S
     outcome(done, &compare, disk, case)
 }
 
-/// Opens a copy of the log, and reads the records that it has: of those that the snapshot covers,
-/// a start does not.
+/// Opens a copy of the log, and reads the records that it has, also those that the snapshot covers,
+/// which a start does not read.
 pub(crate) fn opened(
     disk: &SimDisk,
     options: &Options,

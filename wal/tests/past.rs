@@ -1,4 +1,4 @@
-//! What was: restored from a log, from a backup of it, and from the segments that
+//! Earlier states of a log: restored from the log, from a backup of it, and from the segments that
 //! compactions have moved to an archive.
 
 use std::ops::ControlFlow;
@@ -28,7 +28,7 @@ fn append(log: &mut Log, numbers: impl Iterator<Item = u64>) {
     }
 }
 
-/// A disk whose logs have ids that no other disk's have.
+/// Makes a disk whose logs have ids that no other disk's logs have.
 fn disk(number: u8) -> SimDisk {
     let disk = SimDisk::new();
     for _ in 0..number * 10 {
@@ -37,8 +37,8 @@ fn disk(number: u8) -> SimDisk {
     disk
 }
 
-/// A log of 200 records, the first of which were moved to the archive; the first position that it
-/// still has. Its snapshots cover 100 and 150.
+/// Makes a log of 200 records, the first of which were moved to the archive, and whose snapshots
+/// cover 100 and 150; returns the first position that it still has.
 fn archived(disk: &SimDisk, archive: &SimDisk) -> u64 {
     let mut log = open(disk).unwrap().log;
     append(&mut log, 1..=200);
@@ -52,7 +52,7 @@ fn archived(disk: &SimDisk, archive: &SimDisk) -> u64 {
     compacted.first_position
 }
 
-/// Keeps what the log itself shows of a restored one, and where it begins.
+/// Keeps the records that a restored log itself shows, and its first position.
 #[derive(Default)]
 struct Shown {
     first: Option<u64>,
@@ -151,7 +151,7 @@ fn what_an_archive_covers_can_be_gone_back_to() {
         let mut opened = open(&target).unwrap();
         assert_eq!(opened.log.append(&[payload(0)]).unwrap(), upto + 1);
     }
-    // Of the archive no more is brought back than is needed.
+    // No more of the archive is restored than is needed.
     assert_eq!(restore(&past, 1, None).unwrap().1.first_position, first);
 }
 
@@ -210,7 +210,7 @@ fn a_backup_that_is_older_than_the_last_compaction_goes_back_as_far_as_the_archi
     let last = restore(&whole, 1, None).unwrap().1.last_position;
     assert!(last > 300);
 
-    // Damage in a segment that is not needed harms nothing; in one that is, it is told.
+    // Damage in a segment that is not needed does no harm; in one that is needed, it is reported.
     archive.flip(&newest, 4_100, 1);
     let damaged = past(&copy, Some(&archive)).unwrap();
     let target = restore(&damaged, 1, Some(20)).unwrap().0;
@@ -269,7 +269,7 @@ fn of_two_that_make_a_log_in_one_directory_the_second_is_refused_and_harms_nothi
     }
     assert!(verify(&target).unwrap().1 == payloads(1..=200));
     assert!(!target.names().iter().any(|name| name.ends_with(".new")));
-    // Where nothing was made nothing is left, and a lock that nobody holds is no content.
+    // A backup that made nothing leaves nothing, and a lock file that nobody holds is no content.
     let storage: Arc<dyn Storage> = disk(4).storage();
     let missing = SimDisk::new();
     assert!(wal::backup(missing.storage().as_ref(), &storage, &mut |_, _| {}).is_err());
@@ -290,7 +290,7 @@ fn from_the_first_look_at_its_source_on_a_backup_has_its_directory_for_itself() 
         let refused = wal::backup(other.storage().as_ref(), &storage, &mut |_, _| {});
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("goes on, or was interrupted"), "{refused}");
-        // Killed here, what it leaves is no empty directory.
+        // A backup killed here does not leave an empty directory.
         match open(&beside) {
             Err(Error::Unfinished { .. }) => {}
             other => panic!("{:?}", other.map(|opened| opened.report)),
@@ -300,7 +300,7 @@ fn from_the_first_look_at_its_source_on_a_backup_has_its_directory_for_itself() 
     assert!(meanwhile.calls() > 1);
 }
 
-/// What no tool takes for a log.
+/// Checks that no tool takes the disk for a log.
 fn is_no_log(disk: &SimDisk, is_this: fn(&Error) -> bool, case: &str) {
     let before: Vec<_> = disk.names().iter().map(|name| disk.bytes(name)).collect();
     let target: Arc<dyn Storage> = SimDisk::new().storage();
@@ -396,7 +396,7 @@ fn first_of(archive: &SimDisk, name: &str) -> u64 {
 /// Records by their positions.
 type Numbered = Vec<(u64, Vec<u8>)>;
 
-/// What a reader shows from a position on, and how that ends.
+/// Returns what a reader shows from a position on, and how that ends.
 fn read(
     disk: &SimDisk,
     archive: &SimDisk,
@@ -452,7 +452,7 @@ fn positions_that_are_missing_in_an_archive_before_the_log_are_told_and_those_be
         assert!(came.segments > 0);
         assert_eq!(report.ancestors.last().unwrap().log_id, log_id);
     }
-    // What does not need them is there as before.
+    // What does not need the missing positions can be had as before.
     for upto in [None, Some(200)] {
         assert_eq!(restore(&gap, 1, upto).unwrap().1.first_position, first);
     }
@@ -468,14 +468,14 @@ fn positions_that_are_missing_in_an_archive_before_the_log_are_told_and_those_be
         assert!(seen == numbered(from, 200), "{from}");
     }
 
-    // Without the beginning nothing is whole before them.
+    // Without the first segment nothing is whole before the missing positions.
     archive.take_away(&names[0]);
     let gap = past(&source, Some(&archive)).unwrap();
     let error = restore(&gap, 1, Some(20)).err().unwrap();
     let what = error.to_string();
     assert!(what.contains(&told) && !what.contains("up to"), "{what}");
     assert_eq!(gap.whole_before(&error), None);
-    // Where nothing is before the first position that there is, no gap is.
+    // When nothing comes before the first position that is left, there is no gap.
     archive.take_away(&names[1]);
     let late = past(&source, Some(&archive)).unwrap();
     assert!(late.lacking().is_none());
@@ -515,7 +515,7 @@ fn damage_in_an_archive_is_told_and_what_is_before_it_restored() {
             let (target, _) = restore(&past, 1, Some(last)).unwrap();
             assert!(verify(&target).unwrap().1 == payloads(1..=last), "{at}");
         }
-        // What does not need it can be had.
+        // What does not need the damaged segment can be had.
         assert_eq!(restore(&past, 1, Some(200)).unwrap().1.last_position, 200);
         let reader = LiveReader::open_with_archive(source.storage(), archive.storage(), 1);
         let read =
@@ -525,7 +525,7 @@ fn damage_in_an_archive_is_told_and_what_is_before_it_restored() {
     }
 }
 
-/// A backup of a log of 60 records, and the archive that has what came after it.
+/// Returns a backup of a log of 60 records, and the archive of what came after it.
 fn left_behind() -> (SimDisk, SimDisk) {
     let (source, archive) = (SimDisk::new(), disk(5));
     let mut log = open(&source).unwrap().log;
@@ -572,7 +572,7 @@ fn records_that_are_missing_in_an_archive_behind_a_backup_are_told_and_not_left_
     );
     assert!(what.contains("are missing before this segment"), "{what}");
     assert!(gap.records(&mut Shown::default()).is_err());
-    // What is before it can be had.
+    // What comes before the gap can be had.
     assert!((61..last).contains(&position));
     for upto in [30, 60, 61, position - 1] {
         let (target, _) = restore(&gap, 1, Some(upto)).unwrap();
@@ -610,7 +610,7 @@ fn a_reader_of_a_backup_shows_what_was_archived_after_it_and_tells_what_is_missi
         let whole = format!("; up to {} everything is there", missing - 1);
         assert!(what.contains(&whole), "{what}");
     }
-    // Who stops before that misses nothing.
+    // A reader that stops before the gap misses nothing.
     let reader = LiveReader::open_with_archive(copy.storage(), archive.storage(), 1);
     let mut reader = reader.unwrap();
     let end = reader.read_on(&mut |record| {
@@ -695,7 +695,7 @@ fn a_segment_of_a_copy_that_went_another_way_does_not_take_the_place_of_the_log_
 fn a_stray_segment_in_an_archive_hides_none_of_those_before_it() {
     let (source, archive) = (SimDisk::new(), disk(5));
     append(&mut open(&source).unwrap().log, 1..=100);
-    // Each start has given a number to a segment that was never used.
+    // Each start has assigned a number to a segment that was never used.
     drop(open(&source).unwrap());
     let mut log = open(&source).unwrap().log;
     append(&mut log, 101..=200);
@@ -790,7 +790,7 @@ fn logs_that_were_restored_from_each_other_share_an_archive_and_none_overwrites_
     let after: Vec<_> = before.iter().map(|name| archive.bytes(name)).collect();
     assert!(bytes == after, "the archive of the first log is as it was");
     assert!(segments(&archive).len() > before.len() + 3);
-    // Both can be gone back in.
+    // Both logs can be restored to an earlier position.
     let first = past(&source, Some(&archive)).unwrap();
     assert!(verify(&restore(&first, 2, Some(10)).unwrap().0).unwrap().1 == payloads(1..=10));
     drop(log);
@@ -823,7 +823,7 @@ fn a_file_that_is_in_an_archive_is_left_as_it_is() {
     assert!(again.segments > 0, "what is the same is no hindrance");
     let copy = source.after_kill();
     drop(copy);
-    // Something else under the same name is.
+    // Another segment under the same name is refused.
     let other_source = SimDisk::new();
     let mut other = open(&other_source).unwrap().log;
     for number in 1..=100 {
@@ -840,7 +840,7 @@ fn a_file_that_is_in_an_archive_is_left_as_it_is() {
     assert!(archive.bytes(&names[0]).unwrap() == bytes);
     assert!(segments(&other_source) == before, "nothing was removed");
     other.append(&[payload(1)]).unwrap();
-    // So is what begins with the same bytes and goes on.
+    // So is a longer file that begins with the same bytes.
     let longer = archive.storage().open_write(&names[0]).unwrap();
     longer.set_length(bytes.len() as u64 + 8).unwrap();
     let mut third = open(&third).unwrap().log;
@@ -866,7 +866,7 @@ fn a_log_knows_under_which_id_each_position_was_appended() {
     assert_eq!(ids(&report), [([1; 16], 15)]);
     let mut log = open(&first).unwrap().log;
     append(&mut log, 16..=30);
-    // They outlive starts, changes of segments, snapshots and compactions.
+    // The ancestors outlive starts, changes of segments, snapshots and compactions.
     snapshot(&mut log, 20).unwrap();
     snapshot(&mut log, 25).unwrap();
     log.compact(&wal::Keep::NOTHING, None).unwrap();
@@ -905,7 +905,7 @@ fn a_log_that_has_lost_its_manifest_still_knows_which_logs_it_goes_on_from() {
     append(&mut open(&source).unwrap().log, 1..=20);
     let (restored, _) = restore(&past(&source, None).unwrap(), 1, Some(15)).unwrap();
     append(&mut open(&restored).unwrap().log, 16..=30);
-    // What earlier releases restored has no such file before it is started.
+    // A log that an earlier release restored has no such file before it is started.
     let started = restored.after_kill();
     started.take_away(&ancestors_of(&restored));
     assert!(verify(&started).is_ok());
@@ -947,7 +947,7 @@ fn damaged_ancestors_are_told_and_a_start_writes_them_anew() {
     assert_eq!(open(&disk).unwrap().records.len(), 15);
     assert!(disk.bytes(&name) == Some(bytes));
     assert!(verify(&disk).is_ok());
-    // Without a manifest they are not believed, and that is reported.
+    // Without a manifest the altered ancestors are not trusted, and that is reported.
     let disk = damaged();
     disk.take_away("manifest");
     let salvage = Salvage::survey(disk.storage()).unwrap();

@@ -13,7 +13,7 @@ use crate::support::{
     unlike,
 };
 
-/// The record at a position, which says itself which one it is.
+/// Returns the record for a position, which states that position.
 fn made(position: u64) -> Vec<u8> {
     let length = usize::try_from(position % 7 * 150).unwrap();
     let mut record = position.to_le_bytes().to_vec();
@@ -40,7 +40,7 @@ fn snapshot(appender: &Appender) {
     appender.install(writer, covers).unwrap();
 }
 
-/// Removes what there was up to now, as far as segments have ended.
+/// Removes all records up to now, as far as their segments have ended.
 fn compact(appender: &Appender) -> u64 {
     snapshot(appender);
     snapshot(appender);
@@ -50,7 +50,8 @@ fn compact(appender: &Appender) -> u64 {
         .first_position
 }
 
-/// What is shown from a position on, which must be what was appended there, without gaps.
+/// Returns what is shown from a position on; checks that it is what was appended there, without
+/// gaps.
 fn shown(appender: &Appender, from: u64, upto: u64) -> (u64, Result<u64, Error>) {
     let mut next = from;
     let ended = appender.records(from, upto, &mut |record| {
@@ -90,7 +91,7 @@ fn a_range_shows_what_is_durable_from_any_position_to_any_other() {
         let from_the_beginning = appender.records(0, 3, &mut |_| Ok(ControlFlow::Continue(())));
         assert_eq!(from_the_beginning.unwrap(), 4, "positions begin with 1");
         assert_eq!(shown(&appender, 900, u64::MAX).1.unwrap(), 900);
-        // Who has seen enough has seen the last one.
+        // The record at which a visitor breaks has been shown.
         let mut seen = 0;
         let next = appender.records(150, u64::MAX, &mut |record| {
             seen += 1;
@@ -192,7 +193,7 @@ fn readers_beside_appends_new_segments_and_compactions_see_all_or_are_told_what_
                     })
                 })
                 .collect();
-            // Each has its first turn before a compaction may take all.
+            // Each reader has its first turn before a compaction may remove everything.
             append(&appender, 10);
             let has_failed = || readers.iter().any(|reader| reader.is_finished());
             while begun.load(Ordering::SeqCst) < readers.len() && !has_failed() {
@@ -223,8 +224,8 @@ fn damage_within_a_range_names_its_place_and_all_before_it_is_shown() {
         append(&appender, 1);
     }
     let name = segments(&disk)[1].clone();
-    // A batch of records behind the start frame: seals, which are heads alone, are where the
-    // appender had nothing to write for a while.
+    // Damages a batch of records after the start frame: seals, which are headers alone, stand where
+    // the appender had nothing to write for a while.
     let places = frames(&disk.bytes(&name).unwrap());
     let mut batches = places[1..].iter().filter(|(from, to)| to - from > 72);
     let (from, _) = *batches.nth(2).unwrap();
@@ -276,7 +277,7 @@ fn a_page_costs_what_it_shows_and_not_what_lies_before_it() {
         assert_eq!(next.unwrap(), from + 50);
         disk.all_calls() - before
     };
-    // What this thread does not do itself is over: the last batch is sealed.
+    // Waits until the other threads are done: the last batch is sealed.
     eventually("it is quiet", || {
         let before = disk.all_calls();
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -288,7 +289,7 @@ fn a_page_costs_what_it_shows_and_not_what_lies_before_it() {
     }
 }
 
-/// A log of many segments, all of which two snapshots cover, and a few records after them.
+/// Makes a log of many segments, all of which two snapshots cover, and a few records after them.
 fn covered_log(disk: &SimDisk) -> u64 {
     let opened = open_with(disk.storage(), small()).unwrap();
     let appender = opened.log.start(Heard::default().events()).unwrap();
@@ -309,7 +310,7 @@ fn a_start_reads_only_the_beginning_of_what_a_snapshot_covers() {
     let last = covered_log(&disk);
     let count = segments(&disk).len();
     assert!(count > 10, "{count} segments");
-    // Whatever is behind its first frame.
+    // Alters everything after the segment's first frame.
     let name = &segments(&disk)[3];
     let (end, _) = frames(&disk.bytes(name).unwrap())[1];
     let length = disk.bytes(name).unwrap().len();
@@ -321,7 +322,7 @@ fn a_start_reads_only_the_beginning_of_what_a_snapshot_covers() {
         (opened.report.last_position, opened.report.records),
         (last, 5)
     );
-    // A check reads all of it, and so does a reader that asks for it.
+    // A verification reads all of the segment, and so does a reader that asks for it.
     let checked = crate::support::verify(&disk);
     assert!(matches!(checked, Err(Error::Damaged { .. })), "{checked:?}");
     let mut seen = 0;
@@ -355,7 +356,7 @@ fn a_start_refuses_segments_that_are_missing_or_do_not_follow_each_other() {
     refused(&put, "another segment");
     let cut = |disk: &SimDisk| disk.put(third, &disk.bytes(third).unwrap()[..5_000]);
     refused(&cut, "the file ends here");
-    // The digest that it begins with.
+    // Alters the digest with which the segment begins.
     refused(&|disk| disk.flip(third, 4096 + 72, 1), "altered");
     refused(&|disk| disk.flip(third, 4096 + 60, 1), "altered");
 }
@@ -439,7 +440,7 @@ fn a_compaction_keeps_what_it_is_told_to_keep_on_every_medium_and_over_openings(
         appender.shutdown().unwrap();
         drop(appender);
 
-        // What is kept is there for the next one, who did not read it.
+        // What is kept is there for the next process, too, which did not read it.
         let appender = kind.start(small(), Heard::default().events());
         assert_eq!(appender.first(), first);
         assert!(is_gone(&shown(&appender, first - 1, u64::MAX).1, first - 1));

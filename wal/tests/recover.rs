@@ -5,7 +5,7 @@ use wal::{BoxError, Error, Past, Record, Report, Salvage, Visitor};
 
 use crate::support::{frames, open, segments, snapshot, snapshots, verify};
 
-/// A record of its position.
+/// Returns the record for a position.
 fn payload(number: u64) -> Vec<u8> {
     let mut payload = vec![u8::try_from(number % 251).unwrap(); 700];
     payload.extend(number.to_le_bytes());
@@ -95,7 +95,7 @@ fn without_a_manifest_the_end_of_a_log_is_not_known() {
     for lost in &names[names.len() - 2..] {
         disk.take_away(lost);
     }
-    // It lists what is gone.
+    // The manifest lists what is gone.
     let listed = Salvage::survey(disk.storage()).unwrap();
     assert!(!listed.end_is_known() || listed.highest() == 80);
     let manifest = disk.bytes("manifest").unwrap();
@@ -112,7 +112,7 @@ fn without_a_manifest_the_end_of_a_log_is_not_known() {
     }
 }
 
-/// The records that a log itself has, from its first on.
+/// Collects the records that a log itself has, from its first on.
 #[derive(Default)]
 struct Shown(Vec<(u64, Vec<u8>)>);
 
@@ -133,7 +133,7 @@ fn numbered(numbers: impl Iterator<Item = u64>) -> Vec<(u64, Vec<u8>)> {
     numbers.map(|number| (number, payload(number))).collect()
 }
 
-/// A log of 88 records with snapshots that cover 67 and 87.
+/// Makes a log of 88 records with snapshots that cover 67 and 87.
 fn covered() -> SimDisk {
     let disk = SimDisk::new();
     let mut log = open(&disk).unwrap().log;
@@ -147,7 +147,7 @@ fn covered() -> SimDisk {
     disk
 }
 
-/// Alters the frame of a record, for good.
+/// Alters the frame of a record durably.
 fn alter(disk: &SimDisk, position: u64) {
     for name in segments(disk) {
         let mut bytes = disk.bytes(&name).unwrap();
@@ -170,7 +170,7 @@ fn a_recovery_keeps_the_readable_records_before_the_snapshot_that_it_rests_on() 
     let way = salvage.ways()[0];
     assert_eq!((way.keep_to, way.first_position), (87, 1));
     assert_eq!(way.readable_before, 0);
-    // Of two that keep as much, it rests on the newer.
+    // Of two ways that keep equally much, the first rests on the newer snapshot.
     assert_eq!(way.snapshot.map(|snapshot| snapshot.covers), Some(87));
     let positions: Vec<_> = salvage.ways().iter().map(|way| way.keep_to).collect();
     assert_eq!(positions, [87], "each position once");
@@ -181,7 +181,7 @@ fn a_recovery_keeps_the_readable_records_before_the_snapshot_that_it_rests_on() 
     assert_eq!(covers.collect::<Vec<_>>(), [87, 67]);
     assert!(shown(&disk) == numbered(1..=87));
     assert!(verify(&disk).unwrap().1 == payloads(1..=87));
-    // As a restore does.
+    // A restore keeps as much.
     let past = Past::open(disk.storage(), None).unwrap();
     assert_eq!(past.earliest(), 1);
 }
@@ -271,7 +271,7 @@ fn an_interrupted_recovery_does_not_take_its_own_files_for_those_of_the_log() {
     let log_id = verify(&damaged).unwrap().0.log_id;
     damaged.take_away("manifest");
     for name in segments(&damaged) {
-        // Of the header, which says which log it is: the snapshots still do.
+        // Alters the header, which says which log it is: the snapshots still say it.
         damaged.flip(&name, 20, 1);
     }
     let recover = |disk: &SimDisk| -> Result<Report, Error> {

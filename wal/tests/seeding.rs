@@ -1,5 +1,5 @@
-//! A log that begins with another directory's snapshot and with records: whole or not there, wherever it
-//! is cut off, and never of a snapshot that is not what was written.
+//! A log that begins with another directory's snapshot and with records: whole or not there, wherever the
+//! attempt is interrupted, and never of a snapshot that is not what was written.
 
 use std::io::Read as _;
 
@@ -16,7 +16,7 @@ fn payload(number: u64) -> Vec<u8> {
     [vec![7; 300], number.to_le_bytes().to_vec()].concat()
 }
 
-/// What another process has put somewhere.
+/// A snapshot that another process has taken, as it is carried.
 struct Carrying {
     carried: ForeignSnapshot,
     log_id: [u8; 16],
@@ -24,7 +24,7 @@ struct Carrying {
     bytes: Vec<u8>,
 }
 
-/// The newest snapshot of a log that has let go of its first records.
+/// Returns the newest snapshot of a log that has removed its first records.
 fn carrying() -> Carrying {
     let disk = SimDisk::new();
     let mut log = open(&disk).unwrap().log;
@@ -49,8 +49,8 @@ fn carrying() -> Carrying {
 }
 
 impl Carrying {
-    /// Begins on a disk with these bytes, and with the records up to the last that the snapshot has anything
-    /// of.
+    /// Makes the log on a disk of these bytes, and of the records up to the last one that contributed to the
+    /// snapshot.
     fn seed(&self, disk: &SimDisk, mut bytes: &[u8]) -> Result<(), Error> {
         let identity = Identity {
             log_id: self.log_id,
@@ -67,7 +67,7 @@ impl Carrying {
         seeding.finish()
     }
 
-    /// All of it is there, and goes on.
+    /// Checks that all of the log is there, and that it can be appended to.
     fn is_there(&self, disk: &SimDisk) {
         let (report, shown) = verify(disk).unwrap();
         assert_eq!(report.log_id, self.log_id);
@@ -89,13 +89,13 @@ fn a_log_that_begins_with_a_carried_snapshot_has_all_that_the_other_had() {
     assert!(1 < carrying.first && carrying.first <= COVERS + 1);
     let disk = SimDisk::new();
     carrying.seed(&disk, &carrying.bytes).unwrap();
-    // Notes are, too.
+    // The notes are there, too.
     let snapshot = disk.bytes(&snapshots(&disk)[0]).unwrap();
     assert_eq!(snapshot.len(), carrying.bytes.len());
     carrying.is_there(&disk);
 }
 
-/// As after a cut between the manifest and the removal.
+/// The disk is as after an interruption between the manifest and the removal of the carried file.
 #[test]
 fn what_is_left_of_the_carried_snapshot_beside_a_whole_log_is_removed() {
     let carrying = carrying();
@@ -163,7 +163,7 @@ fn a_snapshot_that_is_not_what_was_written_leaves_nothing() {
         refused(&carrying.bytes[..length], &format!("{length} bytes"));
     }
     refused(&[&carrying.bytes[..], &[0]].concat(), "a byte more");
-    // Of another log.
+    // The snapshot is one of another log.
     let other = Carrying {
         log_id: [9; 16],
         bytes: carrying.bytes.clone(),

@@ -1,5 +1,5 @@
-//! Snapshots and compaction: what was appended is found whichever way it is
-//! read, and a snapshot that cannot be read is passed over or refused.
+//! Snapshots and compaction: what was appended is found in whichever way it is read, and a snapshot
+//! that cannot be read is passed over or refused.
 
 use std::thread;
 
@@ -109,7 +109,7 @@ fn what_a_snapshot_has_before_it_is_packed_is_told_by_who_wrote_it_and_who_reads
         .unwrap();
     writer.entry(&[7; 100_000]).unwrap();
     let file = appender.install(writer, 300).unwrap().bytes;
-    // Beside each record its position and its length, and so on; and notes.
+    // The size counts, beside each record, its position and its length, and so on; and notes.
     let (least, most) = (
         300 * 510 + 100_000,
         300 * 522 + 100_004 + 6 * 48 + 200 * 25 + 4 * 4,
@@ -131,7 +131,7 @@ fn what_a_snapshot_has_before_it_is_packed_is_told_by_who_wrote_it_and_who_reads
     }
 }
 
-/// Sees notes, and the records behind them unless these are enough.
+/// Collects notes, and the records they belong to unless notes are enough.
 #[derive(Default)]
 struct Noting {
     takes: bool,
@@ -239,12 +239,12 @@ fn who_takes_notes_is_shown_them_instead_of_kept_records_and_others_see_both() {
                 .eq(expected.map(|position| (*position, kept(*position))))
         );
     }
-    // Each is found, whether or not it has a note.
+    // Each record is found, whether or not it has a note.
     let (mut log, _) = Log::open(disk.storage(), small(), &mut shown(true)).unwrap();
     for position in 1..=LAST {
         assert_eq!(log.read(position).unwrap(), Some(kept(position)));
     }
-    // What gives up some of the log writes the snapshots anew, with their notes.
+    // A recovery that gives up some of the log writes the snapshots again, with their notes.
     log.append(&[unlike(1, 3_000)]).unwrap();
     log.append(&[unlike(2, 3_000)]).unwrap();
     log.seal().unwrap();
@@ -285,7 +285,7 @@ fn every_damaged_byte_of_the_newest_snapshot_is_passed_over() {
             Log::open(noted.storage(), small(), &mut noting).unwrap();
             let older = (1..=35).filter_map(|at| Some((at, note_of(at)?.to_vec())));
             assert!(noting.notes.into_iter().eq(older), "byte {at}");
-            // From here on two good ones are kept again.
+            // From here on two good snapshots are kept again.
             snapshot(&mut opened.log, 90).unwrap();
             drop(opened);
             assert_eq!(verify(&damaged).unwrap().0.snapshots.len(), 2);
@@ -313,7 +313,7 @@ fn each_damaged_snapshot_is_kept_also_where_another_one_had_its_number() {
     }
 }
 
-/// Finds only when a snapshot was shown that it cannot be used, if it is a later one than it wants.
+/// Says only after a snapshot was shown that it cannot be used, if it covers more than is wanted.
 struct Choosing {
     covers_most: u64,
     covers: u64,
@@ -461,7 +461,7 @@ fn what_is_removed_is_in_the_archive() {
     assert!(compacted.segments > 1);
     let kept = archive.after_power_cut(Survivors::Nothing);
     for (name, bytes) in &before[..usize::try_from(compacted.segments).unwrap()] {
-        // In the folder of the log, whose id is the disk's first.
+        // The segment is in the folder of the log, whose id is the disk's first.
         let archived = kept.bytes(&format!("{}/{name}", "01".repeat(16)));
         let archived = archived.unwrap();
         assert!(bytes[..archived.len()] == archived);
@@ -584,7 +584,7 @@ fn a_snapshot_that_the_disk_wrote_wrong_is_not_installed() {
             let error = installed.err().unwrap().to_string();
             assert!(error.contains("read back"), "{error}");
             assert_eq!(log.snapshots(), before);
-            // It was no harm: the next one is sound.
+            // The garbled write did no harm: the next snapshot is sound.
             snapshot(&mut log, 90).unwrap();
             drop(log);
             assert!(verify(&disk).unwrap().1 == appended);
@@ -603,7 +603,7 @@ fn a_snapshot_is_given_up_wherever_its_caller_breathes_and_leaves_nothing() {
     let (disk, appended) = logged(22, false);
     let appender = open(&disk).unwrap().log.start(Heard::default().events());
     let appender = appender.unwrap();
-    // The segment ahead is made meanwhile, by another thread.
+    // Another thread makes the next segment meanwhile.
     let snapshots_there = || {
         let mut names = disk.names();
         names.retain(|name| name.starts_with("snapshot-"));
@@ -690,7 +690,7 @@ fn a_compaction_that_is_given_up_while_it_copies_removes_nothing() {
     );
     assert!(matches!(compacted, Err(Error::Stopped { .. })));
     assert!(segments(&disk).starts_with(&before));
-    // The next one has all to do, and does it, and says how far it is.
+    // The next compaction has everything to do, and does it, and reports its progress.
     let archive = archive.storage();
     let mut told = Vec::new();
     let compacted = appender.compact_throttled(
@@ -703,7 +703,7 @@ fn a_compaction_that_is_given_up_while_it_copies_removes_nothing() {
     );
     let compacted = compacted.unwrap();
     assert!(compacted.segments > 1);
-    // What the one before had copied is there already.
+    // What the compaction before had copied is there already.
     assert!(told[0].0 < compacted.bytes, "{told:?}");
     assert!(told.iter().all(|(_, total)| *total == compacted.bytes));
     assert!(told.is_sorted(), "{told:?}");

@@ -1,4 +1,4 @@
-//! What several tests use.
+//! Helpers that several tests share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use wal::storage::Storage;
 use wal::storage::sim::SimDisk;
 use wal::{Appender, BoxError, Error, Events, Log, Options, Record, Report, SnapshotInfo, Visitor};
 
-/// Small segments and batches, so that little data has all the seams.
+/// Small segments and batches, so that little data reaches the limits of both.
 pub(crate) fn small() -> Options {
     Options {
         segment_bytes_min: 8 << 10,
@@ -31,12 +31,12 @@ pub(crate) fn seed(default: u64) -> u64 {
     seed
 }
 
-/// How many cases a campaign tries: `SIZE`, or the given share.
+/// Number of cases that a campaign tries: `SIZE`, or the given share.
 pub(crate) fn size(share: u64) -> u64 {
     std::env::var("SIZE").map_or(share, |text| text.replace('_', "").parse().unwrap())
 }
 
-/// How many times the usual share to try, where a case is a whole test.
+/// Factor for the usual share, where a case is a whole test.
 pub(crate) fn campaign() -> u64 {
     std::env::var("WAL_CAMPAIGN").map_or(1, |text| text.parse().unwrap())
 }
@@ -45,7 +45,7 @@ pub(crate) fn random(seed: u64) -> StdRng {
     StdRng::seed_from_u64(seed)
 }
 
-/// A record of some length. Half of them say the same again and again, so that batches are packed, and the
+/// Returns a record of random length. Half of them repeat themselves, so that batches are packed, and the
 /// bytes of the others have nothing in common.
 pub(crate) fn record(random: &mut StdRng, bytes_max: usize) -> Vec<u8> {
     let bytes = random.random_range(0..=bytes_max);
@@ -60,7 +60,7 @@ pub(crate) fn record(random: &mut StdRng, bytes_max: usize) -> Vec<u8> {
     record
 }
 
-/// So many bytes that have nothing in common: they take their room whatever is packed.
+/// Returns bytes that have nothing in common, so that packing never makes them smaller.
 pub(crate) fn unlike(seed: u64, bytes: usize) -> Vec<u8> {
     let mut unlike = vec![0; bytes];
     random(seed).fill(unlike.as_mut_slice());
@@ -76,7 +76,7 @@ pub(crate) struct Collect {
     noted: u64,
 }
 
-/// What [`snapshot_of`] notes of the record at this position: of some nothing.
+/// Returns the note that [`snapshot_of`] gives the record at this position; some records have none.
 pub(crate) fn note_of(position: u64) -> Option<[u8; 8]> {
     (position / 32 % 2 == 1).then_some((position * 3).to_le_bytes())
 }
@@ -107,7 +107,7 @@ impl Visitor for Collect {
     }
 
     fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
-        // Those of other tests have none.
+        // The kept records of other tests have no notes.
         assert!(
             self.noted <= record.position,
             "a note comes before its record"
@@ -130,7 +130,7 @@ pub(crate) fn snapshot(log: &mut Log, covers: u64) -> Result<SnapshotInfo, Error
     snapshot_of(log, covers, |record| record)
 }
 
-/// The same, with this of each record.
+/// As [`snapshot`], but keeps of each record what `keep` returns.
 pub(crate) fn snapshot_of(
     log: &mut Log,
     covers: u64,
@@ -152,7 +152,7 @@ pub(crate) fn snapshot_of(
     log.install(writer, upto)
 }
 
-/// The error of the disk within the visitor's error that it was wrapped in.
+/// Returns the error of the disk out of the visitor's error in which it was wrapped.
 fn unwrapped(error: Error) -> Error {
     match error {
         Error::Visitor { source, .. } => *source.downcast().unwrap(),
@@ -191,7 +191,7 @@ pub(crate) fn verify(disk: &SimDisk) -> Result<(Report, Vec<Vec<u8>>), Error> {
     Ok((report, collect.records))
 }
 
-/// What a journal is kept on. Clones are the same.
+/// The medium on which a journal is kept. Clones are the same medium.
 #[derive(Clone)]
 pub(crate) enum Kind {
     Files(SimDisk),
@@ -199,7 +199,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// One of each, empty.
+    /// Returns one medium of each kind, empty.
     pub(crate) fn each() -> [Self; 2] {
         [Self::Files(SimDisk::new()), Self::Memory(MemoryLog::new())]
     }
@@ -215,7 +215,7 @@ impl Kind {
         .unwrap()
     }
 
-    /// What opening it shows: the records and what is kept of them, and the entries.
+    /// Returns what opening the journal shows: the records and what is kept of them, and the entries.
     pub(crate) fn shown(&self) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         match self {
             Self::Files(disk) => {
@@ -231,7 +231,7 @@ impl Kind {
     }
 }
 
-/// `Log` cannot be printed, so `unwrap_err` does not apply.
+/// Returns the error with which a log is refused. `Log` cannot be printed, so `unwrap_err` does not apply.
 pub(crate) fn refusal(disk: &SimDisk) -> Error {
     let before: Vec<_> = disk.names().iter().map(|name| disk.bytes(name)).collect();
     let error = match open(disk) {
@@ -243,7 +243,7 @@ pub(crate) fn refusal(disk: &SimDisk) -> Error {
     error
 }
 
-/// What the journal thread said.
+/// What the callbacks of the journal thread were told.
 #[derive(Clone, Default)]
 pub(crate) struct Heard {
     state: Arc<Mutex<HeardState>>,
@@ -254,7 +254,7 @@ pub(crate) struct HeardState {
     pub(crate) durable: u64,
     pub(crate) calls: u64,
     pub(crate) failures: Vec<String>,
-    /// Whether something was said after the failure.
+    /// Whether a callback came after the failure.
     pub(crate) after_failure: bool,
 }
 
@@ -284,7 +284,7 @@ impl Events for Heard {
     }
 }
 
-/// Waits until something is so, for a minute at most.
+/// Waits until `is_so` holds, for a minute at most.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
     while !is_so() {
@@ -322,7 +322,7 @@ pub(crate) fn frames(segment: &[u8]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Makes both checksums of a frame right again.
+/// Corrects both checksums of a frame.
 pub(crate) fn recompute_checksums(frame: &mut [u8], log_id: &[u8; 16]) {
     let crc = |bytes: &[u8]| {
         let mut hasher = crc32fast::Hasher::new_with_initial(crc32fast::hash(log_id));

@@ -1,4 +1,5 @@
-//! A log that is synced now and then: a loss of power leaves a beginning of it, never damage.
+//! A log that is synced after several batches: a power cut leaves a prefix of its records, never
+//! damage.
 
 use rand::Rng as _;
 use wal::Options;

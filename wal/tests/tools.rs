@@ -1,4 +1,4 @@
-//! A tool that is cut off anywhere, and then any tool: nothing is lost.
+//! A tool is interrupted by a power cut at any call, and then any tool runs: nothing is lost.
 //!
 //! `TOOL_KILLS=2000` tries that many cuts; `SEED=…` plays them again.
 
@@ -88,12 +88,12 @@ impl Place {
         self.data.calls() + self.archive.calls() + self.target.calls()
     }
 
-    /// The power is cut before the call with this number, wherever it goes.
+    /// Cuts the power before the call with this number, on the disk where the tool writes.
     fn cut_before(&self, cut: u64, tool: Tool) {
         match tool {
             Tool::Backup | Tool::Restore => self.target.cut_before(cut),
             _ => {
-                // One of the two: a call to the archive is one to another disk.
+                // Both disks count their own calls, so one of the two is cut.
                 self.data.cut_before(cut);
                 self.archive.cut_before(cut);
             }
@@ -112,7 +112,7 @@ impl Place {
         }
     }
 
-    /// Everything that is there, by its bytes.
+    /// Returns the names of all files of the log, by their content.
     fn bytes(&self) -> BTreeMap<Vec<u8>, String> {
         let names = self.data.names();
         let files = names.iter().filter_map(|name| self.data.bytes(name));
@@ -120,7 +120,8 @@ impl Place {
     }
 }
 
-/// A log with two snapshots and an archive of what they cover; damaged in one of some ways.
+/// Makes a log with two snapshots and an archive of what they cover; may damage it in one of
+/// several ways.
 fn lived(random: &mut StdRng) -> (Place, Vec<Vec<u8>>, bool) {
     let data = SimDisk::new();
     let archive = SimDisk::new();
@@ -164,7 +165,7 @@ fn lived(random: &mut StdRng) -> (Place, Vec<Vec<u8>>, bool) {
     )
 }
 
-/// For good: a flip that a power cut would not bring back.
+/// Flips a bit durably: a power cut would not undo it.
 fn flip(disk: &SimDisk, name: &str, at: usize) {
     let mut bytes = disk.bytes(name).unwrap();
     bytes[at] ^= 1;
@@ -176,8 +177,7 @@ fn cases() -> u64 {
     given.map_or(300, |text| text.replace('_', "").parse().unwrap())
 }
 
-/// What a damaged file held, and what a log's records are, is nowhere but there: no tool may
-/// remove it.
+/// A damaged file's content, and a log's records, exist nowhere else: no tool may remove them.
 #[test]
 fn whatever_tool_is_cut_off_anywhere_and_whatever_tool_comes_then_nothing_is_lost() {
     let seed = seed(51);
@@ -213,7 +213,7 @@ fn whatever_tool_is_cut_off_anywhere_and_whatever_tool_comes_then_nothing_is_los
             seed + number - 1
         );
         let before = match tool {
-            // It only reads what there is.
+            // A recovery only reads the files that are there, so the original ones count.
             Tool::Recover => original,
             _ => after.bytes(),
         };
@@ -228,7 +228,7 @@ fn whatever_tool_is_cut_off_anywhere_and_whatever_tool_comes_then_nothing_is_los
         match verify(&then.data) {
             Ok((report, found)) => {
                 served += 1;
-                // A start after a recovery goes on where that one has ended.
+                // A start after a recovery appends where the recovery has ended.
                 let own = found.iter().take_while(|record| *record != SERVED).count();
                 let shared = own.min(appended.len());
                 assert!(
@@ -239,7 +239,8 @@ fn whatever_tool_is_cut_off_anywhere_and_whatever_tool_comes_then_nothing_is_los
                     assert!(own >= appended.len(), "{case}: records are lost");
                 }
                 if report.log_id != FIRST_LOG {
-                    // It was recovered: what it was before is all there, under some name.
+                    // The log was recovered: all files of the log before are there, under some
+                    // name.
                     for (bytes, name) in before
                         .iter()
                         .filter(|(bytes, name)| is_of_first(bytes, name))
@@ -258,13 +259,13 @@ fn whatever_tool_is_cut_off_anywhere_and_whatever_tool_comes_then_nothing_is_los
     assert!(served > 0 && refused > 0);
 }
 
-/// What a start appends.
+/// The record that a start appends.
 const SERVED: &[u8] = b"served";
 
 /// The id of a disk's first log.
 const FIRST_LOG: [u8; 16] = [1; 16];
 
-/// Whether a file is a segment or snapshot of that one, and was finished.
+/// Whether a file is a finished segment or snapshot of the first log.
 fn is_of_first(bytes: &[u8], name: &str) -> bool {
     let is_listed = bytes.starts_with(b"walsegmt") || bytes.starts_with(b"walsnaps");
     is_listed && bytes.get(16..32) == Some(&FIRST_LOG) && !name.ends_with(".new")

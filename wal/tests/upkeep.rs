@@ -12,7 +12,7 @@ use crate::support::{
     Heard, campaign, eventually, open, random, record, seed, segments, snapshot, snapshots, verify,
 };
 
-/// Some records in some segments, with snapshots and without.
+/// Makes a log of some records in some segments, with or without snapshots.
 fn logged(seed: u64, with_snapshots: bool) -> (SimDisk, Vec<Vec<u8>>) {
     let disk = SimDisk::new();
     let mut random = random(seed);
@@ -34,7 +34,7 @@ fn logged(seed: u64, with_snapshots: bool) -> (SimDisk, Vec<Vec<u8>>) {
 
 fn restore(from: &SimDisk, upto: Option<u64>) -> Result<(SimDisk, Vec<Vec<u8>>), Error> {
     let target = SimDisk::new();
-    // Not the id that the other one has.
+    // The new log must not get the id of the other one.
     target.storage().random_id().unwrap();
     target.storage().random_id().unwrap();
     let storage: Arc<dyn Storage> = target.storage();
@@ -288,7 +288,7 @@ fn where_the_segment_that_was_open_is_missing_or_cut_there_may_have_been_more() 
     let whole = Salvage::survey(disk.storage()).unwrap();
     assert!(whole.end_is_known());
     assert_eq!(whole.highest(), 83);
-    // None of it, less than its header, and its header with a part of what it was made for.
+    // What is left of the last segment: no file, less than its header, or its header alone.
     for left in [None, Some(0), Some(40), Some(4_096)] {
         match left {
             None => disk.take_away(&last),

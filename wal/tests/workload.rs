@@ -1,4 +1,4 @@
-//! What the campaigns do to a log, and what must hold afterwards.
+//! The workload that campaigns run on a log, and what must hold afterwards.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use wal::storage::sim::{SimDisk, Survivors};
 
 use crate::support::{open, random, record, snapshot};
 
-/// What was acknowledged to a workload until the power went.
+/// What a workload had appended, and what was acknowledged, until the power was cut.
 pub(crate) struct Told {
     pub(crate) appended: Vec<Vec<u8>>,
     /// Lengths that the log may have: ends of batches.
@@ -28,8 +28,8 @@ impl Told {
     }
 }
 
-/// Appends batches, seals, takes snapshots, compacts, restarts, goes through
-/// several segments; ends at the first error.
+/// Appends batches, seals, takes snapshots, compacts and restarts, over several segments; ends at
+/// the first error.
 pub(crate) fn workload(disk: &SimDisk, seed: u64, batches: usize) -> Told {
     let mut random = random(seed);
     let mut told = Told::new();
@@ -95,7 +95,7 @@ pub(crate) fn check(disk: &SimDisk, told: &Told, case: &dyn Fn() -> String) {
         "{}: {found} records are no whole batches",
         case()
     );
-    // What was installed is whole: falling back is for damage.
+    // Installed snapshots are whole: only damage makes a start fall back to an older one.
     let bad = &opened.report.bad_snapshots;
     assert!(bad.is_empty(), "{}: {bad:?}", case());
     if let Some(used) = opened.report.snapshot {
@@ -103,7 +103,7 @@ pub(crate) fn check(disk: &SimDisk, told: &Told, case: &dyn Fn() -> String) {
         let last = opened.entries.last().map(Vec::as_slice);
         assert_eq!(last, Some(entry.as_bytes()), "{}", case());
     }
-    // The first, the last and some between: kept ones and those in the log.
+    // The first position, the last and some between: kept records and those in the log.
     for position in (1..=found).step_by(found / 5 + 1).chain([found]) {
         let read = opened.log.read(position as u64);
         let read = read.unwrap_or_else(|error| panic!("{}: {error}", case()));

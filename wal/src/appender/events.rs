@@ -13,9 +13,9 @@ pub trait Events: Send {
     /// be found after a restart or not.
     fn failed(&mut self, error: &Error);
 
-    /// How many are in flight: they wait for what they have appended, or may append soon. By this
-    /// the journal thread knows when waiting for more records does not pay. 0, the default, when
-    /// that is not known.
+    /// Returns how many callers are in flight: they wait for what they have appended, or may append
+    /// soon. From this the journal thread knows when waiting for more records does not pay. 0, the
+    /// default, when the number is not known.
     fn in_flight(&self) -> usize {
         0
     }

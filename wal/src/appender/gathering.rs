@@ -1,29 +1,32 @@
-//! How many records are gathered for a batch, and for how long.
+//! Decides how many records are gathered for a batch, and for how long.
 //!
-//! Where several wait for each batch, the next one begins no sooner than 0.4 or 0.6 ms after the
-//! one before began, unless enough are queued; a lone appender is never kept waiting. Where a batch
-//! takes its time and the next may begin meanwhile, a crowd is gathered for that time at the most.
+//! When several callers wait for each batch, the next one begins no sooner than 0.4 or 0.6 ms after the
+//! one before began, unless enough records are queued; a lone appender never waits. When batches take
+//! long and the next may begin meanwhile, records of a crowd are gathered for at most as long as a
+//! batch takes.
 
 use std::time::Duration;
 
-/// From one batch of several records to the next takes so long at the least, unless enough are
-/// queued before: while the disk could take another batch every 0.15 ms, each costs processor
-/// time for a sync and for waking all who wait, and that is what there is too little of.
+/// Minimum time from the beginning of one batch of several records to the next, unless enough are
+/// queued before: while the disk could take another batch every 0.15 ms, each costs processor time for
+/// a sync and for waking all waiters, and processor time is scarce.
 const GATHER: Duration = Duration::from_micros(400);
-/// The same while more than twice [`MANY`] are in flight: half of them take longer to come.
+/// Minimum time between batches while more than twice [`MANY`] are in flight: half of them take longer
+/// to arrive.
 const GATHER_OF_CROWD: Duration = Duration::from_micros(600);
-/// No more time than this lies between batches of a crowd, however long one takes.
+/// Maximum time between batches of a crowd, however long one takes.
 const GATHER_MAX: Duration = Duration::from_millis(20);
-/// So many records in a batch are of several who wait, and the next ones are gathered.
+/// Number of records from which on a batch counts as that of several waiting callers, so that the next
+/// one is gathered.
 pub(super) const FEW: usize = 3;
-/// So many queued records are enough, where it is not known how many are in flight.
+/// Number of queued records that is enough when it is not known how many are in flight.
 const MANY: usize = 16;
 
-/// What is gathered for a batch while so many are in flight: how many records are enough, and how
-/// long after the batch before it begins at the latest.
+/// Returns how many records are enough for a batch, and how long after the batch before it begins at
+/// the latest, while `in_flight` are in flight.
 ///
-/// Nearly all of a few: of those that were just answered, each may be about to append. Not quite
-/// half of many: they are written while the others are worked on, and neither side waits.
+/// Of a few, nearly all are enough: each caller that was just answered may be about to append. Of many,
+/// not quite half: they are written while the others are worked on, and neither side waits.
 pub(super) fn gathered(in_flight: usize) -> (usize, Duration) {
     if in_flight == 0 {
         return (MANY, GATHER);
@@ -34,13 +37,13 @@ pub(super) fn gathered(in_flight: usize) -> (usize, Duration) {
     (enough, if is_crowd { GATHER_OF_CROWD } else { GATHER })
 }
 
-/// As [`gathered`], where so many of those in flight are in batches that have begun and are not durable
-/// yet, and a batch takes so long.
+/// As [`gathered`], when `begun` of those in flight are in batches that have begun and are not durable
+/// yet, and a batch takes `took`.
 ///
-/// Each batch costs the same whatever it holds, here and on the medium: several small ones on their
-/// way at once cost several times that, and where many wait no response comes sooner than with a
-/// few large ones. So of a crowd as many are gathered beside a batch as without one, for as long as
-/// a batch takes at the most.
+/// Each batch costs the same whatever it holds, here and on the medium: several small ones in flight at
+/// once cost several times that, and when many wait no response comes sooner than with a few large
+/// ones. So for a crowd as many records are gathered beside a batch in flight as without one, for at
+/// most as long as a batch takes.
 pub(super) fn gathered_beside(in_flight: usize, begun: usize, took: Duration) -> (usize, Duration) {
     let (enough, apart) = gathered(in_flight);
     if begun == 0 || in_flight == 0 {
@@ -49,7 +52,7 @@ pub(super) fn gathered_beside(in_flight: usize, begun: usize, took: Duration) ->
     if in_flight > 2 * MANY {
         return (enough, took.clamp(apart, GATHER_MAX));
     }
-    // Those who wait for batches that have begun append nothing else meanwhile.
+    // Callers that wait for batches that have begun append nothing else meanwhile.
     gathered(in_flight.saturating_sub(begun).max(1))
 }
 

@@ -25,12 +25,12 @@ use crate::visitor::{OnRange, Record, SnapshotInfo};
 /// Batches that became durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Batches {
-    /// How many: in a log of files each is one write and one sync.
+    /// Number of batches: in a log of files, each is one write and one sync.
     pub count: u64,
-    /// How long that took, in all.
+    /// Total time that these batches took.
     pub time: Duration,
-    /// How many took so long, in the buckets of [`BATCH_BOUNDS`]; the last one is for those that took
-    /// longer than every bound.
+    /// Number of batches by the time that they took, in the buckets of [`BATCH_BOUNDS`]; the last bucket
+    /// is for those that took longer than every bound.
     pub by_time: [u64; BATCH_BOUNDS.len() + 1],
 }
 
@@ -41,9 +41,9 @@ pub struct Appender {
     shared: Arc<Shared>,
     medium: Arc<dyn Medium>,
     thread: Mutex<Thread>,
-    /// One snapshot or compaction at a time.
+    /// Held while a snapshot is installed or the log is compacted: one at a time.
     maintenance: Mutex<()>,
-    /// The position after the last one that was there at the start.
+    /// The first position after those that existed at the start.
     began: u64,
 }
 
@@ -60,13 +60,13 @@ pub trait OpenLog {
 enum Thread {
     NotStarted,
     Running(JoinHandle<()>),
-    /// Another call waits for its end.
+    /// Another call waits for the thread to end.
     Ending,
 }
 
 impl Appender {
-    /// Starts the journal thread on a medium, of which so many bytes of records came after the
-    /// newest snapshot began. Of the options, those of batches count.
+    /// Starts the journal thread on a medium; `log_bytes` are the bytes of its records since the newest
+    /// snapshot began. Of the options, only those of batches count.
     ///
     /// # Errors
     /// When threads cannot be started.
@@ -92,8 +92,7 @@ impl Appender {
             took: Duration::ZERO,
         };
         let waiting = Arc::downgrade(&shared);
-        // Held as an appender from here on, so that what was started is stopped again when the
-        // rest cannot be.
+        // From here on, dropping the appender stops what was started, when the rest cannot be started.
         let appender = Arc::new(Self {
             shared,
             medium,
@@ -103,7 +102,7 @@ impl Appender {
         });
         appender.medium.start(Box::new(move || {
             if let Some(shared) = waiting.upgrade() {
-                // Under its lock, so that the journal thread does not miss it.
+                // The lock is taken first, so that the journal thread does not miss the notification.
                 drop(shared.queue.lock());
                 shared.work.notify_all();
             }
@@ -115,13 +114,13 @@ impl Appender {
         Ok(appender)
     }
 
-    /// The right to append: while the value lives, no other caller appends.
-    /// Positions are given in the order in which callers get here.
+    /// Returns the right to append: while the value lives, no other caller appends. Positions are assigned
+    /// in the order in which callers get it.
     pub fn sequence(&self) -> Sequence<'_> {
         Sequence::new(&self.shared)
     }
 
-    /// Wakes the journal thread for what was appended by [`Sequence::end_quietly`].
+    /// Wakes the journal thread for records that were appended by [`Sequence::end_quietly`].
     pub fn wake(&self) {
         self.shared.wake(self.shared.queue.lock());
     }
@@ -131,7 +130,7 @@ impl Appender {
         self.shared.durable.load(Ordering::Acquire)
     }
 
-    /// The highest position that has been given.
+    /// The highest position that has been assigned.
     pub fn appended(&self) -> u64 {
         self.shared.appended.load(Ordering::Acquire)
     }
@@ -141,7 +140,7 @@ impl Appender {
         self.shared.queued_bytes.load(Ordering::Relaxed)
     }
 
-    /// What was written since the start.
+    /// Returns the counts of the batches written since the start.
     pub fn batches(&self) -> Batches {
         Batches {
             count: self.shared.batches.load(Ordering::Relaxed),
@@ -154,9 +153,8 @@ impl Appender {
         }
     }
 
-    /// Whether there is space for more. When not, callers should append
-    /// nothing new; what they have begun still finds room. Becomes true again
-    /// by itself.
+    /// Whether there is space for more records. When not, callers should append nothing new; there is
+    /// still space for what they have begun. Becomes true again by itself.
     pub fn has_room(&self) -> bool {
         self.medium.has_room(self.queued_bytes())
     }
@@ -166,7 +164,7 @@ impl Appender {
         self.medium.lack(self.queued_bytes())
     }
 
-    /// What is free now, and what of it is the log's.
+    /// Returns the free space now, and how much of it the log needs itself.
     ///
     /// # Errors
     /// [`Error::Io`] when the system does not tell the free space.
@@ -174,18 +172,18 @@ impl Appender {
         self.medium.space()
     }
 
-    /// What [`Appender::space`] would say, as it was when last looked at, which is a second ago or
-    /// so: the disk is not asked, so this never waits for it. `None` when the system does not tell.
+    /// As [`Appender::space`], but as of the last look at the disk, a second ago or so: the disk is not
+    /// asked, so this never waits for it. `None` when the system does not tell.
     pub fn known_space(&self) -> Option<Space> {
         self.medium.known_space()
     }
 
-    /// Bytes that the newest snapshot takes for what it keeps of records; 0 when there is none.
+    /// Bytes that kept records take in the newest snapshot; 0 when there is none.
     pub fn kept_bytes(&self) -> u64 {
         self.medium.kept_bytes()
     }
 
-    /// Bytes of the newest snapshot, before it was packed; 0 when there is none. What is comparable to
+    /// Size of the newest snapshot before packing, in bytes; 0 when there is none. Comparable with
     /// [`Appender::log_bytes_since_snapshot`].
     pub fn unpacked_snapshot_bytes(&self) -> u64 {
         self.medium.unpacked_snapshot_bytes()
@@ -208,15 +206,15 @@ impl Appender {
         self.medium.read(position)
     }
 
-    /// The first position that is kept as a record, whatever snapshots have of those before it; the
-    /// one after the last when there is none.
+    /// The first position that is kept as a record, whatever snapshots keep of earlier ones; the position
+    /// after the last when there is none.
     pub fn first(&self) -> u64 {
         self.medium.first()
     }
 
-    /// The first position of the newest part of the log that is given up as a whole, or of what was
-    /// appended since the start: what lies before may be given up while what is appended now is kept.
-    /// Known a little late when a part begins.
+    /// The first position of the newest part of the log that is removed as a whole, or of the records
+    /// appended since the start: earlier records may be removed while those appended now are kept. Updated
+    /// a little late when a part begins.
     pub fn newest_part(&self) -> u64 {
         self.medium.newest_part().max(self.began)
     }
@@ -261,9 +259,9 @@ impl Appender {
         Ok(SnapshotWriter::new(target, log_bytes))
     }
 
-    /// Makes a snapshot the newest one: waits until `upto`, the last position of
-    /// which anything is in it, is durable, syncs it, reads it back, gives it
-    /// its name and lists it; the oldest of three is removed.
+    /// Makes a snapshot the newest one: waits until `upto`, the last position whose record contributed to
+    /// it, is durable, syncs it, reads it back, gives it its name and lists it; the oldest of three is
+    /// removed.
     ///
     /// # Errors
     /// [`Error::Io`], which harms nothing and passes; [`Error::Stopped`] when the
@@ -272,9 +270,9 @@ impl Appender {
         self.install_throttled(writer, upto, &mut || Ok(()))
     }
 
-    /// As [`Appender::install`], and calls `throttle` after each item that is read back, and while
-    /// it waits: its caller can pause there, to leave processors to commits, or end the work by an
-    /// error, which leaves nothing of the snapshot.
+    /// As [`Appender::install`], and calls `throttle` after each item that is read back, and while it
+    /// waits: the callback can pause there, to leave processors to commits, or end the work by an error,
+    /// which leaves nothing of the snapshot.
     ///
     /// # Errors
     /// Those of [`Appender::install`], and that of `throttle`.
@@ -300,25 +298,24 @@ impl Appender {
         Ok(info)
     }
 
-    /// What [`Appender::compact`] would leave now.
+    /// Returns what [`Appender::compact`] would leave now.
     pub fn retained(&self, keep: &Keep) -> Retained {
         self.medium.retained(keep)
     }
 
-    /// Whether records that the older snapshot covers may be removed by themselves, the oldest
-    /// first and without an archive, before [`Appender::has_room`] says no. They are not until this
-    /// is said.
+    /// Sets whether the log may remove records that the older snapshot covers, the oldest first and
+    /// without an archive, before [`Appender::has_room`] says no. It may not until this is called.
     pub fn give_up_for_room(&self, may: bool) {
         self.medium.give_up_for_room(may);
     }
 
-    /// Bytes that were removed so.
+    /// Bytes that were removed as [`Appender::give_up_for_room`] allows.
     pub fn given_up_bytes(&self) -> u64 {
         self.medium.given_up_bytes()
     }
 
-    /// Removes what the older snapshot covers and is not to be kept, or moves it to
-    /// the archive. Interrupted anywhere, it can be done again.
+    /// Removes the records that the older snapshot covers and that are not to be kept, or moves them to
+    /// the archive. Can be repeated after an interruption at any point.
     ///
     /// # Errors
     /// [`Error::Io`], which harms nothing and passes; [`Error::Stopped`] when the
@@ -327,9 +324,8 @@ impl Appender {
         self.compact_throttled(keep, archive, &mut |_, _| Ok(()))
     }
 
-    /// As [`Appender::compact`], and calls `copying` before each chunk that is copied to the archive,
-    /// with the bytes that are there by then and those that will be: an error ends it, and nothing is
-    /// removed that is not copied.
+    /// As [`Appender::compact`], and calls `copying` before each chunk that is copied to the archive, with
+    /// the bytes copied so far and the total: an error ends it, and nothing is removed that is not copied.
     ///
     /// # Errors
     /// Those of [`Appender::compact`], and that of `copying`.
@@ -343,9 +339,8 @@ impl Appender {
         self.medium.compact(keep, archive, copying)
     }
 
-    /// Shows, in order, what the newest snapshot kept and the log's records
-    /// after what it covers, up to a durable position. Not to be called while
-    /// another thread compacts.
+    /// Shows, in order, the records that the newest snapshot kept and the log's records after the position
+    /// that it covers, up to a durable position. Not to be called while another thread compacts.
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::Io`], and [`Error::Visitor`] with what `visit` gives.
@@ -357,10 +352,9 @@ impl Appender {
         self.medium.history(upto.min(self.durable()), visit)
     }
 
-    /// Takes no more records, writes what is queued, seals the log, ends the
-    /// threads and gives back the lock: before it returns, or, where a callback on
-    /// the journal thread calls it, when that thread ends. A second call does nothing.
-    /// Must not be called while the same thread holds a [`Sequence`].
+    /// Accepts no more records, writes those that are queued, seals the log, ends the threads and releases
+    /// the lock: before it returns, or, when a callback on the journal thread calls it, when that thread
+    /// ends. A second call does nothing. Must not be called while the same thread holds a [`Sequence`].
     ///
     /// # Errors
     /// [`Error::Stopped`] with the reason when the log has failed before all
@@ -374,10 +368,10 @@ impl Appender {
             self.shared.stopping.store(true, Ordering::SeqCst);
             self.shared.work.notify_all();
         }
-        // The journal thread may be waiting for room that will not come.
+        // The journal thread may be waiting for space that will not come.
         self.medium.drain();
-        // In a callback, what is queued is still to be written, and nobody else may write until it is: the
-        // journal thread gives back the lock at its end.
+        // In a callback, queued records are still to be written, and no other process may write before
+        // that: the journal thread releases the lock at its end.
         if self.shared.journal.get() != Some(&thread::current().id()) {
             match std::mem::replace(&mut *self.thread.lock(), Thread::Ending) {
                 // There is no journal thread to stop the medium.
@@ -400,7 +394,7 @@ impl Appender {
 
 impl Drop for Appender {
     fn drop(&mut self) {
-        // A caller that needs the result calls it directly.
+        // A caller that needs the result calls `shutdown` directly.
         let _ = self.shutdown();
     }
 }

@@ -17,7 +17,7 @@ use crate::medium::{BatchWriter, Medium};
 
 enum Task {
     Write,
-    /// Something that was begun has become durable.
+    /// A batch that was begun has become durable.
     Settle,
     Seal,
     Stop,
@@ -30,7 +30,7 @@ pub(super) struct Begun {
     bytes: usize,
 }
 
-/// What the journal thread works with.
+/// The state of the journal thread.
 pub(super) struct Journal {
     pub(super) shared: Arc<Shared>,
     pub(super) medium: Arc<dyn Medium>,
@@ -38,13 +38,13 @@ pub(super) struct Journal {
     pub(super) batch_bytes_max: usize,
     /// How long nothing must be appended before the last batch gets a seal.
     pub(super) seal_after: Duration,
-    /// When the last records were taken, and how many they were.
+    /// When the last records were taken from the queue; `batch_records` is how many they were.
     pub(super) batch_began: Instant,
     pub(super) batch_records: usize,
-    /// The oldest first.
+    /// The batches that are not durable yet, the oldest first.
     pub(super) begun: VecDeque<Begun>,
-    /// When something that was begun became durable, and about how long such a batch takes; zero
-    /// where each is durable before the next one begins.
+    /// When a batch that was begun last became durable; `took` is about how long such a batch takes,
+    /// and zero when each is durable before the next one begins.
     pub(super) settled: Instant,
     pub(super) took: Duration,
 }
@@ -71,7 +71,8 @@ impl Journal {
             let _ = catch_unwind(AssertUnwindSafe(|| events.failed(&error)));
         }
         self.medium.stop();
-        // Who told it to stop may be one of its callbacks, which cannot wait for this.
+        // The call that told this thread to stop may have come from one of its callbacks, which cannot
+        // wait for this.
         if self.shared.stopping.load(Ordering::SeqCst) {
             self.medium.close();
         }
@@ -151,8 +152,8 @@ impl Journal {
         }
     }
 
-    /// Since when the next batch is gathered. Where nothing is on its way those who were just answered
-    /// may be about to append.
+    /// Returns the time from which the next batch is gathered. When no batch is in flight, the callers
+    /// that were just answered may be about to append.
     fn gathers_from(&self) -> Instant {
         match self.begun.is_empty() {
             true => self.batch_began.max(self.settled),
@@ -198,7 +199,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Reports all that was begun and has become durable.
+    /// Reports all batches that were begun and have become durable.
     fn settle(&mut self, events: &mut dyn Events) -> Result<(), Error> {
         while let Some(last) = self.writer.settle()? {
             let Some(begun) = self.begun.pop_front() else {

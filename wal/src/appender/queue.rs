@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::batched::{Batched, Spare};
 use crate::format::{RECORD_BYTES_MAX, to_u64};
 
-/// The upper bounds by which batches are counted, of the time that they took.
+/// Upper bounds of the buckets in which batches are counted by the time that they took.
 pub const BATCH_BOUNDS: [Duration; 13] = [
     Duration::from_micros(100),
     Duration::from_micros(250),
@@ -28,7 +28,7 @@ pub const BATCH_BOUNDS: [Duration; 13] = [
     Duration::from_secs(5),
 ];
 
-/// So many queued records are worth a batch, even while more may come.
+/// Number of queued records that are worth a batch, even while more may come.
 const QUIET_MAX: usize = 32;
 
 /// Why a record was not taken.
@@ -59,7 +59,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// What those who append share with the journal thread.
+/// What the appending threads share with the journal thread.
 pub(super) struct Shared {
     pub(super) queue: Mutex<Queue>,
     /// The journal thread waits here when there is nothing to do.
@@ -82,15 +82,14 @@ pub(super) struct Shared {
 pub(super) struct Queue {
     pub(super) records: Batched,
     pub(super) next: u64,
-    /// How many records have to be queued for the journal thread to be woken; none while it is
-    /// awake.
+    /// Number of queued records at which the journal thread is woken; `None` while it is awake.
     pub(super) wake_at: Option<usize>,
     /// Why nothing more is taken.
     pub(super) closed: Option<Arc<str>>,
 }
 
 impl Queue {
-    /// Whether the journal thread sleeps although there is something to write. It is taken for
+    /// Whether the journal thread sleeps although there is something to write. If so, it counts as
     /// awake from then on.
     fn needs_waking(&mut self) -> bool {
         let wake = self.wake_at.is_some_and(|at| self.records.count() >= at);
@@ -102,7 +101,8 @@ impl Queue {
 }
 
 impl Shared {
-    /// Behind a last record at `last`, with so many bytes of records since the newest snapshot.
+    /// Creates the state of a log whose last record is at `last`, with `log_bytes` bytes of records
+    /// since the newest snapshot.
     pub(super) fn new(last: u64, log_bytes: u64) -> Self {
         Self {
             queue: Mutex::new(Queue {
@@ -133,7 +133,7 @@ impl Shared {
         }
     }
 
-    /// Counts a batch of so many bytes of records that is durable up to `last`.
+    /// Counts a batch of `bytes` bytes of records, and that all up to `last` is durable.
     pub(super) fn note_durable(&self, bytes: usize, took: Duration, last: u64) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.batch_nanos.fetch_add(nanos, Ordering::Relaxed);
@@ -146,8 +146,8 @@ impl Shared {
     }
 }
 
-/// The right to append next. Dropping it lets others append, and wakes the
-/// journal thread when it sleeps; one that gathers a batch wakes by itself.
+/// The right to append next. Dropping it lets others append, and wakes the journal thread when it
+/// sleeps; while the thread gathers a batch, it wakes by itself.
 pub struct Sequence<'a> {
     shared: &'a Shared,
     queue: Option<MutexGuard<'a, Queue>>,
@@ -157,7 +157,7 @@ impl<'a> Sequence<'a> {
     pub(super) fn new(shared: &'a Shared) -> Self {
         let mut queue = shared.queue.lock();
         if queue.records.needs_spare() {
-            // Made while others may append, so that they need not wait for it.
+            // The spare piece is made while others may append, so that they need not wait for it.
             let spare = MutexGuard::unlocked(&mut queue, Spare::default);
             queue.records.keep_spare(spare);
         }
@@ -187,9 +187,9 @@ impl<'a> Sequence<'a> {
         self.take(payload.len(), |records| records.push(payload))
     }
 
-    /// As [`Sequence::push`], of a record that the caller does not need any more: a large one is
-    /// taken, so that it is not copied while others wait. A small one is left, to be freed when they
-    /// do not.
+    /// As [`Sequence::push`], for a record that the caller no longer needs: a large one is moved, so
+    /// that it is not copied while others wait. A small one is copied, and left for the caller to
+    /// free later.
     ///
     /// # Errors
     /// [`Refused`], and the record has no position then.

@@ -1,4 +1,4 @@
-//! What a segment of an archive says of itself.
+//! Reads what a segment of an archive states about itself.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use crate::window::{WINDOW, Window};
 
 /// Bytes at the end of a segment in which its last frame is looked for first.
 const TAIL: u64 = 64 << 10;
-/// No frame has more: the length of its payload has four bytes.
+/// Maximum length of a frame, in bytes: the length of its payload has four bytes.
 const FRAME_BYTES_MAX: u64 = (1 << 32) + 72;
 
 /// A segment of an archive, as it describes itself.
@@ -27,12 +27,12 @@ pub(super) struct Archived {
 }
 
 impl Archived {
-    /// Whether a log goes on from it.
+    /// Whether the manifest's log continues this segment.
     pub(super) fn leads_to(&self, manifest: &Manifest) -> bool {
         self.seal.chain == manifest.first_chain && self.seal.last + 1 == manifest.first_position
     }
 
-    /// The digest after the frame that ends at an offset; `None` when none does.
+    /// Returns the digest after the frame that ends at an offset; `None` when none does.
     pub(super) fn chain_at(
         &self,
         file: &dyn File,
@@ -56,7 +56,7 @@ impl Archived {
     }
 }
 
-/// Reads what a segment says.
+/// Reads what a segment states about itself.
 pub(super) fn describe(
     archive: &dyn Storage,
     log: &LogId,
@@ -116,8 +116,7 @@ pub(super) fn describe(
     })
 }
 
-/// The frame at an offset, when it is sound, and the digest in it when it is a
-/// start frame.
+/// Returns the frame at an offset, when it is sound, and the digest in it when it is a start frame.
 fn sound_frame(
     window: &mut Window<'_>,
     offset: u64,
@@ -138,8 +137,8 @@ fn sound_frame(
     Ok(Some((header, digest)))
 }
 
-/// The sound frame that ends where the file ends. It is looked for in pieces, and no farther back than
-/// the largest frame reaches: the file may have become of any length.
+/// Finds the sound frame that ends where the file ends. Searches piece by piece, and no farther back
+/// than the largest frame reaches: damage may have made the file any length.
 fn last_frame(file: &dyn File, length: u64, seed: u32) -> io::Result<Option<FrameHeader>> {
     let mut tail = TAIL;
     loop {
@@ -152,7 +151,7 @@ fn last_frame(file: &dyn File, length: u64, seed: u32) -> io::Result<Option<Fram
     }
 }
 
-/// The same, where it begins in this range, which ends where the file does.
+/// Finds that frame if it begins in this range, which ends where the file does.
 fn last_frame_from(
     file: &dyn File,
     (from, length): (u64, u64),

@@ -1,28 +1,28 @@
-//! What a look at a log that is to be copied finds.
+//! The result of a look at a log that is to be copied.
 
 use super::parts::ends;
 use crate::error::Error;
 use crate::manifest::Manifest;
 use crate::survey::Survey;
 
-/// What a look has found.
+/// The result of a look.
 pub(super) enum CopyAttempt {
     /// Everything that was wanted, and what proves it: the manifest of a copy.
     Whole(Manifest),
-    /// An end that lacks something, or its proof.
+    /// A log whose end lacks something, or its proof.
     Open(Box<SurveyedLog>),
     Damaged(Error),
 }
 
 /// A log that was read to its end.
 pub(super) struct SurveyedLog {
-    /// The manifest without the segments at its end that are open.
+    /// The manifest without the open segments at its end.
     pub(super) sealed: Manifest,
     pub(super) survey: Survey,
 }
 
 impl SurveyedLog {
-    /// The manifest of a copy that ends where a mark proves the last frame.
+    /// Returns the manifest of a copy that ends with the last frame that `mark` proves.
     pub(super) fn copy(&self, mark: u64) -> Manifest {
         let mut copy = self.sealed.clone();
         copy.segments.extend(ends(&self.survey, mark));

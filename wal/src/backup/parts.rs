@@ -3,14 +3,14 @@
 use crate::manifest::{Manifest, Seal, Segment};
 use crate::survey::Survey;
 
-/// The segments before the first that is open.
+/// Returns the segments before the first open one.
 pub(super) fn sealed_at_the_beginning(manifest: &Manifest) -> &[Segment] {
     let segments = &manifest.segments;
     let count = segments.iter().take_while(|one| one.seal.is_some()).count();
     &segments[..count]
 }
 
-/// The manifest of some segments, and of those before them alone.
+/// Returns a manifest of `segments` alone, which begins after the segments in `before`.
 pub(super) fn part(manifest: &Manifest, before: &[Segment], segments: &[Segment]) -> Manifest {
     let mut part = Manifest {
         segments: segments.to_vec(),
@@ -23,7 +23,7 @@ pub(super) fn part(manifest: &Manifest, before: &[Segment], segments: &[Segment]
     part
 }
 
-/// The segments that were open, each sealed where its last proved frame ends.
+/// Returns the segments that were open, each sealed where its last proved frame ends.
 pub(super) fn ends(survey: &Survey, mark: u64) -> Vec<Segment> {
     let mut segments = Vec::new();
     for open in &survey.open {
@@ -47,7 +47,7 @@ pub(super) fn ends(survey: &Survey, mark: u64) -> Vec<Segment> {
     segments
 }
 
-/// The last position in the segments that are sealed.
+/// Returns the last position in the sealed segments.
 pub(super) fn last_position(manifest: &Manifest) -> u64 {
     let seals = manifest.segments.iter().filter_map(|segment| segment.seal);
     let last = seals.map(|seal| seal.last).max();

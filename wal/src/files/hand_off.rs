@@ -1,4 +1,4 @@
-//! What the journal thread, the maintenance thread and callers hand each other.
+//! The state through which the journal thread, the maintenance thread and callers exchange work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,22 +16,22 @@ use crate::segment::{self, Compacted, Prepared, Retired};
 use crate::snapshot::Finished;
 use crate::visitor::SnapshotInfo;
 
-/// How long the disk is left to the batches between two chunks of the next segment.
+/// Pause between two chunks of the next segment, in which the disk is left to the batches.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What all threads of the medium share.
+/// The state that all threads of the medium share.
 pub(super) struct Shared {
     pub(super) hand_off: Mutex<HandOff>,
     /// Both threads, and callers, wait here for each other.
     pub(super) exchange: Condvar,
     pub(super) room: Room,
     pub(super) reader: Arc<Reader>,
-    /// No more batches come than are queued.
+    /// Set when no more batches will be queued.
     pub(super) draining: AtomicBool,
     pub(super) maintenance_failed: AtomicBool,
-    /// Whether the log gives up what snapshots cover before it has no room.
+    /// Whether the log may remove what snapshots cover before it runs out of space.
     pub(super) gives_up: AtomicBool,
-    /// Bytes that it has given up so.
+    /// Bytes that it has removed for that reason.
     pub(super) given_up: AtomicU64,
     /// The last position that is synced.
     pub(super) synced: AtomicU64,
@@ -39,7 +39,7 @@ pub(super) struct Shared {
     pub(super) sync_wanted: AtomicU64,
 }
 
-/// What is handed over, under its lock.
+/// The part of the state that is handed over under a lock.
 #[derive(Default)]
 pub(super) struct HandOff {
     pub(super) ready: Option<Prepared>,
@@ -49,13 +49,13 @@ pub(super) struct HandOff {
     pub(super) unused: Vec<Prepared>,
     /// Why no other segment could be made. It is tried again.
     pub(super) blocked: Option<Arc<str>>,
-    /// By what the maintenance thread ended.
+    /// The error by which the maintenance thread ended.
     pub(super) failure: Option<Error>,
-    /// What the maintenance thread is asked to do with the manifest.
+    /// The change of the manifest that the maintenance thread is asked to make.
     pub(super) request: Option<Request>,
     pub(super) done: Option<Result<Done, Error>>,
     pub(super) stop: bool,
-    /// The maintenance thread does nothing any more.
+    /// The maintenance thread has ended.
     pub(super) ended: bool,
 }
 
@@ -66,7 +66,7 @@ pub(super) enum Request {
     Forget(Vec<Sealed>),
 }
 
-/// What a request has come to.
+/// The result of a request.
 pub(super) enum Done {
     Installed(SnapshotInfo),
     Removable(Vec<Sealed>),
@@ -107,7 +107,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Has the maintenance thread do something.
+    /// Has the maintenance thread carry out a request; returns its result.
     pub(super) fn ask(&self, request: Request) -> Result<Done, Error> {
         let mut hand_off = self.hand_off.lock();
         hand_off.done = None;
@@ -143,8 +143,8 @@ impl Shared {
         self.room.low.store(is_low, Ordering::Relaxed);
     }
 
-    /// How much of the next segment is written at once, after a pause if there is
-    /// time: a sync of a batch waits behind what else the disk is given.
+    /// Returns how much of the next segment is written at once, after a pause if there is time: the
+    /// sync of a batch waits for everything else that the disk has to write.
     pub(super) fn pace(&self, made: u64, of: u64) -> u64 {
         let mut hand_off = self.hand_off.lock();
         if hand_off.wanted.is_some() || hand_off.request.is_some() || hand_off.stop {
@@ -168,7 +168,7 @@ fn has_ended() -> Error {
     }
 }
 
-/// What the journal thread ends with when the maintenance thread has.
+/// Returns the error with which the journal thread ends when the maintenance thread has ended.
 pub(super) fn ended_by(failure: Option<Error>) -> Error {
     failure.unwrap_or(Error::Stopped {
         reason: "the maintenance thread panicked".into(),

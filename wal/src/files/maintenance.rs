@@ -14,18 +14,18 @@ use crate::medium::WakeUp;
 use crate::retention::Keep;
 use crate::segment::{self, Maker, Prepared};
 
-/// How often the free space is looked at, and whether the directory is in its place; and again when
-/// there was too little.
+/// Time between two checks of the free space and of the directory's place; [`WATCH_LOW`] is the time
+/// when there was too little space.
 const WATCH: Duration = Duration::from_millis(500);
 const WATCH_LOW: Duration = Duration::from_millis(100);
 
-/// What the maintenance thread works with.
+/// The state of the maintenance thread.
 pub(super) struct Maintenance {
     pub(super) shared: Arc<Shared>,
     pub(super) maker: Maker,
     /// Wakes the journal thread.
     pub(super) wake_up: WakeUp,
-    /// Since when the directory is not seen in its place.
+    /// Since when the directory has not been found in its place.
     pub(super) missed_since: Option<Instant>,
 }
 
@@ -41,7 +41,7 @@ impl Maintenance {
         };
         self.shared.hand_off.lock().failure = failure;
         self.shared.maintenance_failed.store(true, Ordering::SeqCst);
-        // Under its lock, so that the journal thread does not miss it.
+        // The lock is taken before the notification, so that the journal thread does not miss it.
         drop(self.shared.hand_off.lock());
         self.shared.exchange.notify_all();
         (self.wake_up)();
@@ -90,15 +90,15 @@ impl Maintenance {
         }
     }
 
-    /// Checks that the log is still where its path leads to. One that is not ends: what it went on to
-    /// acknowledge would not be found by the next start.
+    /// Checks that the log's path still leads to it. If not, the log ends: the next start would not
+    /// find what it went on to acknowledge.
     fn expect_in_place(&mut self) -> Result<(), Error> {
         let storage = self.shared.reader.storage();
         let Err(why) = storage.expect_in_place() else {
             self.missed_since = None;
             return Ok(());
         };
-        // One look may have met a moment between two states.
+        // One check may have met a moment between two states.
         let since = *self.missed_since.get_or_insert_with(Instant::now);
         if since.elapsed() < WATCH_LOW {
             return Ok(());
@@ -109,8 +109,8 @@ impl Maintenance {
         })
     }
 
-    /// The free space, once the log has given up what it may as far as the reserve and the next
-    /// segment need it. `None` when the system does not tell.
+    /// Returns the free space, after the removal of old segments, where that is allowed, as far as
+    /// the reserve and the next segment need it. `None` when the system does not tell.
     fn free_space(&mut self) -> Result<Option<u64>, Error> {
         let shared = Arc::clone(&self.shared);
         let mut free = shared.ask_for_free_space().ok();
@@ -125,7 +125,7 @@ impl Maintenance {
         Ok(free)
     }
 
-    /// Removes the oldest segment, when snapshots cover it; whether it did.
+    /// Removes the oldest segment if snapshots cover it; returns whether it did.
     fn give_up_oldest(&mut self) -> Result<bool, Error> {
         let mut oldest = self.maker.removable(&Keep::NOTHING);
         oldest.truncate(1);
@@ -146,7 +146,7 @@ impl Maintenance {
         }
     }
 
-    /// Does what was asked for. The error is the end of the medium.
+    /// Carries out a request and hands over its result. An error ends the medium.
     fn answer(&mut self, request: Request) -> Result<(), Error> {
         let (done, failure) = match self.carry_out(request) {
             Ok(done) => (Ok(done), None),
@@ -192,18 +192,17 @@ impl Maintenance {
         Ok(hand_off)
     }
 
-    /// Makes the next segment, with room for the frame that is waited for; or why there is none,
-    /// which passes.
+    /// Makes the next segment, large enough for the frame that the journal thread waits to write; or
+    /// returns why there is none for now.
     fn prepare(
         &mut self,
         wanted: Option<u64>,
         free: Option<u64>,
     ) -> Result<Result<Prepared, Arc<str>>, Error> {
         let shared = Arc::clone(&self.shared);
-        // What the journal thread waits for was appended already: the reserve
-        // is there for just that. Where the free space is unknown, that is
-        // tried without a bound, and its error says what is wrong with the
-        // disk.
+        // The records that the journal thread waits to write were appended already: the reserve is
+        // there for just that. When the free space is unknown, the segment is made without a bound,
+        // and the error says what is wrong with the disk.
         let room = match wanted {
             Some(_) => free,
             None => Some(free.unwrap_or(0).saturating_sub(shared.room.reserve)),
@@ -213,8 +212,9 @@ impl Maintenance {
         match made {
             Ok(Some(made)) => Ok(Ok(made)),
             Ok(None) => Ok(Err("there is no space for it".into())),
-            // While records find room, even a disk that fails is given time. Who waits for the
-            // segment, waits only for what can come back: space, descriptors, memory.
+            // While there is space for records, even a failing disk is given time. When the journal
+            // thread waits for the segment, only a shortage that can pass is waited out: space,
+            // descriptors, memory.
             Err(MaintenanceError::Passing(error)) if wanted.is_none() || error.is_shortage() => {
                 Ok(Err(error.to_string().into()))
             }

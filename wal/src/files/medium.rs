@@ -28,10 +28,10 @@ use crate::writer::Writer;
 /// A log of files in a directory.
 struct Files {
     shared: Arc<Shared>,
-    /// What the maintenance thread takes over.
+    /// The maker of segments, until the maintenance thread takes it over.
     maker: Mutex<Option<Maker>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// Given back at the end.
+    /// The lock of the log, released at the end.
     lock: Mutex<Option<Lock>>,
 }
 
@@ -89,7 +89,7 @@ impl Medium for Files {
 
     fn drain(&self) {
         self.shared.draining.store(true, Ordering::SeqCst);
-        // Under its lock, so that the journal thread does not miss it.
+        // The lock is taken before the notification, so that the journal thread does not miss it.
         drop(self.shared.hand_off.lock());
         self.shared.exchange.notify_all();
     }
@@ -231,7 +231,7 @@ impl Medium for Files {
         let Done::Removable(segments) = shared.ask(Request::Removable(*keep))? else {
             unreachable!("each request has its own answer");
         };
-        // What takes long is done here: commits may wait for the maintenance thread.
+        // Long work is done on this thread: commits may wait for the maintenance thread.
         let storage = shared.reader.storage();
         if let Some(archive) = archive {
             archive::keep_in(storage, shared.reader.log(), archive, &segments, copying)?;

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::medium::BatchWriter;
 use crate::writer::{Before, Writer};
 
-/// Writes batches to the current segment, and goes on in the one that the maintenance thread has
+/// Writes batches to the current segment, and switches to the one that the maintenance thread has
 /// ready.
 pub(super) struct FileWriter {
     pub(super) shared: Arc<Shared>,
@@ -61,7 +61,7 @@ impl BatchWriter for FileWriter {
 }
 
 impl FileWriter {
-    /// Goes on in the segment that the maintenance thread has ready, or waits for it.
+    /// Switches to the segment that the maintenance thread has ready, or waits for it.
     fn next_segment(&mut self, frame: u64) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         let mut hand_off = shared.hand_off.lock();

@@ -25,7 +25,7 @@ pub(super) const MISSING: &str = "the frame that belongs here is missing";
 pub(super) struct Place {
     pub(super) segment: u64,
     pub(super) offset: u64,
-    /// The position that it begins with.
+    /// The position with which that frame begins.
     pub(super) next: u64,
     pub(super) chain: Chain,
 }
@@ -33,13 +33,13 @@ pub(super) struct Place {
 /// The files of a log.
 pub(super) struct Files {
     pub(super) storage: Arc<dyn Storage>,
-    /// Where compactions have moved segments to.
+    /// The archive to which compactions have moved segments, with the log's own files.
     pub(super) archive: Option<Arc<WithArchive>>,
     pub(super) log: LogId,
 }
 
 impl Files {
-    /// The same, with what compactions have moved to this archive.
+    /// Adds the segments that compactions have moved to this archive.
     pub(super) fn with_archive(self, archive: Arc<dyn Storage>) -> Self {
         let folder = ArchiveFolder::new(archive, self.log);
         let both = Arc::new(WithArchive::new(self.storage, folder, &[]));
@@ -50,16 +50,16 @@ impl Files {
         }
     }
 
-    /// Whether damage is that of a file of the archive.
+    /// Whether an error is damage of a file in the archive.
     pub(super) fn is_of_archive(&self, error: &Error) -> bool {
         let archive = self.archive.as_ref();
         matches!(error, Error::Damaged { file, .. }
             if archive.is_some_and(|archive| archive.folder().has(file)))
     }
 
-    /// The manifest in force, with what the archive has of the segments before it back to position
-    /// `asked`, and behind it when the log has ended; `from` is the next position to show. Also why
-    /// no more of the archive can be shown behind the end.
+    /// Returns the manifest in force, extended by the archive's segments: those before it, back to
+    /// position `asked`, and those after it when the log has ended. `from` is the next position to
+    /// show. Also returns why no more of the archive can be shown after the end.
     pub(super) fn manifest(
         &self,
         asked: u64,
@@ -134,7 +134,7 @@ impl Files {
         }))
     }
 
-    /// Whether there is a frame now where there was none; read anew.
+    /// Reads again whether there is a frame now where there was none.
     pub(super) fn filled(
         &self,
         segment: &Segment,
@@ -153,16 +153,15 @@ impl Files {
             next: place.next,
             chain: &place.chain,
         };
-        // Mostly there is nothing, and a reader that follows a log asks often.
+        // Reads little: mostly there is no frame, and a reader that follows a log asks often.
         let mut window = Window::with_piece(opened.file.as_ref(), opened.length, HEADER);
         let room = &mut Vec::new();
         scan::step(&mut window, place.offset, &expected, &mut 0, room)
             .map_err(self.failed(&opened.name))
     }
 
-    /// What follows in the segments behind this one. Those that were made ahead
-    /// and never used are passed over.
-    /// `searched` says that what is behind a blank end has been looked at.
+    /// Finds what follows in the segments after this one, and skips those that were made ahead and
+    /// never used. `searched` says that the bytes after a blank end have been searched.
     pub(super) fn following(
         &self,
         manifest: &Manifest,
@@ -223,8 +222,7 @@ impl Files {
         Ok(Next::Nothing)
     }
 
-    /// Whether a sound frame behind this place says that what belongs there was
-    /// durable.
+    /// Whether a sound frame after this place states that the frame that belongs there was durable.
     pub(super) fn marked(&self, opened: &Opened, place: &Place) -> Result<bool, Error> {
         let seed = format::crc_seed(&self.log);
         let mut window = opened.window();
@@ -233,7 +231,8 @@ impl Files {
             let piece = PIECE.min(to_usize(opened.length - at));
             let piece = window.get(at, piece).map_err(self.failed(&opened.name))?;
             if piece.is_empty() {
-                // The next owner has cut the file off, and has listed what was in it.
+                // The next process that opened the log has truncated the file, and the manifest lists
+                // what was in it.
                 break;
             }
             match frame::find_sound(piece, seed) {
@@ -260,7 +259,7 @@ impl Files {
 pub(super) struct Opened {
     pub(super) name: String,
     pub(super) file: Arc<dyn File>,
-    /// Where its frames end at the latest.
+    /// The offset at which its frames end at the latest.
     pub(super) limit: u64,
     pub(super) length: u64,
 }
@@ -271,7 +270,7 @@ impl Opened {
     }
 }
 
-/// What follows behind a segment.
+/// What follows after a segment.
 pub(super) enum Next {
     Segment(usize),
     Nothing,

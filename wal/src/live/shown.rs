@@ -1,4 +1,4 @@
-//! What a reader shows.
+//! The records and ends that a reader shows.
 
 use std::ops::ControlFlow;
 
@@ -32,11 +32,11 @@ pub struct LiveRecord<'a> {
     pub batch: FrameInfo,
 }
 
-/// The visitor of records: breaks to see no more of them now, and ends the
-/// reading with an error of its own.
+/// The visitor of records: breaks to see no more of them now, or returns an error of its own, which
+/// ends the reading.
 pub type OnRecord<'a> = dyn FnMut(LiveRecord<'_>) -> Result<ControlFlow<()>, BoxError> + 'a;
 
-/// How far a reading went.
+/// How far a call of the reader went, and how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveEnd {
     /// The first position that the log still has.
@@ -45,8 +45,8 @@ pub struct LiveEnd {
     pub next_position: u64,
     /// Whether the visitor broke.
     pub stopped: bool,
-    /// Records behind the last one shown that are whole, but not proved durable
-    /// yet: they are shown when they are.
+    /// Number of records after the last one shown that are whole, but not yet proved durable; they
+    /// are shown once they are.
     pub unproved: u64,
     /// Records that were asked for and that a compaction has removed from the
     /// log before they could be shown: the first and the last position.

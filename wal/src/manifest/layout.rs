@@ -62,10 +62,10 @@ use crate::format::{
 };
 
 const HEAD: usize = 88;
-/// What version 3 adds to the head.
+/// Bytes that version 3 adds to the head.
 const ANCESTORS: usize = 8;
 const ANCESTOR_ENTRY: usize = 24;
-/// The head of each version is in so many bytes.
+/// Number of bytes at the beginning that contain the head of every version.
 pub(super) const BEGINNING: usize = HEAD + ANCESTORS;
 const ENTRY: usize = 64;
 const SNAPSHOT_ENTRY: usize = 48;
@@ -153,8 +153,9 @@ impl Manifest {
         bytes
     }
 
-    /// How long a manifest is that begins with these bytes, [`BEGINNING`] of them at least where it
-    /// has so many; `None` for what does not begin as one that can be read.
+    /// Returns the length of a manifest that begins with these bytes, at least [`BEGINNING`] of
+    /// them if it has that many; `None` when they are not the beginning of a manifest that can be
+    /// read.
     pub(super) fn stated_length(beginning: &[u8]) -> Option<u64> {
         let version = match format::parse_prelude(beginning, &MANIFEST_MAGIC) {
             Prelude::Version(version @ 1..=MANIFEST_VERSION) => version,
@@ -252,7 +253,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// What cannot be true of the segments.
+    /// Returns what cannot be true of the segments, if anything.
     fn fault_of_segments(&self) -> Option<&'static str> {
         let rising = self
             .segments

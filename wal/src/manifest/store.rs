@@ -8,7 +8,8 @@ use crate::error::Error;
 use crate::format::{FORMAT_VERSION, MANIFEST, MANIFEST_TEMP, to_u64, to_usize};
 use crate::storage::{File, Storage, write_all_at};
 
-/// A file of so many bytes is read whatever its head says: its digest tells better what is wrong.
+/// Length in bytes up to which a file is read as a whole, whatever its head states: its digest tells
+/// better what is wrong.
 const SMALL: u64 = 1 << 20;
 
 impl Manifest {
@@ -36,8 +37,8 @@ impl Manifest {
         }
     }
 
-    /// The manifest in a file. Of a long one no more is read than one has that begins in this way: the
-    /// file may have become of any length.
+    /// Reads the manifest in a file. Of a long file, reads no more than the length that its beginning
+    /// states: damage may have made the file any length.
     fn read(file: &dyn File) -> io::Result<Result<Self, Bad>> {
         let length = file.length()?;
         let read = |most: u64| {
@@ -60,8 +61,8 @@ impl Manifest {
         })
     }
 
-    /// Puts this manifest in the place of the one before. When it returns, this
-    /// one is durable; after an error, either may be.
+    /// Puts this manifest in the place of the one before. When it returns, this one is durable; after
+    /// an error, either may be in force.
     pub(crate) fn store(&self, storage: &dyn Storage) -> Result<(), Error> {
         self.write_beside(storage)?;
         Self::put_in_place(storage)
@@ -92,7 +93,7 @@ impl Manifest {
     }
 }
 
-/// Removes a file; that there is none is as good.
+/// Removes a file; that it is missing is no error.
 pub(crate) fn remove_if_there(storage: &dyn Storage, name: &str) -> Result<(), Error> {
     match storage.remove(name) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -1,8 +1,8 @@
-//! What a manifest lists.
+//! The entries of a manifest.
 
 use crate::format::{self, Chain, LogId};
 
-/// How many snapshots are kept.
+/// Maximum number of snapshots that are kept.
 pub(crate) const SNAPSHOTS_MAX: usize = 2;
 
 /// What a sealed segment holds.
@@ -25,7 +25,7 @@ pub(crate) struct Segment {
     pub(crate) seal: Option<Seal>,
 }
 
-/// A sealed segment, as far as it matters to who asks what is to be kept.
+/// A sealed segment, with the facts that decide whether it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sealed {
     pub(crate) number: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Snapshot {
     pub(crate) number: u64,
     /// Every record up to this position is in it.
     pub(crate) covers: u64,
-    /// The last position whose record it has anything from.
+    /// The last position whose record contributed to it.
     pub(crate) upto: u64,
     /// Length of the file in bytes.
     pub(crate) length: u64,
@@ -49,8 +49,7 @@ pub(crate) struct Snapshot {
     pub(crate) chain: Chain,
 }
 
-/// A log that another one goes on from, as a restored one does from the one that
-/// it was restored from.
+/// A log that another one continues, as a restored log continues the one that it was restored from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ancestor {
     /// Its id.
@@ -59,7 +58,7 @@ pub struct Ancestor {
     pub upto: u64,
 }
 
-/// Which log it is, and which ones it goes on from.
+/// Which log it is, and which logs it continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The log's random name. Every record after those of its ancestors was
@@ -86,7 +85,7 @@ pub(crate) struct Manifest {
 }
 
 impl Identity {
-    /// The ancestors of a log that is made of this one's records up to a position.
+    /// Returns the ancestors of a log that is made of this one's records up to a position.
     pub(crate) fn handed_on(&self, last: u64) -> Vec<Ancestor> {
         let own = Ancestor {
             log_id: self.log_id,
@@ -125,7 +124,8 @@ impl Manifest {
         sealed.collect()
     }
 
-    /// Up to which position records are in every snapshot; `None` while there are less than two.
+    /// Returns the position up to which every snapshot covers the records; `None` while there are
+    /// fewer than two.
     pub(crate) fn covered(&self) -> Option<u64> {
         match self.snapshots.as_slice() {
             [older, _] => Some(older.covers),
@@ -133,7 +133,7 @@ impl Manifest {
         }
     }
 
-    /// Of a log without segments.
+    /// Creates the manifest of a log without segments.
     pub(crate) fn new(log: LogId) -> Self {
         Self {
             log,

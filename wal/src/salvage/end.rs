@@ -9,8 +9,8 @@ use crate::manifest::Manifest;
 use crate::storage::Storage;
 use crate::window::{Window, nonzero};
 
-/// Whether nothing that cannot be read follows the last record that can be. Without a manifest that
-/// is not known: segments behind the last that is there may be missing, and nothing says so.
+/// Whether nothing unreadable follows the last readable record. Without a manifest this is not
+/// known: segments after the last one that is there may be missing, and nothing says so.
 pub(super) fn is_known(
     storage: &dyn Storage,
     segments: &[(u64, String)],
@@ -49,7 +49,7 @@ fn ends_in_zeros(
 }
 
 /// Whether the segments that the manifest lists without a seal are there, each as long as it was
-/// made: what was in one of them nothing else says.
+/// made: nothing else says what was in them.
 fn has_what_is_open(storage: &dyn Storage, manifest: &Manifest) -> Result<bool, Error> {
     let listed = manifest.segments.iter();
     for segment in listed.filter(|segment| segment.seal.is_none()) {
@@ -60,7 +60,7 @@ fn has_what_is_open(storage: &dyn Storage, manifest: &Manifest) -> Result<bool, 
     Ok(true)
 }
 
-/// Whether a segment is there, and has all the bytes that its header speaks of.
+/// Whether a segment is there, and has all the bytes that its header states.
 fn is_as_long_as_made(storage: &dyn Storage, name: &str) -> Result<bool, Error> {
     let failed = |source| Error::io("read", storage.describe(name))(source);
     let file = match storage.open_read(name) {

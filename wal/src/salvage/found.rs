@@ -1,4 +1,4 @@
-//! What a survey finds, and what giving up has done.
+//! The results of a survey, and of giving up.
 
 use crate::report::Report;
 use crate::visitor::SnapshotInfo;
@@ -8,7 +8,7 @@ use crate::visitor::SnapshotInfo;
 pub struct Damage {
     /// The file.
     pub file: String,
-    /// Where in it, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
     /// The first position that cannot be read there, where it is known.
     pub position: Option<u64>,
@@ -23,19 +23,19 @@ pub struct WayOut {
     pub keep_to: u64,
     /// The snapshot that it rests on; `None` for the log's own beginning.
     pub snapshot: Option<SnapshotInfo>,
-    /// Where the records of the log begin then. What is before is in the snapshot alone.
+    /// The position with which the records of the log then begin. What is before is in the snapshot alone.
     pub first_position: u64,
-    /// How many records before that can be read, and would be in the log no longer.
+    /// Number of records before that position that can be read, and would no longer be in the log.
     pub readable_before: u64,
 }
 
-/// What [`crate::Salvage::give_up_after`] has done.
+/// The result of [`crate::Salvage::give_up_after`].
 #[derive(Clone, Debug)]
 pub struct GivenUp {
     /// The log as it is now; it has another id than the one before.
     pub report: Report,
-    /// How many records before its first one could be read, and are in it no longer.
+    /// Number of records before its first one that could be read, and are no longer in it.
     pub readable_before: u64,
-    /// Where the files are kept that it was before.
+    /// The paths under which the files of the old log are kept.
     pub kept: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! What a survey rests on. That it is still so is seen before anything is changed: from the survey
-//! on until then nobody is kept from starting a server.
+//! The files on which a survey is based. They are compared again before anything is changed:
+//! between the survey and the change, nothing keeps anybody from starting a server.
 
 use std::io;
 
@@ -11,14 +11,14 @@ use crate::storage::Storage;
 /// The manifest of a directory, and its other files.
 #[derive(PartialEq, Eq)]
 pub(super) struct Looked {
-    /// `None` where there is none that can be read.
+    /// The manifest; `None` when there is none that can be read.
     pub(super) manifest: Option<Manifest>,
-    /// Name and length of each file of a log; no length where it cannot be opened.
+    /// Name and length of each file of a log; no length when it cannot be opened.
     files: Vec<(String, Option<u64>)>,
 }
 
 impl Looked {
-    /// As it is now; whoever calls this has the directory locked.
+    /// Reads the directory as it is now; the caller has it locked.
     pub(super) fn at(storage: &dyn Storage) -> Result<Self, Error> {
         let manifest = match Manifest::load(storage) {
             Ok(manifest) => manifest,
@@ -60,7 +60,7 @@ impl Looked {
         self.numbered(format::parse_segment_name)
     }
 
-    /// The same of the snapshots.
+    /// Numbers and names of the snapshots, rising.
     pub(super) fn snapshots(&self) -> Vec<(u64, String)> {
         self.numbered(format::parse_snapshot_name)
     }
@@ -75,7 +75,7 @@ impl Looked {
     }
 }
 
-/// Whether a survey may rest on a file.
+/// Whether a survey may be based on a file of this name.
 fn is_of_log(name: &str) -> bool {
     let is_of_ancestors = format::is_ancestors_name(name) && !format::is_temp_name(name);
     name == format::MANIFEST

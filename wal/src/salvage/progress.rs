@@ -1,4 +1,4 @@
-//! How far a survey is, and what follows it.
+//! The progress of a survey, and of giving up.
 
 use std::sync::Arc;
 
@@ -9,10 +9,11 @@ use crate::storage::Storage;
 use crate::verify::verify;
 use crate::visitor::{Discard, Record, SnapshotInfo, Visitor};
 
-/// Called with how many bytes of how many are done.
+/// Called with the bytes that are done and their total.
 pub type OnSurvey<'a> = dyn FnMut(u64, u64) + 'a;
 
-/// Everything is read as at a start: half of the work, before which so much is done.
+/// Reports the progress of reading everything as at a start: half of the work, before which
+/// `before` bytes are done.
 struct Checking<'a, 'b> {
     before: u64,
     bytes: u64,
@@ -41,7 +42,8 @@ impl Visitor for Checking<'_, '_> {
     }
 }
 
-/// The records that are kept are written anew: the first half of giving up the rest.
+/// Writes the kept records to a new log, and reports the progress: the first half of giving up the
+/// rest.
 pub(super) struct Building<'a, 'b> {
     builder: &'a mut Builder,
     on_progress: &'a mut OnSurvey<'b>,
@@ -66,7 +68,8 @@ impl Visitor for Building<'_, '_> {
     }
 }
 
-/// Reads what was built of so many bytes, as at a start: the other half.
+/// Verifies the new log, which was built of `bytes` bytes, as at a start: the second half of giving
+/// up.
 pub(super) fn verify_built(
     storage: Arc<dyn Storage>,
     bytes: u64,
@@ -80,7 +83,7 @@ pub(super) fn verify_built(
     verify(storage, &mut checking)
 }
 
-/// The bytes of these segments.
+/// Returns the bytes of these segments.
 pub(super) fn bytes_of(storage: &dyn Storage, segments: &[(u64, String)]) -> Result<u64, Error> {
     let mut bytes = 0;
     for (_, name) in segments {
@@ -92,7 +95,7 @@ pub(super) fn bytes_of(storage: &dyn Storage, segments: &[(u64, String)]) -> Res
     Ok(bytes)
 }
 
-/// Reads everything, of so many bytes, as at a start.
+/// Verifies the whole log, of `bytes` bytes, as at a start: the first half of a survey.
 pub(super) fn check(
     storage: &Arc<dyn Storage>,
     bytes: u64,

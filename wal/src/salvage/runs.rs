@@ -30,11 +30,11 @@ pub(super) struct Run {
 /// What a segment holds.
 pub(super) struct SegmentRuns {
     pub(super) runs: Vec<Run>,
-    /// The highest position that anything in it speaks of.
+    /// The highest position that any frame in it states.
     pub(super) highest: u64,
 }
 
-/// Reads a segment from its beginning to its end, over whatever lies between.
+/// Finds the runs of a segment, from its beginning to its end, over whatever lies between.
 pub(super) fn find(
     storage: &dyn Storage,
     seed: u32,
@@ -89,7 +89,7 @@ pub(super) fn find(
     Ok(found)
 }
 
-/// The next sound header at or behind an offset.
+/// Finds the next sound header at or after an offset.
 fn next_frame(
     window: &mut Window<'_>,
     seed: u32,
@@ -187,7 +187,7 @@ enum Seen<'a> {
 pub(super) enum Step<'a> {
     /// A record.
     Record(Record<'a>),
-    /// So many bytes of so many were read.
+    /// The bytes read so far, and their total.
     Progress(u64, u64),
 }
 
@@ -216,14 +216,14 @@ pub(super) fn show(
     Ok(())
 }
 
-/// The bytes of runs in their files.
+/// Returns the bytes of runs in their files.
 pub(super) fn bytes_of(runs: &[&Run]) -> u64 {
     runs.iter().map(|run| run.end - run.offset).sum()
 }
 
-/// The id that the oldest segment says, where no manifest does, or else the oldest snapshot, or else
-/// another segment. Those of an interrupted recovery, which has an id of its own, are newer; and it
-/// has made snapshots only where it found some.
+/// Returns the log's id when no manifest states it: that of the oldest segment, or else of the
+/// oldest snapshot, or else of another segment. Those of an interrupted recovery, which has an id of
+/// its own, are newer; and it has made snapshots only if it found some.
 pub(super) fn id_of(
     storage: &dyn Storage,
     segments: &[(u64, String)],
@@ -257,7 +257,7 @@ pub(super) fn id_of(
     })
 }
 
-/// Whose segment a file says that it is; `None` when its header cannot be read.
+/// Returns the log whose segment a file says that it is; `None` when its header cannot be read.
 fn log_of_segment(storage: &dyn Storage, name: &str) -> Result<Option<LogId>, Error> {
     let failed = |source| Error::io("read", storage.describe(name))(source);
     let file = storage.open_read(name).map_err(failed)?;

@@ -17,7 +17,7 @@ pub(super) struct Way {
     pub(super) path: Vec<usize>,
 }
 
-/// What ways are made of.
+/// The parts of which ways are made.
 pub(super) struct Parts<'a> {
     pub(super) storage: &'a dyn Storage,
     pub(super) log: &'a LogId,
@@ -25,8 +25,9 @@ pub(super) struct Parts<'a> {
     pub(super) snapshots: &'a [Snapshot],
 }
 
-/// Every base with the runs around it, the best way first: the one that reaches farthest; of those,
-/// the one that begins earliest; of those, the one that rests on the newest snapshot.
+/// Returns a way for every base, with the runs around it, the best first: the one that reaches
+/// farthest; of those, the one that begins earliest; of those, the one that rests on the newest
+/// snapshot.
 pub(super) fn find(parts: &Parts<'_>) -> Result<Vec<Way>, Error> {
     let mut ways = Vec::new();
     let bases = parts.snapshots.iter().map(Some).chain([None]);
@@ -44,15 +45,15 @@ pub(super) fn find(parts: &Parts<'_>) -> Result<Vec<Way>, Error> {
     Ok(ways)
 }
 
-/// For people: of those that reach as far, the best one alone.
+/// Returns the ways that are shown to people: of those that reach equally far, only the best one.
 pub(super) fn distinct(ways: &[Way]) -> Vec<WayOut> {
     let mut distinct: Vec<_> = ways.iter().map(|way| way.out).collect();
     distinct.dedup_by_key(|out| out.keep_to);
     distinct
 }
 
-/// The way by which the log can be brought to a position: the one that begins earliest, and of
-/// those the one that rests on the newest snapshot.
+/// Returns the way by which the log can be brought to a position: the one that begins earliest, and
+/// of those the one that rests on the newest snapshot.
 pub(super) fn to(ways: &[Way], position: u64) -> Option<&Way> {
     let reaching = ways.iter().filter(|way| {
         let upto = way.out.snapshot.map_or(0, |snapshot| snapshot.upto);
@@ -64,8 +65,8 @@ pub(super) fn to(ways: &[Way], position: u64) -> Option<&Way> {
     })
 }
 
-/// The snapshots that a log keeps which begins at `first` and ends at `last`, oldest first: those
-/// from which its records go on.
+/// Returns the snapshots that a log from position `first` to `last` keeps, oldest first: those that
+/// its records continue.
 pub(super) fn kept(snapshots: &[Snapshot], first: u64, last: u64) -> Vec<Snapshot> {
     let fits = |one: &&Snapshot| first <= one.covers + 1 && one.upto <= last;
     let mut kept: Vec<_> = snapshots.iter().filter(fits).copied().collect();
@@ -75,14 +76,14 @@ pub(super) fn kept(snapshots: &[Snapshot], first: u64, last: u64) -> Vec<Snapsho
 }
 
 impl Parts<'_> {
-    /// The way that rests on a snapshot, or on the log's own beginning.
+    /// Returns the way that rests on a snapshot, or on the log's own beginning.
     fn around(&self, base: Option<&Snapshot>) -> Result<Option<Way>, Error> {
         let begins = base.map_or(1, |base| base.covers + 1);
         let first_chain = format::first_chain(self.log);
         let mut best = (begins - 1, Reverse(begins), Vec::new());
         for (index, run) in self.runs.iter().enumerate() {
             let fits = match base {
-                // One that ends where the snapshot does leads there, too.
+                // A run that ends where the snapshot does leads there, too.
                 Some(_) => run.first <= begins && begins <= run.next,
                 None => run.first == 1 && self.follows(run, &first_chain)?,
             };
@@ -111,7 +112,7 @@ impl Parts<'_> {
         Ok(Some(Way { out, path }))
     }
 
-    /// The runs that lead to one without a gap, in order.
+    /// Returns the runs that lead to a run without a gap, in order, without itself.
     fn before(&self, index: usize) -> Result<Vec<usize>, Error> {
         let mut path = vec![index];
         loop {
@@ -136,7 +137,7 @@ impl Parts<'_> {
         Ok(path)
     }
 
-    /// The runs that continue from one, itself first.
+    /// Returns the runs that continue from a run, itself first.
     fn behind(&self, index: usize) -> Result<Vec<usize>, Error> {
         let mut path = vec![index];
         loop {
@@ -163,7 +164,7 @@ impl Parts<'_> {
     }
 }
 
-/// How many positions before one have records that can be read.
+/// Returns how many positions before `first` have records that can be read.
 fn readable_before(runs: &[Run], first: u64) -> u64 {
     let mut parts: Vec<_> = runs
         .iter()

@@ -1,7 +1,7 @@
-//! Reads a snapshot's blocks and checks them, piece by piece: by two threads if that is wanted. One reads
-//! and compares checksums, the other one digests and shows what is sound. Where that takes longer, the one
-//! that reads digests as well, instead of waiting: a block says which digest it has, so each can be compared
-//! before those in front of it were.
+//! Reads and checks a snapshot's blocks, piece by piece, by two threads if that is wanted. One reads and
+//! compares checksums, the other one compares digests and shows the sound blocks. When showing takes longer,
+//! the reading thread compares digests as well, instead of waiting: a block states its digest, so each can
+//! be checked before those in front of it were.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{TrySendError, channel, sync_channel};
@@ -13,18 +13,18 @@ use crate::format::{Chain, to_usize};
 use crate::storage::File;
 use crate::window::{WINDOW, Window};
 
-/// Pieces that may wait to be shown: enough that a thread which is not given a processor for a moment does
-/// not hold the other one up. Larger ones, of which each has one block, count for what they are.
+/// Number of pieces that may wait to be shown: enough that a thread that gets no processor for a moment does
+/// not hold up the other one. Larger pieces, which have one block each, count by their bytes.
 const AHEAD: usize = 8;
 
 /// Why a snapshot was not read to its end.
 pub(super) enum Fault {
-    /// What is at this offset is not what was written.
+    /// The bytes at this offset are not those that were written.
     Bad(u64, &'static str),
     Error(Error),
 }
 
-/// Where the blocks are that are to be read.
+/// The blocks that are to be read, and where they are.
 pub(super) struct Blocks<'a> {
     pub(super) file: &'a dyn File,
     /// The file's name.
@@ -33,18 +33,18 @@ pub(super) struct Blocks<'a> {
     pub(super) length: u64,
     /// The seed of the log's checksums.
     pub(super) seed: u32,
-    /// Where the first one begins.
+    /// The offset of the first block.
     pub(super) first: u64,
-    /// The digest before it.
+    /// The digest before the first block.
     pub(super) chain: Chain,
 }
 
-/// Is shown a block and its payload.
+/// The callback that is shown a block and its payload.
 type Show<'a> = dyn FnMut(&Block, &[u8]) -> Result<(), Fault> + 'a;
 
-/// Some blocks that were read, in order. Their checksums are right.
+/// Some blocks that were read, in order, with right checksums.
 struct Piece {
-    /// What the file has from `start` on.
+    /// The bytes of the file from offset `start` on.
     bytes: Vec<u8>,
     start: u64,
     blocks: Vec<Block>,
@@ -55,8 +55,8 @@ struct Piece {
 }
 
 impl Piece {
-    /// Compares the digests of the blocks, which follow the one with this digest, and each other. What
-    /// comes behind one that is wrong is not there.
+    /// Compares the digests of the blocks, the first of which follows the block with the digest `before`.
+    /// Drops the first block whose digest is wrong, and all after it.
     fn digest(&mut self, mut before: Chain) {
         let mut sound = 0;
         for block in &self.blocks {
@@ -73,8 +73,8 @@ impl Piece {
         self.is_digested = true;
     }
 
-    /// Shows the blocks, which follow the one with this digest, and each other; the memory of the piece,
-    /// unless no more is to be read.
+    /// Shows the blocks, the first of which follows the one with the digest `before`; compares their digests
+    /// if that was not done. Returns the memory of the piece, or `None` when no more is to be read.
     fn show(mut self, before: &mut Chain, show: &mut Show<'_>) -> Result<Option<Vec<u8>>, Fault> {
         for block in self.blocks {
             let bytes = bytes_of(&mut self.bytes, self.start, &block);
@@ -94,13 +94,14 @@ impl Piece {
     }
 }
 
-/// The bytes of a block, of these that begin at `start`.
+/// Returns the bytes of a block, out of `bytes`, which begin at offset `start`.
 fn bytes_of<'b>(bytes: &'b mut [u8], start: u64, block: &Block) -> &'b mut [u8] {
     let [from, to] = [block.offset, block.end].map(|at| to_usize(at - start));
     &mut bytes[from..to]
 }
 
-/// Whether a block follows the one with this digest. Of its bytes only the payload is left.
+/// Checks that a block follows the one with the digest `before`. Overwrites the header in its bytes, but not
+/// the payload.
 fn follows(before: &Chain, block: &Block, bytes: &mut [u8]) -> Result<(), Fault> {
     if chained(before, bytes) != block.chain {
         let what = "a block does not follow the one before it";
@@ -110,11 +111,11 @@ fn follows(before: &Chain, block: &Block, bytes: &mut [u8]) -> Result<(), Fault>
 }
 
 impl<'a> Blocks<'a> {
-    /// Shows all blocks, the one that ends the snapshot included, each when it and all before it were
-    /// checked. What the window has already is not read again.
+    /// Shows all blocks, including the one that ends the snapshot, each after it and all before it were
+    /// checked. Does not read again what the window has in memory.
     ///
     /// # Errors
-    /// The first fault, or that of whom they are shown to.
+    /// The first fault, or that of `show`.
     pub(super) fn show(&self, window: Window<'a>, show: &mut Show<'_>) -> Result<(), Fault> {
         let (mut chain, mut shown) = (self.chain, Ok(()));
         self.read(window, |piece| match piece.show(&mut chain, show) {
@@ -130,7 +131,7 @@ impl<'a> Blocks<'a> {
     /// As [`Blocks::show`], while another thread reads on.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Blocks::show`].
     pub(super) fn show_meanwhile(
         &self,
         window: Window<'a>,
@@ -144,7 +145,7 @@ impl<'a> Blocks<'a> {
                 self.read(window, |piece| {
                     let last = piece.blocks.last().map(|block| block.chain);
                     given.push_back(piece.bytes.len());
-                    // Nobody waits for more once a fault was found.
+                    // Nobody receives pieces any more once a fault was found.
                     match pieces.try_send(piece) {
                         Ok(()) => {}
                         Err(TrySendError::Full(mut piece)) => {
@@ -158,7 +159,8 @@ impl<'a> Blocks<'a> {
                     if free.is_some() {
                         given.pop_front();
                     }
-                    // One more is being shown, and the memory of one is on its way back.
+                    // Beside those that wait, one piece is being shown, and the memory of one is on its way
+                    // back.
                     while given.iter().sum::<usize>() > (AHEAD + 2) * WINDOW {
                         free = Some(memory.recv().ok()?);
                         given.pop_front();
@@ -182,8 +184,8 @@ impl<'a> Blocks<'a> {
         })
     }
 
-    /// Reads pieces until `next` gives no memory for another one, or nothing is left. The first one is
-    /// what this window has.
+    /// Reads pieces and hands them to `next`, until it returns no memory for another one or nothing is left.
+    /// The first piece is what this window has in memory.
     fn read(&self, mut window: Window<'a>, mut next: impl FnMut(Piece) -> Option<Vec<u8>>) {
         let mut offset = self.first;
         loop {
@@ -200,7 +202,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// The piece that begins here, with the memory of a window.
+    /// Reads the piece that begins at `offset`, into the memory of a window.
     fn piece(&self, mut offset: u64, mut window: Window<'a>) -> Piece {
         let (mut blocks, mut fault) = (Vec::new(), None);
         while blocks.is_empty() || has_next(&window, offset) {
@@ -228,7 +230,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Whether all of the block at this offset was read already.
+/// Whether the whole block at this offset is in memory already.
 fn has_next(window: &Window<'_>, offset: u64) -> bool {
     let head = window.read(offset, BLOCK_HEADER);
     head.is_some_and(|head| window.read(offset, block_bytes(head)).is_some())
@@ -270,13 +272,13 @@ mod tests {
         }
     }
 
-    /// So many blocks, the last of which is the end. The digest of one of them is wrong, its checksums
-    /// are not.
+    /// A file of `count` blocks, the last of which is the end. The digest of the block `wrong` is wrong, its
+    /// checksums are not.
     fn file(count: usize, wrong: Option<usize>) -> Counted {
         file_of(count, PAYLOAD, wrong)
     }
 
-    /// As [`file`], with payloads of so many bytes.
+    /// As [`file`], with payloads of `bytes_each` bytes.
     fn file_of(count: usize, bytes_each: usize, wrong: Option<usize>) -> Counted {
         let (mut bytes, mut chain) = (vec![0; HEADER], Chain::default());
         for number in 0..count {
@@ -327,7 +329,7 @@ mod tests {
                 let mut show = |_: &Block, payload: &[u8]| {
                     assert_eq!(payload, [u8::try_from(shown).unwrap(); PAYLOAD]);
                     shown += 1;
-                    // The other thread reads as much as it may.
+                    // Waits until the other thread has read as much as it may.
                     while is_slow && shown == 1 && file.read.load(Ordering::Relaxed) < most {
                         thread::yield_now();
                     }
@@ -358,7 +360,7 @@ mod tests {
         let mut show = |_: &Block, payload: &[u8]| {
             assert_eq!(payload.len(), 3 * WINDOW);
             let began = Instant::now();
-            // As much is read as may be.
+            // Waits until as much was read as may be.
             while shown == 0 && read() < 30 * WINDOW && began.elapsed().as_millis() < 300 {
                 thread::yield_now();
             }

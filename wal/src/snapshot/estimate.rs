@@ -1,35 +1,35 @@
-//! How much room a snapshot will take.
+//! Estimates how much space a snapshot will take.
 
 use super::layout::{BLOCK_BYTES, BLOCK_HEADER, KEPT_HEAD, NOTE_HEAD, NOTES_HEAD};
 use crate::format::to_u64;
 use crate::packed::Packer;
 
-/// Blocks that are packed before only some are.
+/// Number of blocks at the beginning that are all packed; of the later ones only some are.
 const ALL_OF: u64 = 32;
 
-/// Estimates how much room items take in a snapshot: blocks are packed, and how much less they become is
-/// seen by packing some of them.
+/// Estimates how much space items take in a snapshot. Its blocks are packed, and how much smaller they
+/// become is measured by packing some of them.
 pub struct SizeEstimate {
     packer: Packer,
-    /// Of so many blocks one is packed, but for the first ones.
+    /// One in this number of blocks is packed, after the first ones.
     one_of: u64,
     blocks: u64,
-    /// What the present block has, if it is one to pack.
+    /// The items of the current block, if it is one to pack.
     block: Vec<u8>,
-    /// Bytes of the present block.
+    /// Bytes of the current block.
     filled: usize,
     /// Bytes of its notes, which are not packed.
     notes: usize,
     /// Bytes of all items.
     seen: u64,
-    /// Of these, bytes of items that are larger than a block: each says nothing of the others.
+    /// Bytes, among these, of items that are larger than a block: each says nothing about the others.
     large: u64,
-    /// Bytes of the blocks that were packed, before and since.
+    /// Bytes of the blocks that were packed, before packing and after.
     packed: (u64, u64),
 }
 
 impl SizeEstimate {
-    /// No item yet; of so many blocks one will be packed.
+    /// Creates an estimate without items, which will pack one in `blocks` blocks.
     #[must_use]
     pub fn of_one_in(blocks: u64) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl SizeEstimate {
         }
     }
 
-    /// Adds an item that consists of these parts: no more than a copy of some.
+    /// Adds an item that consists of these parts; copies it at most, and only some items.
     pub fn item(&mut self, parts: &[&[u8]]) {
         let bytes = KEPT_HEAD + parts.iter().map(|part| part.len()).sum::<usize>();
         self.seen += to_u64(bytes);
@@ -62,12 +62,12 @@ impl SizeEstimate {
         }
     }
 
-    /// The item that was added last has a note of so many bytes.
+    /// Adds a note of `bytes` bytes to the item that was added last.
     pub fn noted(&mut self, bytes: usize) {
         self.notes += NOTE_HEAD + bytes;
     }
 
-    /// Packs the present block, if it is full. To be called between items, where nobody waits.
+    /// Packs the current block, if it is full. To be called between items, where nobody waits.
     pub fn settle(&mut self) {
         if self.filled >= BLOCK_BYTES {
             self.pack();
@@ -98,14 +98,14 @@ impl SizeEstimate {
         self.seen
     }
 
-    /// How much room all of them take.
+    /// Returns how much space all items take, in bytes.
     #[must_use]
     pub fn room(self) -> u64 {
         let (seen, large) = (self.seen, self.large);
         large.saturating_add(self.room_for(seen.saturating_sub(large)))
     }
 
-    /// How much room so many bytes of such items take.
+    /// Returns how much space `bytes` bytes of such items take.
     #[must_use]
     pub fn room_for(mut self, bytes: u64) -> u64 {
         if self.filled > 0 {

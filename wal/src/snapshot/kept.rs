@@ -1,4 +1,4 @@
-//! Finds the kept records of a snapshot again.
+//! Reads the kept records of a snapshot.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use crate::storage::File;
 use crate::visitor::Record;
 use crate::window::Window;
 
-/// Bytes read at once when all of them are read.
+/// Bytes read at once when all kept records are read.
 const PIECE: usize = 1 << 17;
-/// Bytes read at once for one of them: most blocks have fewer.
+/// Bytes read at once for one kept record: most blocks have fewer.
 const PIECE_OF_ONE: usize = 16 << 10;
 
 /// The kept records of a snapshot, for reading.
@@ -21,7 +21,7 @@ pub(crate) struct Kept {
     pub(super) seed: u32,
     pub(crate) covers: u64,
     pub(super) length: u64,
-    /// Bytes of its blocks.
+    /// Bytes of the blocks of kept records.
     pub(crate) bytes: u64,
     /// Bytes of the blocks of kept records and entries, before they were packed.
     pub(crate) unpacked: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// What was kept of the record at a position.
+    /// Returns what was kept of the record at a position.
     pub(crate) fn read(&self, position: u64) -> Result<Option<Vec<u8>>, Error> {
         let behind = self.blocks.partition_point(|(first, _)| *first <= position);
         let Some((_, offset)) = behind.checked_sub(1).and_then(|at| self.blocks.get(at)) else {
@@ -46,7 +46,7 @@ impl Kept {
         Ok(found)
     }
 
-    /// Shows all of them, in order.
+    /// Shows all kept records, in order.
     pub(crate) fn each(
         &self,
         visit: &mut dyn FnMut(Record<'_>) -> Result<(), Error>,

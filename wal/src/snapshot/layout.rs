@@ -1,4 +1,4 @@
-//! What the bytes of a snapshot are.
+//! The file format of a snapshot.
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
@@ -30,9 +30,9 @@
 //! records and the number of entries (8 bytes each). Nothing follows it, and
 //! the manifest has its digest and the file's length.
 //!
-//! Notes are what a start needs of kept records, beside them, so that it need neither unpack nor read those.
-//! They are the number of their bytes (4), and for each record of the block, in order, how far its position is
-//! from the first one's (4), the length of its note (1), and the note.
+//! Notes are what a start needs of kept records, stored beside them, so that it need neither unpack nor read
+//! the records. They are the number of their bytes (4), and for each record of the block, in order, the
+//! distance of its position from the first one's (4), the length of its note (1), and the note.
 
 use std::io;
 
@@ -46,8 +46,8 @@ use crate::window::Window;
 pub(super) const HEADER: usize = 64;
 pub(super) const BLOCK_HEADER: usize = 48;
 pub(super) const CHAIN: usize = 32;
-/// Bytes of payload, before they are packed, at which a block is written: with one more item of usual size it
-/// is packed in one piece.
+/// Payload at which a block is written, in bytes before packing: with one more item of usual size it is still
+/// packed in one piece.
 pub(super) const BLOCK_BYTES: usize = packed::PIECE - (6 << 10);
 
 pub(super) const KIND_KEPT: u8 = 1;
@@ -63,7 +63,7 @@ pub(super) fn header(log: &LogId, number: u64, covers: u64) -> [u8; HEADER] {
     header_of(SNAPSHOT_VERSION, log, number, covers)
 }
 
-/// Whether these bytes are the header of such a snapshot, in any version that there is.
+/// Whether these bytes are the header of this snapshot, in any known version.
 pub(super) fn is_header(bytes: &[u8], log: &LogId, number: u64, covers: u64) -> bool {
     (1..=SNAPSHOT_VERSION).any(|version| bytes == header_of(version, log, number, covers))
 }
@@ -85,15 +85,15 @@ pub(super) fn crc(seed: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The digest of a block behind the one with the digest `before`. What is hashed takes the place of the
-/// block's header, so that it is one piece, which is faster than several.
+/// Returns the digest of a block that follows the one with the digest `before`. Overwrites the block's header,
+/// so that the hashed bytes are one piece, which is faster than several.
 pub(super) fn chained(before: &Chain, block: &mut [u8]) -> Chain {
     block.copy_within(..CHAIN, BLOCK_HEADER - CHAIN);
     block[..before.len()].copy_from_slice(before);
     get_16(blake3::hash(block).as_bytes(), 0)
 }
 
-// The digest before takes as much as the block's own.
+// The digest before takes as many bytes as the block's own.
 const _: () = assert!(BLOCK_HEADER - CHAIN == size_of::<Chain>());
 
 pub(super) fn first_chain(header: &[u8]) -> Chain {
@@ -117,7 +117,7 @@ pub(super) fn kind_of(items: u8, is_packed: bool, has_notes: bool) -> u8 {
 pub(super) struct Payload<'a> {
     /// The kind of its items.
     pub(super) kind: u8,
-    /// What is noted of them.
+    /// The notes on its items.
     pub(super) notes: Option<Notes<'a>>,
     is_packed: bool,
     /// The items, packed if they are.
@@ -125,7 +125,7 @@ pub(super) struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// That of a block of this kind; the error says what is wrong.
+    /// Splits the payload of a block into notes and items; the error says what is wrong.
     pub(super) fn of(block: &Block, payload: &'a [u8]) -> Result<Self, &'static str> {
         let (kind, is_packed, has_notes) = match block.kind {
             KIND_PACKED_KEPT => (KIND_KEPT, true, false),
@@ -172,13 +172,13 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// What is wrong where items are not packed as they should be, and where notes are not such.
+/// The faults of items that cannot be unpacked, and of notes that are not those of the block's records.
 const NOT_PACKED: &str = "a block cannot be unpacked";
 pub(super) const NOT_NOTES: &str = "what a block notes is not of its records";
-/// Bytes before the notes, and before each.
+/// Bytes before all notes; [`NOTE_HEAD`] are before each.
 pub(super) const NOTES_HEAD: usize = 4;
 pub(super) const NOTE_HEAD: usize = 5;
-/// The most bytes of a note.
+/// Maximum length of a note, in bytes.
 pub(super) const NOTE_BYTES_MAX: usize = u8::MAX as usize;
 
 /// The notes of a block.
@@ -189,15 +189,15 @@ pub(super) struct Notes<'a> {
 }
 
 impl<'a> Notes<'a> {
-    /// The notes that a payload begins with, of records of which this is the first position, and what is
-    /// behind them.
+    /// Splits off the notes with which a payload begins; `first` is the position of the block's first record.
+    /// Returns the notes and the items.
     fn split(first: u64, payload: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (head, rest) = payload.split_at_checked(NOTES_HEAD)?;
         let (rest, items) = rest.split_at_checked(to_usize(u64::from(get_u32(head, 0))))?;
         Some((Self { first, rest }, items))
     }
 
-    /// Takes the next note, with its record's position; `None` where there is none.
+    /// Takes the next note, with its record's position; `None` when there is none.
     pub(super) fn next(&mut self) -> Option<(u64, &'a [u8])> {
         let (head, rest) = self.rest.split_at_checked(NOTE_HEAD)?;
         let (note, rest) = rest.split_at_checked(usize::from(head[NOTE_HEAD - 1]))?;
@@ -206,17 +206,17 @@ impl<'a> Notes<'a> {
         Some((position, note))
     }
 
-    /// Whether all were taken.
+    /// Whether all notes were taken.
     pub(super) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Whether a record can be so far behind the first one.
+    /// Whether a note can express this distance from the first position.
     pub(super) fn reach(behind: u64) -> bool {
         u32::try_from(behind).is_ok()
     }
 
-    /// Adds the note of the record that is so far behind the first one.
+    /// Appends the note of the record at this distance from the first position.
     ///
     /// # Panics
     /// When the note has more than [`NOTE_BYTES_MAX`] bytes, or the record is out of [reach](Self::reach).
@@ -229,7 +229,7 @@ impl<'a> Notes<'a> {
     }
 }
 
-/// Where the kept records are in a snapshot: the first position of each block.
+/// Where the kept records are in a snapshot: the first position and the offset of each block.
 pub(super) type KeptBlocks = Vec<(u64, u64)>;
 
 /// What the header of a block says, and where the block lies.
@@ -240,17 +240,17 @@ pub(super) struct Block {
     pub(super) first: u64,
     pub(super) chain: Chain,
     pub(super) offset: u64,
-    /// Where the next one begins.
+    /// The offset of the next block.
     pub(super) end: u64,
 }
 
-/// How many bytes the block with this header has, if the header is what was written.
+/// Returns the length of the block with this header, in bytes, if the header is what was written.
 pub(super) fn block_bytes(head: &[u8]) -> usize {
     BLOCK_HEADER + to_usize(u64::from(get_u32(head, 0)))
 }
 
 /// Reads the block at `offset`, and its payload, and compares their checksums; the error says what is wrong
-/// there. Whether it follows the one before it is not looked at.
+/// there. Does not check that the block follows the one before.
 pub(super) fn block<'a>(
     window: &'a mut Window<'_>,
     offset: u64,
@@ -299,8 +299,8 @@ pub(super) fn item<'a>(rest: &mut &'a [u8], kept: bool) -> Option<(u64, &'a [u8]
     Some((position, bytes))
 }
 
-/// For fuzzers and tests: makes the checksums of a snapshot's blocks right, and their
-/// digests; returns the last one.
+/// For fuzzers and tests: corrects the checksums of a snapshot and, if `digests`, the digests of its blocks;
+/// returns the last digest.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn mend(bytes: &mut [u8], log: &LogId, digests: bool) -> Chain {
     if bytes.len() < HEADER {

@@ -1,9 +1,9 @@
 //! Snapshots: files that replace all records up to a position, so that a log
 //! need not be read from its first record, nor kept for ever.
 //!
-//! What is in one is the caller's business, but for its order: first the *kept
-//! records*, with their positions, which are what the caller wants to read
-//! again of records that the log will lose; then the *entries*, which are bytes.
+//! The content of a snapshot is the caller's business, except for its order: first the *kept
+//! records*, with their positions, which hold what the caller wants to read again of records that
+//! the log will lose; then the *entries*, which are bytes.
 
 mod ahead;
 mod estimate;

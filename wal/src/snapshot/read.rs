@@ -23,9 +23,9 @@ const PROGRESS: u64 = 1 << 20;
 
 const NO_KIND: &str = "a block has no known kind";
 
-/// What came of reading a snapshot.
+/// The result of reading a snapshot.
 pub(crate) enum Shown {
-    /// It is as it was written.
+    /// The snapshot is undamaged.
     Whole(Kept),
     Bad {
         offset: u64,
@@ -34,7 +34,7 @@ pub(crate) enum Shown {
 }
 
 impl Shown {
-    /// That the snapshot of this name is whole, or the damage.
+    /// Returns the damage as an error, unless the snapshot of this name is whole.
     pub(crate) fn whole(self, storage: &dyn Storage, name: &str) -> Result<(), Error> {
         match self {
             Self::Whole(_) => Ok(()),
@@ -60,7 +60,7 @@ pub(crate) fn show(
     shown(storage, name, log, (listed, false), visitor)
 }
 
-/// As [`show`], by two threads: one reads and checks, while the visitor is shown what was.
+/// As [`show`], with two threads: one reads and checks, while the visitor is shown what was checked.
 pub(crate) fn show_by_two(
     storage: &dyn Storage,
     name: &str,
@@ -123,7 +123,7 @@ struct Reading<'a> {
     visitor: &'a mut dyn Visitor,
     /// Whether another thread reads on while something is shown.
     is_ahead: bool,
-    /// How far the visitor was told that it is.
+    /// The offset that was last reported to the visitor.
     told: u64,
     /// Kept records that were read.
     kept: u64,
@@ -136,7 +136,7 @@ struct Reading<'a> {
     kept_bytes: u64,
     /// Bytes of the blocks of kept records and entries, unpacked.
     unpacked: u64,
-    /// What a block is unpacked into.
+    /// The buffer into which blocks are unpacked.
     room: Vec<u8>,
 }
 
@@ -279,13 +279,13 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// A block of kept records comes.
+    /// Notes the beginning of a block of kept records.
     fn kept_block(&mut self, block: &Block) {
         self.blocks.push((block.first, block.offset));
         self.kept_bytes += block.end - block.offset;
     }
 
-    /// A record of the block comes, kept at this position.
+    /// Counts a kept record of the block, and checks its position.
     fn kept_at(&mut self, block: &Block, position: u64) -> Result<(), Fault> {
         if position <= self.last || position > self.listed.covers {
             return Err(Fault::Bad(block.offset, "kept records are not in order"));
@@ -336,7 +336,7 @@ pub(crate) fn is_of(storage: &dyn Storage, name: &str, log: &LogId) -> Result<bo
     Ok(log_of(storage, name)? == Some(*log))
 }
 
-/// Whose snapshot a file says that it is; `None` when it is none.
+/// Returns the log whose snapshot a file says that it is; `None` when it is none.
 pub(crate) fn log_of(storage: &dyn Storage, name: &str) -> Result<Option<LogId>, Error> {
     let failed = |source| Error::io("read", storage.describe(name))(source);
     let file = storage.open_read(name).map_err(failed)?;
@@ -346,8 +346,8 @@ pub(crate) fn log_of(storage: &dyn Storage, name: &str) -> Result<Option<LogId>,
     Ok((read == HEADER && is_header(&head, &log, number, covers)).then_some(log))
 }
 
-/// What a manifest would list for this file, from the file alone; `None` when
-/// it is not a whole snapshot of this log.
+/// Returns what a manifest would list for this file, from the file alone; `None` when it is not a whole snapshot
+/// of this log.
 pub(crate) fn introduce(
     storage: &dyn Storage,
     name: &str,
@@ -406,7 +406,7 @@ mod tests {
     const POSITIONS: [u64; 4] = [3, 5, 6, 1 << 40];
     const COVERS: u64 = 1 << 41;
 
-    /// What is shown of a snapshot: positions with notes, and of records.
+    /// Collects what is shown of a snapshot: notes with their positions, and the positions of records.
     #[derive(Default)]
     struct Seen {
         takes: bool,
@@ -446,7 +446,7 @@ mod tests {
         vec![position.to_le_bytes()[0]; 3]
     }
 
-    /// A snapshot of records with notes, in a file of this name.
+    /// Writes a snapshot of records with notes; returns the name of its file, and what a manifest lists.
     fn noted(disk: &SimDisk) -> (String, Snapshot) {
         let mut writer = SnapshotFile::begin(disk.storage(), LOG, 1, COVERS).unwrap();
         for position in POSITIONS {
@@ -461,8 +461,8 @@ mod tests {
         (format::snapshot_name(1), finished.listed)
     }
 
-    /// What is shown of it once `alter` has changed its bytes, and all checksums and digests are right; the first
-    /// block's payload begins at the number that it is given.
+    /// Returns what is shown of that snapshot after `alter` has changed its bytes, from the first block's payload
+    /// on, and all checksums and digests were corrected.
     fn shown(takes: bool, alter: impl Fn(&mut [u8])) -> (Seen, Result<(), String>) {
         let disk = SimDisk::new();
         let (name, mut listed) = noted(&disk);
@@ -513,7 +513,7 @@ mod tests {
                 assert!(is_told, "{at}: {told}");
             }
         }
-        // Only who reads the records can find this.
+        // Only a visitor that reads the records can find this.
         assert_eq!(tell(true, SECOND, 1), Ok(()));
         let told = tell(false, SECOND, 1).unwrap_err();
         assert!(told.contains(NOT_NOTES), "{told}");

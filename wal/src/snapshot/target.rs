@@ -1,11 +1,11 @@
-//! A snapshot that is being written, wherever that is.
+//! A snapshot that is being written, on any medium.
 
 use std::any::Any;
 
 use super::layout::NOTE_BYTES_MAX;
 use crate::error::Error;
 
-/// What a medium writes a snapshot to. Dropped without being installed, it leaves nothing.
+/// The place to which a medium writes a snapshot. Dropped without being installed, it leaves nothing.
 pub trait SnapshotTarget: Any + Send {
     /// Every record up to this position is in it.
     fn covers(&self) -> u64;
@@ -28,7 +28,7 @@ pub trait SnapshotTarget: Any + Send {
 }
 
 impl dyn SnapshotTarget {
-    /// The target as the medium that began the snapshot knows it.
+    /// Returns the target as the type of the medium that began the snapshot.
     ///
     /// # Panics
     /// When another medium began it.
@@ -44,7 +44,7 @@ impl dyn SnapshotTarget {
 /// removes what it has written.
 pub struct SnapshotWriter {
     target: Box<dyn SnapshotTarget>,
-    /// Bytes of records that had been appended since the newest snapshot when it began.
+    /// Bytes of the records that were appended between the newest snapshot and the beginning of this one.
     log_bytes: u64,
 }
 
@@ -73,8 +73,8 @@ impl SnapshotWriter {
         self.target.bytes()
     }
 
-    /// Keeps these bytes of the record at `position`: what [`crate::Appender::read`] gives when
-    /// the log no longer has it.
+    /// Keeps these bytes of the record at `position`: what [`crate::Appender::read`] returns when the log no
+    /// longer has it.
     ///
     /// # Errors
     /// [`Error::Io`], which harms nothing but this snapshot.
@@ -89,10 +89,10 @@ impl SnapshotWriter {
     /// ([`crate::Visitor::takes_notes`]).
     ///
     /// # Errors
-    /// As there.
+    /// As [`SnapshotWriter::keep`].
     ///
     /// # Panics
-    /// As there, and when the note is longer.
+    /// As [`SnapshotWriter::keep`], and when the note is longer.
     pub fn keep_noted(&mut self, position: u64, note: &[u8], record: &[u8]) -> Result<(), Error> {
         assert!(note.len() <= NOTE_BYTES_MAX, "a note is too long");
         self.target.keep(position, Some(note), record)

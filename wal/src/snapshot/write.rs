@@ -17,7 +17,7 @@ use crate::packed::Packer;
 use crate::storage::{File, Storage, write_all_at};
 use crate::throttle::{Throttle, Throttled};
 
-/// Bytes written between two syncs: what commits wait for shares the disk, and waits behind them.
+/// Bytes written between two syncs: the syncs of commits share the disk, and wait for these.
 const SYNC_EVERY: u64 = 256 << 10;
 
 /// A snapshot that is being written to a file beside the log. Dropped without being installed, it
@@ -93,7 +93,7 @@ impl SnapshotFile {
         Ok(writer)
     }
 
-    /// Whether a record at this position, with a note or without, can be in the block with the present ones.
+    /// Whether a record at this position, with a note or without, can be in the current block.
     fn has_place_beside(&self, position: u64, has_note: bool) -> bool {
         self.items == 0 || self.notes.is_some() == has_note && Notes::reach(position - self.first)
     }
@@ -139,7 +139,7 @@ impl SnapshotFile {
         self.block[..BLOCK_HEADER].copy_from_slice(&head);
         self.chain = chained(&self.chain, &mut self.block);
         head[CHAIN..].copy_from_slice(&self.chain);
-        // One write: a header and its payload side by side.
+        // The header is put before its payload, so that one write suffices.
         self.block[..BLOCK_HEADER].copy_from_slice(&head);
         let length = to_u64(self.block.len());
         if self.kind == KIND_KEPT {
@@ -171,8 +171,8 @@ impl SnapshotFile {
         Ok(())
     }
 
-    /// Writes the end, syncs, reads all of it back and checks it; `throttle` is called after each
-    /// item that is read back, and can end the work. What is left to do is to give it its name and to list it.
+    /// Writes the end, syncs, reads all of it back and checks it; `throttle` is called after each item that is
+    /// read back, and can end the work. Then the snapshot is still to be renamed and listed.
     pub(crate) fn finish(mut self, upto: u64, throttle: Throttle<'_>) -> Result<Finished, Error> {
         self.flush()?;
         let upto = upto.max(self.covers);
@@ -298,7 +298,7 @@ impl Finished {
         self.kept
     }
 
-    /// Gives it its name, which is durable only once the directory is synced.
+    /// Gives the snapshot its final name, which is durable only once the directory is synced.
     pub(crate) fn rename(&mut self) -> Result<(), Error> {
         let (temp, name) = (
             format::snapshot_temp_name(self.listed.number),

@@ -1,4 +1,4 @@
-//! What a log needs of a directory and its files.
+//! The interface to a directory and its files, as a log needs it.
 
 use std::io;
 use std::sync::Arc;
@@ -35,14 +35,14 @@ pub trait Storage: Send + Sync {
     /// What the system says.
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// Makes an empty file, mode 0600, of a name that nothing has: of several that try it at once,
-    /// one succeeds.
+    /// Makes an empty file, mode 0600, under a name that must be free: of several attempts at once, one
+    /// succeeds.
     ///
     /// # Errors
     /// `AlreadyExists` when something has the name; else what the system says.
     fn create_new(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// Gives a file a name, in the same directory, in place of what has it.
+    /// Renames a file; replaces the one that has the new name.
     ///
     /// # Errors
     /// What the system says.
@@ -69,8 +69,7 @@ pub trait Storage: Send + Sync {
     /// When a file was last written.
     ///
     /// # Errors
-    /// `NotFound` when there is none, `Unsupported` where that is not known; else what the
-    /// system says.
+    /// `NotFound` when there is none, `Unsupported` when the time is not known; else what the system says.
     fn modified(&self, _name: &str) -> io::Result<SystemTime> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -81,12 +80,12 @@ pub trait Storage: Send + Sync {
     /// What the system says.
     fn free_bytes(&self) -> io::Result<u64>;
 
-    /// Checks that the directory is still the one that its path leads to. All else here is done in
-    /// the directory that was opened, wherever that is by now; who looks for the log by its path
-    /// would not find what is written from then on.
+    /// Checks that the directory is still the one that its path leads to. All other calls work in the
+    /// directory that was opened, wherever it is by now; a process that looks for the log by its path
+    /// would not find what is written after a move.
     ///
     /// # Errors
-    /// Where it is another one, or none, with a sentence.
+    /// With a sentence when the path leads to another directory, or to none.
     fn expect_in_place(&self) -> io::Result<()> {
         Ok(())
     }
@@ -112,13 +111,13 @@ pub trait Storage: Send + Sync {
     /// What the system says.
     fn tell(&self, name: &str, holder: &str) -> io::Result<()>;
 
-    /// A new log's id.
+    /// Returns a random id for a new log.
     ///
     /// # Errors
     /// What the system says.
     fn random_id(&self) -> io::Result<[u8; 16]>;
 
-    /// The name for people: with its path.
+    /// Returns the name for people: with its path.
     fn describe(&self, name: &str) -> String;
 }
 
@@ -142,7 +141,7 @@ pub trait File: Send + Sync {
     /// What the system says.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
 
-    /// Cuts the file off, or lengthens it by zeros.
+    /// Truncates the file, or extends it by zeros.
     ///
     /// # Errors
     /// What the system says.
@@ -151,24 +150,24 @@ pub trait File: Send + Sync {
     /// Makes bytes and length durable.
     ///
     /// # Errors
-    /// What the system says. What was not durable before is lost from sight
-    /// then: a second call proves nothing.
+    /// What the system says. After an error, bytes that were not durable may be lost unnoticed: a second
+    /// call proves nothing.
     fn sync(&self) -> io::Result<()>;
 }
 
 /// Holds a lock until it is dropped.
 pub type Lock = Box<dyn Send + Sync>;
 
-/// What became of a wish for a lock.
+/// The result of an attempt to take a lock.
 pub enum Locked {
-    /// It is held until the value is dropped.
+    /// The lock is held until the value is dropped.
     Taken(Lock),
     /// Another holder has it.
     Busy {
         /// What the holder wrote.
         holder: String,
-        /// Whether that is a process which can be seen to live and to have the file open. Where it
-        /// is none, the holder is about to end, or unknown.
+        /// Whether the holder is a process that visibly lives and has the file open. If not, it is about
+        /// to end, or unknown.
         lives: bool,
     },
 }

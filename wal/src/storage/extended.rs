@@ -31,7 +31,7 @@ impl Extended {
         }
     }
 
-    /// How many bytes were asked for at once, at most.
+    /// The largest number of bytes requested at once.
     pub(crate) fn largest(&self) -> u64 {
         self.largest.load(Ordering::Relaxed)
     }

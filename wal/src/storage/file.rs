@@ -26,12 +26,12 @@ type Try = fn(&fs::File) -> Result<(), TryLockError>;
 
 /// The files of one directory on a real disk.
 pub struct FileStorage {
-    /// Where it was when it was opened.
+    /// The path of the directory when it was opened, with links resolved.
     directory: PathBuf,
-    /// The same, as it was named: with the links that lead there.
+    /// The path as the caller named it, with the links that lead there.
     named: PathBuf,
-    /// The directory, open. All is done in it, and not in what its path leads to by now: that may
-    /// have become another log's, by a mount or a rename.
+    /// The open directory. All calls work in it, and not in what its path leads to by now, which may
+    /// be another log's, after a mount or a rename.
     handle: fs::File,
 }
 
@@ -49,8 +49,8 @@ impl FileStorage {
         Ok(storage)
     }
 
-    /// The storage of an existing directory, whoever may write to it: reading it does no harm.
-    /// [`Storage::lock`] checks that.
+    /// The storage of an existing directory, whoever may write to it: reading it does no harm, and
+    /// [`Storage::lock`] checks who may write.
     ///
     /// # Errors
     /// `NotADirectory` when it is something else; else what the system says.
@@ -76,7 +76,8 @@ impl FileStorage {
         }
     }
 
-    /// Opens a file of the directory, or one below it; `""` is itself. What it makes has mode 0600.
+    /// Opens a file of the directory, or one below it; `""` is the directory itself. A file that this
+    /// makes has mode 0600.
     fn open(&self, name: &str, flags: OFlags) -> io::Result<fs::File> {
         let (name, flags) = (within(name), flags | OFlags::CLOEXEC);
         let mode = Mode::RUSR | Mode::WUSR;
@@ -84,8 +85,7 @@ impl FileStorage {
         Ok(opened.into())
     }
 
-    /// The same for a file that has bytes. Nothing is waited for, as a pipe of that name would have
-    /// it.
+    /// Opens a regular file only. Does not wait, as opening a pipe of that name would.
     fn open_regular(&self, name: &str, flags: OFlags) -> io::Result<fs::File> {
         let file = self.open(name, flags | OFlags::NONBLOCK)?;
         match file.metadata()?.is_file() {
@@ -97,7 +97,7 @@ impl FileStorage {
         }
     }
 
-    /// The same for a directory.
+    /// Opens a directory.
     fn open_directory(&self, name: &str) -> io::Result<fs::File> {
         self.open(name, OFlags::RDONLY | OFlags::DIRECTORY)
     }
@@ -108,15 +108,15 @@ impl FileStorage {
     }
 
     /// Locks the directory itself, beside its lock file: that may be removed while it is locked.
-    /// `None` when another process has done so. File systems that cannot lock a directory have the
-    /// lock file alone.
+    /// `None` when another process holds that lock. On file systems that cannot lock a directory, the
+    /// lock file is the only lock.
     fn lock_itself(&self, lock: Try) -> io::Result<Option<fs::File>> {
         let directory = self.open_directory("")?;
         match lock(&directory) {
             Ok(()) => Ok(Some(directory)),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => match Errno::from_io_error(&error) {
-                // As NFS does, which locks only what is open to be written.
+                // NFS does so: it locks only files that are open for writing.
                 Some(
                     Errno::BADF
                     | Errno::INVAL
@@ -130,10 +130,9 @@ impl FileStorage {
         }
     }
 
-    /// Refuses a directory in which files can be put, exchanged or removed by others
-    /// than the user of this process: what is written there would not be this
-    /// process's alone. One of another user is refused to root, too, whose files that
-    /// user could not read afterwards.
+    /// Refuses a directory in which files can be put, exchanged or removed by others than the user of
+    /// this process: what is written there would not be this process's alone. Another user's directory
+    /// is refused to root, too: that user could not read root's files afterwards.
     fn expect_private(&self) -> io::Result<()> {
         let found = self.handle.metadata()?;
         let me = rustix::process::geteuid().as_raw();
@@ -163,7 +162,7 @@ fn not_private(mode: u32, owner: u32, me: u32) -> Option<String> {
     })
 }
 
-/// The name for the system.
+/// Returns the name for system calls: `.` for the directory itself.
 fn within(name: &str) -> &str {
     match name {
         "" => ".",
@@ -228,8 +227,8 @@ impl Storage for FileStorage {
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        // Made here and now or not at all: never what a link of that name leads to, nor a file that
-        // another process has open.
+        // The file is made by this call or not at all: it is never what a link of that name leads to,
+        // nor a file that another process has open.
         match self.create_new(name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 self.remove(name)?;
@@ -297,7 +296,7 @@ impl Storage for FileStorage {
             {
                 "it was moved or removed"
             }
-            // That says nothing of the directory.
+            // This error says nothing about the directory.
             Err(_) => return Ok(()),
         };
         Err(io::Error::other(why))
@@ -318,8 +317,8 @@ impl Storage for FileStorage {
             }
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // Only a help for people: that it could not be written must not keep a
-        // server from starting on a full disk.
+        // The holder's name only helps people: a failure to write it must not keep a server from
+        // starting on a full disk.
         let _ = file
             .write_all_at(holder.as_bytes(), 0)
             .and_then(|()| file.set_len(crate::format::to_u64(holder.len())));
@@ -349,7 +348,7 @@ impl Storage for FileStorage {
 
     fn tell(&self, name: &str, holder: &str) -> io::Result<()> {
         let file = self.open(name, OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
-        // Longer than the previous content, so that no reader finds an empty file.
+        // The new content is longer than the previous one, so that no reader finds an empty file.
         file.write_all_at(holder.as_bytes(), 0)?;
         file.set_len(crate::format::to_u64(holder.len()))
     }
@@ -366,13 +365,13 @@ impl Storage for FileStorage {
 }
 
 impl FileStorage {
-    /// Who has the lock. This process must not have its file open then: it would be taken for a holder
-    /// of its own number that died.
+    /// Returns who has the lock. This process must not have the lock file open meanwhile: it would be
+    /// taken for a holder that died and had the same process number.
     fn busy(&self, name: &str) -> io::Result<Locked> {
         let mut text = Vec::new();
         match self.open(name, READ_LOCK) {
             Ok(file) => file.take(200).read_to_end(&mut text)?,
-            // Its holder has it all the same.
+            // The lock file was removed, but its holder has the lock all the same.
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => return Err(error),
         };
@@ -383,8 +382,8 @@ impl FileStorage {
     }
 }
 
-/// Whether a process can be seen to live, and to have this file open. One that was killed is as
-/// good as dead, though it may take a moment to let go of its files.
+/// Whether a process can be seen to live, and to have this file open. A killed process counts as dead,
+/// though it may take a moment to close its files.
 fn lives_with(process: u32, file: &Path) -> bool {
     let directory = PathBuf::from(format!("/proc/{process}"));
     let Ok(status) = fs::read_to_string(directory.join("status")) else {
@@ -419,7 +418,7 @@ fn is_dying(status: &str, stat: &str) -> bool {
         let pending = field(name).and_then(|digits| u64::from_str_radix(digits, 16).ok());
         pending.is_some_and(|pending| pending & SIGKILL != 0)
     });
-    // Behind the name, which may hold anything: state, and five fields on the flags.
+    // After the name, which may contain anything, come the state, five other fields, and the flags.
     let mut behind = stat
         .rsplit_once(')')
         .map_or("", |(_, behind)| behind)

@@ -31,8 +31,7 @@ impl Turn {
 }
 
 impl Meanwhile {
-    /// A disk to which `then` is done before the reader's call with this number,
-    /// counted from 0.
+    /// Creates a disk that `then` changes before the reader's call number `at`, counted from 0.
     pub fn new(disk: &SimDisk, at: u64, then: impl Fn(&SimDisk) + Send + Sync + 'static) -> Self {
         let turn = Turn {
             disk: disk.clone(),

@@ -14,7 +14,8 @@ pub(crate) trait ReadOnly: Send + Sync {
     /// As [`Storage::open_read`].
     fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// As [`Storage::lock_shared`]; refused, too, where files are held open in its place.
+    /// As [`Storage::lock_shared`]; refused by default, for storages that hold their files open
+    /// instead.
     fn lock_shared(&self, _name: &str) -> io::Result<Locked> {
         Err(only_reads())
     }
@@ -23,7 +24,7 @@ pub(crate) trait ReadOnly: Send + Sync {
     fn describe(&self, name: &str) -> String;
 }
 
-/// What is not reading.
+/// The error of every call that does not read.
 fn only_reads() -> io::Error {
     io::ErrorKind::Unsupported.into()
 }

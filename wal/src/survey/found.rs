@@ -12,7 +12,7 @@ pub(super) const MISSING: &str = "the frame that belongs here is missing";
 pub(super) const OTHER_RECORDS: &str =
     "the records in this segment are not those that the manifest lists";
 
-/// Where something is.
+/// A place in a file, and what was found there.
 #[derive(Clone, Debug)]
 pub(crate) struct Location {
     pub(crate) file: String,
@@ -33,30 +33,30 @@ pub(crate) fn location(
     }
 }
 
-/// A segment as it was read. Those that are open in the manifest are kept.
+/// What was read of a segment. The survey keeps those of segments that are open in the manifest.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenSegment {
     pub(crate) number: u64,
     pub(crate) epoch: u64,
-    /// Sound frames that follow what is before them.
+    /// Number of sound frames, each of which follows the one before.
     pub(crate) frames: u64,
     pub(crate) first: u64,
     pub(crate) last: u64,
-    /// Where they end.
+    /// The offset at which these frames end.
     pub(crate) end: u64,
     pub(crate) chain: Chain,
-    /// The ends of the frames, for what is above the mark.
+    /// The ends of the frames, to find those that the mark does not prove.
     pub(super) ends: Vec<FrameEnd>,
-    /// Bytes behind `end` that are not zero, as a range.
+    /// The range from `end` to the last byte that is not zero; `None` when all after `end` are
+    /// zero.
     pub(crate) torn: Option<(u64, u64)>,
 }
 
 /// Where a frame of an open segment ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameEnd {
-    /// The mark that proves the frame durable. Frames without records count with
-    /// the position they were written before: a mark that reaches it was written
-    /// later.
+    /// The lowest mark that proves the frame durable. For a frame without records, this is the
+    /// position of the next record: a mark that reaches it was written later.
     pub(super) proved_by: u64,
     pub(crate) end: u64,
     /// The position after its last record.
@@ -65,18 +65,18 @@ pub(crate) struct FrameEnd {
 }
 
 impl OpenSegment {
-    /// Where the first frame begins that no mark covers.
+    /// Returns the offset of the first frame that `mark` does not prove durable.
     pub(crate) fn unproved_from(&self, mark: u64) -> u64 {
         self.proved(mark).map_or(FIRST_FRAME, |last| last.end)
     }
 
-    /// The last frame that a mark covers.
+    /// Returns the last frame that `mark` proves durable.
     pub(crate) fn proved(&self, mark: u64) -> Option<FrameEnd> {
         let proved = self.ends.iter().take_while(|end| end.proved_by <= mark);
         proved.last().copied()
     }
 
-    /// The hole behind its frames, where there is one and it is open.
+    /// Returns the hole after the frames of an open segment, if there is one, and what it is.
     pub(super) fn hole(&self, fault: Option<&'static str>) -> Option<(Hole, &'static str)> {
         match (fault, self.torn) {
             (Some(what), _) => Some((Hole::Unfinished, what)),
@@ -85,7 +85,8 @@ impl OpenSegment {
         }
     }
 
-    /// In what it is not what its seal in the manifest says: an offset and a sentence.
+    /// Returns where the segment differs from its seal in the manifest, and how: an offset and a
+    /// sentence.
     pub(super) fn difference(
         &self,
         seal: &Seal,
@@ -108,7 +109,7 @@ impl OpenSegment {
     }
 }
 
-/// What is in a log's directory.
+/// What a survey has found in a log's directory.
 pub(crate) struct Survey {
     pub(crate) observation: Observation,
     /// Where the log ends, or what is wrong with it.
@@ -126,7 +127,7 @@ pub(crate) struct Survey {
     pub(crate) open: Vec<OpenSegment>,
     /// Files that a crash left: to be removed.
     pub(crate) leftovers: Vec<String>,
-    /// Files that are not this log's own: what it was before a recovery that was
-    /// interrupted. To be kept under another name.
+    /// Files that are not this log's own: those of the log before a recovery that was interrupted.
+    /// To be kept under another name.
     pub(crate) given_up: Vec<String>,
 }

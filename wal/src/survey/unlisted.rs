@@ -11,24 +11,24 @@ use crate::window::{Window, nonzero};
 /// The files that the manifest does not list.
 #[derive(Default)]
 pub(super) struct Unlisted {
-    /// What a crash left: to be removed.
+    /// Files that a crash left: to be removed.
     pub(super) leftovers: Vec<String>,
-    /// What is an ancestor's: to be kept under another name.
+    /// Files of an ancestor: to be kept under another name.
     pub(super) given_up: Vec<String>,
-    /// The first that neither explains.
+    /// The first file that is neither.
     pub(super) fault: Option<Location>,
 }
 
-/// What an unlisted file is.
+/// The kinds of unlisted files.
 enum Kind {
     Leftover,
     GivenUp,
     Fault(Location),
 }
 
-/// Looks at the files that the manifest does not list: what a crash leaves of a segment
-/// that was made or removed is blank, and a snapshot says whose it is; those of an
-/// ancestor were to be given up; anything else is a fault.
+/// Classifies the files that the manifest does not list. A segment that a crash left is blank, or
+/// comes before the log's first one; a snapshot states whose it is; the files of an ancestor are to
+/// be given up; anything else is a fault.
 pub(super) fn unlisted(storage: &dyn Storage, manifest: &Manifest) -> Result<Unlisted, Error> {
     let names = storage
         .list("")
@@ -65,7 +65,7 @@ pub(super) fn unlisted(storage: &dyn Storage, manifest: &Manifest) -> Result<Unl
     Ok(unlisted)
 }
 
-/// What a segment is that the manifest does not list.
+/// Classifies a segment that the manifest does not list.
 fn segment(
     storage: &dyn Storage,
     manifest: &Manifest,
@@ -85,10 +85,10 @@ fn segment(
     let first_listed = first_listed.unwrap_or(manifest.next_number);
     let is_ancestors = match found {
         Some(log) if log == manifest.log => false,
-        // What an interrupted recovery has made has numbers that were not given yet.
+        // Segments of an interrupted recovery have numbers that this log has not assigned yet.
         Some(_) if number >= manifest.next_number => true,
         Some(log) => manifest.ancestors.iter().any(|one| one.log_id == log),
-        // A log that was recovered has higher numbers than what it was before.
+        // A recovered log has higher segment numbers than the log before the recovery.
         None => !manifest.ancestors.is_empty() && number < first_listed,
     };
     if is_ancestors {
@@ -98,7 +98,7 @@ fn segment(
         let what = "the manifest does not list this file, and it is no segment of this log";
         return Ok(Kind::Fault(location(storage, name, 0, what)));
     }
-    // A compaction was interrupted: the manifest begins after it already.
+    // A compaction was interrupted: the manifest already begins after this segment.
     if number < first_listed && manifest.first_position > 1 {
         return Ok(Kind::Leftover);
     }
@@ -110,8 +110,8 @@ fn segment(
     Ok(Kind::Leftover)
 }
 
-/// Whether a directory without a manifest holds what only a log leaves there, or a backup or
-/// restore that was interrupted. A log with nothing but the beginning of its first manifest does
+/// Returns a file, if there is one, that only a log, or an interrupted backup or restore, leaves in
+/// a directory without a manifest. A log with nothing but the beginning of its first manifest does
 /// not count yet.
 pub(crate) fn orphan(storage: &dyn Storage) -> Result<Option<String>, Error> {
     let names = storage

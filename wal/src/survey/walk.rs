@@ -31,8 +31,8 @@ pub(crate) fn survey(
     walk.read(manifest)
 }
 
-/// Reads what comes after `covered`, and of the segments before it no more than shows that they
-/// are there and follow each other: whose they are, how long, and the digest that they begin with.
+/// Reads what comes after `covered`. Of the segments before it, checks only that they exist and
+/// follow each other: whose they are, how long, and the digest that they begin with.
 pub(crate) fn survey_behind(
     storage: &dyn Storage,
     manifest: &Manifest,
@@ -46,12 +46,12 @@ pub(crate) fn survey_behind(
     walk.read(manifest)
 }
 
-/// What was found of a segment.
+/// What was found in a segment.
 enum SegmentScan {
     /// Everything is as it should be; the log may go on in the next segment.
     Whole,
     Hole(Hole, Location),
-    /// Behind a hole: the first frame follows the last one before the hole.
+    /// After a hole: the segment's first frame follows the last one before the hole.
     GoesOn,
     Structure(Location),
 }
@@ -66,9 +66,9 @@ struct Walk<'a> {
     chain: Chain,
     mark: u64,
     after: After,
-    /// Up to here a snapshot has been shown.
+    /// The position up to which a snapshot has been shown.
     covered: u64,
-    /// Whether what was shown is read all the same.
+    /// Whether segments that the shown snapshot covers are read all the same.
     is_all_read: bool,
     records: u64,
     /// Bytes of the records that were shown.
@@ -82,7 +82,7 @@ struct Walk<'a> {
     open: Vec<OpenSegment>,
     leftovers: Vec<String>,
     given_up: Vec<String>,
-    /// What a batch is unpacked into.
+    /// The buffer into which batches are unpacked.
     room: Vec<u8>,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Walk<'a> {
             seed: format::crc_seed(&manifest.log),
             next: manifest.first_position,
             chain: manifest.first_chain,
-            // What is sealed was durable, and what was compacted away was too.
+            // Sealed records were durable, and so were those that a compaction removed.
             mark: sealed
                 .map(|seal| seal.last)
                 .max()
@@ -177,7 +177,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// How much there is to read, for a bar that shows progress.
+    /// Returns the number of bytes to read, for a progress bar.
     fn bytes_listed(&self, manifest: &Manifest) -> Result<u64, Error> {
         let mut bytes = 0;
         for segment in &manifest.segments {
@@ -198,7 +198,7 @@ impl<'a> Walk<'a> {
         Ok(bytes)
     }
 
-    /// Reads one segment; behind a hole only for the marks in it.
+    /// Reads one segment; after a hole (`behind`), only for the marks in it.
     fn segment(
         &mut self,
         segment: &Segment,
@@ -349,7 +349,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Looks at the place where the next frame may be.
+    /// Reads and checks the place where the next frame may be.
     fn step(
         &mut self,
         window: &mut Window<'_>,
@@ -384,8 +384,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Looks at everything behind the end of an open segment's frames; gives
-    /// the range of what is not zero there.
+    /// Searches everything after the end of an open segment's frames for marks; returns the range
+    /// from there to the last byte that is not zero.
     fn rest(
         &mut self,
         window: &mut Window<'_>,
@@ -432,7 +432,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Where the last frame of an unbroken log ends.
+    /// Returns the place where the last frame of an unbroken log ends.
     fn end_location(&self, storage: &dyn Storage, manifest: &Manifest) -> Location {
         let last = self.last_frame.or_else(|| {
             manifest

@@ -177,7 +177,7 @@ impl SimDisk {
         self.state.lock().short_writes = true;
     }
 
-    /// Bytes that all files together may have.
+    /// Sets the number of bytes that all files together may have.
     pub fn set_capacity(&self, bytes: u64) {
         self.state.lock().capacity = bytes;
     }
@@ -187,7 +187,8 @@ impl SimDisk {
         self.state.lock().used()
     }
 
-    /// From now on no file can be made, for this reason (the system's error number), or again.
+    /// Makes every creation of a file fail from now on with this error number of the system; `None`
+    /// allows them again.
     pub fn refuse_files(&self, code: Option<i32>) {
         self.state.lock().no_files = code;
     }
@@ -203,7 +204,7 @@ impl SimDisk {
         Some(state.files[*state.names.get(name)?].bytes.to_vec())
     }
 
-    /// Puts a file there, durable, in place of what has its name.
+    /// Puts a durable file there, in place of the one that has its name.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         let mut state = self.state.lock();
         let file = state.files.len();

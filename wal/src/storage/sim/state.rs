@@ -1,4 +1,4 @@
-//! What is in a simulated disk, and how its calls fail.
+//! The state of a simulated disk, and how its calls fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use crate::format::to_u64;
 
-/// What a disk writes whole or not at all.
+/// The number of bytes that a disk writes whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
 
-/// What of the changes that were not synced survives a power cut.
+/// Which of the changes that were not synced survive a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survivors {
     /// None.
     Nothing,
     /// All.
     Everything,
-    /// Only the one with this number, counted from 0; see [`SimDisk::unsynced`].
+    /// Only the change with this number, counted from 0; see [`SimDisk::unsynced`].
     Single(usize),
-    /// Each with the chance of one half, by this seed.
+    /// Each change with the chance of one half, by this seed.
     Random(u64),
 }
 
@@ -35,7 +35,8 @@ pub enum Fault {
     Full,
     /// A write takes only a part of the bytes, and says so.
     Short,
-    /// The same, and the write after it finds the disk full.
+    /// A write takes only a part of the bytes, and says so, and the write after it finds the disk
+    /// full.
     ShortThenFull,
     /// A write puts one wrong bit on the disk, and says nothing.
     Garbled,
@@ -50,7 +51,7 @@ pub struct Call {
     pub name: String,
 }
 
-/// All of it.
+/// The whole state of a disk.
 pub(super) struct State {
     pub(super) files: Vec<Inode>,
     pub(super) names: BTreeMap<String, usize>,
@@ -75,7 +76,7 @@ pub(super) struct State {
     /// The call, or the write, with this number fails.
     pub(super) fault: Option<(u64, Fault)>,
     pub(super) failed: Option<Call>,
-    /// No file can be made; the system's error number.
+    /// The system's error number with which no file can be made; `None` when files can be made.
     pub(super) no_files: Option<i32>,
 }
 
@@ -143,7 +144,7 @@ impl Inode {
 }
 
 impl State {
-    /// The same disk for another process: what was counted, ordered or locked is forgotten.
+    /// Returns the same disk for another process: what was counted, ordered or locked is forgotten.
     pub(super) fn begun_anew(&self) -> Self {
         Self {
             files: self.files.clone(),
@@ -179,8 +180,8 @@ impl State {
         Ok(())
     }
 
-    /// Counts a call of any kind. Gives the fault that it has to carry out
-    /// itself; fails it when nothing is to be done at all.
+    /// Counts a call of any kind. Returns the fault that the call has to carry out itself; fails
+    /// the call when it is not to do anything at all.
     pub(super) fn ask(&mut self, what: &'static str, name: &str) -> io::Result<Option<Fault>> {
         let (call, write) = (self.all_calls, self.writes);
         self.all_calls += 1;
@@ -217,7 +218,7 @@ impl State {
         found.map_or_else(String::new, |(name, _)| name.clone())
     }
 
-    /// The same as `ask`, for a call to an open file.
+    /// As `ask`, for a call to an open file.
     pub(super) fn ask_file(
         &mut self,
         what: &'static str,
@@ -228,7 +229,7 @@ impl State {
         self.ask(what, &name)
     }
 
-    /// A sync of those changes: they become durable, or are lost from sight.
+    /// Syncs the changes that `which` picks: they become durable, or are lost unnoticed.
     pub(super) fn settle_or_fail(
         &mut self,
         fault: Option<Fault>,
@@ -310,7 +311,7 @@ pub(super) fn io_error() -> io::Error {
     io::Error::from_raw_os_error(5)
 }
 
-/// The end of a call that did what it was asked to.
+/// Ends a call that has done its work, with an error if the fault is [`Fault::IoDone`].
 pub(super) fn after<T>(fault: Option<Fault>, value: T) -> io::Result<T> {
     match fault {
         Some(Fault::IoDone) => Err(io_error()),

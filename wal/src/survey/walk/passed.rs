@@ -1,4 +1,4 @@
-//! Segments whose records a snapshot covers: a start passes over them.
+//! Segments whose records a snapshot covers: a start skips them.
 
 use super::super::found::{MISSING, OTHER_RECORDS, location};
 use super::{SegmentScan, Walk};
@@ -11,13 +11,14 @@ use crate::storage::File;
 use crate::window::Window;
 
 impl Walk<'_> {
-    /// The seal of a segment from which nothing is to be shown or read.
+    /// Returns the seal of a segment that is to be skipped, because nothing in it is to be shown or
+    /// read.
     pub(super) fn passed_over(&self, segment: &Segment) -> Option<Seal> {
         let covered = |seal: &Seal| !self.is_all_read && seal.last <= self.covered;
         segment.seal.filter(covered)
     }
 
-    /// Looks at the beginning of a segment, and takes from the manifest what follows.
+    /// Checks the beginning of a segment, and takes the rest from its seal in the manifest.
     pub(super) fn pass_over(
         &mut self,
         segment: &Segment,
