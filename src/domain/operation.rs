@@ -377,7 +377,7 @@ pub fn to_json(body: &impl Serialize) -> Vec<u8> {
 #[must_use]
 pub fn mark_replayed(mut body: Vec<u8>) -> Vec<u8> {
     const FIRST: &[u8] = b"\"idempotentReplay\":false}";
-    assert!(body.ends_with(FIRST), "idempotentReplay is the last member");
+    assert!(body.ends_with(FIRST), "idempotentReplay is the last field");
     body.truncate(body.len() - b"false}".len());
     body.extend_from_slice(b"true}");
     body

@@ -449,7 +449,7 @@ fn ended(
 /// Why the replay stops.
 enum Stop {
     Own(ReplayError),
-    /// A lane failed, and says why.
+    /// A worker failed, and says why.
     Worker,
 }
 

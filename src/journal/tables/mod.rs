@@ -5,7 +5,7 @@
 //! key), idempotency keys (the position of their commit).
 //!
 //! All of them are compact, since they are most of a server's memory. States lie side by side in
-//! pages (`slab`), found by a hash index of four bytes to a state (`states`, `hash_index`). Idempotency
+//! pages (`slab`), found by a hash index of five bytes to a state (`states`, `hash_index`). Idempotency
 //! keys lie side by side in chunks, with a hash index of the same kind (`compact`), and so do unique
 //! keys, of which only as much is kept as leads to their holders (`unique`), and the lists of secondary
 //! keys (`secondary`). Lists follow commits (`listing`); they note half of a key (`half_key`).
