@@ -407,7 +407,11 @@ fn the_guide_names_each_revision_that_is_expected_and_each_conflict_of_a_name() 
         for field in fields {
             let name = field.name;
             if name.starts_with("expected") && name.ends_with("Revision") {
-                assert!(told(name), "{}: {name}", row.name);
+                assert!(
+                    told(name),
+                    "docs/guide.md, table of expected revisions: {}: {name}",
+                    row.name
+                );
             }
         }
     }
