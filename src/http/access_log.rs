@@ -13,10 +13,10 @@ use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuild
 use crate::base::time::Timestamp;
 use crate::base::trace_context::TraceContext;
 
-/// Lines that may wait for their writer. A line has less than a kilobyte.
+/// Maximum number of lines queued for the writer thread. A line has less than a kilobyte.
 pub const LINES_MAX: usize = 8_192;
 
-/// The form of the lines of a log.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogForm {
     /// For people.
@@ -33,35 +33,35 @@ pub struct AccessLog {
     lost: ErrorCounter,
 }
 
-/// What a line says of a request. Nothing of its query, its body or its token.
+/// The fields of one access-log line. It holds nothing of the request's query, body or token.
 pub struct AccessLine<'a> {
-    /// When it began.
+    /// When the request began.
     pub at: Timestamp,
-    /// Its method.
+    /// The request's method.
     pub method: &'a Method,
-    /// The template of its path; `None` without a route.
+    /// The path template of the matched route; `None` if no route matched.
     pub route: Option<&'a str>,
-    /// The name of its operation.
+    /// The name of the operation.
     pub operation: &'a str,
-    /// The status of its response.
+    /// The status of the response.
     pub status: u16,
-    /// The code of its problem.
+    /// The error code of the problem, if the response is one.
     pub code: Option<&'a str>,
-    /// How long it took to the head of its response.
+    /// Time from the request's begin to the head of its response.
     pub took: Duration,
-    /// Bytes of the response's body; `None` of a stream.
+    /// Bytes of the response's body; `None` if it is a stream.
     pub bytes: Option<u64>,
-    /// Its identifier: characters `!` to `~`.
+    /// The request's identifier: characters `!` to `~`.
     pub request_id: &'a str,
-    /// The trace that it belongs to.
+    /// The trace that the request belongs to.
     pub trace: Option<&'a TraceContext>,
-    /// The position that its response depends on.
+    /// The log position that the response depends on.
     pub position: Option<&'a str>,
 }
 
 impl AccessLog {
-    /// One that writes to `out`, until the guard is dropped: then what waits is written, for a
-    /// second at most.
+    /// Creates a log that writes to `out` until the guard is dropped. The queued lines are written then, for a second
+    /// at most.
     pub fn new(form: LogForm, out: impl io::Write + Send + 'static) -> (Self, WorkerGuard) {
         let (lines, guard) = NonBlockingBuilder::default()
             .lossy(true)
@@ -72,25 +72,24 @@ impl AccessLog {
         (Self { form, lines, lost }, guard)
     }
 
-    /// Lines that were lost.
+    /// Number of lines that were dropped.
     #[must_use]
     pub fn lost(&self) -> usize {
         self.lost.dropped_lines()
     }
 
-    /// Writes a line, or loses it.
+    /// Queues a line for the writer, or drops it if the queue is full.
     pub fn write(&self, line: &AccessLine<'_>) {
         let text = match self.form {
             LogForm::Text => line.text(),
             LogForm::Json => line.json(),
         };
-        // One that is lost is counted.
+        // The result is ignored: a dropped line is counted.
         let _ = self.lines.clone().write_all(text.as_bytes());
     }
 }
 
-/// The method by its name, where it is one of those that are known: another one is the client's
-/// word.
+/// Returns the name of a known method, and a fixed word for any other, whose name the client may have chosen freely.
 #[must_use]
 pub fn method_word(method: &Method) -> &str {
     const KNOWN: [Method; 8] = [
@@ -212,12 +211,12 @@ mod tests {
         assert!(text.contains(" method=GET route=/a/{b} operation=read_a status=404 "));
     }
 
-    /// A reader that takes nothing.
+    /// A writer that accepts nothing until the test is over.
     struct Stuck(mpsc::Receiver<()>);
 
     impl io::Write for Stuck {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // Until the test is over.
+            // Blocks until the test is over.
             let _ = self.0.recv();
             Ok(bytes.len())
         }
@@ -234,7 +233,7 @@ mod tests {
         for _ in 0..LINES_MAX + 100 {
             log.write(&line("r", &Method::GET));
         }
-        // One is with the writer.
+        // The writer thread may hold one line.
         assert!((99..=100).contains(&log.lost()), "{}", log.lost());
         drop(end);
         drop(guard);

@@ -1,4 +1,4 @@
-//! From a request to the actor whose token it carries.
+//! Authentication: finds the actor whose token a request carries.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::token::{Bearer, Newer, Recalled, TokenRefusal, bearer, challenge};
 use crate::base::actor::Actor;
 
 impl Service {
-    /// The actor whose token the request carries, or the 401.
+    /// Returns the actor whose token the request carries, or the 401 response.
     pub(super) async fn actor(
         &self,
         caller: &Caller,
@@ -46,7 +46,7 @@ impl Service {
         };
         let mut recalled = self.verifier.recall(token, self.engine.now().millis());
         if let Recalled::Refused(TokenRefusal::KeyUnknown) = recalled {
-            // On the heap, as it is seldom: every request carries the room for what it may await.
+            // Boxed, because it is rare: otherwise the future of every request would reserve memory for it.
             match Box::pin(self.verifier.newer_keys()).await {
                 Newer::Looked => {
                     recalled = self.verifier.recall(token, self.engine.now().millis());
@@ -66,7 +66,7 @@ impl Service {
         let Some(turn) = Box::pin(caller.peer.turn(units)).await else {
             return Err(Box::new(Box::pin(shed(problems)).await));
         };
-        // Time has passed while it waited.
+        // The time is read again, because the request has waited.
         let verified = self.verifier.verify(token, self.engine.now().millis());
         match &verified {
             Ok(_) => turn.was_good(),

@@ -14,30 +14,30 @@ pub struct Caller {
     pub(super) last_token: LastToken,
     /// Whether the connection is over TLS.
     pub(super) is_secure: bool,
-    /// Whether it comes from this machine.
+    /// Whether the client is on this machine.
     pub(super) is_near: bool,
-    /// What its responses share, over HTTP/2.
+    /// The budget that the responses of one HTTP/2 connection share.
     pub(super) held: Option<ResponseBudget>,
-    /// By when it has to have taken its large responses, if it has to.
+    /// The deadlines by which the client has to take its large responses, if there are any.
     pub(super) deadlines: Option<Arc<Deadlines>>,
 }
 
 impl Caller {
-    /// The same over HTTP/2, where the responses that it has not taken share this.
+    /// Returns this caller over HTTP/2, whose untaken responses share the budget `held`.
     #[must_use]
     pub fn sharing(mut self, held: ResponseBudget) -> Self {
         self.held = Some(held);
         self
     }
 
-    /// The same, which has to have taken its large responses by these deadlines.
+    /// Returns this caller with the deadlines by which it has to take its large responses.
     #[must_use]
     pub fn within(mut self, deadlines: &Arc<Deadlines>) -> Self {
         self.deadlines = Some(Arc::clone(deadlines));
         self
     }
 
-    /// The answer, with a deadline if it is large.
+    /// Returns the answer, with a deadline if it is large.
     #[must_use]
     pub fn timed(&self, answer: Answer) -> Answer {
         match &self.deadlines {
@@ -46,7 +46,7 @@ impl Caller {
         }
     }
 
-    /// Whether the connection is to be closed when its requests in flight are answered.
+    /// Whether the connection is to be closed once its requests in flight are answered.
     #[must_use]
     pub fn is_to_go(&self) -> bool {
         self.peer.is_to_go()
@@ -58,8 +58,8 @@ impl Caller {
         self.is_near
     }
 
-    /// Whether it may be a browser on this machine that takes it for another one: what is not over TLS
-    /// has shown no certificate of its name.
+    /// Whether the client may be a browser on this machine that was led here by another host's name: without TLS,
+    /// this service has shown no certificate for its name.
     #[must_use]
     pub fn may_be_misled(&self) -> bool {
         self.is_near && !self.is_secure

@@ -1,5 +1,5 @@
-//! Pages of other origins (CORS, WHATWG Fetch 3.2): those that the operator names may call the
-//! service with the token that they hold. There is none by default, and never all of them.
+//! Requests from pages of other origins (CORS, WHATWG Fetch 3.2): pages of the origins that the operator names may
+//! call the service with the token that they hold. By default no origin is allowed, and allowing all is impossible.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -11,11 +11,11 @@ use hyper::header::{
 };
 use hyper::{Method, Uri};
 
-/// What a page may send beside what every page may.
+/// The headers that a page may send besides those that are always allowed.
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
     "Authorization, Carebook-Min-Position, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, X-Request-Id",
 );
-/// What a page may read beside what every page may.
+/// The headers that a page may read besides those that are always allowed.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "Carebook-Dry-Run, Carebook-Position, Carebook-Writer, ETag, Idempotent-Replayed, Retry-After, \
      X-Request-Id",
@@ -69,12 +69,12 @@ impl FromStr for Origin {
 #[derive(Clone)]
 pub struct Cors {
     origins: Vec<HeaderValue>,
-    /// Whether browsers are told so.
+    /// Whether browsers are told that these origins are allowed.
     is_told: bool,
 }
 
 impl Cors {
-    /// Those of these origins; `None` where there are none.
+    /// Returns the rules for these origins; `None` if there are none.
     #[must_use]
     pub fn of(origins: Vec<Origin>) -> Option<Self> {
         let origins: Vec<_> = origins.into_iter().map(|Origin(value)| value).collect();
@@ -84,8 +84,8 @@ impl Cors {
         })
     }
 
-    /// The same for a listener that is for no page of elsewhere: browsers are not told. A page on this
-    /// machine may be one of these origins all the same (`is_of_a_name`).
+    /// Returns the same for a listener that is not for pages of other origins: browsers are not told. A page on this
+    /// machine may still have one of these origins (`is_of_a_name`).
     #[must_use]
     pub fn untold(self) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Cors {
         }
     }
 
-    /// The origin of the page that asks, if it is one of these.
+    /// Returns the origin of the requesting page, if it is one of these.
     fn of_request(&self, request: &HeaderMap) -> Option<&HeaderValue> {
         let mut asking = request.get_all(ORIGIN).iter();
         match (asking.next(), asking.next()) {
@@ -103,7 +103,7 @@ impl Cors {
         }
     }
 
-    /// Tells the browser in the answer to this request whether its page may have it.
+    /// Adds the headers that tell the browser whether its page may read the answer to this request.
     pub fn tell(&self, method: &Method, request: &HeaderMap, answer: &mut HeaderMap) {
         if !self.is_told {
             return;
@@ -127,9 +127,9 @@ impl Cors {
     }
 }
 
-/// Whether a page sends this request whose name may have been made to lead to this machine (DNS rebinding):
-/// it has an origin that is neither among the allowed ones nor of an address or of `localhost`.
-/// Such a page may send what its browser's user could, and read what is answered.
+/// Whether the request comes from a page whose host name may have been made to resolve to this machine (DNS
+/// rebinding): its origin is neither allowed nor an address nor `localhost`. Such a page could send what its
+/// browser's user could, and read the responses.
 pub(super) fn is_of_a_name(allowed: Option<&Cors>, request: &HeaderMap) -> bool {
     let Some(origin) = request.get(ORIGIN) else {
         return false;
@@ -143,7 +143,7 @@ pub(super) fn is_of_a_name(allowed: Option<&Cors>, request: &HeaderMap) -> bool 
     !(is_only_one && host.is_some_and(is_of_this_machine))
 }
 
-/// Whether the host is an address, or a name that never leads elsewhere (RFC 6761 6.3).
+/// Whether the host is an address, or a name that always resolves to this machine (RFC 6761 6.3).
 fn is_of_this_machine(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let lower = host.to_ascii_lowercase();

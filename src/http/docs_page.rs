@@ -17,25 +17,25 @@ use super::response::Answer;
 pub enum DocsFile {
     /// The page itself.
     Page,
-    /// What begins it.
+    /// The script that starts Swagger UI.
     Start,
     /// Swagger UI.
     Script,
-    /// How it looks.
+    /// The style sheet.
     Style,
 }
 
-/// Scripts, styles and requests to this service, pictures out of the style sheet, and nothing else.
+/// Allows scripts, styles and requests of this service and pictures in the style sheet, and nothing else.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
 impl DocsFile {
-    /// All, in the order of their declaration.
+    /// All files, in the order of their declaration.
     const ALL: [Self; 4] = [Self::Page, Self::Start, Self::Script, Self::Style];
 
-    /// Its media type.
+    /// Returns the file's media type.
     #[must_use]
     pub fn media_type(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl DocsFile {
         }
     }
 
-    /// The answer to a request for it.
+    /// Returns the answer to a request for the file.
     #[must_use]
     pub(super) fn answer(self, request: &HeaderMap) -> Answer {
         static FILES: LazyLock<[Unchanging; 4]> = LazyLock::new(|| {

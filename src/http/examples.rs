@@ -1,7 +1,6 @@
-//! The operations' examples as requests to a fresh demonstration, and what the demonstration
-//! creates beside the sample facts, so that each example can be carried out unchanged, one after
-//! the other: an example may need the identifier of a resource that another operation creates,
-//! which is otherwise not known in advance.
+//! The operations' examples as requests to a fresh demonstration, and the resources that the demonstration creates
+//! besides the sample facts. With them each example can be carried out unchanged, one after the other: an example may
+//! need the identifier of a resource that another operation creates, which is otherwise not known in advance.
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -10,20 +9,18 @@ use crate::catalogue::{OPERATIONS, Row};
 use crate::domain::example::{self, Example, filled, renamed};
 use crate::domain::reference::samples;
 
-/// The base of the identifiers that the demonstration creates; each is this plus its operation's
+/// The base of the identifiers that the demonstration creates. Each identifier is this base plus its operation's
 /// number.
 const BORN: u128 = 0x0190_0000_0000_7000_8000_0000_0000_0000;
 
-/// A command that the demonstration carries out at its start: the example of an operation, with
-/// another identifier where its response repeats one, so that the example itself can be carried
-/// out.
+/// A command that the demonstration carries out at its start: the example of an operation, with one identifier
+/// replaced if the response repeats it, so that the example itself can still be carried out.
 pub struct DemoSeed {
     /// The operation.
     pub row: &'static Row,
-    /// The identifier of the example, and the other one.
+    /// The identifier in the example, and its replacement.
     renamed: (&'static str, String),
-    /// Whether the examples that rest on it name the identifier as well: it is that of a sample
-    /// fact.
+    /// Whether the examples that depend on this one name the identifier as well, because it is that of a sample fact.
     is_shared: bool,
 }
 
@@ -36,10 +33,10 @@ pub struct Shown {
     pub body: Value,
 }
 
-/// The commands, in the order of their operations.
+/// Returns the commands, in the order of their operations.
 pub fn standing() -> impl Iterator<Item = DemoSeed> {
-    // What comes after it in the order of the operations, and takes nothing from its answer, rests
-    // on its example as well.
+    // An operation later in the order that takes nothing from this one's response can rely on this one's example, and
+    // needs no command.
     let is_needed = |row: &&Row| {
         OPERATIONS.iter().any(|other| {
             let example = other.operation.example();
@@ -50,7 +47,7 @@ pub fn standing() -> impl Iterator<Item = DemoSeed> {
 }
 
 impl DemoSeed {
-    /// The idempotency key of each of them, wherever the operation has it.
+    /// The idempotency key of each command, wherever the operation has one.
     pub const KEY: &'static str = "demo-1";
 
     fn of(row: &'static Row) -> Self {
@@ -68,13 +65,13 @@ impl DemoSeed {
         }
     }
 
-    /// The identifier of what it brings into being.
+    /// Returns the identifier of the resource that the command creates.
     #[must_use]
     pub fn born(&self) -> Uuid {
         born(self.row)
     }
 
-    /// The body and the path of the command.
+    /// Returns the path and the body of the command.
     #[must_use]
     pub fn shown(&self) -> Shown {
         let (from, to) = &self.renamed;
@@ -87,7 +84,7 @@ fn born(row: &Row) -> Uuid {
     Uuid::from_u128(BORN + u128::from(row.tag))
 }
 
-/// An operation's example as it can be sent to a fresh demonstration.
+/// Returns an operation's example as it can be sent to a fresh demonstration.
 #[must_use]
 pub fn example(row: &Row) -> Shown {
     let example = row.operation.example();

@@ -1,5 +1,4 @@
-//! The whole page of metrics, from all that has figures; and the table of its metrics, for the
-//! documents.
+//! The whole page of metrics, from all sources of figures; and the table of its metrics, for the documents.
 
 use std::time::Duration;
 

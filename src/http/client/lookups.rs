@@ -1,4 +1,4 @@
-//! Look-ups of names, each of which holds a thread until it has ended, whoever still waits for it.
+//! Look-ups of host names. Each occupies a thread until it has ended, even when nobody waits for it any more.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-/// So many look-ups at once, and of each host one: hosts that are not found hold up themselves.
+/// Limits look-ups to a total number at once, and to one per host, so that an unresponsive host delays only itself.
 pub(super) struct Lookups {
     all: Arc<Semaphore>,
     hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
@@ -21,7 +21,7 @@ impl Lookups {
         }
     }
 
-    /// Looks a host up on a thread for what blocks, when it is its turn.
+    /// Looks a host up on a thread for blocking calls, once a permit is free.
     ///
     /// # Errors
     /// When the look-up has panicked, or the runtime ends.
@@ -32,7 +32,7 @@ impl Lookups {
     ) -> io::Result<T> {
         let turn = {
             let mut hosts = self.hosts.lock();
-            // Those that nobody looks up or waits for.
+            // Removes the hosts that nobody looks up or waits for.
             hosts.retain(|_, turn| Arc::strong_count(turn) > 1);
             let turn = hosts.entry(host);
             Arc::clone(turn.or_insert_with(|| Arc::new(Semaphore::new(1))))
@@ -75,14 +75,14 @@ mod tests {
                 let _ = held.lock().unwrap().recv();
             }
         };
-        // Whoever gives up, the thread stays, and the next one for this host waits.
+        // The callers give up, but the thread stays busy, so the next look-up of this host waits.
         for _ in 0..3 {
             let lookup = lookups.run("silent".to_owned(), silent());
             assert!(timeout(SHORT, lookup).await.is_err());
         }
         assert_eq!(begun.load(Ordering::SeqCst), 1);
         assert_eq!(lookups.run("good".to_owned(), || 7).await.unwrap(), 7);
-        // With a second silent one all turns are taken.
+        // A second silent host takes the last permit.
         let lookup = lookups.run("mute".to_owned(), silent());
         assert!(timeout(SHORT, lookup).await.is_err());
         let lookup = lookups.run("good".to_owned(), || 8);

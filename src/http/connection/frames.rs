@@ -1,24 +1,24 @@
-//! What an HTTP/2 connection is waiting for, derived from its frames (RFC 9113 4.1) in both
-//! directions. The library does not expose that, and its own limits let a client stay for ever that
-//! is silent, sends only PING, leaves a head unfinished, or opens no window for a response.
+//! Deadlines of an HTTP/2 connection, derived from its frames (RFC 9113 4.1) in both directions. The library does not
+//! expose what a connection is waiting for, and its own limits let a client stay forever that is silent, sends only
+//! PING, leaves a head unfinished, or opens no window for a response.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a connection may wait.
+/// The timeouts of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// For the next complete head, while no stream is open.
+    /// Timeout for the next complete head while no stream is open.
     pub idle: Duration,
-    /// For the rest of a head.
+    /// Timeout for the rest of a head.
     pub head: Duration,
-    /// For the client to take some of a response.
+    /// Timeout for the client to take some bytes of a response.
     pub answer: Duration,
 }
 
-/// Bytes that a client begins with (RFC 9113 3.4).
+/// Length of the connection preface that a client begins with (RFC 9113 3.4), in bytes.
 const PREFACE_BYTES: usize = 24;
 const FRAME_HEAD_BYTES: usize = 9;
 
@@ -29,53 +29,52 @@ const CONTINUATION: u8 = 0x9;
 const END_STREAM: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
 
-/// Control frames that a client may send at once.
+/// Maximum credit for control frames: how many a client may send in one burst.
 const CONTROL_BURST: u32 = 1_000;
-/// How long after one of them it may send one more than that.
+/// Time after which a client regains the credit for one control frame.
 const CONTROL_PAUSE: Duration = Duration::from_millis(10);
-/// How many more it may send for each frame of a request or a response: updates of two windows, and as
-/// many again.
+/// Credit for control frames that each HEADERS or DATA frame adds: updates of two windows, and as many again.
 const CONTROL_FOR_A_FRAME: u32 = 4;
 
-/// Streams that are tracked, beyond which a client must be malicious: the library allows fewer.
+/// Maximum number of tracked streams. The library allows fewer, so a client with more must be malicious.
 const STREAMS_MAX: usize = 1_024;
 
-/// Tracks one connection.
+/// Tracks the frames of one connection.
 pub struct Frames {
     patience: Patience,
     inward: Cut,
     outward: Cut,
-    /// Since when a head is unfinished, and its stream.
+    /// When the unfinished head began, and its stream.
     head: Option<(Instant, u32)>,
     open: HashMap<u32, Stream>,
     /// The newest stream whose head is complete.
     newest: u32,
     /// Control frames that the client may still send.
     credit: u32,
-    /// When it was last given some for the time that has passed.
+    /// When credit for elapsed time was last added.
     credited: Instant,
     is_flooded: bool,
     /// Since when no stream is open.
     idle: Instant,
-    /// At or before the next deadline.
+    /// A time at or before the next deadline.
     earliest: Instant,
 }
 
 #[derive(Clone, Copy)]
 enum Stream {
-    /// Its request is arriving, or its response is not begun.
+    /// The request is arriving, or its response has not begun.
     Asked,
-    /// When something of its answer was last taken.
+    /// The response has begun; the time when bytes of it were last taken.
     Answered(Instant),
 }
 
-/// Cuts bytes into frames.
+/// Splits bytes into frames.
 struct Cut {
     /// Bytes to skip before the next frame's head.
     skip: usize,
     head: [u8; FRAME_HEAD_BYTES],
     filled: usize,
-    /// The frame whose payload is being skipped, if its end matters.
+    /// The frame whose payload is being skipped, if the frame's end matters.
     within: Option<Frame>,
 }
 
@@ -86,7 +85,7 @@ struct Frame {
     stream: u32,
 }
 
-/// A step through the bytes.
+/// What [`Cut::next`] found: the begin or the end of a frame.
 enum Step {
     Begins(Frame),
     Ends(Frame),
@@ -102,7 +101,7 @@ impl Cut {
         }
     }
 
-    /// The next step in these bytes, which are shortened by it.
+    /// Returns the next step in these bytes, and removes the consumed ones from the slice.
     fn next(&mut self, bytes: &mut &[u8]) -> Option<Step> {
         let skipped = self.skip.min(bytes.len());
         *bytes = &bytes[skipped..];
@@ -136,7 +135,7 @@ impl Cut {
 }
 
 impl Frames {
-    /// A connection whose client has sent nothing yet.
+    /// Tracks a connection whose client has sent nothing yet.
     #[must_use]
     pub fn new(patience: Patience, now: Instant) -> Self {
         Self {
@@ -154,14 +153,14 @@ impl Frames {
         }
     }
 
-    /// Whether more control frames came than a client has reason to send: a ping or a window's update
-    /// costs it nothing, and has to be read and answered here.
+    /// Whether the client sent more control frames than it has reason to: a ping or a window's update costs the
+    /// client nothing, but has to be read and answered here.
     #[must_use]
     pub fn is_flooded(&self) -> bool {
         self.is_flooded
     }
 
-    /// A frame that is no part of a request.
+    /// Charges the credit for a frame that is no part of a request.
     fn control(&mut self, now: Instant) {
         let earned = now.duration_since(self.credited).as_millis() / CONTROL_PAUSE.as_millis();
         if earned > 0 {
@@ -175,7 +174,7 @@ impl Frames {
         }
     }
 
-    /// A frame of a request or its response has passed, with which a client may send some of its own.
+    /// Adds credit for a frame of a request or its response.
     fn earn(&mut self) {
         self.credit = (self.credit + CONTROL_FOR_A_FRAME).min(CONTROL_BURST);
     }
@@ -197,7 +196,7 @@ impl Frames {
                 Step::Ends(frame) => {
                     let may_end = matches!(frame.kind, HEADERS | CONTINUATION);
                     if may_end && frame.flags & END_HEADERS != 0 && self.head.take().is_some() {
-                        // Trailers are a head, too, and may come when the stream is closed already.
+                        // Trailers are a head, too, and may come when the stream is already closed.
                         if frame.stream > self.newest {
                             self.newest = frame.stream;
                             self.open.insert(frame.stream, Stream::Asked);
@@ -249,14 +248,14 @@ impl Frames {
         self.open.is_empty()
     }
 
-    /// A time at or before the next deadline; cheaper than that.
+    /// Returns a time at or before the next deadline; cheaper than [`Frames::deadline`].
     #[must_use]
     pub fn earliest(&self) -> Instant {
         self.earliest
     }
 
-    /// When the connection has to be closed if nothing happens. A request that is arriving or being
-    /// answered has limits of its own.
+    /// Returns when the connection has to be closed if nothing happens. Requests that are arriving or being answered
+    /// have limits of their own.
     pub fn deadline(&mut self, now: Instant) -> Instant {
         let patience = self.patience;
         if self.open.len() > STREAMS_MAX {
@@ -269,7 +268,7 @@ impl Frames {
             Stream::Answered(since) => Some(*since + patience.answer),
         });
         let deadline = answers.chain(head).chain(idle).min();
-        // Nothing is waited for: check again after a while.
+        // Without a deadline, check again after the idle timeout.
         self.earliest = deadline.unwrap_or(now + patience.idle);
         self.earliest
     }
@@ -296,7 +295,7 @@ mod tests {
     fn a_client_that_sends_more_control_frames_than_it_has_reason_to_is_told_from_others() {
         let preface = vec![0; PREFACE_BYTES];
         let ping = frame(PING, 0, 0, 8);
-        // At once, and one each time that one may be sent again.
+        // A burst up to the limit, then one frame each time the credit for one has come back.
         let mut steady = Timed::new();
         steady.received(&preface);
         for _ in 0..CONTROL_BURST {
@@ -310,7 +309,7 @@ mod tests {
         assert!(!steady.frames.is_flooded());
         steady.received(&ping);
         assert!(steady.frames.is_flooded());
-        // However long it was silent before, it may send no more at once.
+        // A long silence does not raise the burst above its maximum.
         let mut silent = Timed::new();
         silent.received(&preface);
         silent.now += Duration::from_secs(3_600);
@@ -320,7 +319,7 @@ mod tests {
         assert!(!silent.frames.is_flooded());
         silent.received(&ping);
         assert!(silent.frames.is_flooded());
-        // For what it is given a client opens windows.
+        // A client opens windows for the DATA and HEADERS frames that it receives.
         for kind in [DATA, HEADERS] {
             let mut reader = Timed::new();
             reader.received(&preface);
@@ -332,7 +331,7 @@ mod tests {
             }
             assert!(!reader.frames.is_flooded());
         }
-        // Whatever kind it is of, and however it comes.
+        // Every kind of control frame counts, however the bytes are cut.
         for kind in [PING, 0x4, 0x8, 0x2, 0x77] {
             let mut flood = Timed::new();
             flood.received(&preface);
@@ -373,7 +372,7 @@ mod tests {
             self.now += Duration::from_secs(seconds);
         }
 
-        /// The rest of the patience, in seconds.
+        /// Returns the seconds until the deadline.
         fn left(&mut self) -> u64 {
             let deadline = self.frames.deadline(self.now);
             assert!(self.frames.earliest() <= deadline);
@@ -406,14 +405,14 @@ mod tests {
         let mut timed = Timed::new();
         timed.received(&[b'P'; PREFACE_BYTES]);
         timed.received(&frame(HEADERS, END_HEADERS, 1, 9));
-        // Answered before its body has come.
+        // The request was answered before its body came.
         timed.written(&frame(HEADERS, END_HEADERS | END_STREAM, 1, 9));
         timed.written(&frame(RST_STREAM, 0, 1, 4));
         timed.received(&frame(HEADERS, END_HEADERS | END_STREAM, 1, 9));
         assert!(timed.frames.is_idle());
         timed.pass(5);
         assert_eq!(timed.left(), 70);
-        // The next request is one.
+        // The next request counts as one.
         timed.received(&frame(HEADERS, END_HEADERS | END_STREAM, 3, 9));
         assert!(!timed.frames.is_idle());
     }

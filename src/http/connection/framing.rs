@@ -1,27 +1,26 @@
-//! Where the messages of an HTTP/1 connection begin and end, tracked by their bytes before hyper
-//! sees them. hyper accepts messages in which two parsers could see different requests: a
-//! length beside chunks, lines that end in a bare LF, a fragment in a target; and it does not check
-//! `Host`. Such a head is rejected here, before hyper has all of it: earlier requests are answered,
-//! then this one with 400, and the connection is closed.
+//! Tracks where the messages of an HTTP/1 connection begin and end, before hyper sees the bytes. hyper accepts
+//! messages in which two parsers could see different requests: a length beside chunks, lines that end in a bare LF, a
+//! fragment in a target; and it does not check `Host`. Such a head is rejected here, before hyper has all of it:
+//! earlier requests are answered, then this one with 400, and the connection is closed.
 
 use memchr::memchr;
 
 use crate::http::request::authority::Authority;
 
-/// What hyper reads instead of a rejected head: with any prefix that hyper already has, it is no
-/// valid head, so hyper answers 400 after earlier responses, and closes.
+/// The bytes that hyper reads instead of a rejected head. With any prefix that hyper already has, they form no valid
+/// head, so hyper answers 400 after the earlier responses, and closes the connection.
 pub const REFUSED: &[u8] = b"\0\r\n\r\n";
 
-/// Why bytes are not passed on.
+/// Why bytes are not passed on to hyper, and the offset from which they are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The head that begins here, or before these bytes, is rejected.
+    /// The head that begins at this offset, or in earlier bytes, is rejected.
     Head(usize),
-    /// The body ends here, in the middle: its chunks are malformed.
+    /// The body is cut off at this offset: its chunks are malformed.
     Body(usize),
 }
 
-/// Tracks one connection.
+/// Tracks the messages of one connection.
 #[derive(Default)]
 pub struct Framing {
     part: Part,
@@ -37,12 +36,12 @@ pub struct Framing {
 enum Part {
     #[default]
     Head,
-    /// So many bytes of a body are still to come.
+    /// Bytes of a body with a known length that are still to come.
     Sized(u64),
     Chunked(Chunk),
 }
 
-/// Where in a chunked body (RFC 9112 7.1).
+/// The position within a chunked body (RFC 9112 7.1).
 #[derive(Clone, Copy)]
 enum Chunk {
     Size {
@@ -61,16 +60,16 @@ enum Chunk {
     TrailerLf(bool),
 }
 
-/// The most digits that the size of a chunk may have.
+/// Maximum number of digits in the size of a chunk.
 const SIZE_DIGITS_MAX: u8 = 15;
 
-/// What is known of the head that is being read.
+/// The parsed parts of the head that is being read.
 #[derive(Default)]
 struct Head {
     has_begun: bool,
-    /// The request line's version, once it is there.
+    /// The version in the request line, once that line is read.
     version: Option<Version>,
-    /// The target, when it is an absolute one: `Host` has to agree with it.
+    /// The target, if it is in absolute form: `Host` has to agree with it.
     absolute: Option<Vec<u8>>,
     has_host: bool,
     length: Option<u64>,
@@ -87,13 +86,13 @@ enum Version {
 struct Refused;
 
 impl Framing {
-    /// Complete heads that were not rejected.
+    /// Number of complete heads that were not rejected.
     #[must_use]
     pub fn heads(&self) -> u64 {
         self.heads
     }
 
-    /// Whether a head has begun that is not complete.
+    /// Whether a head has begun but is not complete.
     #[must_use]
     pub fn is_within_head(&self) -> bool {
         matches!(self.part, Part::Head) && self.head.has_begun
@@ -105,7 +104,7 @@ impl Framing {
         matches!(self.part, Part::Head) && !self.head.has_begun
     }
 
-    /// Whether a request has asked for another protocol.
+    /// Whether a request asks to switch to another protocol.
     #[must_use]
     pub fn asks_for_upgrade(&self) -> bool {
         self.upgrades
@@ -114,10 +113,10 @@ impl Framing {
     /// Tracks the next bytes.
     ///
     /// # Errors
-    /// The first fault. Nothing after it is of use.
+    /// The first fault. The bytes after it must not be used.
     pub fn follow(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         let mut at = 0;
-        // Where the head that is being read begins in these bytes.
+        // Offset in these bytes at which the current head begins.
         let mut head = 0;
         while at < bytes.len() {
             match self.part {
@@ -138,7 +137,7 @@ impl Framing {
                         self.part = Part::Sized(left - here);
                         return Ok(());
                     }
-                    // No more than is here.
+                    // `left` is at most the number of bytes here, so it fits.
                     at += usize::try_from(left).unwrap_or(0);
                     self.part = Part::Head;
                 }
@@ -163,7 +162,7 @@ impl Framing {
         Ok(())
     }
 
-    /// A line of a head, or the end of one, with its LF.
+    /// Handles a line of a head, or the end of one that began in an earlier read, with its LF.
     fn head_line(&mut self, end: &[u8]) -> Result<(), Refused> {
         let is_last = if self.line.is_empty() {
             self.head.line(end, &mut self.upgrades)?
@@ -183,7 +182,7 @@ impl Framing {
 impl Chunk {
     const FIRST: Self = Self::Size { digits: 0, size: 0 };
 
-    /// Where the body is after `byte`; `None` if that byte is not allowed here.
+    /// Returns the position in the body after `byte`; `None` if that byte is not allowed here.
     fn next(self, byte: u8) -> Option<Part> {
         let next = match (self, byte) {
             (Self::Size { digits, size }, byte) if byte.is_ascii_hexdigit() => {
@@ -216,7 +215,7 @@ impl Chunk {
 }
 
 impl Head {
-    /// Reads a line with its end; whether it is the empty one after the last field.
+    /// Parses a line with its line end. Returns whether it is the empty line after the last field.
     fn line(&mut self, line: &[u8], upgrades: &mut bool) -> Result<bool, Refused> {
         let line = line.strip_suffix(b"\r\n").ok_or(Refused)?;
         let Some(version) = self.version else {
@@ -254,7 +253,7 @@ impl Head {
         Ok(false)
     }
 
-    /// Method, target, version, with one blank between them (RFC 9112 3).
+    /// Parses method, target and version, with one blank between them (RFC 9112 3).
     fn request_line(&mut self, line: &[u8]) -> Result<(), Refused> {
         let (rest, version) = if let Some(rest) = line.strip_suffix(b" HTTP/1.1") {
             (rest, Version::Http11)
@@ -266,13 +265,13 @@ impl Head {
         self.version = Some(version);
         let blank = memchr(b' ', rest).ok_or(Refused)?;
         let (method, target) = (&rest[..blank], &rest[blank + 1..]);
-        // All bytes are checked, whatever the first ones are, so that many are checked at once.
+        // No early exit: all bytes are checked, so that the compiler can check many at once.
         let is_text = |byte: &u8| byte.is_ascii_graphic() & (*byte != b'#');
         if !target.iter().fold(true, |text, byte| text & is_text(byte)) {
             return Err(Refused);
         }
         match target {
-            // There is nothing to connect to, and what followed would not be HTTP.
+            // This service opens no tunnels, and what follows a CONNECT is not HTTP.
             _ if method == b"CONNECT" => Err(Refused),
             [b'/', ..] => Ok(()),
             b"*" if method == b"OPTIONS" => Ok(()),
@@ -284,7 +283,7 @@ impl Head {
         }
     }
 
-    /// What follows the head.
+    /// Returns which part follows the head.
     fn body(self) -> Result<Part, Refused> {
         if !self.has_host && self.version == Some(Version::Http11) {
             return Err(Refused);
@@ -297,7 +296,7 @@ impl Head {
     }
 }
 
-/// The value of a field, without the blanks around it, when it is the one of that name.
+/// Returns the value of the field, without the blanks around it, if the line is the field `name`.
 fn value_of<'l>(name: &[u8], line: &'l [u8]) -> Option<&'l [u8]> {
     if line.get(name.len()) != Some(&b':') {
         return None;
@@ -315,7 +314,7 @@ fn value_of<'l>(name: &[u8], line: &'l [u8]) -> Option<&'l [u8]> {
     })
 }
 
-/// Digits alone, of a 63-bit number.
+/// Parses a number of digits only, of 63 bits at most.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -331,8 +330,8 @@ mod tests {
 
     const HOST: &str = "Host: a\r\n";
 
-    /// What becomes of these bytes: heads that were whole, or the first fault. The same whether
-    /// they come at once, byte by byte, or in any two pieces.
+    /// Returns how many heads were complete in these bytes, or the first fault. Asserts that the result is the same
+    /// whether the bytes come at once, one by one, or in any two pieces.
     fn followed(bytes: &[u8]) -> Result<u64, (u64, Fault)> {
         let in_pieces = |pieces: &[&[u8]]| {
             let mut framing = Framing::default();

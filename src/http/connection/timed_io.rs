@@ -1,13 +1,13 @@
-//! The bytes of a connection, between the socket and hyper. It closes a connection whose client
-//! takes too long: to take bytes of a response, or all of it, to send the head of a request, to send
-//! any. It has the framing of HTTP/1 checked before hyper sees it, and gathers small responses to
-//! pipelined requests, without holding one back for another. A head and a short body are written as
-//! one piece, and what hyper itself responds to a head that it cannot parse is replaced by a problem.
+//! The byte stream of a connection, between the socket and hyper. It closes a connection whose client takes too long
+//! to take bytes of a response, to take all of it, to send the head of a request, or to send anything. It has the
+//! framing of HTTP/1 checked before hyper sees the bytes. It gathers small responses to pipelined requests, but never
+//! delays a response until another one is made. It writes a head and a short body as one piece, and replaces hyper's
+//! own response to a head that cannot be parsed by a problem.
 //!
-//! hyper has no limit for readers. Its limit for heads sets up a timer for every request, which
-//! mostly wakes its own thread by a system call; here a timer is set up when a connection begins to
-//! wait, and checked when it is over. hyper gathers responses, too, but without bound, and keeps
-//! them back for as long as a byte of the next request is there.
+//! hyper has no timeout for clients that do not read. Its timeout for heads sets up a timer for every request, which
+//! mostly wakes its own thread by a system call; here a timer is set up when a connection begins to wait, and checked
+//! when it expires. hyper gathers responses, too, but without bound, and keeps them back for as long as a byte of the
+//! next request is there.
 
 use std::io;
 use std::pin::Pin;
@@ -25,9 +25,9 @@ use super::unparsed::{Bare, Unparsed};
 use crate::base::output;
 use crate::http::response::deadlines::Deadlines;
 
-/// What is tracked of a connection besides its bytes.
+/// What is tracked of a connection besides its bytes, by its protocol.
 enum Protocol {
-    /// Nothing.
+    /// Nothing is tracked.
     None,
     Http1(Box<Http1>),
     Http2(Box<Frames>),
@@ -40,22 +40,21 @@ struct Http1 {
     framing: Framing,
     /// When the first byte of an unfinished head came.
     begun: Option<Instant>,
-    /// What hyper still has to read instead of a rejected head; from then on nothing that arrives
+    /// The rest of the bytes that hyper reads instead of a rejected head. Once this is set, no further received byte
     /// is passed on.
     ended: Option<&'static [u8]>,
-    /// Responses to requests whose successor has arrived already.
+    /// Responses that wait to be written together, because the next request has arrived already.
     gathered: Vec<u8>,
-    /// Whether something was added to them since hyper flushed last.
+    /// Whether a response was added to `gathered` since hyper flushed last.
     is_added_to: bool,
 }
 
-/// The most bytes of responses that are gathered.
+/// Maximum number of gathered response bytes.
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
-/// The most bytes of several pieces that are copied to be written as one.
+/// Maximum total size of several slices that are copied to be written as one, in bytes.
 const TOGETHER_BYTES_MAX: usize = 4 * 1024;
-/// How much is still read from a client that goes on sending while its connection is being closed,
-/// in bytes, and for how long: otherwise the system would reset the connection, and the last
-/// response might be lost.
+/// Limits for reading from a client that goes on sending while its connection is being closed, in bytes and in time.
+/// Without that reading the system would reset the connection, and the last response might be lost.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -65,37 +64,36 @@ pub type Stop = Arc<OnceLock<Instant>>;
 /// How long an idle HTTP/2 client has to learn that the service stops.
 const FAREWELL: Duration = Duration::from_millis(250);
 
-/// Wraps a stream; a write that makes no progress for `limit`, and a read that waits for longer
-/// than it may, fail with `TimedOut`. It is polled by one task.
+/// Wraps a stream so that a write that makes no progress for `limit`, and a read that waits longer than allowed, fail
+/// with `TimedOut`. Only one task polls it.
 pub struct TimedIo<S> {
     stream: S,
     limit: Duration,
     protocol: Protocol,
     deadlines: Option<Arc<Deadlines>>,
     stop: Stop,
-    /// Runs while a write waits.
+    /// Timer that runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
-    /// Ends when the earliest deadline that was ever set has passed.
+    /// Timer that ends when the earliest deadline that was ever set has passed.
     late: Option<Pin<Box<Sleep>>>,
     closing: Closing,
 }
 
 enum Closing {
     Not,
-    /// Nothing is sent any more; so many bytes were read since, until when at most.
+    /// Nothing is sent any more. Holds the number of bytes read since then, and the timer that ends the reading.
     Lingering(usize, Pin<Box<Sleep>>),
 }
 
 impl Http1 {
-    /// Whether a response may wait for the next one: the head of that request is complete, and
-    /// hyper has it.
+    /// Whether a response may wait for the next one: the head of the next request is complete, and hyper has it.
     fn may_gather(&self) -> bool {
         self.framing.heads() > self.limit.all_arrived()
             // hyper does not flush a connection that it hands over.
             && !self.framing.asks_for_upgrade()
     }
 
-    /// Checks what was read into `buffer` after its first `before` bytes.
+    /// Checks the bytes that were read into `buffer` after its first `before` bytes.
     fn read(&mut self, buffer: &mut ReadBuf<'_>, before: usize) {
         match self.framing.follow(&buffer.filled()[before..]) {
             Ok(()) => {}
@@ -116,7 +114,8 @@ impl Http1 {
         }
     }
 
-    /// Gives hyper the replacement for what comes after a fault, and then the end.
+    /// Puts the replacement for the rejected bytes into hyper's buffer; an empty read, the end of the stream,
+    /// follows.
     fn give_end(&mut self, buffer: &mut ReadBuf<'_>) {
         if let Some(end) = &mut self.ended {
             let (now, later) = end.split_at(end.len().min(buffer.remaining()));
@@ -127,8 +126,8 @@ impl Http1 {
 }
 
 impl<S> TimedIo<S> {
-    /// The stream, with a limit on how long a write may wait. Once `stop` is set, no further
-    /// request is waited for.
+    /// Wraps a stream, with a limit on how long a write may wait. Once `stop` is set, no further request is waited
+    /// for.
     pub fn new(stream: S, limit: Duration, stop: Stop) -> Self {
         Self {
             stream,
@@ -142,8 +141,8 @@ impl<S> TimedIo<S> {
         }
     }
 
-    /// A stream that speaks HTTP/1. Heads are waited for within `limit`, and `unparsed` makes the
-    /// response to one that cannot be parsed.
+    /// Makes this an HTTP/1 stream. Heads are waited for within `limit`, and `unparsed` makes the response to one
+    /// that cannot be parsed.
     #[must_use]
     pub fn http1(mut self, limit: Arc<HeadLimit>, unparsed: Unparsed) -> Self {
         self.protocol = Protocol::Http1(Box::new(Http1 {
@@ -158,21 +157,21 @@ impl<S> TimedIo<S> {
         self
     }
 
-    /// A stream that speaks HTTP/2.
+    /// Makes this an HTTP/2 stream.
     #[must_use]
     pub fn http2(mut self, frames: Frames) -> Self {
         self.protocol = Protocol::Http2(Box::new(frames));
         self
     }
 
-    /// The same, whose large responses have to be taken by these deadlines.
+    /// Returns this stream with the deadlines by which its large responses have to be taken.
     #[must_use]
     pub fn within(mut self, deadlines: Arc<Deadlines>) -> Self {
         self.deadlines = Some(deadlines);
         self
     }
 
-    /// When the first response has to be taken that has a time of its own.
+    /// Returns the earliest deadline of the responses that have one.
     fn due(&self) -> Option<Instant> {
         let deadlines = self.deadlines.as_ref()?;
         deadlines.earliest()
@@ -199,9 +198,8 @@ impl<S> TimedIo<S> {
         }
     }
 
-    /// As [`TimedIo::watch`], after so many bytes were written. hyper looks for the next head only
-    /// when there is something to read: a client that never sends one is found by the timer that is
-    /// set here.
+    /// Does what [`TimedIo::watch`] does, after a write of some bytes. hyper looks for the next head only when there
+    /// is something to read, so the timer that is set here finds a client that never sends one.
     fn watch_bytes(
         &mut self,
         context: &mut Context<'_>,
@@ -215,9 +213,9 @@ impl<S> TimedIo<S> {
         self.watch(context, polled)
     }
 
-    /// Whether the wait has exceeded its limit; if not, the task is woken when it may have.
+    /// Whether the wait has exceeded its limit. If not, the task is woken when the limit may be exceeded.
     fn is_late(&mut self, context: &mut Context<'_>) -> bool {
-        // Over HTTP/1 a response that is not taken is a write that waits.
+        // Over HTTP/1 a response that is not taken shows as a write that waits.
         let due = match &self.protocol {
             Protocol::Http2(_) => self.due(),
             Protocol::None | Protocol::Http1(_) => None,
@@ -262,7 +260,7 @@ impl<S> TimedIo<S> {
 }
 
 impl<S: AsyncRead + Unpin> TimedIo<S> {
-    /// Reads what the client still sends, until it has seen the end, or for long enough.
+    /// Reads what the client still sends, until the end of its stream or until a limit is reached.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Closing::Lingering(taken, until) = &mut self.closing else {
             return Poll::Ready(());
@@ -282,7 +280,7 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
                     }
                 }
                 Poll::Ready(_) => return Poll::Ready(()),
-                // It was not in the middle of a request.
+                // The client was not in the middle of a request.
                 Poll::Pending if is_mute && *taken == 0 => return Poll::Ready(()),
                 Poll::Pending => return until.as_mut().poll(context),
             }
@@ -291,7 +289,7 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
 }
 
 impl<S: AsyncWrite + Unpin> TimedIo<S> {
-    /// Writes what was gathered.
+    /// Writes the gathered responses.
     fn poll_gathered(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let Protocol::Http1(http1) = &mut self.protocol else {
@@ -307,7 +305,7 @@ impl<S: AsyncWrite + Unpin> TimedIo<S> {
                 }
                 http1.gathered.drain(..*written);
                 if http1.gathered.is_empty() {
-                    // An idle connection holds none.
+                    // An idle connection keeps no buffer.
                     http1.gathered = Vec::new();
                 }
             }
@@ -315,7 +313,8 @@ impl<S: AsyncWrite + Unpin> TimedIo<S> {
         }
     }
 
-    /// Writes bytes of several pieces; few of them as one, which costs less than to have the system put
+    /// Writes several slices. Few bytes are copied into one buffer, which costs less than a vectored write by the
+    /// system.
     /// a head and its body together.
     fn poll_together(
         &mut self,
@@ -336,8 +335,8 @@ impl<S: AsyncWrite + Unpin> TimedIo<S> {
         })
     }
 
-    /// Whether these bytes are a response that hyper has made by itself, in the place of which
-    /// another one is written.
+    /// Replaces these bytes if they are a response that hyper has made by itself; returns how many bytes are
+    /// replaced.
     fn replaces(&mut self, slices: &[io::IoSlice<'_>]) -> Option<usize> {
         let (Protocol::Http1(http1), [bytes]) = (&mut self.protocol, slices) else {
             return None;
@@ -348,8 +347,8 @@ impl<S: AsyncWrite + Unpin> TimedIo<S> {
         Some(bytes.len())
     }
 
-    /// Whether these bytes of a response were gathered, which is the case when the next response
-    /// can be made at once, or some are gathered already.
+    /// Gathers these bytes of a response if the next response can be made at once, or if some are gathered already.
+    /// Returns how many bytes were gathered.
     fn gathers(&mut self, slices: &[io::IoSlice<'_>]) -> Option<usize> {
         let Protocol::Http1(http1) = &mut self.protocol else {
             return None;
@@ -444,8 +443,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
             && std::mem::take(&mut http1.is_added_to)
             && http1.may_gather()
         {
-            // hyper turns to the next request, or it is woken: if there is no response to that by
-            // then, nothing was added to what was gathered, and it is written.
+            // hyper turns to the next request, or is woken. If nothing was added to `gathered` by the next flush, the
+            // gathered bytes are written.
             context.waker().wake_by_ref();
             return Poll::Ready(Ok(()));
         }
@@ -475,7 +474,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(20);
 
-    /// For heads that can all be parsed.
+    /// An [`Unparsed`] for tests whose heads can all be parsed.
     fn never() -> Unparsed {
         Arc::new(|status| panic!("a response of its own: {status}"))
     }
@@ -489,7 +488,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
-    /// A stream that takes some bytes at each write, and notes what it was given.
+    /// A stream that accepts some bytes at each write, and notes what it was given.
     #[derive(Default)]
     struct Noted {
         takes: usize,
@@ -610,11 +609,11 @@ mod tests {
         let answered = Instant::now();
         let error = timed.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        // In whole milliseconds, rounded down.
+        // The limit counts whole milliseconds, rounded down.
         assert!(answered.elapsed() + Duration::from_millis(1) >= LIMIT);
     }
 
-    /// A connection as the server has it: hyper over the limits, and a service that takes its time.
+    /// Serves a connection as the server does: hyper over the limits, with a service whose response takes `takes`.
     fn served(takes: Duration) -> tokio::io::DuplexStream {
         use hyper::service::service_fn;
         let (near, far) = tokio::io::duplex(4_096);
@@ -664,7 +663,7 @@ mod tests {
         half.write_all(b"GET / HTTP/1.1\r\nhost:").await.unwrap();
         assert_eq!(half.read(&mut [0; 9]).await.unwrap(), 0);
 
-        // The second head trickles in for as long as it is let.
+        // The second head trickles in until the connection is closed.
         let mut trickling = served(Duration::ZERO);
         answer(&mut trickling).await;
         let mut byte = b"GET / HTTP/1.1\r\nhost: h"
@@ -685,7 +684,7 @@ mod tests {
         assert_eq!(slow.read(&mut [0; 9]).await.unwrap(), 0, "idle in the end");
     }
 
-    /// As [`served`], over HTTP/2, with a body that a peer has to open its windows for.
+    /// Serves as [`served`] does, over HTTP/2, with a body that the peer has to open its windows for.
     fn served_http2(stop: Stop, takes: Duration) -> tokio::io::DuplexStream {
         use hyper::service::service_fn;
         let (near, far) = tokio::io::duplex(65_536);
@@ -721,9 +720,9 @@ mod tests {
     const GET: &[u8] = &[0x82, 0x84, 0x86, 0x01, 1, b'a'];
     const NO_WINDOW: &[u8] = &[0, 4, 0, 0, 0, 0];
 
-    /// How long a connection lives on which these bytes come.
+    /// Returns how long a connection lives after it has received these bytes.
     async fn lives(bytes: &[u8]) -> Duration {
-        // The connection counts from when it is made.
+        // The connection's time begins when it is made.
         let begun = Instant::now();
         let mut far = served_http2(Stop::default(), Duration::ZERO);
         far.write_all(PREFACE).await.unwrap();
@@ -741,10 +740,10 @@ mod tests {
         let settings = frame(4, 0, 0, &[]);
         assert!(lives(&[]).await >= LIMIT * 3);
         assert!(lives(&settings).await >= LIMIT * 3);
-        // Half a head.
+        // Half a head comes.
         let begun = [settings.clone(), frame(1, 1, 1, GET)].concat();
         assert!(lives(&begun).await >= LIMIT);
-        // A whole one, whose answer has no window.
+        // A whole head comes, but the client opens no window for the answer.
         let taken = [frame(4, 0, 0, NO_WINDOW), frame(1, 5, 1, GET)].concat();
         assert!(lives(&taken).await >= LIMIT);
         // Pings do not count.
@@ -759,7 +758,7 @@ mod tests {
             if matches!(silence.await, Ok(Ok(0) | Err(_))) {
                 break;
             }
-            // As one that wants to stay, and not as a flood.
+            // Slow enough not to be taken for a flood.
             tokio::time::sleep(LIMIT / 8).await;
         }
         assert!(begun.elapsed() >= LIMIT * 3);
@@ -787,7 +786,7 @@ mod tests {
         assert!(sent < 1_000 || begun.elapsed() < LIMIT * 3, "{sent}");
     }
 
-    /// A connection of HTTP/1 that is not late while a test lasts.
+    /// Returns an HTTP/1 connection whose timeouts do not expire while a test lasts.
     fn patient(stream: tokio::io::DuplexStream) -> TimedIo<tokio::io::DuplexStream> {
         let hour = Duration::from_secs(3_600);
         TimedIo::new(stream, hour, Stop::default()).http1(HeadLimit::new(hour, hour), never())
@@ -814,12 +813,12 @@ mod tests {
         assert!(is_silent(&mut far).await);
         timed.write_all(b"b").await.unwrap();
         assert!(is_silent(&mut far).await, "no more than may be");
-        // One byte more is too much, and waits for nobody: nor does what came before it.
+        // One byte more exceeds the bound: it is written at once, and so are the gathered ones before it.
         timed.write_all(b"c").await.unwrap();
         let mut heard = vec![0; GATHERED_BYTES_MAX + 1];
         far.read_exact(&mut heard).await.unwrap();
         assert_eq!(heard, [&much[..], b"bc"].concat());
-        // Gathered once more; then hyper has the second request, and flushes its answer.
+        // One more is gathered; then hyper has the second request, and flushes its answer.
         timed.write_all(b"d").await.unwrap();
         assert!(is_silent(&mut far).await);
         limit.arrived();
@@ -827,7 +826,7 @@ mod tests {
         timed.flush().await.unwrap();
         far.read_exact(&mut heard[..2]).await.unwrap();
         assert_eq!(heard[..2], *b"de");
-        // No further request is there.
+        // No further request has arrived.
         timed.write_all(b"f").await.unwrap();
         assert_eq!(far.read_u8().await.unwrap(), b'f');
     }
@@ -860,11 +859,11 @@ mod tests {
             let closed = tokio::time::timeout(Duration::ZERO, timed.shutdown()).await;
             closed.map(|closed| closed.unwrap()).is_ok()
         };
-        // Nothing was said, or all of it was heard.
+        // Nothing was sent, or everything was read.
         let (near, mut far) = tokio::io::duplex(64);
         assert!(closes_at_once(&mut patient(near)).await);
         assert_eq!(far.read(&mut [0]).await.unwrap(), 0);
-        // Half a head was read; something was not read yet.
+        // Half a head was read, or bytes have not been read yet.
         for is_read in [true, false] {
             let (near, mut far) = tokio::io::duplex(64);
             let mut timed = patient(near);
@@ -876,7 +875,7 @@ mod tests {
             drop(far);
             assert!(closes_at_once(&mut timed).await, "read: {is_read}");
         }
-        // What makes no sense may be followed by more of it.
+        // A malformed request may be followed by more bytes of it.
         let (near, mut far) = tokio::io::duplex(64);
         let mut timed = patient(near);
         far.write_all(b"GET\n").await.unwrap();
@@ -911,7 +910,7 @@ mod tests {
         stop.set(Instant::now()).unwrap();
         let error = timed.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        // A request that has arrived is.
+        // A request that has arrived is waited for.
         head.arrived();
         far.write_all(b"body").await.unwrap();
         timed.read_exact(&mut [0; 4]).await.unwrap();

@@ -1,5 +1,5 @@
-//! What a client gets whose head hyper cannot parse. hyper answers that by itself, with a status and
-//! nothing else; here a problem takes its place, with the headers of every other response.
+//! The response to a head that hyper cannot parse. hyper answers such a head by itself, with a bare status; here a
+//! problem takes the place of that response, with the headers of every other response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::http::response::answer_body::AnswerBody;
 use crate::http::response::{Answer, Problems};
 use crate::http::service::{Service, TLS_ONLY};
 
-/// Makes the response to a head that cannot be parsed, of this status.
+/// Makes the response with this status to a head that cannot be parsed.
 pub type Unparsed = Arc<dyn Fn(StatusCode) -> Answer + Send + Sync>;
 
 impl Service {
-    /// What makes these responses for its clients.
+    /// Returns the function that makes these responses for the service's clients.
     #[must_use]
     pub fn unparsed(self: &Arc<Self>, is_secure: bool) -> Unparsed {
         let service = Arc::clone(self);
@@ -51,16 +51,15 @@ impl Service {
 /// A response that hyper has made by itself.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bare<'b> {
-    /// Its status.
+    /// The response's status.
     pub status: StatusCode,
-    /// Its lines, with their ends, without the one of its length.
+    /// The lines of the head with their line ends, without `content-length`.
     lines: Vec<&'b [u8]>,
 }
 
 impl<'b> Bare<'b> {
-    /// The response, if these are the bytes of such a one, and nothing but that: a problem of a
-    /// client whose only fields are those that hyper gives each response. The service's own have
-    /// more.
+    /// Parses these bytes as a response that hyper made by itself, and nothing else: a client error whose only fields
+    /// are those that hyper gives each response. The service's own responses have more fields.
     #[must_use]
     pub fn of(bytes: &'b [u8]) -> Option<Self> {
         let status = bytes.strip_prefix(b"HTTP/1.")?.get(2..5)?;
@@ -82,7 +81,7 @@ impl<'b> Bare<'b> {
             .then_some(Self { status, lines })
     }
 
-    /// The bytes of `answer` in its place, which is complete.
+    /// Returns the bytes of `answer`, which is complete, in the place of this response.
     #[must_use]
     pub fn replaced_by(&self, answer: &Answer) -> Vec<u8> {
         let mut bytes = self.lines.concat();

@@ -1,5 +1,5 @@
-//! The figures of the service as the console draws them: what `/metrics` has, as one object, without
-//! what is nothing; and what `/metrics` has not: the keys by name, and what is kept and for how long.
+//! The figures of the service as the console draws them: those of `/metrics` as one object, without the zeros, and
+//! some that `/metrics` lacks: the keys by name, and the retention settings.
 
 use serde_json::{Map, Value, json};
 
@@ -8,10 +8,10 @@ use crate::engine::figures::{BATCH_BOUNDS, Figures};
 use crate::http::figures_page::AllFigures;
 use crate::http::metrics::{Metrics, SeriesFigures, bucket_bounds};
 
-/// The permission to read them.
+/// The permission to read the figures.
 pub const FIGURES_READ: &str = "figures:read";
 
-/// The figures of this moment.
+/// Returns the current figures.
 #[must_use]
 pub fn figures(
     metrics: &Metrics,
@@ -63,7 +63,7 @@ pub fn figures(
     })
 }
 
-/// The counts that are not nothing, by their names.
+/// Returns the counts above zero, by their names.
 fn counts(all: impl IntoIterator<Item = (&'static str, u64)>) -> Map<String, Value> {
     let all = all.into_iter().filter(|(_, count)| *count > 0);
     all.map(|(name, count)| (name.to_owned(), json!(count)))

@@ -1,5 +1,4 @@
-//! What the console consists of. The list is written by a test:
-//! `REWRITE_DOCS=1 cargo test console::embedded`.
+//! The files that make up the console. A test writes the list: `REWRITE_DOCS=1 cargo test console::embedded`.
 
 /// Files of the console's folder, each with its path there.
 macro_rules! files {

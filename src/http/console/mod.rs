@@ -27,22 +27,22 @@ use self::sign_in_link::SignInLink;
 use super::read::conditional::{has_tag, tag_of};
 use super::response::{self, Answer, tagged};
 
-/// Where it is.
+/// The console's path.
 pub const PATH: &str = "/console";
-/// The page, whose modules are named by the digest of all.
+/// The page's file, which names its modules by the digest of all files.
 const PAGE: &str = "index.html";
 /// The placeholder in the page for the folder of the modules.
 const FOLDER: &str = "/console/files";
-/// What starts the modules in the page.
+/// The beginning of the tag in the page that starts the modules.
 const START: &str = "<script type=\"module\"";
-/// The digits of the digest in that folder's name.
+/// Number of the digest's hexadecimal digits in that folder's name.
 const DIGITS: usize = 16;
 
 const OPENER: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 const RESOURCE: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 const PERMISSIONS: HeaderName = HeaderName::from_static("permissions-policy");
 
-/// The identity provider, as a browser needs to know it to sign in.
+/// The settings with which a browser signs in at the identity provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrowserClient {
     /// The provider: `https` URL of an issuer with a discovery document.
@@ -55,14 +55,14 @@ pub struct BrowserClient {
     pub resource: Option<String>,
 }
 
-/// What the console knows of the service that it is for.
+/// The console's settings.
 #[derive(Debug, Default)]
 pub struct ConsoleSettings {
     /// Where users sign in; without it they paste a token.
     pub provider: Option<BrowserClient>,
     /// The retention settings, for operators.
     pub kept: Value,
-    /// The link that signs in once, and what it gives.
+    /// The link that signs in once, with the tokens that it yields.
     pub link: Option<SignInLink>,
 }
 
@@ -91,7 +91,7 @@ pub enum ConsolePart<'p> {
 }
 
 impl<'p> ConsolePart<'p> {
-    /// The part at a path; `None` outside of the console's.
+    /// Returns the part at a path; `None` outside of the console's paths.
     #[must_use]
     pub fn at(path: &'p str) -> Option<Self> {
         let rest = path.strip_prefix(PATH)?;
@@ -105,7 +105,7 @@ impl<'p> ConsolePart<'p> {
         })
     }
 
-    /// The methods that it has.
+    /// Returns the methods that this part allows.
     #[must_use]
     pub fn methods(self) -> &'static str {
         match self {
@@ -128,7 +128,7 @@ impl Console {
         }
     }
 
-    /// The page or a file; `None` if the file does not exist.
+    /// Returns the page or a file; `None` if the file does not exist.
     #[must_use]
     pub fn file(&self, part: ConsolePart<'_>, headers: &HeaderMap) -> Option<Answer> {
         let site = self.site.get_or_init(Site::embedded);
@@ -142,7 +142,7 @@ impl Console {
         Some(answer)
     }
 
-    /// The settings that the page reads at its start.
+    /// Returns the settings that the page reads at its start.
     #[must_use]
     pub fn told(&self) -> Answer {
         let provider = self.settings.provider.as_ref().map(|provider| {
@@ -165,7 +165,7 @@ impl Console {
         answer
     }
 
-    /// The link that signs in once, if any.
+    /// Returns the link that signs in once, if there is one.
     #[must_use]
     pub fn link(&self) -> Option<&SignInLink> {
         self.settings.link.as_ref()
@@ -177,7 +177,7 @@ impl Console {
         &self.settings.kept
     }
 
-    /// Adds the headers that restrict what the page may load, and which pages may embed it: none.
+    /// Adds the headers that restrict what the page may load, and that forbid every page to embed it.
     fn guard(&self, answer: &mut Answer) {
         let headers = answer.headers_mut();
         headers.insert(CONTENT_SECURITY_POLICY, self.policy.clone());
@@ -197,8 +197,8 @@ impl Console {
     }
 }
 
-/// Modules, styles and requests of this service, and requests to the provider if users sign in
-/// there. No inline code, none made from text, and no framing.
+/// Returns the content security policy: modules, styles and requests of this service, and requests to the provider if
+/// users sign in there. No inline code, no code made from text, and no framing.
 fn policy(provider: Option<&str>) -> HeaderValue {
     let connect = provider.map_or_else(String::new, |origin| format!(" {origin}"));
     let policy = format!(
@@ -209,7 +209,7 @@ fn policy(provider: Option<&str>) -> HeaderValue {
     HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 }
 
-/// Scheme, host and port of a URL.
+/// Returns the scheme, host and port of a URL.
 fn origin(url: &str) -> Option<String> {
     let url: Uri = url.parse().ok()?;
     let authority = url.authority().filter(|it| !it.as_str().contains('@'))?;
@@ -219,12 +219,12 @@ fn origin(url: &str) -> Option<String> {
 /// All files, ready to be sent.
 struct Site {
     page: Ready,
-    /// By their paths below the console's.
+    /// The files, by their paths below the console's.
     files: BTreeMap<String, Ready>,
 }
 
 impl Site {
-    /// What the program has in it.
+    /// Builds the site from the files in the program.
     fn embedded() -> Self {
         let mut hasher = blake3::Hasher::new();
         for (path, content) in files::FILES {
@@ -250,8 +250,8 @@ impl Site {
     }
 }
 
-/// A link for each module, so that a browser asks for all of them at once and not for each when the
-/// one that needs it has come.
+/// Returns a link for each module, so that a browser requests all of them at once, and not each only when the module
+/// that imports it has come.
 fn preloads() -> String {
     let paths = files::FILES.iter().map(|(path, _)| path);
     paths
@@ -260,13 +260,13 @@ fn preloads() -> String {
         .collect()
 }
 
-/// A file that is the same for as long as the program runs.
+/// A file that does not change while the program runs.
 struct Ready {
     media: HeaderValue,
     plain: Bytes,
     packed: Bytes,
     tag: String,
-    /// Whether its name changes with its content.
+    /// Whether the name changes with the content, so that a browser may cache the file forever.
     is_for_ever: bool,
 }
 
@@ -312,7 +312,7 @@ impl Ready {
     }
 }
 
-/// The content, compressed. Nothing is written anywhere but into memory, so nothing fails.
+/// Returns the content, compressed. It is written into memory only, so no write fails.
 fn packed(content: &[u8]) -> Bytes {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     let written = encoder.write_all(content);
@@ -320,7 +320,7 @@ fn packed(content: &[u8]) -> Bytes {
     packed.unwrap_or_default().into()
 }
 
-/// Whether the reader takes gzip (RFC 9110 12.5.3): named, and not with a weight of nothing.
+/// Whether the client accepts gzip (RFC 9110 12.5.3): named, with a weight above zero.
 fn takes_gzip(headers: &HeaderMap) -> bool {
     headers.get_all(ACCEPT_ENCODING).iter().any(|value| {
         let mut codings = value.to_str().unwrap_or_default().split(',');
@@ -333,7 +333,7 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// By the file's ending.
+/// Returns the media type for the file's extension.
 fn media_type(path: &str) -> &'static str {
     match path.rsplit_once('.').map_or("", |(_, ending)| ending) {
         "html" => "text/html; charset=utf-8",
@@ -388,7 +388,7 @@ mod tests {
             assert!(file.is_some(), "{path}");
             named += 1;
         }
-        // Each of them, so that none is asked for late.
+        // Every module is preloaded, so that none is requested late.
         let modules = files::FILES
             .iter()
             .filter(|(path, _)| path.ends_with(".js"));

@@ -12,33 +12,33 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-/// How long a link is good.
+/// How long a link is valid.
 pub const GOOD_FOR: Duration = Duration::from_secs(10 * 60);
-/// The bytes of its code.
+/// Length of a link's code, in bytes.
 const CODE_BYTES: usize = 32;
 
 /// A link that signs in once.
 pub struct SignInLink {
-    /// Of the code, so that the code itself cannot be read from the memory of the process.
+    /// The hash of the code, so that the code itself cannot be read from the memory of the process.
     digest: blake3::Hash,
     made: Instant,
-    /// The tokens that it gives; `None` once it was used.
+    /// The tokens that the link yields; `None` once it was used.
     gives: Mutex<Option<Value>>,
 }
 
 /// Why a link does not sign in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoSignIn {
-    /// It is no code of this service.
+    /// The code is not that of this service's link.
     Unknown,
-    /// It was used.
+    /// The link was used already.
     Used,
-    /// It is too old.
+    /// The link has expired.
     Ended,
 }
 
 impl NoSignIn {
-    /// Its code, and what it means.
+    /// Returns the error code, and what it means.
     #[must_use]
     pub fn told(self) -> (&'static str, &'static str) {
         match self {
@@ -53,7 +53,7 @@ impl NoSignIn {
 }
 
 impl SignInLink {
-    /// A new one with its code, which gives this.
+    /// Creates a link that yields `gives`; returns it with its code.
     ///
     /// # Errors
     /// When the system has no randomness to give.
@@ -69,12 +69,12 @@ impl SignInLink {
         Ok((link, code))
     }
 
-    /// What the link with this code gives: once.
+    /// Returns what the link with this code yields, only once.
     ///
     /// # Errors
-    /// When it gives nothing (any more).
+    /// When the code is unknown, or the link was used or has expired.
     pub fn redeem(&self, code: &str, now: Instant) -> Result<Value, NoSignIn> {
-        // Compared in constant time.
+        // Hashes are compared in constant time.
         if blake3::hash(code.as_bytes()) != self.digest {
             return Err(NoSignIn::Unknown);
         }
