@@ -22,17 +22,17 @@ use crate::engine::publisher_counts::PublisherFigures;
 pub struct AllFigures<'a> {
     /// The engine.
     pub engine: Figures,
-    /// The front, besides its requests.
+    /// The figures of the front, besides its requests.
     pub front: FrontFigures,
     /// The publisher to NATS, if any.
     pub publisher: Option<PublisherFigures>,
     /// The subscriptions.
     pub webhooks: &'a [SubscriptionFigures],
-    /// The certificate, backups.
+    /// The certificate, backups and the other figures of [`UpkeepFigures`].
     pub upkeep: UpkeepFigures,
     /// The process.
     pub process: ProcessFigures,
-    /// When all of that was so.
+    /// The time of these figures.
     pub now: Timestamp,
 }
 
@@ -50,17 +50,17 @@ pub fn page(metrics: &Metrics, all: &AllFigures<'_>) -> String {
 /// A metric, as its page describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
-    /// Its name.
+    /// The name of the metric.
     pub name: String,
-    /// What kind it is.
+    /// The metric's kind: counter, gauge or histogram.
     pub kind: String,
-    /// Its labels, but for the bounds of buckets.
+    /// The labels, except the bounds of buckets.
     pub labels: Vec<String>,
-    /// What it says.
+    /// The description.
     pub says: String,
 }
 
-/// Every metric that there can be, in the order of the page.
+/// Returns every metric that can appear, in the order of the page.
 #[must_use]
 pub fn described() -> Vec<Described> {
     let mut engine = Figures::default();
@@ -75,7 +75,7 @@ pub fn described() -> Vec<Described> {
         durations: Default::default(),
         duration: Duration::ZERO,
     });
-    // The free space is always known of files.
+    // For logs in files the free space is always known.
     engine.disk = Some(DiskFigures::default());
     let all = AllFigures {
         engine,
@@ -105,7 +105,7 @@ pub fn described() -> Vec<Described> {
     descriptions(&page(&metrics, &all))
 }
 
-/// What a page of metrics says of each.
+/// Returns the metrics that a page describes.
 #[must_use]
 pub fn descriptions(page: &str) -> Vec<Described> {
     let mut found: Vec<Described> = Vec::new();

@@ -22,11 +22,11 @@ pub struct MetricSources {
     pub backups: Option<Arc<Backups>>,
     /// The access log.
     pub access_log: Option<Arc<AccessLog>>,
-    /// What traces.
+    /// The tracer.
     pub tracer: Option<Arc<Tracer>>,
-    /// The hold on a journal that several machines share.
+    /// The handle of a journal that several machines share.
     pub journal: Option<Arc<JournalHandle>>,
-    /// What counts lines of the other log that were lost.
+    /// Counts lost lines of the service's other log.
     pub log_lost: Option<ErrorCounter>,
 }
 
@@ -37,15 +37,15 @@ pub struct Backups(Mutex<BackupFigures>);
 /// The state of backups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupFigures {
-    /// Whether the last attempt to read the state succeeded; otherwise the rest is older.
+    /// Whether the last attempt to read the state succeeded; if not, the other fields are from an earlier one.
     pub is_readable: bool,
-    /// When the newest one that succeeded ended; `None` when there is none.
+    /// When the newest successful backup ended; `None` if there is none.
     pub at: Option<Timestamp>,
-    /// Its last position.
+    /// The last position in that backup.
     pub position: u64,
-    /// Its bytes.
+    /// The size of that backup, in bytes.
     pub bytes: u64,
-    /// Backups that failed.
+    /// Number of failed backups.
     pub failures: u64,
 }
 
@@ -56,7 +56,7 @@ impl Backups {
         *self.0.lock()
     }
 
-    /// Takes what was read; `None` when nothing could be.
+    /// Stores the state that was read; `None` if it could not be read.
     pub fn was_read(&self, figures: Option<BackupFigures>) {
         let mut known = self.0.lock();
         *known = figures.unwrap_or(BackupFigures {
@@ -77,7 +77,7 @@ pub struct UpkeepFigures {
     pub access_lost: Option<usize>,
     /// Lines of the other log that were lost.
     pub log_lost: usize,
-    /// What became of spans.
+    /// The counts of exported and dropped spans.
     pub traces: Option<TraceFigures>,
     /// The journal that several machines share.
     pub journal: Option<JournalFigures>,
@@ -102,7 +102,7 @@ impl MetricSources {
 }
 
 impl UpkeepFigures {
-    /// Puts them on the page, of `now`.
+    /// Adds the figures to the page; ages are relative to `now`.
     pub(super) fn put(&self, page: &mut Page, now: Timestamp) {
         if let Some(certificate) = self.certificate {
             page.one(

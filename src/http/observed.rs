@@ -1,4 +1,4 @@
-//! What is recorded of a request when it has ended: in the log, the access log and a trace.
+//! Records ended requests in the log, the access log and a trace.
 
 use std::time::{Duration, Instant};
 
@@ -18,33 +18,32 @@ use crate::base::trace_context::TraceContext;
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// What is found out about a request while it is handled.
+/// Facts about a request that are collected while it is handled.
 pub(super) struct RequestOutcome<'r> {
-    /// The series that it belongs to.
+    /// The series that the request is counted in.
     pub(super) series: Series,
-    /// The template of its path; `None` without a route.
+    /// The path template of the matched route; `None` if no route matched.
     pub(super) route: Option<&'r str>,
-    /// When its command was handed to the engine, and when the engine had answered, if that is
-    /// recorded.
+    /// When the command was handed to the engine, and when the engine had answered, if that is recorded.
     pub(super) command: Times,
 }
 
-/// From when to when something was done.
+/// The begin and the end of some work, if they are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Times {
-    /// Not recorded.
+    /// The times are not recorded.
     #[default]
     Unasked,
-    /// To be recorded.
+    /// The times are to be recorded.
     Asked,
-    /// It has begun.
+    /// The work has begun.
     Begun(Instant),
-    /// It has ended.
+    /// The work has ended.
     Ended(Instant, Instant),
 }
 
 impl Times {
-    /// To be recorded if the request is traced.
+    /// Returns times that are to be recorded if the request is traced.
     pub(super) fn asked(observed: Option<&Observed>) -> Self {
         let doing = observed.and_then(|observed| observed.doing.as_ref());
         match doing.is_some_and(|doing| doing.context.is_sampled) {
@@ -53,14 +52,14 @@ impl Times {
         }
     }
 
-    /// It begins.
+    /// Records the begin, if it is to be recorded.
     pub(super) fn begin(&mut self) {
         if *self == Self::Asked {
             *self = Self::Begun(Instant::now());
         }
     }
 
-    /// It ends.
+    /// Records the end, if the begin was recorded.
     pub(super) fn end(&mut self) {
         if let Self::Begun(began) = *self {
             *self = Self::Ended(began, Instant::now());
@@ -68,14 +67,14 @@ impl Times {
     }
 }
 
-/// What else is recorded of a request; only if there is an access log or a tracer.
+/// Further data for the record of a request; kept only if there is an access log or a tracer.
 pub(super) struct Observed {
     at: Timestamp,
     trace: Option<TraceContext>,
     doing: Option<OpenSpan>,
 }
 
-/// A request that has its response.
+/// A request whose response is made.
 pub(super) struct Ended<'a> {
     pub(super) method: &'a Method,
     pub(super) told: &'a RequestOutcome<'a>,
@@ -86,14 +85,14 @@ pub(super) struct Ended<'a> {
     pub(super) is_secure: bool,
 }
 
-/// The trace context of the headers.
+/// Returns the trace context in the headers.
 fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
     let values = |name| headers.get_all(name).iter().map(HeaderValue::as_bytes);
     TraceContext::read(values(TRACEPARENT), values(TRACESTATE))
 }
 
-/// Begins the record of a request with these headers; `None` without an access log and a tracer,
-/// which costs a comparison.
+/// Begins the record of a request with these headers; `None` without an access log and a tracer, in which case this
+/// costs only a comparison.
 pub(super) fn observe(
     upkeep: &MetricSources,
     now: impl FnOnce() -> Timestamp,
@@ -118,7 +117,7 @@ pub(super) fn observe(
     })
 }
 
-/// Records a request.
+/// Records an ended request.
 pub(super) fn tell(upkeep: &MetricSources, observed: Option<Observed>, ended: &Ended<'_>) {
     let status = ended.answer.status().as_u16();
     let operation = ended.operation;
@@ -174,8 +173,8 @@ pub(super) fn tell(upkeep: &MetricSources, observed: Option<Observed>, ended: &E
 }
 
 impl Ended<'_> {
-    /// The span of the request: templates and words of the program, and nothing of its path, its
-    /// query or its body.
+    /// Returns the span of the request. Its attributes are templates and words of the program; they hold nothing of
+    /// the path's values, the query or the body.
     fn done(&self) -> SpanEnd {
         let status = self.answer.status();
         let method = method_word(self.method);
@@ -213,8 +212,7 @@ impl Ended<'_> {
         }
     }
 
-    /// The span of what the engine did of it: from the command's place in the queue until what it
-    /// came to is durable.
+    /// Returns the span of the engine's work: from queueing the command until its outcome is durable.
     fn command_done(&self) -> SpanEnd {
         let mut attributes = vec![text("carebook.operation", self.operation)];
         if let Some(code) = self.answer.body().code() {
@@ -231,7 +229,7 @@ impl Ended<'_> {
         }
     }
 
-    /// The position that the response depends on.
+    /// Returns the position that the response depends on.
     fn position(&self) -> Option<&str> {
         self.answer.headers().get(POSITION)?.to_str().ok()
     }

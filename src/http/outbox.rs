@@ -25,10 +25,10 @@ use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
 use crate::engine::outbox::{ATTEMPT_BUCKETS, OutboxFigures, ReceiverFigures};
 
-/// The messages of a page, and when nothing is said of that.
+/// Maximum number of messages on a page; `LIMIT` is the default.
 const LIMIT_MAX: usize = 500;
 const LIMIT: usize = 50;
-/// The parameters that are known.
+/// The names of the accepted query parameters.
 const PARAMETERS: [&str; 6] = ["state", "topic", "resource", "order", "limit", "cursor"];
 
 #[derive(Serialize)]
@@ -37,7 +37,7 @@ struct PageBody<'a> {
     next: Option<String>,
 }
 
-/// Answers a request of the actor's.
+/// Answers the actor's request for a page of messages.
 pub async fn list(
     engine: &Engine,
     actor: &Actor,
@@ -63,7 +63,7 @@ pub async fn list(
         Ok(found) => found,
         Err(reply) => return problems.reply(reply, Success::Ok),
     };
-    // The actor may have been withdrawn while this was read.
+    // The actor may have been withdrawn while the page was read.
     if let Err(reply) = engine.may_act(actor).await {
         return problems.reply(reply, Success::Ok);
     }
@@ -77,7 +77,7 @@ pub async fn list(
     )
 }
 
-/// The parsed query, and the number after which the page begins.
+/// Returns the parsed query, and the message number after which the page begins.
 fn wanted(query: Option<&str>, subject: &str) -> Result<(MessageQuery, Option<i64>), Rejection> {
     let mut query = Query::read(query, &PARAMETERS);
     let status = |text: &str| {
@@ -110,7 +110,7 @@ fn wanted(query: Option<&str>, subject: &str) -> Result<(MessageQuery, Option<i6
     Ok((asked, after))
 }
 
-/// The cursor after this number, bound to the filters, the order and the subject.
+/// Returns the cursor after this number, bound to the filters, the order and the subject.
 fn cursor(number: i64, asked: &MessageQuery, subject: &str) -> String {
     const CURSORS: u16 = 0x7002;
     let parts = [
@@ -135,8 +135,8 @@ fn number_of(cursor: &str) -> Option<i64> {
     text.split_once('.')?.0.parse().ok()
 }
 
-/// The state of messages and their receivers for `/readyz`: a further field with a comma before it;
-/// empty without receivers and without unclaimed messages.
+/// Returns the state of messages and their receivers for `/readyz`, as a further field with a comma before it; empty
+/// without receivers and without unclaimed messages.
 pub(super) fn health(figures: &OutboxFigures) -> String {
     if figures.receivers.is_empty() && figures.unclaimed == 0 {
         return String::new();
@@ -153,7 +153,7 @@ pub(super) fn health(figures: &OutboxFigures) -> String {
     )
 }
 
-/// The metrics of messages and their receivers.
+/// Returns the metrics of messages and their receivers.
 pub(super) fn metrics(figures: &OutboxFigures) -> String {
     let mut page = Page::default();
     type Of = fn(&ReceiverFigures) -> String;

@@ -1,5 +1,5 @@
-//! A receiver of messages over HTTP: a message is one POST, and any answer of the class 2xx says
-//! that it was taken. With a secret, messages are signed as Standard Webhooks say.
+//! A receiver of messages over HTTP: each message is one POST, and any 2xx response acknowledges it. With a secret,
+//! messages are signed as Standard Webhooks specify.
 
 use bytes::Bytes;
 use hyper::Uri;
@@ -13,15 +13,15 @@ use crate::base::time::Timestamp;
 use crate::engine::channel::schedule::Failure;
 use crate::engine::outbox::{Delivery, OutgoingMessage, Receiver};
 
-/// Where a receiver is.
+/// The URL of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverUrl(Box<str>);
 
 impl ReceiverUrl {
-    /// The receiver at this address.
+    /// Parses the URL of a receiver.
     ///
     /// # Errors
-    /// When it is no `http://HOST[:PORT][/PATH]`, nor with `https`; why.
+    /// When the text is no URL of the form `http://HOST[:PORT][/PATH]`, or the same with `https`; it says why.
     pub fn new(url: &str) -> Result<Self, String> {
         let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) {
@@ -38,10 +38,10 @@ impl ReceiverUrl {
     }
 }
 
-/// The secret in a file of one line.
+/// Parses the secret in a file of one line.
 ///
 /// # Errors
-/// When there is no such line; why, without the secret.
+/// When the text has no such line; the error says why, without the secret.
 pub fn secret_of(text: &str) -> Result<Secret, String> {
     let mut lines = text.lines();
     let (Some(line), None) = (lines.next(), lines.next()) else {
@@ -68,7 +68,7 @@ struct Body<'a> {
 }
 
 impl HttpReceiver {
-    /// The receiver at this address, which is asked by this client.
+    /// Creates a receiver at this URL, to which `client` sends the requests.
     #[must_use]
     pub fn new(url: ReceiverUrl, secret: Option<Secret>, client: Client) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl HttpReceiver {
         if let Some(id) = headers.get("webhook-id").cloned() {
             headers.insert(HeaderName::from_static("idempotency-key"), id);
         }
-        // The URL is the operator's own.
+        // Every address is allowed, because the operator has set the URL.
         let judge = Judge::Anywhere;
         self.client
             .deliver("message delivery", &self.url.0, &judge, headers, body)

@@ -1,5 +1,4 @@
-//! From a path to its route: built from the catalogue, which is the only list of operations and
-//! reads.
+//! Maps a path to its route. The routes are built from the catalogue, which is the only list of operations and reads.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use crate::catalogue::{
 /// The handlers of one path.
 #[derive(Default)]
 pub struct PathHandlers {
-    /// The template of its path.
+    /// The path's template.
     template: Box<str>,
     operations: Vec<(Method, Series, &'static Row)>,
     read: Option<(Series, &'static ReadRow)>,
@@ -24,15 +23,15 @@ pub struct PathHandlers {
     special: Vec<(Method, Series, Special)>,
 }
 
-/// What a listener offers.
+/// Which routes a listener offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// Everything: it is the only one.
+    /// All routes: the listener is the only one.
     All,
     /// Everything except internal routes.
     Public,
-    /// Internal routes: operations without a token, and the metrics. Health, readiness, the API
-    /// document and the page that shows it are on both.
+    /// Internal routes: operations without a token, and the metrics. Health, readiness, the API document and the page
+    /// that shows it are on both listeners.
     Internal,
 }
 
@@ -72,10 +71,10 @@ pub enum Special {
 }
 
 impl Special {
-    /// Its name.
+    /// Returns the route's name.
     ///
     /// # Panics
-    /// Never: each has one.
+    /// Never: each route has a name.
     #[must_use]
     pub fn name(self) -> &'static str {
         let found = Self::ALL
@@ -84,7 +83,7 @@ impl Special {
         found.map(|(.., name)| name).expect("each route has a name")
     }
 
-    /// Whether it is on each listener.
+    /// Whether the route is on each listener.
     fn is_everywhere(self) -> bool {
         matches!(
             self,
@@ -92,7 +91,7 @@ impl Special {
         )
     }
 
-    /// Whether it lists what the service is managed by.
+    /// Whether the route lists objects that operators manage.
     #[must_use]
     pub fn is_management_list(self) -> bool {
         matches!(
@@ -160,20 +159,19 @@ pub enum Handler {
     Operation(&'static Row),
     /// A read.
     Read(&'static ReadRow),
-    /// The history of what a read gives.
+    /// The history of the resource that a read returns.
     History(&'static ReadRow),
     /// A list.
     List(&'static ListRow),
-    /// Something else.
+    /// Another route.
     Special(Special),
 }
 
-/// The number of a series of requests, as they are counted: an operation, a read, or another place.
+/// The index of a series of requests in the metrics: an operation, a read, or another route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Series(pub usize);
 
-/// The names of all series of requests, each at its number, and last that of requests without a
-/// route.
+/// Returns the names of all series of requests by their index; the last is the series of requests without a route.
 #[must_use]
 pub fn series_names() -> Vec<&'static str> {
     let operations = OPERATIONS.iter().chain(MANAGEMENT).map(|row| row.name);
@@ -197,32 +195,32 @@ fn method_of(row: &Row) -> Method {
     }
 }
 
-/// The path of the history of what this row reads.
+/// Returns the path of the history of the resource that this row reads.
 #[must_use]
 pub fn history_path(row: &ReadRow) -> String {
     format!("{}/history", row.path)
 }
 
-/// A route, found for a path.
+/// The route that was found for a path.
 pub struct RouteMatch<'r, 'p> {
-    /// The place.
+    /// The handlers of the path.
     pub place: &'r PathHandlers,
     /// The parameters of the path, percent-decoded.
     pub parameters: Vec<(&'r str, std::borrow::Cow<'p, str>)>,
 }
 
-/// All places.
+/// All routes.
 pub struct Routes {
     router: matchit::Router<PathHandlers>,
-    /// The handlers of each path.
+    /// All paths, with the handlers of each.
     all: Vec<(String, Vec<(Method, Handler)>)>,
 }
 
 impl Routes {
-    /// The routes of the catalogue.
+    /// Creates the routes of the catalogue that a listener offers.
     ///
     /// # Panics
-    /// When two paths of the catalogue conflict, which a test would show.
+    /// When two paths of the catalogue conflict, which a test would find.
     #[must_use]
     pub fn new(offer: Offer) -> Self {
         let operations = OPERATIONS.iter().chain(MANAGEMENT);
@@ -275,7 +273,7 @@ impl Routes {
         Self { router, all }
     }
 
-    /// All paths, with their methods and handlers.
+    /// Returns all paths, with their methods and handlers.
     pub fn all(&self) -> impl Iterator<Item = (&str, Method, Handler)> {
         let all = self.all.iter();
         all.flat_map(|(path, asked)| {
@@ -284,7 +282,7 @@ impl Routes {
         })
     }
 
-    /// The route at `path`; `None` when there is none, or a parameter is not UTF-8.
+    /// Returns the route at `path`; `None` if there is none, or if a parameter is not UTF-8.
     #[must_use]
     pub fn find<'r, 'p>(&'r self, path: &'p str) -> Option<RouteMatch<'r, 'p>> {
         let matched = self.router.at(path).ok()?;
@@ -303,13 +301,13 @@ impl Routes {
 }
 
 impl PathHandlers {
-    /// The template of its path, without a request's parameters.
+    /// Returns the path's template, with the names of its parameters.
     #[must_use]
     pub fn template(&self) -> &str {
         &self.template
     }
 
-    /// The handler of each method.
+    /// Returns the handler of each method.
     fn all(&self) -> Vec<(Method, Handler)> {
         let operations = self.operations.iter();
         let operations =
@@ -325,7 +323,7 @@ impl PathHandlers {
         operations.chain(special).chain(reads).collect()
     }
 
-    /// The handler of `method`; HEAD is treated like GET.
+    /// Returns the handler of `method`; HEAD is treated like GET.
     #[must_use]
     pub fn handler(&self, method: &Method) -> Option<(Series, Handler)> {
         let method = if *method == Method::HEAD {
@@ -347,7 +345,7 @@ impl PathHandlers {
             .or(list.map(|(series, row)| (series, Handler::List(row))))
     }
 
-    /// The methods of this path, for `Allow`.
+    /// Returns the methods of this path, for `Allow`.
     #[must_use]
     pub fn methods(&self) -> String {
         let is_read = self.read.is_some() || self.list.is_some() || self.history.is_some();
@@ -366,7 +364,7 @@ impl PathHandlers {
             .join(", ")
     }
 
-    /// The shape of problems that concern the path and not one of its operations.
+    /// Returns the shape of problems that concern the path and not one of its operations.
     #[must_use]
     pub fn problems(&self) -> Problems {
         let operation = self.operations.first().map(|(.., row)| Problems::of(row));
@@ -380,8 +378,8 @@ impl PathHandlers {
         })
     }
 
-    /// Whether a request with this method may commit something: a read does not, nor an operation
-    /// without an idempotency key.
+    /// Whether a request with this method may make a commit. A read does not, nor does an operation without an
+    /// idempotency key.
     #[must_use]
     pub fn may_commit(&self, method: &Method) -> bool {
         let is_read = matches!(*method, Method::GET | Method::HEAD);

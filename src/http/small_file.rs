@@ -1,6 +1,6 @@
-//! Small files that an operator names: certificates, keys, secrets. Whatever is in the place of one,
-//! its reader neither waits nor takes much memory. The settings and a client's token are not among
-//! them: those are read once, by who names them, and may come from a pipe.
+//! Small files that an operator names: certificates, keys, secrets. Whatever kind of file is at the path, reading it
+//! neither blocks nor takes much memory. The settings and a client's token are not read here: whoever names them
+//! reads them once, and they may come from a pipe.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -9,14 +9,14 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// What a file of certificates, of a private key or of a secret may have.
+/// Maximum size of a file of certificates, of a private key or of a secret, in bytes.
 pub const SMALL_FILE_BYTES_MAX: usize = 1 << 20;
 
-/// Opens a regular file for reading, with these flags besides.
+/// Opens a regular file for reading, with `more` as further flags.
 ///
 /// # Errors
-/// When it cannot be opened, or is something else: a pipe or a device could block its reader, or
-/// have no end.
+/// When the file cannot be opened, or is not a regular file: a pipe or a device could block its reader, or have no
+/// end.
 pub fn open(file: &Path, more: OFlags) -> io::Result<File> {
     // Do not block on a pipe without a writer, and do not become the owner of a terminal.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | more;
@@ -30,18 +30,18 @@ pub fn open(file: &Path, more: OFlags) -> io::Result<File> {
     Ok(opened)
 }
 
-/// The bytes of a regular file; at most one more than `bytes_max` is read.
+/// Reads a regular file; at most one byte more than `bytes_max` is read.
 ///
 /// # Errors
-/// As [`open`], and when it has more than `bytes_max`.
+/// The errors of [`open`], and when the file has more than `bytes_max` bytes.
 pub fn read(file: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     read_opened(open(file, OFlags::empty())?, bytes_max)
 }
 
-/// The same of a file that is open already.
+/// Does what [`read`] does, for a file that is open already.
 ///
 /// # Errors
-/// When it cannot be read, and when it has more than `bytes_max`.
+/// When the file cannot be read, or has more than `bytes_max` bytes.
 pub fn read_opened(file: File, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = u64::try_from(bytes_max).unwrap_or(u64::MAX);
@@ -53,10 +53,10 @@ pub fn read_opened(file: File, bytes_max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a regular file.
+/// Reads the text of a regular file.
 ///
 /// # Errors
-/// As [`read`], and when it is not UTF-8.
+/// The errors of [`read`], and when the file is not UTF-8.
 pub fn read_text(file: &Path, bytes_max: usize) -> io::Result<String> {
     String::from_utf8(read(file, bytes_max)?).map_err(|_| unfit("it is not UTF-8"))
 }
@@ -100,12 +100,12 @@ mod tests {
         std::fs::write(&file, b"\xff").unwrap();
         let error = read_text(&file, 8).unwrap_err();
         assert_eq!(error.to_string(), "it is not UTF-8");
-        // A link is as good as what it leads to, unless it is not to be followed.
+        // A symbolic link is followed, unless the flags forbid that.
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&file, &link).unwrap();
         assert!(read(&link, 8).is_ok());
         assert!(open(&link, OFlags::NOFOLLOW).is_err());
-        // One without an end costs no more than the bound.
+        // A huge sparse file costs no more than the bound.
         let sparse = File::create(directory.path().join("sparse")).unwrap();
         sparse.set_len(1 << 31).unwrap();
         assert!(read(&directory.path().join("sparse"), SMALL_FILE_BYTES_MAX).is_err());

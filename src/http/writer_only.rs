@@ -1,5 +1,5 @@
-//! What is different for a standby, and for a writer that may have been replaced: which requests it
-//! accepts, and which responses it may send.
+//! Rules for a standby, and for a writer that may have been replaced: which requests it accepts, and which responses
+//! it may send.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,8 +14,8 @@ use crate::base::actor::Actor;
 use crate::engine::CommandResult;
 
 impl Service {
-    /// The answer to a request that came at `came`, if it may be sent: one that depends on this
-    /// service's state may not once another service has begun to write.
+    /// Returns the answer to a request that came at `came`, if it may be sent. One that depends on this service's
+    /// state may not be sent once another service has begun to write.
     pub(super) async fn unless_replaced(
         &self,
         answer: Answer,
@@ -34,7 +34,7 @@ impl Service {
         self.instead(head.uri.path(), result)
     }
 
-    /// The actor that sends facts, if this service is the writer.
+    /// Returns the actor that sends facts, if this service is the writer.
     pub(super) async fn writing_actor(
         &self,
         caller: &Caller,
@@ -47,13 +47,13 @@ impl Service {
         }
     }
 
-    /// The answer to a command, if this service is a standby.
+    /// Returns the response to a command if this service is a standby.
     pub(super) fn not_writer(&self, problems: Problems) -> Option<Answer> {
         let is_standby = self.engine.is_standby();
         is_standby.then(|| problems.not_writer(self.engine.writer().as_deref()))
     }
 
-    /// What `/readyz` reports of a standby: a field with a comma before it; empty for a writer.
+    /// Returns what `/readyz` reports of a standby: a field with a comma before it; empty for a writer.
     pub(super) fn following(&self) -> String {
         let Some(lag) = self.engine.lag() else {
             return String::new();

@@ -313,9 +313,8 @@ impl<S: AsyncWrite + Unpin> TimedIo<S> {
         }
     }
 
-    /// Writes several slices. Few bytes are copied into one buffer, which costs less than a vectored write by the
-    /// system.
-    /// a head and its body together.
+    /// Writes several slices. Few bytes are copied into one buffer, which costs less than to have the system put a
+    /// head and its body together.
     fn poll_together(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! Commands that were read: carried out by the engine, and answered.
+//! Carries out parsed commands by the engine, and answers them.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::http::service::Service;
 use crate::http::webhooks::managing::{Managed, manage};
 
 impl Service {
-    /// The answer to a command of the operation, which has its permit; `parameters` are those of
+    /// Returns the answer to a command of the operation, for which `permit` was acquired; `parameters` are those of
     /// its path.
     pub(in crate::http) async fn carried_out(
         &self,
@@ -45,7 +45,7 @@ impl Service {
             header_key: read.header_key,
         };
         let is_dry_run = dry_run == DryRun::Yes;
-        // Where it is: it is large, and would be moved to where it is awaited.
+        // Pinned here: the future is large, and would otherwise be moved to where it is awaited.
         let carrying_out = pin!(self.engine.carry_out(call, permit, is_dry_run));
         let result = carrying_out.await;
         problems.reply(result, row.success)

@@ -1,4 +1,4 @@
-//! A request for the console: its files, a sign-in with a link, the figures of the service.
+//! Requests for the console: its files, a sign-in with a link, the figures of the service.
 
 use bytes::Bytes;
 use hyper::body::Body;
@@ -33,7 +33,7 @@ struct SignIn {
 }
 
 impl Service {
-    /// The response, of the console or of the API.
+    /// Returns the response, of the console or of the API.
     pub(in crate::http) async fn answered<'s, B>(
         &'s self,
         caller: &Caller,
@@ -52,12 +52,12 @@ impl Service {
         };
         told.series = self.metrics.console();
         told.route = Some(PATH);
-        // On the heap, as it is seldom: every request carries the room for what it may await.
+        // Boxed, because it is rare: otherwise the future of every request would reserve memory for it.
         let asked = (caller, method, uri.query());
         Box::pin(self.console(console, part, asked, headers, body)).await
     }
 
-    /// The answer to a request for a part of the console.
+    /// Returns the answer to a request for a part of the console.
     async fn console<B>(
         &self,
         console: &Console,
@@ -135,7 +135,7 @@ impl Service {
         answer
     }
 
-    /// The paths of what the actor may read by this identifier or code: each is read as by a
+    /// Returns the paths of the resources with this identifier or code that the actor may read. Each is read as by a
     /// request of its own, so no actor learns of a resource that it may not read.
     async fn found(&self, caller: &Caller, headers: &HeaderMap, query: Option<&str>) -> Answer {
         let problems = Problems::PLAIN;
@@ -203,7 +203,7 @@ impl Service {
             );
             return at_position(problems.rejected(&rejection), self.engine.durable());
         }
-        // It reads files of the kernel.
+        // Reads files of the kernel, which blocks.
         let process = tokio::task::spawn_blocking(ProcessFigures::read).await;
         let all = AllFigures {
             engine: self.engine.figures(),

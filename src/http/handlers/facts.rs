@@ -36,15 +36,15 @@ use crate::http::response::{Answer, Problems, at_position, json};
 
 /// How long a stream may stay silent.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// How long a stream may go on once the service stops: its response has to be sent before that is over.
+/// How long a stream may go on once the service stops: its response has to be sent before the stop is over.
 const COMING_AT_STOP: Duration = Duration::from_millis(300);
 
 /// How often the sender of a batch is authorized again.
 #[derive(Clone, Copy, Debug)]
 struct Rhythm {
-    /// At the latest after so many facts,
+    /// Number of facts after which the sender is authorized again, at the latest.
     facts: usize,
-    /// and after so long.
+    /// Time after which the sender is authorized again, at the latest.
     every: Duration,
 }
 
@@ -110,7 +110,7 @@ where
     one_body(&sender, items).await
 }
 
-/// 403 for an actor that may not act, or not write facts.
+/// Returns 403 for an actor that may not act, or that may not write facts.
 async fn authorized(engine: &Engine, actor: &Actor) -> Result<(), Box<Answer>> {
     let problems = Problems::PLAIN;
     if let Err(reply) = engine.may_act(actor).await {
@@ -155,7 +155,7 @@ where
         let wait = going.until_due().min(silence);
         let frame = tokio::select! {
             biased;
-            // Of a stream that goes on and on, no more is read once its time is over.
+            // When the service stops, a stream that goes on is cut off after a grace period.
             () = &mut over => {
                 going.batch.end(CommandResult::Unavailable);
                 break;
@@ -186,11 +186,11 @@ where
         }
         let more = lines.held_bytes().saturating_sub(begun.amount());
         if more > 0 && !begun.grow(more, lines.held_bytes()) {
-            // Incomplete lines are not kept while the batch ends.
+            // The parser's incomplete line is dropped while the batch ends.
             lines = Lines::default();
             going.batch.end(CommandResult::Overloaded);
         }
-        // While the lines were applied the client may have waited for this service.
+        // The time to apply the lines is no silence: the client may have waited for this service.
         heard = Instant::now();
     }
     going.answer("lines").await
@@ -201,7 +201,7 @@ struct Going<'s> {
     sender: &'s Sender<'s>,
     batch: FactBatch<'s>,
     rhythm: Rhythm,
-    /// Facts since the sender was last authorized, and when that was.
+    /// Number of facts since the sender was last authorized. `judged_at` is when that was.
     taken: usize,
     judged_at: Instant,
     token_is_bad: bool,
@@ -235,10 +235,10 @@ impl<'s> Going<'s> {
         self.rhythm.every.saturating_sub(self.judged_at.elapsed())
     }
 
-    /// Whether the batch may go on; checks that again when it is due.
+    /// Whether the batch may go on. Authorizes the sender again when that is due.
     async fn authorized_again(&mut self) -> bool {
         if self.taken >= self.rhythm.facts || self.until_due().is_zero() {
-            // What is in flight was authorized when it was sent, and is counted in the response.
+            // Facts in flight were authorized when they were sent, and are counted in the response.
             self.batch.settle().await;
             self.token_is_bad = !(self.sender.token_is_good)();
             if !self.token_is_bad
@@ -252,7 +252,7 @@ impl<'s> Going<'s> {
         !self.token_is_bad && !self.batch.is_broken()
     }
 
-    /// The response, when everything has arrived, or when the batch may not go on.
+    /// Returns the response once everything has arrived, or once the batch may not go on.
     async fn answer(self, noun: &str) -> Answer {
         let problems = Problems::PLAIN;
         let token_is_bad = self.token_is_bad;
@@ -269,7 +269,7 @@ impl<'s> Going<'s> {
         }
     }
 
-    /// The response when the stream broke off.
+    /// Returns the response to a stream that broke off.
     async fn broke_off(self) -> Answer {
         match self.batch.finish().await {
             Ok((summary, _)) => {

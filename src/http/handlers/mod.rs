@@ -1,4 +1,4 @@
-//! The handlers: what is done for each kind of request once its route is known.
+//! The handlers: they answer each kind of request once its route is known.
 
 mod commands;
 mod console;

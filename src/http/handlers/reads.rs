@@ -18,8 +18,8 @@ use crate::http::response::{Answer, Problems};
 use crate::http::service::{Parameters, Service};
 
 impl Service {
-    /// The actor of a request that only reads, and so has no dry run. Faults of the request are
-    /// reported before a position is waited for.
+    /// Returns the actor of a request that only reads, and so rejects a dry run. Faults of the request are reported
+    /// before a position is waited for.
     async fn reader(
         &self,
         caller: &Caller,
@@ -34,7 +34,7 @@ impl Service {
         }
     }
 
-    /// A page of a list.
+    /// Returns a page of a list.
     pub(in crate::http) async fn list_row(
         &self,
         caller: &Caller,
@@ -58,7 +58,7 @@ impl Service {
         lists::page(&self.engine, row, &actor, outgoing, &query, headers).await
     }
 
-    /// The answer to a read, of the current state or an earlier one.
+    /// Returns the answer to a read of the current state or an earlier one.
     pub(in crate::http) async fn read_row(
         &self,
         caller: &Caller,
@@ -99,7 +99,7 @@ impl Service {
         }
     }
 
-    /// A page of the history of what `row` reads.
+    /// Returns a page of the history of the resource that `row` reads.
     pub(in crate::http) async fn history(
         &self,
         caller: &Caller,

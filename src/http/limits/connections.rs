@@ -1,4 +1,4 @@
-//! How many connections are open: in total, over all listeners, and from one address.
+//! Limits on open connections: in total, over all listeners, and per client address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,14 +15,14 @@ pub struct Connections {
     counts: Arc<ConnectionCounts>,
 }
 
-/// Why a connection is refused, or comes to nothing.
+/// Why a connection is refused, or closed before its first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionRefusal {
-    /// As many are open as may be.
+    /// The maximum of connections is open.
     TooMany,
-    /// As many are open from its address as may be.
+    /// The maximum of connections from the client's address is open.
     TooManyOfAddress,
-    /// The system could not give it to this process, most likely for lack of file descriptors.
+    /// The system could not accept the connection for this process, most likely for lack of file descriptors.
     NotAccepted,
     /// The TLS handshake failed.
     TlsFailed,
@@ -31,7 +31,7 @@ pub enum ConnectionRefusal {
 }
 
 impl ConnectionRefusal {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 5] = [
         Self::TooMany,
         Self::TooManyOfAddress,
@@ -40,7 +40,7 @@ impl ConnectionRefusal {
         Self::TlsTooSlow,
     ];
 
-    /// One word, for counters.
+    /// Returns the reason as one word, for counters.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -61,19 +61,19 @@ pub struct ConnectionCounts {
 }
 
 impl ConnectionCounts {
-    /// How many are open.
+    /// Number of open connections.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// How many were refused for this reason.
+    /// Number of connections refused for this reason.
     #[must_use]
     pub fn refused(&self, refusal: ConnectionRefusal) -> u64 {
         self.refused[refusal as usize].load(Ordering::Relaxed)
     }
 
-    /// How many were refused for each reason, by its word.
+    /// Numbers of refused connections for each reason, by its word.
     #[must_use]
     pub fn all_refused(&self) -> Vec<(&'static str, u64)> {
         let all = ConnectionRefusal::ALL.into_iter();
@@ -81,7 +81,7 @@ impl ConnectionCounts {
             .collect()
     }
 
-    /// Counts one that is refused.
+    /// Counts a refused connection.
     pub fn refuse(&self, refusal: ConnectionRefusal) {
         self.refused[refusal as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -93,7 +93,7 @@ struct Open {
     by_place: HashMap<IpAddr, usize>,
 }
 
-/// One open connection; dropping it counts it out.
+/// A counted open connection; dropping it decrements the counts.
 pub struct Counted {
     connections: Arc<Connections>,
     address: IpAddr,
@@ -101,7 +101,7 @@ pub struct Counted {
 }
 
 impl Connections {
-    /// Permits `most` open connections in total, and `most_of_one` from one address.
+    /// Creates a limit of `most` open connections in total, and `most_of_one` from one address.
     #[must_use]
     pub fn new(most: usize, most_of_one: usize, counts: Arc<ConnectionCounts>) -> Arc<Self> {
         Arc::new(Self {
@@ -118,7 +118,7 @@ impl Connections {
         &self.counts
     }
 
-    /// Counts a connection from `address`, unless there are too many.
+    /// Counts a connection from `address`; `None` if too many are open.
     pub fn count(self: &Arc<Self>, address: IpAddr) -> Option<Counted> {
         let place = place(address);
         let mut open = self.open.lock();
@@ -166,7 +166,7 @@ impl Drop for Counted {
     }
 }
 
-/// What one client controls: an IPv4 address, or the 64 bits of an IPv6 network.
+/// Returns the address range that one client controls: an IPv4 address, or the /64 network of an IPv6 address.
 pub(super) fn place(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -194,7 +194,7 @@ mod tests {
             ["2001:db8::1", "2001:db8::ffff:0:0:1", "2001:db8:0:1::1"],
         ] {
             let held = [one, same].map(|text| connections.count(address(text)).unwrap());
-            // Whether it is this machine is told by the whole of it.
+            // The full address is kept, because it shows whether the client is on this machine.
             assert_eq!(held[1].address(), address(same));
             assert!(connections.count(address(one)).is_none(), "{one}");
             assert!(connections.count(address(other)).is_some(), "{other}");

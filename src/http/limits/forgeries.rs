@@ -7,16 +7,16 @@
 //!
 //! - A connection that has sent [`FORGED_OF_CONNECTION_MAX`] forged signatures is closed after its
 //!   responses.
-//! - An address (IPv6: a /64) may send so many invalid ones at once, and so many a second; beyond
-//!   that, its next unknown tokens wait for their turn, [`WAIT_MAX`] at most. A connection has one
-//!   turn at a time. A token that is correctly signed but rejected costs as much, and counts as
-//!   invalid here, though it is not forged.
+//! - An address (IPv6: a /64) may send a burst of invalid ones, and a number per second; beyond that,
+//!   its next unknown tokens wait for their turn, [`WAIT_MAX`] at most. A connection has one turn at
+//!   a time. A token that is correctly signed but rejected costs as much, and counts as invalid here,
+//!   though it is not forged.
 //! - All addresses that sent invalid ones in the last minute share another such limit.
 //!
-//! Signatures are counted by their cost, so an expensive key is no way around the limit. An address
-//! that has sent no invalid one never waits. A valid new token from an address that is shared with
-//! a forger (a proxy's) waits for its turn once, and is given back what it was charged. Only when
-//! more wait than can be verified within [`WAIT_MAX`] is the response 429.
+//! Signatures are counted by their cost, so an expensive key does not evade the limit. An address that has sent no
+//! invalid one never waits. A valid new token from an address that is shared with a forger (a proxy's) waits for its
+//! turn once, and its charge is refunded. The response is 429 only when more tokens wait than can be verified within
+//! [`WAIT_MAX`].
 //!
 //! At most [`NETWORKS_MAX`] addresses are kept. While more than that send invalid ones, unknown
 //! tokens of all addresses share one queue.
@@ -33,35 +33,35 @@ use tokio::time::Instant;
 
 use super::connections::place;
 
-/// After how many forged signatures a connection is closed.
+/// Number of forged signatures after which a connection is closed.
 pub const FORGED_OF_CONNECTION_MAX: u32 = 16;
-/// The longest that an unknown token waits for its turn.
+/// Maximum time that an unknown token waits for its turn.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
-/// How many addresses are kept that sent bad signatures.
+/// Maximum number of remembered addresses that sent bad signatures.
 pub const NETWORKS_MAX: usize = 4_096;
 
 /// How long an address is remembered after its last invalid signature.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// What one party may use: so much at once, and so much a second.
+/// A rate limit on verification cost: a burst, and a rate per second.
 #[derive(Clone, Copy)]
 struct Allowance {
     at_once: f64,
     per_second: f64,
 }
 
-/// Of one address: a processor verifies some ten thousand a second.
+/// The rate limit of one address. For comparison: a processor verifies some ten thousand signatures a second.
 const OF_NETWORK: Allowance = Allowance {
     at_once: 256.0,
     per_second: 1_000.0,
 };
-/// Of all together.
+/// The rate limit of all remembered addresses together.
 const OF_ALL: Allowance = Allowance {
     at_once: 1_024.0,
     per_second: 3_000.0,
 };
 
-/// The verification cost that was used; it decreases with time.
+/// The verification cost that was used; it decreases with time at the allowed rate.
 #[derive(Clone, Copy)]
 struct Debt {
     units: f64,
@@ -82,7 +82,7 @@ impl Debt {
         self.at = self.at.max(now);
     }
 
-    /// How long until so many more units are within the allowance.
+    /// Returns how long to wait until `units` more are within the allowance.
     fn wait(&mut self, units: f64, allowance: Allowance, now: Instant) -> Duration {
         self.settle(allowance, now);
         let beyond = (self.units + units - allowance.at_once).max(0.0);
@@ -99,18 +99,18 @@ struct Network {
 struct Table {
     networks: HashMap<IpAddr, Network>,
     all: Debt,
-    /// When there was last no room for another address.
+    /// When the table was last full, so that a new address was not remembered.
     overflowed: Option<Instant>,
 }
 
-/// The addresses that have sent invalid signatures.
+/// Tracks the addresses that have sent invalid signatures.
 pub struct Forgeries {
     table: Mutex<Table>,
     bad: AtomicU64,
     waited: AtomicU64,
 }
 
-/// A connection, as seen from here.
+/// A connection, as the limit on forgeries sees it.
 pub struct Peer {
     forgeries: Arc<Forgeries>,
     network: IpAddr,
@@ -120,7 +120,7 @@ pub struct Peer {
     turn: tokio::sync::Mutex<()>,
 }
 
-/// The permission to have one unknown token verified.
+/// The right to have one unknown token verified.
 #[must_use]
 pub struct Turn<'p> {
     peer: &'p Peer,
@@ -130,14 +130,14 @@ pub struct Turn<'p> {
     _alone: tokio::sync::MutexGuard<'p, ()>,
 }
 
-/// What was charged in advance, and how long to wait.
+/// The result of a reservation: how long to wait, and whether the units were charged in advance.
 struct Reserved {
     wait: Duration,
     charged: bool,
 }
 
 impl Forgeries {
-    /// No address yet.
+    /// Creates the limit, with no address remembered yet.
     #[must_use]
     pub fn new() -> Arc<Self> {
         let table = Table {
@@ -152,7 +152,7 @@ impl Forgeries {
         })
     }
 
-    /// A new connection from `address`.
+    /// Returns the peer of a new connection from `address`.
     #[must_use]
     pub fn peer(self: &Arc<Self>, address: IpAddr) -> Peer {
         Peer {
@@ -164,19 +164,19 @@ impl Forgeries {
         }
     }
 
-    /// How many bad signatures there were.
+    /// Number of bad signatures so far.
     #[must_use]
     pub fn bad(&self) -> u64 {
         self.bad.load(Ordering::Relaxed)
     }
 
-    /// How many unknown tokens had to wait.
+    /// Number of unknown tokens that had to wait.
     #[must_use]
     pub fn waited(&self) -> u64 {
         self.waited.load(Ordering::Relaxed)
     }
 
-    /// A turn for so many units; `None` when the wait would be too long.
+    /// Reserves a turn that costs `units`; `None` if the wait would be too long.
     fn reserve(&self, network: IpAddr, units: f64, now: Instant) -> Option<Reserved> {
         let mut table = self.table.lock();
         let table = &mut *table;
@@ -208,7 +208,7 @@ impl Forgeries {
         })
     }
 
-    /// Gives back what a valid token was charged.
+    /// Refunds what a valid token was charged.
     fn give_back(&self, network: IpAddr, units: f64) {
         let mut table = self.table.lock();
         table.all.units = (table.all.units - units).max(0.0);
@@ -217,7 +217,7 @@ impl Forgeries {
         }
     }
 
-    /// Notes a bad signature.
+    /// Records a bad signature, and charges its cost unless it was charged in advance.
     fn note(&self, network: IpAddr, units: f64, charged: bool, now: Instant) {
         self.bad.fetch_add(1, Ordering::Relaxed);
         let mut table = self.table.lock();
@@ -235,7 +235,7 @@ impl Forgeries {
             return;
         }
         if table.networks.len() >= NETWORKS_MAX {
-            // Cleaned up once a second at most.
+            // Expired addresses are removed once a second at most.
             let looked = table
                 .overflowed
                 .is_some_and(|at| now.saturating_duration_since(at) < Duration::from_secs(1));
@@ -258,8 +258,7 @@ impl Forgeries {
 }
 
 impl Peer {
-    /// Waits for the turn of an unknown token that costs so many units; `None` when the wait would
-    /// be too long.
+    /// Waits for the turn of an unknown token that costs `units`; `None` if the wait would be too long.
     pub async fn turn(&self, units: u32) -> Option<Turn<'_>> {
         let alone = self.turn.lock().await;
         let units = f64::from(units);
@@ -292,7 +291,7 @@ impl Peer {
 }
 
 impl Turn<'_> {
-    /// The token is valid.
+    /// Reports that the token is valid, which refunds its charge.
     pub fn was_good(self) {
         if self.charged {
             let forgeries = &self.peer.forgeries;
@@ -300,13 +299,13 @@ impl Turn<'_> {
         }
     }
 
-    /// The token is rejected after its signature was checked, because that was forged or for
+    /// Reports that the token was rejected after its signature was checked, because the signature was forged or for
     /// another reason.
     pub fn was_bad(self, forged: bool) {
         let forged = u32::from(forged);
         let before = self.peer.forged.fetch_add(forged, Ordering::Relaxed);
         if before + forged == FORGED_OF_CONNECTION_MAX {
-            // The notification is kept for a later waiter.
+            // The notification is stored, so that a later waiter receives it.
             self.peer.closing.notify_one();
         }
         let forgeries = &self.peer.forgeries;
@@ -323,8 +322,8 @@ mod tests {
         std::net::Ipv4Addr::from_bits(number).into()
     }
 
-    /// What verifying costs when all of `networks` do nothing else for ten seconds, each on so many
-    /// connections.
+    /// Returns the verification cost when all of `networks` do nothing but send bad tokens for ten seconds, each on
+    /// `connections` connections.
     fn flood(forgeries: &Forgeries, networks: u32, connections: u32, units: f64) -> f64 {
         let start = Instant::now();
         let mut cost = 0.0;
@@ -359,7 +358,7 @@ mod tests {
         for (connections, units) in [(2, 1.0), (200, 1.0), (200, 4.0)] {
             let forgeries = Forgeries::new();
             let cost = flood(&forgeries, 1, connections, units);
-            // The first ones of each connection may all be under way at once.
+            // The first tokens of each connection may all be verified at the same time.
             let under_way = f64::from(connections) * units;
             assert!(cost <= most + 2.0 * under_way, "{cost} of {most}");
             assert!(cost >= most / 2.0, "and no less than its share: {cost}");
@@ -381,7 +380,7 @@ mod tests {
         let forgeries = Forgeries::new();
         let now = Instant::now();
         forgeries.note(v4(1), 1.0, false, now);
-        // Far more than the allowance, all good.
+        // Far more than the allowance, all valid.
         for _ in 0..10_000 {
             let reserved = forgeries.reserve(v4(1), 1.0, now).unwrap();
             assert!(reserved.wait.is_zero() && reserved.charged);
@@ -409,7 +408,7 @@ mod tests {
         assert_eq!(wait(&forgeries, v4(1), 2.0), None);
         assert_eq!(wait(&forgeries, v4(1), 1.0), Some(longest));
         assert_eq!(wait(&forgeries, v4(1), 1.0), None);
-        // Of several addresses, of which none has cost much.
+        // The cost comes from several addresses, none of which has cost much.
         let forgeries = Forgeries::new();
         for address in 1..=8 {
             forgeries.note(v4(address), OF_ALL.at_once / 8.0, false, now);
@@ -473,7 +472,7 @@ mod tests {
         assert_eq!(forgeries.table.lock().networks.len(), NETWORKS_MAX);
         let soon = now + Duration::from_secs(1);
         assert!(forgeries.reserve(other, 1.0, soon).unwrap().charged);
-        // When those are forgotten, there is room again.
+        // When the other addresses are forgotten, a new one can be remembered again.
         let later = now + REMEMBERED;
         assert!(!forgeries.reserve(other, 1.0, later).unwrap().charged);
         forgeries.note(other, 1.0, false, later);

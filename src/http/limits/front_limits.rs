@@ -1,8 +1,8 @@
-//! The bounds of connections, and of how long they may take.
+//! Limits on connections, and on their durations.
 
 use std::time::Duration;
 
-/// Bounds of the front.
+/// The limits of the front.
 #[derive(Clone, Copy, Debug)]
 pub struct FrontLimits {
     /// Connections that may be open at once, over all listeners.
@@ -14,8 +14,8 @@ pub struct FrontLimits {
     pub idle_timeout: Duration,
     /// How long the head of a request may take to arrive, from its first byte.
     pub head_timeout: Duration,
-    /// How long a client may take none of a response, and how long it has for all of it besides the
-    /// time that its size gives it.
+    /// How long a client may take no byte of a response; also the base of the time that it has for the whole
+    /// response, to which the response's size adds.
     pub write_timeout: Duration,
     /// How long requests in flight may take once the server stops.
     pub drain_timeout: Duration,

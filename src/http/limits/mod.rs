@@ -1,5 +1,4 @@
-//! The bounds of the front: how many connections and how much of their bytes there may be at once,
-//! and how long they may take.
+//! The limits of the front: on the number of connections, on the memory of their bodies, and on their durations.
 
 pub mod connections;
 pub mod forgeries;

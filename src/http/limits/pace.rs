@@ -1,18 +1,17 @@
-//! How fast bodies have to arrive.
+//! The minimum rate at which bodies have to arrive.
 
 use std::time::Duration;
 
-/// How fast a body has to arrive.
+/// The minimum rate at which a body has to arrive, checked once per tick.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// How often that is checked.
+    /// The time from one check to the next.
     pub tick: Duration,
-    /// How many ticks one after the other may bring nothing.
+    /// Maximum number of consecutive ticks without a byte.
     pub silent_max: u32,
-    /// Within how many ticks it has to be complete.
+    /// Maximum number of ticks until the body has to be complete.
     pub ticks_max: u32,
-    /// How many bytes a tick has to bring while memory is short. A body that holds no more than
-    /// that need not bring any.
+    /// Bytes that each tick has to bring while memory is short. A body that holds no more than that is exempt.
     pub tick_bytes: usize,
 }
 

@@ -1,10 +1,10 @@
-//! The bodies of reads that are on their way out. A client may take its time to read one, and while
-//! a journal is silent an answer waits for it: without a bound they would take as much memory as
-//! clients ask for. Answers of commands are not among them: what was done has to be told. Large problems
-//! are: they have a quarter of it, and a shorter form for when that is taken.
+//! A memory budget for the bodies of reads that are being sent. A client may read a body slowly, and while a journal
+//! does not confirm commits an answer waits for it: without a bound such bodies would take as much memory as clients
+//! request. Answers to commands are not charged, because the outcome of a command has to be reported. Large problems
+//! are charged: they may use a quarter of the budget, and have a shorter form for when that is used up.
 //!
-//! Half of it is for those who have little on their way, so that one who asks for much and reads
-//! nothing does not keep others from reading.
+//! Half of the budget is reserved for subjects with few unsent bytes, so that one who requests much and reads nothing
+//! does not keep others from reading.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,39 +15,39 @@ use parking_lot::Mutex;
 
 use crate::engine::limits::admission::{Admission, Permit};
 
-/// Bytes of such bodies that there may be at once, over all clients.
+/// Capacity of the budget for all clients, in bytes.
 const OUTGOING_BYTES_MAX: usize = 128 << 20;
-/// Bytes that a subject may have besides its first body however much others have: beyond this, half
-/// of all stays free.
+/// Bytes of unsent bodies that a subject may always hold, besides its first body. Beyond this, a body is admitted
+/// only while half of the budget stays free.
 const OWN_BYTES: usize = 8 << 20;
-/// A body of no more bytes is not charged: the number of connections bounds those.
+/// Maximum size of a body that is not charged, in bytes: the number of connections bounds such bodies.
 pub(in crate::http) const SMALL_BYTES_MAX: usize = 16 << 10;
 
-/// What the bodies of reads share.
+/// The budget that the bodies of reads share.
 #[derive(Clone)]
 pub struct ResponseRoom(Arc<Budget>);
 
 struct Budget {
     all: Arc<Admission>,
-    /// What each subject has on its way, while it has something.
+    /// What each subject has charged, as long as it has a share.
     own: Mutex<HashMap<Box<str>, Own>>,
 }
 
-/// What a subject has on its way.
+/// The charges of one subject.
 #[derive(Default)]
 struct Own {
     shares: usize,
     bytes: Arc<AtomicUsize>,
 }
 
-/// The bodies of one subject's reads.
+/// The budget for the reads of one subject.
 #[derive(Clone, Copy)]
 pub struct ResponseRoomOf<'a> {
     outgoing: &'a ResponseRoom,
     subject: &'a str,
 }
 
-/// A share that can grow, for a body whose length is not known before.
+/// A charge that can grow, for a body whose length is not known in advance.
 pub struct Share {
     budget: Arc<Budget>,
     all: Permit,
@@ -69,7 +69,7 @@ impl ResponseRoom {
         }))
     }
 
-    /// Those of this subject's reads.
+    /// Returns the budget for this subject's reads.
     pub fn to<'a>(&'a self, subject: &'a str) -> ResponseRoomOf<'a> {
         ResponseRoomOf {
             outgoing: self,
@@ -77,8 +77,8 @@ impl ResponseRoom {
         }
     }
 
-    /// The share of a problem's body of so many bytes, which has a short form, too: so it is had only
-    /// while three quarters of all stay free.
+    /// Charges a problem's body of `bytes` bytes. As a problem has a short form, too, the charge is granted only
+    /// while three quarters of the budget stay free.
     pub(in crate::http) fn of_problem(&self, bytes: usize) -> Option<Permit> {
         let all = &self.0.all;
         let mut share = Permit::none(all);
@@ -89,7 +89,7 @@ impl ResponseRoom {
 }
 
 impl ResponseRoomOf<'_> {
-    /// A share of nothing yet.
+    /// Returns an empty share.
     pub fn share(self) -> Share {
         let budget = &self.outgoing.0;
         let mut all = budget.own.lock();
@@ -103,8 +103,8 @@ impl ResponseRoomOf<'_> {
         }
     }
 
-    /// The body of about so many bytes that `write` makes; `None`, and it is not made, when too
-    /// much is on its way.
+    /// Returns the body of about `bytes` bytes that `write` makes. Returns `None`, without a call of `write`, if the
+    /// budget is used up.
     pub fn body(self, bytes: usize, write: impl FnOnce() -> Vec<u8>) -> Option<Bytes> {
         if bytes <= SMALL_BYTES_MAX {
             return Some(write().into());
@@ -115,7 +115,7 @@ impl ResponseRoomOf<'_> {
 }
 
 impl Share {
-    /// Grows by so many bytes, unless too much is on its way. Whether it has grown.
+    /// Grows the share by `bytes`, unless the budget is used up. Returns whether it has grown.
     #[must_use]
     pub fn grow(&mut self, bytes: usize) -> bool {
         let before = self.own.fetch_add(bytes, Ordering::AcqRel);
@@ -144,7 +144,7 @@ impl Drop for Share {
     }
 }
 
-/// A body that has its share until the last of it is sent.
+/// Returns the body as bytes that keep their share until the last of them is sent.
 pub fn charged(body: Vec<u8>, share: Share) -> Bytes {
     Bytes::from_owner(Charged {
         body,
@@ -163,7 +163,7 @@ impl AsRef<[u8]> for Charged {
     }
 }
 
-/// A budget that another subject has taken, as long as its share lives.
+/// Returns a budget that another subject has used up, as long as the returned share lives.
 #[cfg(test)]
 pub(in crate::http) fn taken() -> (ResponseRoom, Share) {
     let outgoing = ResponseRoom::default();
@@ -187,19 +187,19 @@ mod tests {
         let mut first = body(&outgoing, "me", 60 << 10).unwrap();
         let refused = outgoing.to("you").body(60 << 10, || panic!("it is made"));
         assert!(refused.is_none());
-        // What is small is charged nothing.
+        // Small bodies are not charged.
         let small: Vec<_> = (0..10)
             .map(|_| body(&outgoing, "you", SMALL_BYTES_MAX).unwrap())
             .collect();
         assert_eq!(outgoing.0.all.in_flight(), 60 << 10);
         drop(small);
-        // A part that is not sent yet keeps all of it.
+        // A part that is not sent yet keeps the whole charge.
         let rest = first.split_off((60 << 10) - 1);
         drop(first);
         assert!(body(&outgoing, "you", 60 << 10).is_none());
         drop(rest);
         assert!(body(&outgoing, "you", 60 << 10).is_some());
-        // Nothing stays of subjects that have nothing on their way, nor of what was refused.
+        // No record stays of subjects without unsent bodies, nor of refused bodies.
         assert_eq!(outgoing.0.all.in_flight(), 0);
         assert!(outgoing.0.own.lock().is_empty());
     }
@@ -238,7 +238,7 @@ mod tests {
             taken.push(body);
         }
         assert_eq!(taken.len(), 64);
-        // Another one has its first body, and some more; the largest counts as one.
+        // Another subject gets one body of any size, or several of up to 8 MiB together.
         let mut honest = vec![body(&outgoing, "honest", 16 << 20).unwrap()];
         assert!(body(&outgoing, "honest", 1 << 20).is_none());
         honest.clear();
@@ -246,7 +246,7 @@ mod tests {
             honest.push(body);
         }
         assert_eq!(honest.len(), 8);
-        // As soon as there is room again, it may have as much as anybody.
+        // Once the budget is free again, the subject may use as much as any other.
         taken.clear();
         assert!(body(&outgoing, "honest", 20 << 20).is_some());
     }

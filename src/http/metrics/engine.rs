@@ -1,4 +1,4 @@
-//! The metrics of the engine: the log, its snapshots, what is published.
+//! The metrics of the engine: the log, its snapshots, and events published to NATS.
 
 use super::page::{Page, age};
 use crate::base::time::Timestamp;
@@ -7,7 +7,7 @@ use crate::engine::figures::{BATCH_BOUNDS, Figures};
 use crate::engine::publisher_counts::PublisherFigures;
 use crate::engine::role::Role;
 
-/// Whether commands are accepted, and what the disk has free.
+/// Adds whether commands are accepted, and the free space of the disk.
 fn readiness(page: &mut Page, figures: &Figures) {
     let gauge = "gauge";
     page.one(
@@ -41,7 +41,7 @@ fn readiness(page: &mut Page, figures: &Figures) {
     }
 }
 
-/// The service's role, a standby's lag, and requests that wait for a position.
+/// Adds the service's role, a standby's lag, and the requests that wait for a position.
 fn following(page: &mut Page, figures: &Figures) {
     let gauge = "gauge";
     let name = "carebook_role";
@@ -54,7 +54,7 @@ fn following(page: &mut Page, figures: &Figures) {
         let is_so = u8::from(role == figures.role);
         page.sample(name, &format!("role=\"{}\"", role.as_str()), is_so);
     }
-    // Nothing is missing where it is written.
+    // The writer has no lag.
     let lag = figures.lag.unwrap_or_default();
     page.one(
         "carebook_standby_lag_positions",
@@ -83,7 +83,7 @@ fn following(page: &mut Page, figures: &Figures) {
     );
 }
 
-/// The batches of the log.
+/// Adds the metrics of the log's batches.
 fn batches(page: &mut Page, figures: &Figures) {
     let name = "carebook_log_batch_duration_seconds";
     page.head(
@@ -103,7 +103,7 @@ fn batches(page: &mut Page, figures: &Figures) {
     page.sample(&format!("{name}_count"), "", count);
 }
 
-/// The engine's figures, as of `now`.
+/// Adds the engine's figures; ages are relative to `now`.
 pub(super) fn engine(page: &mut Page, figures: &Figures, now: Timestamp) {
     let Figures {
         resources,
@@ -181,7 +181,7 @@ pub(super) fn engine(page: &mut Page, figures: &Figures, now: Timestamp) {
     compactions(page, checkpoints);
 }
 
-/// What is published to NATS.
+/// Adds the figures of the publisher to NATS.
 pub(super) fn publisher(page: &mut Page, figures: &PublisherFigures) {
     page.one(
         "carebook_nats_waiting_positions",
@@ -217,7 +217,7 @@ pub(super) fn publisher(page: &mut Page, figures: &PublisherFigures) {
     page.sample(&format!("{took_name}_count"), "", figures.published);
 }
 
-/// What the checkpointer has done.
+/// Adds the figures of the checkpointer's snapshots.
 fn snapshots(page: &mut Page, figures: &CheckpointFigures) {
     let CheckpointFigures {
         snapshots,
@@ -289,7 +289,7 @@ fn snapshots(page: &mut Page, figures: &CheckpointFigures) {
     );
 }
 
-/// What the log keeps, and what compactions have removed.
+/// Adds what the log keeps, and what compactions have removed.
 fn compactions(page: &mut Page, figures: &CheckpointFigures) {
     let gauge = "gauge";
     let counter = "counter";

@@ -9,14 +9,14 @@ use crate::stream::handle::JournalHandle;
 /// The figures of the journal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JournalFigures {
-    /// What was counted.
+    /// The counters.
     pub counted: Counted,
-    /// How long ago the lease was renewed; `None` where this process never had it.
+    /// How long ago the lease was renewed; `None` if this process never had it.
     pub lease_age: Option<Duration>,
 }
 
 impl JournalFigures {
-    /// As they are now.
+    /// Returns the current figures.
     pub(in crate::http) fn of(link: &JournalHandle) -> Self {
         Self {
             counted: link.figures().counted(),
@@ -24,7 +24,7 @@ impl JournalFigures {
         }
     }
 
-    /// Puts them on the page.
+    /// Adds the figures to the page.
     pub(in crate::http) fn put(&self, page: &mut Page) {
         let counted = &self.counted;
         for (name, kind, help, value) in [

@@ -1,8 +1,7 @@
 //! `GET /metrics`: counts and latencies of requests, and the engine's figures, in Prometheus'
 //! text format (version 0.0.4).
 //!
-//! Each lane counts for itself, in atomics that no other lane writes: three additions to a
-//! request, and no lock.
+//! Each lane has its own counters, in atomics that no other lane writes: three additions per request, and no lock.
 
 mod engine;
 pub mod journal;
@@ -24,7 +23,7 @@ use crate::engine::publisher_counts::PublisherFigures;
 use engine::{engine, publisher};
 use page::Page;
 
-/// The upper bounds of the latencies' buckets, in microseconds, with how seconds are written.
+/// The upper bounds of the latencies' buckets: in microseconds, and written in seconds.
 const BUCKETS: [(u64, &str); 14] = [
     (100, "0.0001"),
     (250, "0.00025"),
@@ -41,9 +40,9 @@ const BUCKETS: [(u64, &str); 14] = [
     (1_000_000, "1"),
     (5_000_000, "5"),
 ];
-/// The classes of statuses.
+/// The classes of status codes.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-/// Statuses that are also counted by themselves: those that alerts use.
+/// Status codes that are also counted individually, because alerts use them.
 const APART: [StatusCode; 5] = [
     StatusCode::UNAUTHORIZED,
     StatusCode::CONFLICT,
@@ -52,24 +51,24 @@ const APART: [StatusCode; 5] = [
     StatusCode::SERVICE_UNAVAILABLE,
 ];
 
-/// The counters.
+/// The counters of requests.
 pub struct Metrics {
     names: Vec<&'static str>,
     lanes: Box<[Box<[Counts]>]>,
-    /// Of each lane, how often each code of a problem was answered.
+    /// For each lane, the number of answers with each problem code.
     refusals: Box<[Mutex<BTreeMap<&'static str, u64>>]>,
 }
 
-/// What was counted of one series of requests.
+/// The counts of one series of requests.
 #[derive(Clone, Debug)]
 pub struct SeriesFigures {
-    /// Its name.
+    /// The name of the series' operation.
     pub operation: &'static str,
-    /// Answers by the class of their status, from 1xx.
+    /// Number of answers by status class, from 1xx.
     pub by_class: [u64; CLASSES.len()],
-    /// Answers by how long they took, in the buckets of [`bucket_bounds`] and one beyond.
+    /// Number of answers by latency, in the buckets of [`bucket_bounds`] and one for slower ones.
     pub by_bucket: Vec<u64>,
-    /// How long all took together.
+    /// Total latency of all answers.
     pub time: Duration,
 }
 
@@ -87,13 +86,13 @@ pub fn bucket_bounds() -> Vec<f64> {
 struct Counts {
     by_class: [AtomicU64; CLASSES.len()],
     apart: [AtomicU64; APART.len()],
-    /// The last one is for requests slower than every bound.
+    /// The last bucket counts requests slower than every bound.
     by_bucket: [AtomicU64; BUCKETS.len() + 1],
     micros: AtomicU64,
 }
 
 impl Metrics {
-    /// Nothing counted yet, on so many lanes.
+    /// Creates counters at zero, for this number of lanes.
     #[must_use]
     pub fn new(lanes: usize) -> Self {
         let names = series_names();
@@ -105,19 +104,19 @@ impl Metrics {
         }
     }
 
-    /// The series of requests for the console.
+    /// Returns the series of requests for the console.
     #[must_use]
     pub fn console(&self) -> Series {
         Series(self.names.len() - 2)
     }
 
-    /// Counts a problem of this code.
+    /// Counts a problem with this code.
     pub fn count_refusal(&self, code: &'static str) {
         let mut refusals = self.refusals[lane::here(self.refusals.len())].lock();
         *refusals.entry(code).or_default() += 1;
     }
 
-    /// How often each code of a problem was answered.
+    /// Number of answers with each problem code.
     #[must_use]
     pub fn refusals(&self) -> BTreeMap<&'static str, u64> {
         let mut all = BTreeMap::new();
@@ -129,7 +128,7 @@ impl Metrics {
         all
     }
 
-    /// The counts of each series with at least one request.
+    /// Returns the counts of each series with at least one request.
     #[must_use]
     pub fn answered(&self) -> Vec<SeriesFigures> {
         let all = self.names.iter().enumerate().map(|(series, operation)| {
@@ -149,13 +148,13 @@ impl Metrics {
             .collect()
     }
 
-    /// The series of requests that match no route.
+    /// Returns the series of requests that match no route.
     #[must_use]
     pub fn elsewhere(&self) -> Series {
         Series(self.names.len() - 1)
     }
 
-    /// The name of a series.
+    /// Returns the name of a series.
     #[must_use]
     pub fn name(&self, series: Series) -> &'static str {
         self.names.get(series.0).copied().unwrap_or("other")
@@ -178,7 +177,7 @@ impl Metrics {
         counts.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// The page of requests, tokens, connections and the engine, as of `now`.
+    /// Returns the page of requests, tokens, connections and the engine; ages are relative to `now`.
     #[must_use]
     pub fn page(
         &self,
@@ -218,7 +217,7 @@ impl Metrics {
         page
     }
 
-    /// The sum over all lanes.
+    /// Returns the sum of a counter over all lanes.
     fn sum(&self, series: usize, of: impl Fn(&Counts) -> &AtomicU64) -> u64 {
         let lanes = self.lanes.iter();
         lanes
@@ -226,7 +225,7 @@ impl Metrics {
             .sum()
     }
 
-    /// Requests that were answered 429.
+    /// Number of requests that were answered 429.
     #[must_use]
     pub fn shed(&self) -> u64 {
         let Some(apart) = place_apart(StatusCode::TOO_MANY_REQUESTS) else {
@@ -294,7 +293,7 @@ impl Metrics {
     }
 }
 
-/// Where a status is counted by itself, if it is.
+/// Returns the index at which a status is counted individually, if it is.
 fn place_apart(status: StatusCode) -> Option<usize> {
     APART.iter().position(|apart| *apart == status)
 }
@@ -302,19 +301,19 @@ fn place_apart(status: StatusCode) -> Option<usize> {
 /// The figures of the front besides its requests.
 #[derive(Clone, Debug, Default)]
 pub struct FrontFigures {
-    /// The time since the key set was last read successfully.
+    /// Time since the key set was last read successfully.
     pub key_set_age: Duration,
-    /// Attempts to read it again that failed.
+    /// Number of failed attempts to read the key set again.
     pub key_set_failures: u64,
-    /// Keys that can verify a token.
+    /// Number of keys that can verify a token.
     pub keys: usize,
-    /// Tokens that were rejected after their signature was checked.
+    /// Number of tokens that were rejected after their signature was checked.
     pub bad_signatures: u64,
-    /// Tokens that had to wait before their signature was checked.
+    /// Number of tokens that had to wait before their signature was checked.
     pub tokens_waited: u64,
     /// Bytes charged for request bodies in flight.
     pub bodies_bytes: usize,
-    /// Requests without a token that was accepted, by the reason.
+    /// Requests without an accepted token, by the reason.
     pub tokens_refused: Vec<(&'static str, u64)>,
     /// Open connections.
     pub connections: usize,
@@ -390,7 +389,7 @@ fn front(page: &mut Page, figures: &FrontFigures) {
     );
 }
 
-/// What is running.
+/// Adds the version and the revision of the running program.
 fn build_info(page: &mut Page) {
     let name = "carebook_build_info";
     page.head(

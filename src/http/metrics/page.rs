@@ -37,7 +37,7 @@ impl Page {
         self.sample(name, "", value);
     }
 
-    /// A sample for each reason.
+    /// Adds a sample for each reason.
     pub(in crate::http) fn by_reason(
         &mut self,
         name: &str,
@@ -52,8 +52,8 @@ impl Page {
     }
 }
 
-/// How long ago that was, in seconds by the system's clock: never less than none, should that have
-/// been set back.
+/// Returns the age of `at` in seconds, by the system's clock; 0 if that clock was set back to before `at`, and `+Inf`
+/// without a time.
 #[allow(clippy::cast_precision_loss)]
 pub(in crate::http) fn age(at: Option<Timestamp>, now: Timestamp) -> String {
     at.map_or_else(

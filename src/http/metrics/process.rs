@@ -14,19 +14,19 @@ pub struct ProcessFigures {
     pub cpu_seconds: f64,
     /// Open file descriptors.
     pub open_fds: usize,
-    /// The limit of open file descriptors; `None` when there is none.
+    /// The limit of open file descriptors; `None` if there is no limit.
     pub max_fds: Option<u64>,
-    /// Bytes of virtual memory.
+    /// Virtual memory, in bytes.
     pub virtual_bytes: u64,
-    /// Bytes of memory in use.
+    /// Resident memory, in bytes.
     pub resident_bytes: u64,
     /// When the process started, in seconds since 1970.
     pub started_seconds: f64,
 }
 
 impl ProcessFigures {
-    /// The figures of this moment. Reads files of the kernel; with very many file descriptors that
-    /// may take milliseconds.
+    /// Reads the current figures from files of the kernel; with very many file descriptors that may take
+    /// milliseconds.
     #[must_use]
     pub fn read() -> Self {
         Self::try_read().unwrap_or_default()
@@ -58,7 +58,7 @@ impl ProcessFigures {
         })
     }
 
-    /// Puts them on the page.
+    /// Adds the figures to the page.
     pub(in crate::http) fn put(&self, page: &mut Page) {
         let gauge = "gauge";
         page.one(

@@ -1,4 +1,4 @@
-//! Events in the document: as `GET /events` returns them, and as webhooks send them.
+//! Events in the document, as `GET /events` returns them and as webhooks send them.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use crate::journal::events::{EventId, event_types};
 /// The type of the event that reports a gap: events that were removed before they were delivered.
 const GAP: &str = "carebook.gap";
 
-/// The schema of an event of any type.
+/// Returns the schema of an event of any type.
 pub(super) fn any(schemas: &mut Schemas) -> Value {
     schemas.named("Event", |schemas| {
         let mut mapping = Map::new();
@@ -28,7 +28,7 @@ pub(super) fn any(schemas: &mut Schemas) -> Value {
     })
 }
 
-/// The operations that make commits, by the names in events and histories.
+/// Returns the schema of the operations that make commits, by their names in events and histories.
 pub(super) fn recorded(schemas: &mut Schemas) -> Value {
     schemas.named("RecordedOperation", |_| {
         let recorded = catalogue::recorded_operations().map(|(_, name)| name);
@@ -37,7 +37,7 @@ pub(super) fn recorded(schemas: &mut Schemas) -> Value {
     })
 }
 
-/// The name of an event's schema: that of its type, without dots and dashes.
+/// Returns the name of an event's schema: the name of its type, without dots and dashes.
 fn name_of(event_type: &str) -> String {
     let words = event_type.trim_start_matches("carebook.");
     format!("{}Event", pascal(&words.replace(['.', '-'], "_")))
@@ -83,7 +83,7 @@ fn schema_of(of: &EventType, schemas: &mut Schemas) -> Value {
     })
 }
 
-/// A `CloudEvents` object of this type, with this data.
+/// Returns the schema of a `CloudEvents` object of this type, with this data.
 fn object(event_type: &str, says: &str, has_time: bool, data: &Value) -> Value {
     let id = <EventId as crate::base::json::FromJson>::shape().schema(Side::Response);
     let mut schema = json!({
@@ -117,7 +117,7 @@ fn object(event_type: &str, says: &str, has_time: bool, data: &Value) -> Value {
     schema
 }
 
-/// The webhooks: what is sent to the URL of a subscription, by type.
+/// Returns the webhooks, by event type: the requests to the URL of a subscription.
 pub(super) fn webhooks(schemas: &mut Schemas) -> Map<String, Value> {
     any(schemas);
     let position = json!({"type": "integer", "format": "int64", "minimum": 0});

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 /// A header: name, description, schema.
 type Header = (&'static str, &'static str, Value);
 
-/// Those that the service gives to an answer when it is whole, whatever its route and status.
+/// Headers that the service adds to every finished answer, whatever its route and status.
 fn of_each() -> [Header; 6] {
     let text = json!({"type": "string"});
     [
@@ -44,7 +44,7 @@ fn of_each() -> [Header; 6] {
     ]
 }
 
-/// Those that some answers have.
+/// Headers of some answers only.
 fn of_some() -> [Header; 10] {
     let yes = json!({"type": "string", "const": "true"});
     [
@@ -101,7 +101,7 @@ fn of_some() -> [Header; 10] {
     ]
 }
 
-/// All, for the document's components.
+/// Returns all headers, for the document's components.
 pub(super) fn components() -> Map<String, Value> {
     let all = of_each().into_iter().chain(of_some());
     all.map(|(name, says, schema)| {
@@ -113,12 +113,12 @@ pub(super) fn components() -> Map<String, Value> {
     .collect()
 }
 
-/// A reference to the header of this name.
+/// Returns a reference to the header with this name.
 pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/headers/{name}")})
 }
 
-/// The headers of an answer: those of each, and these of its own.
+/// Returns the headers of an answer: those of every answer, and its own.
 pub(super) fn with_those_of_each(own: &[&str]) -> Map<String, Value> {
     let all = of_each().map(|(name, ..)| name).into_iter();
     all.chain(own.iter().copied())

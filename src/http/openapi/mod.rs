@@ -24,15 +24,14 @@ use self::schemas::Schemas;
 use super::read::conditional::Unchanging;
 use super::route::{Handler, Offer, Routes};
 
-/// The document as `GET /openapi.json` serves it, made at the first request; `None` when making it
-/// panicked.
+/// Returns the document as `GET /openapi.json` serves it, made at the first request; `None` if making it panicked.
 pub(super) async fn served() -> Option<&'static Unchanging> {
     static SERVED: OnceCell<Unchanging> = OnceCell::const_new();
     made_beside(&SERVED, || Unchanging::new(text())).await
 }
 
-/// The cell's value. When the cell is empty, the value is made once, on a blocking thread: it takes
-/// a while, and the lane has other requests to serve.
+/// Returns the cell's value. If the cell is empty, the value is made once, on a blocking thread: that takes a while,
+/// and the lane has other requests to serve.
 async fn made_beside<T: Send + 'static>(
     cell: &OnceCell<T>,
     make: impl FnOnce() -> T + Send + 'static,
@@ -40,7 +39,7 @@ async fn made_beside<T: Send + 'static>(
     cell.get_or_try_init(|| spawn_blocking(make)).await.ok()
 }
 
-/// The document as it is served. The first time it takes some tens of milliseconds.
+/// Returns the document as it is served. The first call takes some tens of milliseconds.
 #[must_use]
 pub fn text() -> Bytes {
     static TEXT: LazyLock<Bytes> =
@@ -98,7 +97,7 @@ pub fn document() -> Value {
     })
 }
 
-/// The value that a `$ref` of the document points to; a value that is no reference, as it is.
+/// Returns the value that a `$ref` of the document points to; a value that is no reference is returned unchanged.
 #[must_use]
 pub fn resolved<'d>(document: &'d Value, value: &'d Value) -> &'d Value {
     let to = value["$ref"].as_str();
@@ -106,7 +105,7 @@ pub fn resolved<'d>(document: &'d Value, value: &'d Value) -> &'d Value {
     found.unwrap_or(value)
 }
 
-/// What holds for all operations.
+/// The document's description: rules that apply to all operations.
 const DESCRIPTION: &str = "\
 Request bodies are parsed strictly. Also rejected is what a schema cannot express: a duplicate \
 field, `1.0` where an integer is required, more than 1 MiB, 32 levels of nesting or 200,000 values, \
@@ -127,7 +126,7 @@ stored response, with `Idempotent-Replayed: true`; another request under the sam
 A fresh demonstration (`carebook serve --demo`) carries out the examples of the operations, \
 in the order of `x-carebook-number`; `x-carebook-demo-actor` says with whose token.";
 
-/// The key of a method in a path item.
+/// Returns the key of a method in a path item.
 fn verb(method: &Method) -> String {
     method.as_str().to_ascii_lowercase()
 }

@@ -15,7 +15,7 @@ use crate::http::response::{Codes, statuses};
 /// The header of a replay, for operations with an idempotency key.
 const REPLAYED: &str = "Idempotent-Replayed";
 
-/// The parameters of a path.
+/// Returns the parameters of a path.
 fn path_parameters(path: &str, examples: &[String]) -> Vec<Value> {
     let parameters = path.split('/').filter_map(|part| {
         let name = part.strip_prefix('{')?;
@@ -36,12 +36,12 @@ fn path_parameters(path: &str, examples: &[String]) -> Vec<Value> {
         .collect()
 }
 
-/// An operation.
+/// Returns the description of an operation.
 pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
     let example = examples::example(row);
     let mut parameters = path_parameters(row.path, &example.path);
     for parameter in &mut parameters {
-        // It is read as an identifier of a body is.
+        // A path parameter is parsed like an identifier in a body.
         parameter["schema"] = Ident::shape().schema(Side::Request);
         if row.path.contains("{eventId}") && parameter["name"] == "eventId" {
             parameter["schema"] = parts::event_id();
@@ -116,7 +116,7 @@ pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
     operation
 }
 
-/// The parameter that carries an idempotency key.
+/// Returns the parameter that carries an idempotency key, if it is in a header.
 fn key_parameter(key: KeySource) -> Option<Value> {
     match key {
         KeySource::Header => Some(parts::parameter("Idempotency-Key")),
@@ -125,7 +125,7 @@ fn key_parameter(key: KeySource) -> Option<Value> {
     }
 }
 
-/// The statuses of an operation's responses, with the codes of its problems.
+/// Returns the statuses of an operation's responses, with the codes of its problems.
 fn all_statuses(row: &Row) -> Vec<(u16, Codes)> {
     let mut statuses = statuses(row);
     if !matches!(row.body, BodySource::Json | BodySource::Nothing) {
@@ -140,7 +140,7 @@ fn all_statuses(row: &Row) -> Vec<(u16, Codes)> {
         statuses.insert(410, vec!["event_gone"]);
     }
     if row.path.contains('{') {
-        // A path parameter that is empty, or not UTF-8.
+        // The path parameter may be empty or not UTF-8.
         let missing = statuses.entry(404).or_default();
         missing.push("route_not_found");
     }
@@ -172,7 +172,7 @@ pub(super) fn security(bearer: bool) -> Value {
     }
 }
 
-/// The fields of the query, for an operation that has them there and no body.
+/// Returns the query parameters of an operation that has its fields in the query, and no body.
 fn query_parameters(shape: &Shape, example: &Value) -> Vec<Value> {
     let Shape::Object(fields) = shape else {
         return Vec::new();
@@ -195,7 +195,7 @@ fn query_parameters(shape: &Shape, example: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// A read.
+/// Returns the description of a read.
 pub(super) fn read(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
     let mut parameters = path_parameters(row.path, &[]);
     parameters
@@ -238,7 +238,7 @@ pub(super) fn read(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
     })
 }
 
-/// The history of what a read gives.
+/// Returns the description of the history of the resource that `row` reads.
 pub(super) fn history(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
     let name = format!("{}_history", row.name);
     let mut parameters = path_parameters(row.path, &[]);
@@ -248,7 +248,7 @@ pub(super) fn history(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
     let page = schemas.named("History", |schemas| {
         let revision = schemas.of_types.subschema_for::<RevisionTold<'static>>();
         let operation = recorded(schemas);
-        // The names of operations are the catalogue's.
+        // The schema of the operation's name is replaced by the catalogue's list.
         let told = schemas.of_types.definitions_mut();
         if let Some(told) = told.get_mut("HistoryRevision") {
             told["properties"]["operation"] = operation;

@@ -1,4 +1,4 @@
-//! What the document's operations have in common: parameters, answers, problems.
+//! Parts that the document's operations share: parameters, answers, problems.
 
 use std::collections::BTreeMap;
 
@@ -25,17 +25,17 @@ pub(super) const TAGS: [(&str, &str); 8] = [
     ("Service", "The service itself."),
 ];
 
-/// A reference to the parameter of this name.
+/// Returns a reference to the parameter with this name.
 pub(super) fn parameter(name: &str) -> Value {
     json!({"$ref": format!("#/components/parameters/{name}")})
 }
 
-/// The identifier of an event.
+/// Returns the schema of an event's identifier.
 pub(super) fn event_id() -> Value {
     EventId::shape().schema(Side::Request)
 }
 
-/// The parameters that several operations have, for the document's components.
+/// Returns the parameters that several operations have, for the document's components.
 pub(super) fn parameters() -> Map<String, Value> {
     let header = |name: &str, required: bool, says: &str, schema: Value| {
         json!({
@@ -110,7 +110,7 @@ pub(super) fn parameters() -> Map<String, Value> {
         .collect()
 }
 
-/// The query parameters among them.
+/// Returns the query parameters among them.
 fn query_parameters() -> [(&'static str, Value); 4] {
     let query = |name: &str, says: &str, schema: Value| {
         json!({
@@ -153,7 +153,7 @@ fn query_parameters() -> [(&'static str, Value); 4] {
     ]
 }
 
-/// The schema of a problem of this shape.
+/// Returns the schema of a problem of this shape.
 fn problem_schema(shape: ProblemShape, fault: &Value) -> Value {
     let status = json!({"type": "integer"});
     let code = json!({"type": "string"});
@@ -191,8 +191,8 @@ fn problem_schema(shape: ProblemShape, fault: &Value) -> Value {
     })
 }
 
-/// The name of a problem with one of these codes, and whether operations share it. A shared name is
-/// made from the codes alone, so it does not depend on which operations share it.
+/// Returns the name of a problem with one of these codes, and whether operations share it. A shared name is made from
+/// the codes alone, so it does not depend on which operations share it.
 fn problem_name(
     operation: &str,
     shape: ProblemShape,
@@ -232,28 +232,28 @@ fn problem_name(
     (format!("{shape}{words}"), true)
 }
 
-/// An answer in the making.
+/// The description of an answer while it is built.
 struct InTheMaking {
     answer: Value,
-    /// The name of the problem that it has for a body, with the schema.
+    /// The name and the schema of the problem that is the answer's body, if it is one.
     problem: Option<(String, Value)>,
-    /// The name under which operations share it.
+    /// The name under which operations share the answer.
     shared: Option<String>,
 }
 
-/// The answers of an operation in the making.
+/// The descriptions of an operation's answers while they are built.
 pub(super) struct Answers {
     operation: String,
     problem: ProblemShape,
     /// The schema of a fault of a request.
     fault: Value,
-    /// Begins the names of the answers that are shared with operations alike.
+    /// The prefix of the names of answers that are shared with operations of the same kind.
     kind: &'static str,
     answers: BTreeMap<u16, InTheMaking>,
 }
 
 impl Answers {
-    /// None yet of the operation so named; problems are of this shape.
+    /// Creates an empty set for the operation with this name, whose problems have this shape.
     pub(super) fn new(operation: &str, problem: ProblemShape, schemas: &mut Schemas) -> Self {
         Self {
             operation: operation.to_owned(),
@@ -264,13 +264,13 @@ impl Answers {
         }
     }
 
-    /// A success, with its body in JSON, where it has one, and these headers.
+    /// Adds a success with these headers, and with a JSON body if there is one.
     pub(super) fn success(&mut self, status: u16, says: &str, body: Option<Value>, of: &[&str]) {
         let body = body.map(|schema| ("application/json", schema));
         self.other(status, says, body, of);
     }
 
-    /// 304: the body has not changed. Reads and lists share one such response.
+    /// Adds a 304: the body has not changed. Reads and lists share one such response.
     pub(super) fn unchanged(&mut self) {
         let headers = ["Carebook-Position", "ETag"];
         self.success(304, "The client's copy is current.", None, &headers);
@@ -279,7 +279,7 @@ impl Answers {
         }
     }
 
-    /// An answer with a body of any type.
+    /// Adds an answer with a body of any media type.
     pub(super) fn other(
         &mut self,
         status: u16,
@@ -299,14 +299,14 @@ impl Answers {
         self.answers.insert(status, made);
     }
 
-    /// A further media type of an answer.
+    /// Adds a further media type to an answer.
     pub(super) fn also(&mut self, status: u16, media: &str, schema: Value) {
         if let Some(made) = self.answers.get_mut(&status) {
             made.answer["content"][media] = json!({"schema": schema});
         }
     }
 
-    /// A problem with one of these codes.
+    /// Adds a problem with one of these codes.
     pub(super) fn problem(&mut self, status: u16, codes: &[&str]) {
         let mut schema = problem_schema(self.problem, &self.fault);
         let members = &mut schema["properties"];
@@ -349,7 +349,7 @@ impl Answers {
         }
     }
 
-    /// Gives an answer these headers, too.
+    /// Adds these headers to an answer.
     pub(super) fn headers(&mut self, status: u16, of: &[&str]) {
         if let Some(made) = self.answers.get_mut(&status) {
             for name in of {
@@ -358,7 +358,7 @@ impl Answers {
         }
     }
 
-    /// Replaces the problem of this status by a body of the operation's own.
+    /// Replaces the problem of this status by a body of this operation only.
     pub(super) fn own(&mut self, status: u16, schema: Value) {
         if let Some(made) = self.answers.get_mut(&status) {
             made.answer["content"] = json!({"application/json": {"schema": schema}});
@@ -367,7 +367,7 @@ impl Answers {
         }
     }
 
-    /// The problems of every read with a token.
+    /// Adds the problems of every read with a token.
     pub(super) fn usual(&mut self) {
         self.problem(401, &["authentication_required"]);
         self.problem(429, &["overloaded"]);
@@ -375,7 +375,7 @@ impl Answers {
         self.problem(503, &["service_unavailable", "position_not_reached"]);
     }
 
-    /// The responses of a command that can be a dry run: each says whether it was one.
+    /// Adds to each response of a command the header that says whether it was a dry run.
     pub(super) fn can_be_tried(&mut self) {
         self.kind = "Command";
         for made in self.answers.values_mut() {
@@ -383,7 +383,7 @@ impl Answers {
         }
     }
 
-    /// The responses, by status: a shared one as a reference to its name.
+    /// Returns the responses by status; a shared one as a reference to its name.
     pub(super) fn finish(self, schemas: &mut Schemas) -> Map<String, Value> {
         let mut all = Map::new();
         for (status, mut made) in self.answers {

@@ -6,17 +6,17 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// Where the schemas with names are.
+/// The path of the named schemas.
 const SCHEMAS: &str = "#/components/schemas/";
 
-/// `create_branch` as words: `Create branch`.
+/// Returns a name such as `create_branch` as words: `Create branch`.
 pub(super) fn title(name: &str) -> String {
     let words = name.replace('_', " ");
     let (first, rest) = words.split_at(1);
     format!("{}{rest}", first.to_uppercase())
 }
 
-/// `create_branch` as the name of a type: `CreateBranch`.
+/// Returns a name such as `create_branch` as the name of a type: `CreateBranch`.
 pub(super) fn pascal(name: &str) -> String {
     let words = name.split('_').filter(|word| !word.is_empty());
     words
@@ -29,11 +29,11 @@ pub(super) fn pascal(name: &str) -> String {
 
 /// The named schemas of the document while it is built.
 pub(super) struct Schemas {
-    /// Those of types.
+    /// Schemas of Rust types.
     pub(super) of_types: SchemaGenerator,
-    /// Others.
+    /// Other schemas.
     own: Map<String, Value>,
-    /// Answers that many operations have.
+    /// Answers that many operations share.
     answers: Map<String, Value>,
 }
 
@@ -52,7 +52,7 @@ impl Schemas {
         }
     }
 
-    /// A reference to the schema of this name, which is made when the name is new.
+    /// Returns a reference to the schema with this name, which is made if the name is new.
     pub(super) fn named(&mut self, name: &str, schema: impl FnOnce(&mut Self) -> Value) -> Value {
         if !self.own.contains_key(name) {
             let schema = schema(self);
@@ -61,20 +61,21 @@ impl Schemas {
         reference(name)
     }
 
-    /// Adds a schema under this name; a reference to it. Two schemas may not have one name.
+    /// Adds a schema under this name, and returns a reference to it. Two different schemas must not have one name.
     pub(super) fn same(&mut self, name: &str, schema: Value) -> Value {
         same(&mut self.own, name, schema);
         reference(name)
     }
 
-    /// Adds a response under this name; a reference to it. Two may not have one name.
+    /// Adds a response under this name, and returns a reference to it. Two different responses must not have one
+    /// name.
     pub(super) fn answer(&mut self, name: &str, answer: Value) -> Value {
         same(&mut self.answers, name, answer);
         json!({"$ref": format!("#/components/responses/{name}")})
     }
 
-    /// All schemas, and all responses, by their names. Every object is closed: a response has the
-    /// fields of its schema, and no others.
+    /// Returns all schemas and all responses, by their names. Every object is closed: a response has the fields of
+    /// its schema, and no others.
     pub(super) fn finish(mut self) -> (Map<String, Value>, Map<String, Value>) {
         let mut all = self.of_types.take_definitions(true);
         for schema in all.values_mut() {
@@ -93,12 +94,12 @@ fn same(all: &mut Map<String, Value>, name: &str, value: Value) {
     debug_assert_eq!(*known, value, "{name} is the name of two");
 }
 
-/// A reference to the schema of this name.
+/// Returns a reference to the schema with this name.
 pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("{SCHEMAS}{name}")})
 }
 
-/// Closes each object of a schema that has no `additionalProperties`.
+/// Adds `additionalProperties: false` to each object of a schema that does not set it.
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(members) => {

@@ -16,7 +16,7 @@ use crate::domain::reference::fact_lines::Summary;
 use crate::domain::webhook::body::{DeliveryBody, SubscriptionBody};
 use crate::http::route::Special;
 
-/// A route.
+/// Returns the description of a route.
 pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
     let mut answers = Answers::new(special.name(), ProblemShape::Full, schemas);
     let mut parameters = vec![parts::parameter("X-Request-Id")];
@@ -88,7 +88,7 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
     operation
 }
 
-/// A file of the page that shows the document.
+/// Describes a file of the page that shows the document.
 fn read_page(media: &str, answers: &mut Answers) {
     let headers = [
         "Content-Security-Policy",
@@ -102,7 +102,7 @@ fn read_page(media: &str, answers: &mut Answers) {
     answers.success(304, "The client's copy is current.", None, &headers);
 }
 
-/// The list of messages, subscriptions or deliveries; returns its parameters.
+/// Describes the list of messages, subscriptions or deliveries; returns its parameters.
 fn managed_list(special: Special, answers: &mut Answers, schemas: &mut Schemas) -> Vec<Value> {
     let types = &mut schemas.of_types;
     let (name, item) = match special {
@@ -212,7 +212,7 @@ fn tag(special: Special) -> &'static str {
     }
 }
 
-/// An object with these members and no others.
+/// Returns the schema of an object with these members and no others.
 fn closed(properties: &Value, required: &[&str]) -> Value {
     json!({
         "type": "object", "properties": properties, "required": required,
@@ -254,15 +254,15 @@ fn readiness() -> Value {
     )
 }
 
-/// The body of a batch of facts. An item that fits no kind is reported in the response while the
-/// others are applied, so it does not make the request invalid.
+/// Returns the schema of a batch of facts. An item that fits no kind is reported in the response while the others are
+/// applied, so it does not make the request invalid.
 fn facts(schemas: &mut Schemas) -> Value {
     let fact = schemas.named("ReferenceFactToPut", |schemas| {
         let FactSchemas { kinds, by_kind } = fact_schemas(Side::Request, &mut schemas.of_types);
         json!({"oneOf": kinds, "discriminator": by_kind})
     });
-    // All types are listed: from a schema without a type, client generators would make a type of
-    // its own for each array's items.
+    // All types are listed, because client generators would make a type of its own for each array's items from a
+    // schema without a type.
     let unfit = schemas.named("UnfitReferenceFact", |_| {
         json!({
             "anyOf": [
@@ -322,7 +322,7 @@ fn event_parameters() -> Vec<Value> {
     ]
 }
 
-/// The list of the resources of a read.
+/// Returns the description of the list of a read's resources.
 pub(super) fn list_of(row: &'static ListRow, schemas: &mut Schemas) -> Value {
     let item = (row.read.body)(&mut schemas.of_types).to_value();
     let name = pascal(row.name.trim_start_matches("list_"));
@@ -354,7 +354,7 @@ pub(super) fn list_of(row: &'static ListRow, schemas: &mut Schemas) -> Value {
     })
 }
 
-/// The parameters of every list.
+/// Returns the parameters of every list.
 fn list_parameters() -> Vec<Value> {
     let order = json!({"type": "string", "enum": ["newest", "oldest"], "default": "newest"});
     vec![
@@ -365,7 +365,7 @@ fn list_parameters() -> Vec<Value> {
     ]
 }
 
-/// A page of a list of such items.
+/// Returns the schema of a page of a list of these items.
 pub(super) fn page(name: &str, item: Value, schemas: &mut Schemas) -> Value {
     schemas.named(name, |_| {
         closed(
@@ -381,7 +381,7 @@ pub(super) fn page(name: &str, item: Value, schemas: &mut Schemas) -> Value {
     })
 }
 
-/// What a list answers.
+/// Adds the answers of a list.
 pub(super) fn list(
     answers: &mut Answers,
     page: Value,

@@ -1,4 +1,4 @@
-//! What the document has, and what it can be used for without a server.
+//! Checks of the document's contents, and of their use without a server.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ fn an_operation_is_called_by_its_name_and_no_two_have_one() {
     }
 }
 
-/// Shows each object of the document.
+/// Calls `show` for each object of the document.
 fn each_object<'d>(value: &'d Value, show: &mut dyn FnMut(&'d Map<String, Value>)) {
     match value {
         Value::Object(members) => {
@@ -71,7 +71,7 @@ fn a_list_that_is_refused_with_not_unique_has_unique_items() {
             let properties = object.get("properties");
             found.extend(properties.and_then(|all| all.get(name)));
         });
-        // What is answered under such a name may be another list.
+        // A response may use the same name for another list.
         let asked = found.iter().any(|schema| schema["uniqueItems"] == true);
         assert!(asked, "{name}: {found:?}");
     }
@@ -111,7 +111,7 @@ async fn what_is_made_at_the_first_request_is_made_once_and_holds_up_no_lane() {
             times.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1
         }))
     });
-    // All three wait for it by now, and this, on the same thread, goes on.
+    // All three requests wait for the value by now, and this task, on the same thread, goes on.
     tokio::task::yield_now().await;
     go.send(()).unwrap();
     for asked in asking {
@@ -121,7 +121,7 @@ async fn what_is_made_at_the_first_request_is_made_once_and_holds_up_no_lane() {
 
 #[test]
 fn no_two_types_share_a_name() {
-    // The library tells such types apart by a number.
+    // The library appends a number to the name of such a type.
     let document = document();
     for name in document["components"]["schemas"]
         .as_object()
@@ -161,7 +161,7 @@ fn the_example_of_each_operation_fits_its_schema() {
     assert!(tried >= OPERATIONS.len(), "{tried}");
 }
 
-/// Each schema in the document that is anywhere in it.
+/// Calls `look` for each object in the document that could be a schema.
 fn each(value: &Value, look: &mut impl FnMut(&Value)) {
     match value {
         Value::Object(members) => {
@@ -252,7 +252,7 @@ fn a_problem_has_a_schema_with_a_name_and_one_of_many_operations_an_answer_with_
             let schema = &answer["content"]["application/json"]["schema"];
             let problem = resolved(&document, schema);
             if problem.get("allOf").is_some() {
-                // The body of one operation's own.
+                // This answer has a body of one operation only.
                 continue;
             }
             let to = schema["$ref"].as_str().unwrap();
@@ -278,7 +278,7 @@ fn a_fact_of_a_batch_has_the_schema_of_its_kind_and_what_is_none_has_one_too() {
         "$ref": "#/components/schemas/ReferenceFacts", "components": document["components"],
     });
     let validator = jsonschema::validator_for(&schema).unwrap();
-    // Whatever stands in the list: the service takes it for an item.
+    // The service treats any value in the list as an item.
     for item in [
         json!({}),
         json!({"kind": 1}),
@@ -467,7 +467,7 @@ fn every_answer_has_its_request_s_identifier_and_lists_what_the_service_gives_to
             }
         }
     }
-    // What depends on settings, on the request or on the answer is not in all.
+    // Headers that depend on settings, the request or the answer are not in every answer.
     for (name, header) in document["components"]["headers"].as_object().unwrap() {
         assert_eq!(header["required"], json!(name == "X-Request-Id"), "{name}");
     }

@@ -1,4 +1,4 @@
-//! One document over HTTPS, within its bounds.
+//! Fetches one document over HTTPS, within limits on its time and size.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use tokio::time::timeout;
 
 use crate::http::client::dial::{Dialer, Target};
 
-/// From resolving the name to the last byte of an answer.
+/// Timeout from resolving the host name to the last byte of the response.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest URL.
+/// Maximum length of a URL, in bytes.
 const URL_BYTES_MAX: usize = 2_048;
 
 /// A URL whose scheme is `https`, with a host and without a user.
@@ -29,10 +29,10 @@ pub struct HttpsUrl {
 }
 
 impl HttpsUrl {
-    /// Reads it.
+    /// Parses the URL.
     ///
     /// # Errors
-    /// When it is another URL, or none; why.
+    /// When the text is another kind of URL, or no URL; the text says why.
     pub fn read(text: &str) -> Result<Self, String> {
         if text.len() > URL_BYTES_MAX {
             return Err(format!("a URL has at most {URL_BYTES_MAX} bytes"));
@@ -62,10 +62,10 @@ impl fmt::Display for HttpsUrl {
     }
 }
 
-/// A document.
+/// A fetched document.
 pub(super) struct Document {
     pub(super) body: Bytes,
-    /// How long it is fresh, when it says so.
+    /// How long the document is fresh, if its response says so.
     pub(super) max_age: Option<Duration>,
 }
 
@@ -79,11 +79,10 @@ impl Fetcher {
         Self { dialer }
     }
 
-    /// The JSON document at `url`, if it has at most `bytes_max` bytes.
+    /// Fetches the JSON document at `url`, of at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// When it did not come, in time and whole, or is something else: a sentence that begins with
-    /// the URL.
+    /// When the document did not arrive in time and complete, or is not JSON: a sentence that begins with the URL.
     pub(super) async fn get(&self, url: &HttpsUrl, bytes_max: usize) -> Result<Document, String> {
         match timeout(ANSWER_TIMEOUT, self.ask(url, bytes_max)).await {
             Ok(answered) => answered.map_err(|why| format!("{url} {why}")),
@@ -115,7 +114,7 @@ impl Fetcher {
     }
 }
 
-/// Whether the answer is a JSON document at all.
+/// Checks that the response is a JSON document.
 fn check(answer: &Response<Incoming>) -> Result<(), String> {
     let status = answer.status();
     if status.is_redirection() {
@@ -136,7 +135,7 @@ fn check(answer: &Response<Incoming>) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the answer says that it is JSON (RFC 8259, RFC 6839 3.1), or does not say what it is.
+/// Whether the response declares JSON (RFC 8259, RFC 6839 3.1), or declares no media type.
 fn is_json(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(CONTENT_TYPE).iter();
     let value = match (values.next(), values.next()) {
@@ -170,8 +169,8 @@ async fn whole(mut body: Incoming, bytes_max: usize) -> Result<Bytes, String> {
     Ok(whole.freeze())
 }
 
-/// How long an answer is fresh (RFC 9111 4.2.1) where its `Cache-Control` says that: with `no-store`
-/// and `no-cache` not at all. What cannot be read says nothing.
+/// Returns how long a response is fresh (RFC 9111 4.2.1) by its `Cache-Control`: with `no-store` and `no-cache` not
+/// at all. Directives that cannot be parsed are ignored.
 fn max_age(headers: &HeaderMap) -> Option<Duration> {
     let values = headers.get_all(CACHE_CONTROL).iter();
     let texts = values.filter_map(|value| value.to_str().ok());
@@ -189,13 +188,13 @@ fn max_age(headers: &HeaderMap) -> Option<Duration> {
         } else {
             None
         };
-        // Where it says so more than once, the shortest holds.
+        // Of several values the shortest applies.
         seconds = match (seconds, said) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
     }
-    // What a cache on the way has used of it already.
+    // Subtracts the time that caches on the way have used already.
     let age = headers.get(AGE).and_then(|age| age.to_str().ok());
     let age: u64 = age.and_then(|age| age.trim().parse().ok()).unwrap_or(0);
     seconds.map(|seconds| Duration::from_secs(seconds.saturating_sub(age)))

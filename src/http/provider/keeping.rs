@@ -1,4 +1,4 @@
-//! The provider's keys over time: the first ones, and when they are read again.
+//! Keeps the provider's keys up to date: fetches the first ones, and reads them again.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,26 +11,25 @@ use super::{Answered, Provider};
 use crate::base::panics::unless_its_future_panics;
 use crate::http::token::{KeyRequests, Reload, TokenVerifier, VerifierError};
 
-/// How long a start waits for the first keys.
+/// How long the start of the service waits for the first keys.
 pub const FIRST_KEYS_PATIENCE: Duration = Duration::from_secs(30);
-/// The pause between attempts of a start.
+/// Pause between two attempts during the start.
 const FIRST_KEYS_PAUSE: Duration = Duration::from_secs(1);
-/// The longest time from one reading to the next.
+/// Maximum time from one reading to the next.
 pub const INTERVAL_MAX: Duration = Duration::from_secs(600);
-/// The shortest time between two scheduled readings, whatever `Cache-Control` says; also after a
-/// failed attempt.
+/// Minimum time between two scheduled readings, whatever `Cache-Control` says; also after a failed attempt.
 pub const INTERVAL_MIN: Duration = Duration::from_secs(60);
 
 /// The first keys.
 pub struct First {
-    /// A verifier by them.
+    /// A verifier with these keys.
     pub verifier: TokenVerifier,
-    /// When they are due to be read again.
+    /// When the keys are due to be read again.
     pub due: Instant,
 }
 
 impl Answered {
-    /// From the beginning of this reading to the next one.
+    /// Returns the time from the beginning of this reading to the next one.
     fn interval(&self) -> Duration {
         let said = self.max_age.unwrap_or(INTERVAL_MAX);
         said.clamp(INTERVAL_MIN, INTERVAL_MAX)
@@ -38,11 +37,11 @@ impl Answered {
 }
 
 impl Provider {
-    /// Reads the first keys, again and again for [`FIRST_KEYS_PATIENCE`]; a verifier for tokens of
-    /// `issuer` that name `audience`.
+    /// Reads the first keys, with retries for [`FIRST_KEYS_PATIENCE`]; returns a verifier for tokens of `issuer` that
+    /// name `audience`.
     ///
     /// # Errors
-    /// When there were none that could be used: why not at last, as a sentence.
+    /// When no usable keys came: the reason of the last attempt's failure, as a sentence.
     pub async fn first_keys(&self, issuer: &str, audience: &str) -> Result<First, String> {
         let until = Instant::now() + FIRST_KEYS_PATIENCE;
         let mut failed = None;
@@ -60,7 +59,8 @@ impl Provider {
                         Err(error @ (VerifierError::KeySet(_) | VerifierError::Key { .. })) => {
                             error.to_string()
                         }
-                        // Nothing that the provider could mend.
+                        // The error is in the service's settings, so the provider cannot fix it and a retry is
+                        // useless.
                         Err(error) => return Err(error.to_string()),
                     },
                 };
@@ -79,8 +79,8 @@ impl Provider {
         ))
     }
 
-    /// Reads the keys again for ever: when they are `due`, when `requests` ask for it, and when
-    /// `told` notifies it.
+    /// Reads the keys again, without end: when they are `due`, when `requests` ask for it, and when `told` is
+    /// notified.
     pub async fn keep(
         &self,
         verifier: &TokenVerifier,
@@ -94,7 +94,7 @@ impl Provider {
                 () = requests.asked() => {}
                 () = told.notified() => {}
             }
-            // Taken before reading: the content may be as old as that.
+            // Both are taken before reading, because the content may be as old as that.
             let began = Instant::now();
             let number = requests.begin();
             let read = unless_its_future_panics(pin!(self.read_again(verifier, began))).await;
@@ -103,7 +103,7 @@ impl Provider {
         }
     }
 
-    /// Reads the keys once, and uses them; how long after its beginning the next reading is due.
+    /// Reads the keys once and puts them in use. Returns the time from the beginning of this reading to the next one.
     async fn read_again(&self, verifier: &TokenVerifier, began: Instant) -> Duration {
         let provider = self.url();
         let now = began.into_std();

@@ -1,10 +1,9 @@
-//! The identity provider at a URL: where its keys are, and the keys, over HTTPS.
+//! The identity provider at a URL: finds and fetches its keys over HTTPS.
 //!
-//! With an issuer alone, the keys are where its discovery document says (`OpenID` Connect Discovery
-//! 1.0, section 4), which each reading fetches again. Redirects are not followed, plain HTTP is not
-//! spoken, and even from a hostile server a document takes no more time and memory than its bounds.
-//! A reading that fails in any way changes nothing: the last keys stay in use until they are too
-//! old.
+//! With an issuer alone, the URL of the keys comes from its discovery document (`OpenID` Connect Discovery 1.0,
+//! section 4), which each reading fetches again. Redirects are not followed, plain HTTP is not spoken, and limits
+//! bound the time and memory that a document takes, even from a hostile server. A reading that fails in any way
+//! changes nothing: the last keys stay in use until they are too old.
 
 mod fetch;
 mod keeping;
@@ -24,34 +23,34 @@ use super::client::dial::Dialer;
 use super::token::KEY_SET_BYTES_MAX;
 use super::token::fields::{Fields, Text};
 
-/// The most bytes of a discovery document.
+/// Maximum size of a discovery document, in bytes.
 pub const DISCOVERY_BYTES_MAX: usize = 256 * 1024;
-/// The place of the discovery document below the issuer.
+/// The path of the discovery document below the issuer.
 const WELL_KNOWN: &str = "/.well-known/openid-configuration";
 
-/// An identity provider, and how its keys are found.
+/// An identity provider, and the way to find its keys.
 pub struct Provider {
     fetcher: Fetcher,
     place: Place,
 }
 
-/// Where the keys are.
+/// How the URL of the keys is found.
 enum Place {
-    /// At this URL.
+    /// The keys are at this URL.
     Known(HttpsUrl),
-    /// Where the document at this URL says, which has to be this issuer's.
+    /// The discovery document at this URL names the URL of the keys; the document has to name this issuer.
     Discovered { issuer: Box<str>, at: HttpsUrl },
 }
 
-/// The provider's answer.
+/// The provider's key set.
 struct Answered {
     jwks: Bytes,
-    /// How long it is fresh, by its own word.
+    /// How long the key set is fresh, according to the response.
     max_age: Option<Duration>,
 }
 
 impl Provider {
-    /// The provider whose keys are at this URL.
+    /// Returns the provider whose keys are at this URL.
     #[must_use]
     pub fn with_keys_at(url: HttpsUrl, dialer: Dialer) -> Self {
         Self {
@@ -60,10 +59,10 @@ impl Provider {
         }
     }
 
-    /// The provider that this issuer's discovery document describes.
+    /// Returns the provider that this issuer's discovery document describes.
     ///
     /// # Errors
-    /// When the issuer is no `https` URL, or has a query or a fragment; why.
+    /// When the issuer is no `https` URL, or has a query or a fragment; the text says why.
     pub fn of_issuer(issuer: &str, dialer: Dialer) -> Result<Self, String> {
         let at = document_of(issuer)?;
         let issuer = issuer.into();
@@ -73,15 +72,15 @@ impl Provider {
         })
     }
 
-    /// Whether this issuer can be asked for its discovery document.
+    /// Checks whether this issuer can have a discovery document.
     ///
     /// # Errors
-    /// As [`Self::of_issuer`] has them.
+    /// As for [`Self::of_issuer`].
     pub fn is_one(issuer: &str) -> Result<(), String> {
         document_of(issuer).map(drop)
     }
 
-    /// Where it is asked first, for people.
+    /// Returns the URL that each reading requests first, for messages to people.
     #[must_use]
     pub fn url(&self) -> &HttpsUrl {
         match &self.place {
@@ -108,7 +107,7 @@ impl Provider {
     }
 }
 
-/// Where the discovery document of this issuer is.
+/// Returns the URL of this issuer's discovery document.
 fn document_of(issuer: &str) -> Result<HttpsUrl, String> {
     if issuer.contains(['?', '#']) {
         return Err("an issuer has neither a query nor a fragment".to_owned());
@@ -117,7 +116,7 @@ fn document_of(issuer: &str) -> Result<HttpsUrl, String> {
     HttpsUrl::read(&format!("{base}{WELL_KNOWN}"))
 }
 
-/// Where the keys are by a discovery document, which has to be that of the issuer.
+/// Returns the URL of the keys in a discovery document, which has to name this issuer.
 fn keys_url(document: &[u8], issuer: &str) -> Result<HttpsUrl, String> {
     let document = Fields::read(document)
         .ok_or("is not a JSON object, or a member of it is there more than once")?;

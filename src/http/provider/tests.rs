@@ -1,5 +1,5 @@
-//! A provider in memory that speaks TLS, tells the truth or does not, and time that goes by as fast
-//! as it can.
+//! Tests with a provider in memory that speaks TLS and answers correctly or not. Tokio's paused clock makes time pass
+//! as fast as possible.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,12 +35,12 @@ const DISCOVERY: &str = "/.well-known/openid-configuration";
 const KEYS: &str = "/keys";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What it does with a request.
+/// How the provider responds to a request.
 #[derive(Clone)]
 enum Reply {
     /// Answers 200 with this JSON.
     Json(Vec<u8>),
-    /// The same, with these header lines besides.
+    /// Answers like `Json`, with these header lines besides.
     Headed(&'static str, Vec<u8>),
     /// Sends these bytes, and closes.
     Raw(Vec<u8>),
@@ -48,7 +48,7 @@ enum Reply {
     Trickle(Vec<u8>, Duration),
     /// Never answers.
     Hang,
-    /// Answers with a body without an end.
+    /// Answers with an endless body.
     Endless,
 }
 
@@ -87,12 +87,12 @@ impl Idp {
         }))
     }
 
-    /// From here on it does so.
+    /// Responds as `decide` says from now on.
     fn now_answers(&self, decide: impl Fn(&str) -> Reply + Send + Sync + 'static) {
         *self.0.decide.lock() = Arc::new(decide);
     }
 
-    /// From here on it is honest, and publishes these keys.
+    /// Answers correctly from now on, and publishes these keys.
     fn publishes(&self, jwks: Vec<u8>) {
         self.now_answers(move |path| match path {
             DISCOVERY => Reply::Json(document(ISSUER, "https://id.test/keys")),
@@ -104,12 +104,12 @@ impl Idp {
         self.0.is_down.store(is_down, Ordering::Relaxed);
     }
 
-    /// How often it was asked for this.
+    /// Number of requests for this path.
     fn asked_for(&self, path: &str) -> usize {
         self.times(path).len()
     }
 
-    /// When it was asked for this.
+    /// The times of the requests for this path.
     fn times(&self, path: &str) -> Vec<Instant> {
         let asked = self.0.asked.lock();
         let of_path = asked.iter().filter(|(_, asked)| asked == path);
@@ -131,7 +131,7 @@ impl Idp {
                 }
                 let (here, there) = tokio::io::duplex(64 << 10);
                 tokio::spawn(async move {
-                    // Whoever has asked may be gone.
+                    // The client may be gone.
                     let _ = idp.serve(there).await;
                 });
                 Ok(Box::new(here) as Box<dyn Stream>)
@@ -180,7 +180,7 @@ impl Idp {
         self.provider().first_keys(ISSUER, AUDIENCE).await
     }
 
-    /// A verifier whose keys are kept fresh.
+    /// Returns a verifier whose keys are kept up to date.
     async fn kept(&self) -> Kept {
         let provider = self.provider();
         let First { verifier, due } = provider.first_keys(ISSUER, AUDIENCE).await.unwrap();
@@ -212,7 +212,7 @@ impl Drop for Kept {
 }
 
 impl Kept {
-    /// What a request with this token comes to.
+    /// Returns the result of a request with this token.
     async fn judge(&self, token: &str) -> Result<Arc<Actor>, TokenRefusal> {
         match self.verifier.verify(token, NOW_MS) {
             Err(TokenRefusal::KeyUnknown) => {
@@ -314,7 +314,7 @@ async fn a_url_of_keys_is_asked_without_any_discovery() {
     assert_eq!((idp.asked_for(DISCOVERY), idp.asked_for(KEYS)), (0, 1));
 }
 
-/// Of the discovery document, the lies, and words of the sentence that tells of each.
+/// Returns faulty replies to a request for the discovery document, with words of the sentence that reports each.
 fn false_documents() -> Vec<(Reply, &'static str)> {
     let good = document(ISSUER, "https://id.test/keys");
     let text = |text: &str| Reply::Json(text.as_bytes().to_vec());
@@ -384,7 +384,7 @@ fn false_documents() -> Vec<(Reply, &'static str)> {
     ]
 }
 
-/// Of either document.
+/// Returns faulty replies to a request for either document, with words of the sentence that reports each.
 fn false_answers() -> Vec<(Reply, &'static str)> {
     let raw = |text: &str| Reply::Raw(text.as_bytes().to_vec());
     let long_head = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "a".repeat(10 << 20));
@@ -428,7 +428,7 @@ fn false_answers() -> Vec<(Reply, &'static str)> {
     ]
 }
 
-/// Of the key set.
+/// Returns faulty replies to a request for the key set, with words of the sentence that reports each.
 fn false_keys() -> Vec<(Reply, &'static str)> {
     let one = key();
     let good = String::from_utf8(jwks(&[&one])).unwrap();
@@ -591,7 +591,7 @@ async fn a_provider_that_is_down_or_lies_leaves_the_last_keys_for_their_age_and_
         assert!(kept.judge(&token).await.is_ok());
         let age = kept.verifier.key_set_age(Instant::now().into_std());
         assert_eq!(age.as_secs(), since.elapsed().as_secs());
-        // From ten minutes on, each minute.
+        // After the first ten minutes, one reading a minute.
         assert_eq!(kept.verifier.failed_readings(), 50);
         sleep(2 * SECOND).await;
         assert!(is_expired());
@@ -599,7 +599,7 @@ async fn a_provider_that_is_down_or_lies_leaves_the_last_keys_for_their_age_and_
             kept.judge(&token).await.err(),
             Some(TokenRefusal::KeyUnknown)
         );
-        // Back again: the next request that is allowed to has the keys read.
+        // The provider is back: the next request that may cause a reading gets the new keys.
         idp.set_down(false);
         idp.publishes(jwks(&[&key]));
         sleep(ASKED_INTERVAL).await;
@@ -640,7 +640,7 @@ async fn an_empty_set_withdraws_all_keys_and_one_of_unusable_keys_none() {
 async fn keys_of_an_unknown_kind_are_passed_over() {
     let (idp, key) = (Idp::new(), key());
     let mut set: Value = serde_json::from_slice(&jwks(&[&key])).unwrap();
-    // What the members of another kind are is not known.
+    // The members of other kinds are unknown, so any value is allowed.
     let others = [
         json!({"kty": "AKP", "kid": "x"}),
         json!({"kty": "?", "crv": 1, "kid": ["x"], "use": null, "alg": {}}),
@@ -662,13 +662,13 @@ async fn an_unknown_key_has_the_keys_read_at_once_and_right_after_the_start_too(
     assert_eq!(idp.asked_for(KEYS), 2);
 }
 
-/// Whatever is sent, and by however many: each half minute has one reading that was asked for.
+/// Whatever tokens are sent, by however many clients: each half minute has one requested reading.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_unknown_keys_has_the_keys_read_once_in_30_seconds_and_waits_for_nothing() {
     let (idp, key) = (Idp::new(), key());
     idp.publishes(jwks(&[&key]));
     let kept = Arc::new(idp.kept().await);
-    // Another one's token is as unknown as what nobody has signed.
+    // A token signed by a foreign key counts as unknown, like one that nobody has signed.
     let foreign = token(&self::key(), "a");
     let flood = (0..20).map(|number: u32| {
         let (kept, foreign) = (Arc::clone(&kept), foreign.clone());
@@ -686,7 +686,7 @@ async fn a_flood_of_unknown_keys_has_the_keys_read_once_in_30_seconds_and_waits_
     for task in flood.collect::<Vec<_>>() {
         assert!(task.await.unwrap() < SECOND);
     }
-    // Five minutes: the start, and so many that were asked for; none was due by itself.
+    // Five minutes: the start, and the requested readings; no scheduled one was due.
     let times = idp.times(KEYS);
     assert!((11..=13).contains(&times.len()), "{}", times.len());
     for pair in times[1..].windows(2) {
@@ -744,7 +744,7 @@ async fn so_many_may_wait_and_the_next_is_told_at_once() {
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
-/// What is under way may have been answered before the new key was there.
+/// A reading in progress may have been answered before the new key was published.
 #[tokio::test(start_paused = true)]
 async fn a_reading_that_had_begun_before_does_not_count_for_an_unknown_key() {
     let (idp, old, new) = (Idp::new(), key(), key());
@@ -785,8 +785,8 @@ async fn who_is_told_to_read_again_does_so_at_once_and_once_more_when_told_meanw
     assert_eq!(idp.asked_for(KEYS), 3, "one for all that came meanwhile");
 }
 
-/// A provider that publishes a key before it signs with it, and withdraws one when it no longer does:
-/// no good token is refused, and no withdrawn one accepted once the keys were read again.
+/// A provider publishes a key before it signs with it, and withdraws a key when it no longer signs with it. No good
+/// token is refused, and no withdrawn key is accepted once the keys were read again.
 #[tokio::test(start_paused = true)]
 async fn keys_that_are_replaced_under_load_refuse_no_good_token_and_accept_no_withdrawn_one() {
     let seed = crate::base::testing::seed();
@@ -798,7 +798,8 @@ async fn keys_that_are_replaced_under_load_refuse_no_good_token_and_accept_no_wi
     let (mut good, mut withdrawn_refused) = (0, 0);
     let mut withdrawn: Vec<(Instant, String)> = Vec::new();
     for number in 0..60 {
-        // Signed with at once: nobody knows it yet. The last one was no less than 30 s ago.
+        // The new key signs at once, before any reading has seen it. The last requested reading was at least 30 s
+        // ago.
         keys.push(key());
         idp.publishes(jwks(&keys.iter().collect::<Vec<_>>()));
         let tokens: Vec<_> = keys
@@ -811,7 +812,7 @@ async fn keys_that_are_replaced_under_load_refuse_no_good_token_and_accept_no_wi
         }
         let pause = Duration::from_secs(random.random_range(30..900));
         sleep(pause).await;
-        // The oldest is withdrawn; the others go on.
+        // The oldest key is withdrawn; the others stay in use.
         let old = keys.remove(0);
         idp.publishes(jwks(&keys.iter().collect::<Vec<_>>()));
         withdrawn.push((Instant::now(), token(&old, "old")));

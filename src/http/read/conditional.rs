@@ -8,11 +8,11 @@ use crate::domain::read::Representation;
 use crate::http::limits::response_room::ResponseRoomOf;
 use crate::http::response::{self, Answer, json, tagged};
 
-/// Characters of an entity tag that is a digest.
+/// Length of an entity tag that is a digest, in characters.
 const TAG: usize = 32;
 
-/// 200 with the entity tag, or 304 when the caller has it already; `None` when too much is on its
-/// way out.
+/// Returns 200 with the entity tag, or 304 if the client has this version already; `None` if the budget of unsent
+/// bodies is used up.
 pub(in crate::http) fn found_answer(
     found: Representation,
     headers: &HeaderMap,
@@ -25,7 +25,7 @@ pub(in crate::http) fn found_answer(
     Some(tagged(json(StatusCode::OK, body), &found.tag))
 }
 
-/// As [`found_answer`], for a body that has its share already, or is the same for all.
+/// Does what [`found_answer`] does, for a body that is charged already, or that all answers share.
 pub(super) fn found_body(tag: &str, body: impl Into<Bytes>, headers: &HeaderMap) -> Answer {
     if has_tag(headers, tag) {
         return unchanged(tag);
@@ -37,14 +37,14 @@ fn unchanged(tag: &str) -> Answer {
     tagged(response::empty(StatusCode::NOT_MODIFIED), tag)
 }
 
-/// The tag of a body by its content alone.
+/// Returns the tag of a body, made from its content alone.
 pub(in crate::http) fn tag_of(body: &[u8]) -> String {
     let mut tag = blake3::hash(body).to_hex().to_string();
     tag.truncate(TAG);
     tag
 }
 
-/// A body that is the same for as long as the program runs; all answers share it.
+/// A body that does not change while the program runs; all answers share it.
 pub(in crate::http) struct Unchanging {
     tag: String,
     body: Bytes,
@@ -56,8 +56,8 @@ impl Unchanging {
         Self { tag, body }
     }
 
-    /// 200, or 304 when the caller has it already. Caches may keep it but must revalidate it:
-    /// another version of the program may have another body.
+    /// Returns 200, or 304 if the client has the body already. Caches may keep it but must revalidate it: another
+    /// version of the program may have another body.
     pub(in crate::http) fn answer(&self, headers: &HeaderMap) -> Answer {
         let mut answer = found_body(&self.tag, self.body.clone(), headers);
         let kept = HeaderValue::from_static("no-cache");
@@ -66,7 +66,7 @@ impl Unchanging {
     }
 }
 
-/// Whether `If-None-Match` has the tag: weakly compared, `*` matches what exists (RFC 9110 13.1.2).
+/// Whether `If-None-Match` contains the tag, compared weakly; `*` matches any tag (RFC 9110 13.1.2).
 pub(in crate::http) fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
     headers.get_all(IF_NONE_MATCH).iter().any(|value| {
         let Ok(value) = value.to_str() else {

@@ -1,4 +1,4 @@
-//! Pages of lists and histories: how much a page has, and where the next one goes on.
+//! Pages of lists and histories: their sizes, and the cursors of the next pages.
 
 use std::fmt::Display;
 
@@ -9,31 +9,31 @@ use super::query::Query;
 use crate::base::digest::Fingerprint;
 use crate::base::json::FaultCode;
 
-/// The most items of a page, and how many it has where nothing is said.
+/// Maximum number of items on a page; `LIMIT` is the default.
 const LIMIT_MAX: usize = 500;
 const LIMIT: usize = 50;
-/// Characters of what a cursor is bound to.
+/// Length of the digest that binds a cursor to its list, in characters.
 const BOUND: usize = 16;
 
-/// The requested page size.
+/// Returns the requested page size.
 pub(super) fn limit(query: &mut Query<'_>) -> usize {
     query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT)
 }
 
-/// The cursors of one list: what they are bound to, as a digest.
+/// The cursors of one list, bound to it by a digest.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Cursors(String);
 
 impl Cursors {
-    /// Cursors that are bound to this text.
+    /// Returns cursors that are bound to this text.
     pub(super) fn bound_to(what: &str) -> Self {
         let mut bound = Fingerprint::of(what.as_bytes()).to_hex();
         bound.truncate(BOUND);
         Self(bound)
     }
 
-    /// The place of the query's cursor, parsed by `place`; `None` without a cursor, or with an
-    /// invalid one, whose fault is noted.
+    /// Returns the position in the query's cursor, parsed by `place`; `None` without a cursor, or with an invalid
+    /// one, whose fault is noted.
     pub(super) fn place<T>(
         &self,
         query: &mut Query<'_>,
@@ -47,7 +47,7 @@ impl Cursors {
         })
     }
 
-    /// The cursor that goes on at this place.
+    /// Returns the cursor of the page that begins at this place.
     pub(super) fn at(&self, place: impl Display) -> String {
         BASE64_URL_SAFE_NO_PAD.encode(format!("{}{place}", self.0))
     }

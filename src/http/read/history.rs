@@ -1,4 +1,4 @@
-//! Histories and earlier bodies: their queries and their responses.
+//! Histories and earlier bodies: parses their queries, and answers them.
 
 use bytes::Bytes;
 use hyper::{StatusCode, Uri};
@@ -15,11 +15,10 @@ use crate::http::limits::response_room::ResponseRoomOf;
 use crate::http::response::{Answer, Problems, at_position};
 use hyper::header::HeaderMap;
 
-/// A page's bytes beside its revisions, at most.
+/// Maximum size of a page without its revisions, in bytes.
 const AROUND_BYTES: usize = 256;
 
-/// Whether a read's query asks for an earlier body, and for which. As with every read, other
-/// parameters are ignored.
+/// Returns which earlier body a read's query requests, if any. As with every read, other parameters are ignored.
 ///
 /// # Errors
 /// `request_invalid` with every fault.
@@ -71,7 +70,7 @@ impl HistoryQuery {
         })
     }
 
-    /// The page's body, unless too much is on its way out.
+    /// Returns the page's body; `None` if the budget of unsent bodies is used up.
     fn body(&self, page: &HistoryPage, outgoing: ResponseRoomOf<'_>) -> Option<Bytes> {
         let revisions = page.revisions.iter();
         let bytes: usize = revisions.map(|revision| revision.len() + 1).sum();
@@ -89,7 +88,7 @@ impl HistoryQuery {
     }
 }
 
-/// The answer to a request for a history or an earlier body; 429 when too much is on its way out.
+/// Returns the answer to a request for a history or an earlier body; 429 if the budget of unsent bodies is used up.
 pub(in crate::http) fn answer(
     problems: Problems,
     found: Result<(PastFound, u64), NoPast>,

@@ -1,4 +1,4 @@
-//! Lists of what can be read by id.
+//! Lists of the resources that can be read by identifier.
 
 use std::fmt::Display;
 
@@ -26,7 +26,7 @@ pub fn query(row: &'static ListRow, actor: &Actor, uri: &Uri) -> Result<ListQuer
     ListQuery::read(uri.query(), row.path, &actor.subject, &[], &names, is_place)
 }
 
-/// The requested page of a list.
+/// Answers with the requested page of a list.
 pub async fn page(
     engine: &Engine,
     row: &'static ListRow,
@@ -59,7 +59,7 @@ pub async fn page(
     at_position(found_body(&tag, body, headers), page.position)
 }
 
-/// The page as it is answered to this query.
+/// Returns the body of a page in the answer to this query.
 pub(in crate::http) fn body_of<P: Display>(page: &ListPage<P>, query: &ListQuery) -> Vec<u8> {
     let next = page.next.as_ref().map_or_else(
         || "null".to_owned(),

@@ -9,19 +9,19 @@ use crate::engine::read::min_position::Reached;
 use crate::http::response::{Answer, Problems};
 
 const MIN_POSITION: HeaderName = HeaderName::from_static("carebook-min-position");
-/// How faults name it.
+/// The header's path in faults.
 const PATH: &str = "header.Carebook-Min-Position";
 
 /// Waits until the engine has reached the position that a request names, if it names one.
 ///
 /// # Errors
-/// The answer, when the header is invalid, too many wait already, or the wait timed out.
+/// The answer, when the header is invalid, too many requests wait already, or the wait timed out.
 pub(in crate::http) async fn come_to(
     engine: &Engine,
     headers: &HeaderMap,
     problems: Problems,
 ) -> Result<(), Box<Answer>> {
-    // Most requests have none.
+    // Shortcut for the many requests without the header.
     if !headers.contains_key(MIN_POSITION) {
         return Ok(());
     }
@@ -34,7 +34,7 @@ pub(in crate::http) async fn come_to(
     }
 }
 
-/// The position: once, in decimal digits, at most 2^63 - 1.
+/// Parses the position: sent once, in decimal digits, at most 2^63 - 1.
 fn asked(headers: &HeaderMap) -> Result<u64, FaultCode> {
     let mut values = headers.get_all(MIN_POSITION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
@@ -44,7 +44,7 @@ fn asked(headers: &HeaderMap) -> Result<u64, FaultCode> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(FaultCode::Pattern);
     }
-    // No log comes to a position beyond: who asked for one would only wait in vain.
+    // No log reaches a position beyond, so a request for one would wait in vain.
     let position: i64 = text.parse().map_err(|_| FaultCode::OutOfRange)?;
     Ok(position.unsigned_abs())
 }

@@ -1,5 +1,5 @@
-//! The parameters of a query, read as strictly as a body: each is known, and given once unless it
-//! may be repeated. The `fieldPath` of a fault is `query.NAME`.
+//! Parses the parameters of a query as strictly as a body: each has to be known, and sent once unless it may be
+//! repeated. The `fieldPath` of a fault is `query.NAME`.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -12,12 +12,12 @@ use crate::domain::rejection::Rejection;
 pub struct Query<'q> {
     pairs: Vec<(Cow<'q, str>, Cow<'q, str>)>,
     faults: Faults,
-    /// The parameters that have a fault among those.
+    /// The names of the parameters that have a noted fault.
     at_fault: BTreeSet<Box<str>>,
 }
 
 impl<'q> Query<'q> {
-    /// Reads the query of a request for a path that knows these parameters.
+    /// Parses the query of a request for a path that accepts the parameters `known`.
     #[must_use]
     pub fn read(query: Option<&'q str>, known: &[&str]) -> Self {
         let pairs: Vec<_> = form_urlencoded::parse(query.unwrap_or_default().as_bytes()).collect();
@@ -36,7 +36,7 @@ impl<'q> Query<'q> {
         read
     }
 
-    /// Notes a fault of this parameter, unless it has one already, or as many are noted as are reported.
+    /// Notes a fault of this parameter, unless it has one already, or the maximum number of faults is noted.
     pub fn fault(&mut self, name: &str, code: FaultCode) {
         if !self.faults.is_full() && !self.at_fault.contains(name) {
             self.at_fault.insert(name.into());
@@ -44,15 +44,15 @@ impl<'q> Query<'q> {
         }
     }
 
-    /// All values of a parameter that may be repeated.
+    /// Returns all values of a parameter that may be repeated.
     #[must_use]
     pub fn all(&self, name: &str) -> Vec<Cow<'q, str>> {
         let of_name = self.pairs.iter().filter(|(known, _)| known == name);
         of_name.map(|(_, value)| value.clone()).collect()
     }
 
-    /// The value of a parameter, read by `read`; `None` when it is absent, or after its fault was
-    /// noted.
+    /// Returns the value of a parameter, parsed by `read`; `None` if the parameter is absent, or has a fault, which
+    /// is noted.
     pub fn one<T>(
         &mut self,
         name: &str,
@@ -68,7 +68,7 @@ impl<'q> Query<'q> {
         value.map_err(|code| self.fault(name, code)).ok()
     }
 
-    /// A whole number within these bounds, both inclusive.
+    /// Returns a whole number within these bounds, both inclusive.
     pub fn number(&mut self, name: &str, least: usize, most: usize) -> Option<usize> {
         self.one(name, |text| {
             let number = whole_number(text)?;
@@ -79,10 +79,10 @@ impl<'q> Query<'q> {
         })
     }
 
-    /// Ends the parsing of the query.
+    /// Ends the parsing of the query, and reports its faults.
     ///
     /// # Errors
-    /// The refusal, when there was a fault.
+    /// The rejection with all faults, if there are any.
     pub fn finish(self) -> Result<(), Rejection> {
         match self.faults.is_empty() {
             true => Ok(()),
@@ -91,10 +91,10 @@ impl<'q> Query<'q> {
     }
 }
 
-/// A number that is not negative, in digits.
+/// Parses a non-negative number in decimal digits.
 ///
 /// # Errors
-/// `wrong_type` for what is no integer, `out_of_range` for one that is negative or too large.
+/// `wrong_type` when the text is no integer, `out_of_range` when the number is negative or too large.
 pub fn whole_number<T: FromStr>(text: &str) -> Result<T, FaultCode> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

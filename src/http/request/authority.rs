@@ -9,11 +9,11 @@ use hyper::header::{HOST, HeaderMap};
 #[derive(Clone, Copy, Debug)]
 pub struct Authority<'t> {
     host: &'t [u8],
-    /// Digits, or empty.
+    /// The port's digits; empty if no port was sent.
     port: &'t [u8],
 }
 
-/// An absolute target's scheme.
+/// The scheme of a target in absolute form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// `http`
@@ -54,8 +54,7 @@ impl<'t> Authority<'t> {
         (port.is_empty() || is_port(port)).then_some(Self { host, port })
     }
 
-    /// The scheme and the authority of an absolute target: `http://AUTHORITY…` or
-    /// `https://AUTHORITY…`.
+    /// Parses the scheme and the authority of an absolute target: `http://AUTHORITY…` or `https://AUTHORITY…`.
     #[must_use]
     pub fn of_absolute(target: &'t [u8]) -> Option<(Scheme, Self)> {
         let after = |scheme: &[u8]| {
@@ -71,7 +70,7 @@ impl<'t> Authority<'t> {
         Some((scheme, authority))
     }
 
-    /// Whether both are the same: hosts without regard to case, and with the scheme's default port.
+    /// Whether both have the same host, without regard to case, and the same port, by default the scheme's.
     #[must_use]
     pub fn agrees(&self, other: &Self, scheme: Scheme) -> bool {
         let own: &[u8] = match scheme {
@@ -87,8 +86,7 @@ impl<'t> Authority<'t> {
     }
 }
 
-/// Whether an HTTP/2 request names one host: by its authority, by `Host`, or by both when they
-/// agree (RFC 9113 8.3.1).
+/// Whether an HTTP/2 request names one host: by its authority, by `Host`, or by both if they agree (RFC 9113 8.3.1).
 #[must_use]
 pub fn names_one_host(uri: &Uri, headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(HOST).iter();
@@ -110,7 +108,7 @@ pub fn names_one_host(uri: &Uri, headers: &HeaderMap) -> bool {
     }
 }
 
-/// Whether it is a registered name or an IPv4 address, and not empty.
+/// Whether the text is a registered name or an IPv4 address, and not empty.
 fn is_name(text: &[u8]) -> bool {
     let mut rest = text;
     loop {

@@ -1,4 +1,4 @@
-//! Reading request bodies, and early responses.
+//! Reads request bodies, and handles the rest of a body after an early response.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -19,27 +19,26 @@ use crate::engine::limits::admission::{Admission, Permit};
 use crate::http::limits::pace::Pace;
 use crate::http::response::{Answer, Problems};
 
-/// How much of the rest of a body is drained after an early response, in bytes, for how long, and
-/// how long it may be silent meanwhile.
+/// Limits for draining the rest of a body after an early response: bytes, total time, and time without a byte.
 const REST_BYTES_MAX: usize = 8 << 20;
 const REST_TIMEOUT: Duration = Duration::from_secs(2);
 const REST_SILENCE_MAX: Duration = Duration::from_millis(250);
-/// How long it is drained once the service stops, and how long a body may still be arriving then: what
-/// is answered has to be sent before the stop is over (`FrontLimits::drain_timeout`).
+/// The time for draining once the service stops, and for a body that is still arriving then: the response has to be
+/// sent before the stop is over (`FrontLimits::drain_timeout`).
 const REST_TIMEOUT_AT_STOP: Duration = Duration::from_millis(250);
 const ARRIVING_AT_STOP: Duration = Duration::from_millis(600);
-/// How long a 429 for a command is delayed.
+/// Delay of a 429 for a command.
 const SHED_PAUSE: Duration = Duration::from_millis(20);
 
-/// 429, after a pause. Without it, clients that retry at once would get so many 429s that little is
-/// left for the commands that were admitted.
+/// Returns 429, after a pause. Without the pause, clients that retry at once would get so many 429s that little
+/// capacity is left for the commands that were admitted.
 pub(in crate::http) async fn shed(problems: Problems) -> Answer {
     sleep(SHED_PAUSE).await;
     problems.overloaded()
 }
 
-/// The body of a request as JSON, or 415, 413, 408; or 503, when the service stops (which ends `feed`)
-/// before it is there.
+/// Returns the body of a request as JSON, or 415, 413, 408; or 503, if the service stops (which ends `feed`) before
+/// the body is there.
 pub(in crate::http) async fn json_body<B>(
     headers: &HeaderMap,
     body: B,
@@ -51,7 +50,7 @@ where
     B: Body<Data = Bytes>,
 {
     if !is_media_type(headers, "application/json") {
-        // Without a body nothing lacks a type: it is the body that is missing.
+        // Without a body no media type is missing, but the body itself.
         return match body.is_end_stream() && !headers.contains_key(CONTENT_TYPE) {
             true => Ok((Bytes::new(), Permit::none(budget))),
             false => Err(no_json(problems)),
@@ -62,8 +61,8 @@ where
     whole.map_err(|error| not_arrived(&error, problems))
 }
 
-/// In the place of a body that a request need not have: nothing. 415 when it has one of a type that it
-/// does not say.
+/// Reads the body of a request that does not need one, and returns an empty body. Returns 415 if the request has a
+/// body without the media type that it should have.
 pub(in crate::http) async fn no_body<B>(
     headers: &HeaderMap,
     body: B,
@@ -74,7 +73,7 @@ pub(in crate::http) async fn no_body<B>(
 where
     B: Body<Data = Bytes>,
 {
-    // One of chunks, or over HTTP/2, may turn out to have nothing.
+    // A body in chunks, or over HTTP/2, may turn out to be empty.
     if !body.is_end_stream() {
         let stop = || feed.ended_for(ARRIVING_AT_STOP);
         let whole = whole_body(headers, body, budget, Pace::OF_COMMANDS, stop).await;
@@ -91,7 +90,7 @@ fn no_json(problems: Problems) -> Box<Answer> {
     Box::new(unsupported_media_type(problems, message))
 }
 
-/// 429, 413, 408 or 503: why a body is not there.
+/// Returns the 429, 413, 408 or 503 for a body that did not arrive.
 fn not_arrived(error: &BodyError, problems: Problems) -> Box<Answer> {
     Box::new(match error {
         BodyError::Overloaded => problems.overloaded(),
@@ -113,7 +112,7 @@ fn not_arrived(error: &BodyError, problems: Problems) -> Box<Answer> {
     })
 }
 
-/// 415, with a message that names the accepted media types.
+/// Returns 415, with a message that names the accepted media types.
 pub(in crate::http) fn unsupported_media_type(problems: Problems, message: &'static str) -> Answer {
     problems.problem(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -122,8 +121,8 @@ pub(in crate::http) fn unsupported_media_type(problems: Problems, message: &'sta
     )
 }
 
-/// Comes to the end of the body of a request that was answered early, so that its connection can go on;
-/// whether it has. Over HTTP/1 the connection has to be closed otherwise.
+/// Reads the body of a request that was answered early to its end, so that the connection can be reused. Returns
+/// whether the end was reached; if not, an HTTP/1 connection has to be closed.
 pub(in crate::http) async fn end<B>(body: &mut B, headers: &HeaderMap, feed: &Feed) -> bool
 where
     B: Body<Data = Bytes> + Unpin,
@@ -131,8 +130,8 @@ where
     if !headers.contains_key(EXPECT) {
         return drain(body, feed).await;
     }
-    // A client that waits for 100 (Continue) has not sent the body yet, and need not. One in chunks may have
-    // been read, which its end alone tells; to wait for that would ask for it.
+    // A client that waits for 100 (Continue) has not sent the body yet, and need not. A body in chunks may have been
+    // read already, which only a poll for its end shows; waiting for that end would make the client send the body.
     poll_fn(|context| {
         let next = Pin::new(&mut *body).poll_frame(context);
         Poll::Ready(matches!(next, Poll::Ready(None)))
@@ -140,9 +139,9 @@ where
     .await
 }
 
-/// Drains the rest of the body of a request that was answered early, up to 8 MiB; whether that was all of
-/// it. Closing the connection with unread bytes would reset it, and the client might not see the
-/// response. A stop, which ends `feed`, leaves little time for that.
+/// Drains the rest of the body of a request that was answered early, up to 8 MiB. Returns whether that was all of it.
+/// Closing the connection with unread bytes would reset it, and the client might not see the response. A stop, which
+/// ends `feed`, leaves little time for this.
 async fn drain<B>(body: &mut B, feed: &Feed) -> bool
 where
     B: Body<Data = Bytes> + Unpin,
@@ -161,7 +160,7 @@ where
         }
         true
     };
-    // A client that has not sent it by then loses the connection.
+    // A client that has not sent the rest by then loses the connection.
     tokio::select! {
         is_all = draining => is_all,
         () = sleep(REST_TIMEOUT) => false,

@@ -1,17 +1,16 @@
-//! Reading a request: its body, its headers, its command; every fault is found.
+//! Reads a request: its body, its headers, its command; reports every fault.
 //!
 //! # Bodies
 //!
-//! A body is charged to a budget, the bytes of bodies that may be in flight, as its bytes arrive: a
-//! body that is announced but not sent costs nothing. It is kept in one piece that grows with
-//! what arrived, so that a body in a million chunks takes no more memory than it is charged for.
+//! A body is charged to a budget, the bytes of bodies that may be in flight, as its bytes arrive: a body that is
+//! announced but not sent costs nothing. The body is kept in one buffer that grows with the bytes that arrived, so
+//! that a body in a million chunks takes no more memory than it is charged for.
 //!
-//! Slow senders must not take the memory of others. A body that has arrived already may use
-//! everything that is free. A body that is still arriving leaves [`AT_ONCE_BYTES`] for those, and
-//! may hold at most as much as it leaves free beyond that: the more bodies are arriving, the less
-//! each may hold, and there is always some left for one more; a small one may go on when there is
-//! less. A body that would hold more is rejected. While memory is short, a body that is slower than
-//! [`Pace`] is rejected, too.
+//! Slow senders must not take the memory of others. A body that has arrived completely may use all free capacity. A
+//! body that is still arriving leaves [`AT_ONCE_BYTES`] free for complete ones, and may hold at most as much as it
+//! leaves free beyond that: the more bodies are arriving, the less each may hold, and some capacity is always left
+//! for one more. A small body may go on when less is free. A body that would hold more is rejected. While memory is
+//! short, a body that is slower than [`Pace`] is rejected, too.
 
 pub mod authority;
 pub(super) mod body;
@@ -36,24 +35,22 @@ use crate::domain::operation::{AnyCommand, Parts};
 use crate::domain::rejection::Rejection;
 use crate::engine::limits::admission::{Admission, Permit};
 
-/// The most bytes that the body of a command may have.
+/// Maximum size of a command's body, in bytes.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
-/// Bytes of bodies that may be in flight; beyond that, requests are rejected.
+/// Maximum bytes of bodies in flight; beyond that, requests are rejected.
 pub const BODIES_BYTES_MAX: usize = 256 << 20;
-/// The part of these for bodies that have arrived already; at least as much stays free when
-/// arriving bodies grow.
+/// Part of [`BODIES_BYTES_MAX`] that is kept for bodies that have arrived completely: an arriving body grows only
+/// while at least as much stays free.
 pub const AT_ONCE_BYTES: usize = 64 << 20;
-/// An arriving body that holds no more than this may use half of what is kept for those that have
-/// arrived, in bytes.
+/// An arriving body that holds at most this many bytes may use half of the part that is kept for complete bodies.
 const SMALL_BYTES_MAX: usize = 16 << 10;
-/// The memory of one value of a body, in bytes, at most: as a node of the tree, or as what is read
-/// from it.
+/// Maximum memory of one value of a body, in bytes: as a node of the tree, or as the value that is parsed from it.
 pub const VALUE_BYTES: usize = 64;
-/// Bodies of fewer values than this are charged for their bytes only.
+/// Bodies with at most this many values are charged for their bytes only.
 const VALUES_FREE: usize = 4_096;
-/// The least room that is made for a body that comes in pieces, in bytes.
+/// Minimum capacity of the buffer for a body that comes in pieces, in bytes.
 const PIECE_BYTES_MIN: usize = 1_024;
-/// The most characters that an idempotency key in a header may have.
+/// Maximum length of an idempotency key in a header, in characters.
 const KEY_CHARS_MAX: usize = 255;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -63,15 +60,15 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub enum BodyError {
     /// Too many bytes of bodies are in flight.
     Overloaded,
-    /// It is too large.
+    /// The body is too large.
     TooLarge,
-    /// It did not arrive in time, or broke off.
+    /// The body did not arrive in time, or broke off.
     Broken,
-    /// The service stops, and it has not arrived yet.
+    /// The service stops, and the body has not arrived yet.
     Stopping,
 }
 
-/// The budget of the bodies of a service.
+/// Creates the budget for the bodies of a service.
 #[must_use]
 pub fn bodies_budget() -> Arc<Admission> {
     Arc::new(Admission::new(BODIES_BYTES_MAX))
@@ -91,12 +88,12 @@ pub fn is_media_type(headers: &HeaderMap, expected: &str) -> bool {
     essence.trim().eq_ignore_ascii_case(expected)
 }
 
-/// The whole body, if it has at most [`BODY_BYTES_MAX`] bytes, and its share of `budget`, the bytes
+/// Reads the whole body, if it has at most [`BODY_BYTES_MAX`] bytes. Returns it with its share of `budget`, the bytes
 /// of bodies that may be in flight.
 ///
 /// # Errors
-/// When it is larger, slower than `pace`, or breaks off, when it would hold more than it may, or when it
-/// is not there by the end of `stop`.
+/// When the body is too large, is slower than `pace`, breaks off, would hold more than it may, or is incomplete at
+/// the end of `stop`.
 pub async fn whole_body<B, S>(
     headers: &HeaderMap,
     body: B,
@@ -127,13 +124,13 @@ where
         whole?;
         return Ok(arriving.whole());
     }
-    // From here on there is a timer, which costs a system call.
+    // From here on a timer is needed, which costs a system call.
     arriving.wait()?;
-    // On the heap, as most bodies are there: every request carries the room for what it may await.
+    // Boxed, because most bodies do not come here: otherwise every request's future would reserve memory for it.
     Box::pin(until_whole(arriving, body, pace, stop())).await
 }
 
-/// A body that is still arriving.
+/// Reads the rest of a body that is still arriving.
 async fn until_whole<B>(
     mut arriving: Arriving,
     mut body: Pin<&mut B>,
@@ -174,22 +171,21 @@ where
     Err(BodyError::Broken)
 }
 
-/// How much of a budget is kept for bodies that have arrived already.
+/// Returns how much of a budget is kept for bodies that have arrived completely.
 fn kept_for_at_once(budget: &Admission) -> usize {
     AT_ONCE_BYTES.min(budget.max() / 4)
 }
 
 /// The part of a body that has arrived.
 struct Arriving {
-    /// The body, while it is a single chunk that was not waited for.
+    /// The body, as long as it is a single chunk that was not waited for.
     only: Bytes,
-    /// What has arrived, once it is more than that: a chunk may keep its connection's whole buffer
-    /// alive, so it is copied.
+    /// Copy of the received bytes otherwise: a chunk may keep its connection's whole buffer alive.
     pieces: Vec<u8>,
-    /// How large it may get.
+    /// Maximum size of the buffer, in bytes.
     ceiling: usize,
     share: Permit,
-    /// Whether it has been waited for.
+    /// Whether the body had to be waited for.
     waited: bool,
 }
 
@@ -198,7 +194,7 @@ impl Arriving {
         self.only.len() + self.pieces.len()
     }
 
-    /// Reads everything that arrives. What has arrived stays here when the future is dropped.
+    /// Reads all chunks until the end. The received bytes stay in `self` when the future is dropped.
     async fn take_all<B>(&mut self, mut body: Pin<&mut B>) -> Result<(), BodyError>
     where
         B: Body<Data = Bytes>,
@@ -230,7 +226,7 @@ impl Arriving {
         Ok(())
     }
 
-    /// Begins to wait: what has arrived so far is copied.
+    /// Notes that the body is waited for, and copies the received bytes.
     fn wait(&mut self) -> Result<(), BodyError> {
         self.waited = true;
         self.keep()
@@ -245,7 +241,7 @@ impl Arriving {
         Ok(())
     }
 
-    /// Room for `length` bytes, charged: twice as much as before when that is enough.
+    /// Reserves and charges a capacity of `length` bytes; of twice the old capacity if that is more.
     fn make_room(&mut self, length: usize) -> Result<(), BodyError> {
         let room = self.pieces.capacity();
         if length <= room {
@@ -283,8 +279,8 @@ impl Arriving {
     }
 }
 
-/// The result of the future, if it is ready at the first or the second poll: most bodies arrive
-/// with their heads.
+/// Returns the result of the future if it is ready at the first or the second poll: most bodies arrive with their
+/// heads.
 async fn at_once<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut looked = false;
@@ -300,7 +296,7 @@ async fn at_once<F: Future>(future: F) -> Option<F::Output> {
     .await
 }
 
-/// A command and, if the key is there, the idempotency key from the header.
+/// A command and, if there is one, the idempotency key from the header.
 pub struct ReadCommand {
     /// The command.
     pub command: Box<dyn AnyCommand>,
@@ -311,8 +307,8 @@ pub struct ReadCommand {
 /// Parses a body that has to be a JSON object, and charges its share for the memory of its values.
 ///
 /// # Errors
-/// A single fault: it is not JSON, or not an object. [`Unread::Overloaded`] when the budget has no
-/// memory for so many values.
+/// A single fault: the body is not JSON, or not an object. [`Unread::Overloaded`] when the budget has no memory left
+/// for the values.
 pub fn parse_object<'b>(body: &'b [u8], share: &mut Permit) -> Result<Json<'b>, Unread> {
     let fault = |code| Err(Unread::Rejected(Rejection::invalid_at("", code)));
     let Ok((json, values)) = Json::parse_counted(body) else {
@@ -330,25 +326,25 @@ pub fn parse_object<'b>(body: &'b [u8], share: &mut Permit) -> Result<Json<'b>, 
 /// Why a request was not read.
 #[derive(Debug)]
 pub enum Unread {
-    /// It is invalid.
+    /// The request is invalid.
     Rejected(Rejection),
-    /// It takes more memory than the budget of bodies has left.
+    /// The request takes more memory than the budget of bodies has left.
     Overloaded,
 }
 
 /// Whether a request asks for a dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DryRun {
-    /// It says nothing of one.
+    /// The query has no `dryRun`.
     No,
-    /// `dryRun=true`, once.
+    /// The query has `dryRun=true`, once.
     Yes,
-    /// Anything else.
+    /// The query has any other `dryRun`.
     Unreadable,
 }
 
 impl DryRun {
-    /// What this query says of it; other parameters are not looked at.
+    /// Parses `dryRun` in this query; other parameters are ignored.
     #[must_use]
     pub fn of(query: Option<&str>) -> Self {
         let Some(query) = query else {
@@ -364,13 +360,13 @@ impl DryRun {
     }
 }
 
-/// The refusal of a dry run where nothing is carried out.
+/// Returns the rejection of a dry run on a route that carries nothing out.
 pub(super) fn no_dry_run() -> Rejection {
     Rejection::invalid_at("query.dryRun", FaultCode::NotAllowed)
 }
 
-/// The command of `row`, when nothing is wrong with the request, and its values fit in the memory
-/// that a body has without a share of its own for them.
+/// Returns the command of `row` if the request has no fault, and its values fit in the memory that needs no further
+/// charge.
 fn read_straight(
     row: &'static Row,
     path: &[(&str, &str)],
@@ -394,11 +390,11 @@ fn read_straight(
     })
 }
 
-/// Reads the command of `row` from the parts of a request. `share` is the body's, and grows with
-/// the command's memory.
+/// Reads the command of `row` from the parts of a request. `share` is the charge of the body, and grows with the
+/// command's memory.
 ///
 /// # Errors
-/// `request_invalid` with every fault of path, headers and body; as [`parse_object`].
+/// `request_invalid` with every fault of path, headers and body; and the errors of [`parse_object`].
 pub fn read_command(
     row: &'static Row,
     path: &[(&str, &str)],
@@ -416,7 +412,7 @@ pub fn read_command(
     read_by_tree(row, path, headers, dry_run, body, share, now)
 }
 
-/// As [`read_command`], always by way of the body's tree: only this reports the faults of a
+/// Does what [`read_command`] does, but always through the body's tree: only that way reports the faults of a
 /// request.
 ///
 /// # Errors
@@ -454,7 +450,7 @@ pub fn read_by_tree(
     }
 }
 
-/// The same where it is sent; else a key of its own, which no other request has.
+/// Returns the key in the header; without the header, a new key that no other request has.
 fn read_key_if_sent(headers: &HeaderMap, at: &mut Reader) -> Option<Box<str>> {
     match headers.contains_key(IDEMPOTENCY_KEY) {
         true => read_key(headers, at),
@@ -462,7 +458,7 @@ fn read_key_if_sent(headers: &HeaderMap, at: &mut Reader) -> Option<Box<str>> {
     }
 }
 
-/// The header `Idempotency-Key`: once, 1 to 255 characters of visible ASCII and inner spaces.
+/// Parses the header `Idempotency-Key`: sent once, 1 to 255 characters of visible ASCII and inner spaces.
 fn read_key(headers: &HeaderMap, at: &mut Reader) -> Option<Box<str>> {
     at.inside("header", |at| {
         at.inside("Idempotency-Key", |at| {
@@ -532,12 +528,12 @@ mod tests {
         assert_eq!(key_fault(&[b"a\tb"]), fault("pattern"));
     }
 
-    /// A body of which each look shows what a test says: bytes, or that nothing is there yet.
+    /// A body of which each poll gives the next step of a test: bytes, or `None` for pending.
     struct Slow {
         steps: std::collections::VecDeque<Option<Bytes>>,
-        /// Whether it ends after its steps; else nothing more ever comes.
+        /// Whether the body ends after its steps; if not, it stays pending.
         ends: bool,
-        /// How often it was looked at.
+        /// Number of polls.
         looks: Arc<AtomicUsize>,
     }
 
@@ -572,7 +568,7 @@ mod tests {
         }
     }
 
-    /// Time enough for whatever comes by itself; what does not come is given up soon.
+    /// A pace that waits for every body that still comes; `HASTY` soon gives up one that does not.
     const PATIENT: Pace = Pace {
         tick: Duration::from_secs(100),
         ..Pace::OF_COMMANDS
@@ -630,7 +626,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_goes_on_coming_is_read_and_one_that_is_silent_or_has_no_end_is_given_up() {
-        // Which comes byte by byte, so many seconds apart.
+        // Reads a body that comes byte by byte, `seconds` apart.
         let read = async |seconds: u64, bytes: usize| {
             let pause = Duration::from_secs(seconds);
             let body = futures_util::stream::unfold(bytes, |left| async move {
@@ -667,7 +663,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_in_chunks_of_one_byte_holds_what_it_is_charged_and_no_buffer_of_its_connection()
     {
-        /// A buffer that knows how many there are.
+        /// A buffer that counts how many of its kind are alive.
         struct Counted {
             bytes: [u8; 1],
             _alive: Arc<()>,
@@ -708,7 +704,7 @@ mod tests {
     async fn who_sends_slowly_holds_no_more_than_is_left_for_others() {
         let budget = bodies_budget();
         let chunk = Bytes::from(vec![b'x'; 64 << 10]);
-        // Each sends all of a body but its last byte, piece by piece.
+        // Each client sends all of its body but the end, piece by piece.
         let slow = (0..600).map(|_| {
             let steps = (0..15).flat_map(|_| [None, None, Some(chunk.clone())]);
             let body = Slow::of(steps, false);
@@ -721,14 +717,14 @@ mod tests {
             })
         });
         let slow: Vec<_> = slow.collect();
-        // Until all of them have sent what they send, or were shed.
+        // Runs until all clients have sent their pieces, or were rejected.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
         let shed = slow.iter().filter(|one| one.is_finished()).count();
         assert!(shed > 0 && shed < slow.len(), "{shed} were shed");
         assert!(budget.free() > AT_ONCE_BYTES);
-        // A good one is read, whether it is there at once or comes in two pieces.
+        // A well-behaved body is read, whether it comes at once or in two pieces.
         let good = || Bytes::from(vec![b'y'; 2_000]);
         for steps in [
             vec![Some(good())],
@@ -776,8 +772,8 @@ mod tests {
             ticks_max: ticks,
             ..HASTY
         };
-        // How often a body that brings so much and then nothing is looked at until it is given up:
-        // at each tick once.
+        // Returns how often a body that brings `length` bytes and then nothing is polled until it is given up: once
+        // per tick.
         let looks = async |length: usize, budget: &Arc<Admission>| {
             let piece = (length > 0).then(|| Bytes::from(vec![b'x'; length]));
             let body = Slow::of([None, None, piece], false);
@@ -790,12 +786,12 @@ mod tests {
         let short = bodies_budget();
         let _others = Admission::admit(&short, BODIES_BYTES_MAX / 2 + 1).unwrap();
         assert!(early(looks(200_000, &short).await));
-        // While it is shorter still, whoever brings nothing holds nothing.
+        // When memory is shorter still, a body that brings nothing may hold nothing.
         let scarce = bodies_budget();
         let kept = kept_for_at_once(&scarce);
         let _others_too = Admission::admit(&scarce, BODIES_BYTES_MAX - kept + 1).unwrap();
         assert!(early(looks(0, &scarce).await));
-        // One that holds little may take its time; so may every one while there is enough.
+        // A body that holds little may take its time; so may any body while memory suffices.
         for (length, budget) in [(20_000, &short), (200_000, &bodies_budget())] {
             let looks = looks(length, budget).await;
             assert!(looks >= TICKS, "{length}: {looks}");

@@ -1,16 +1,16 @@
-//! The id of a request, which its response and its log lines have: the client's own, or a new one.
+//! The identifier of a request, in its response and its log lines: the client's own, or a new one.
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use uuid::fmt::Hyphenated;
 
 use crate::engine::Engine;
 
-/// The header that carries it, both ways.
+/// The header with the identifier, in requests and responses.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The most characters of a client's own id.
+/// Maximum length of a client's own identifier, in characters.
 const LENGTH_MAX: usize = 128;
 
-/// The client's own id, where it is sent once and has 1 to 128 visible characters; else a new one.
+/// Returns the client's own identifier if it is sent once and has 1 to 128 visible characters; else a new one.
 #[must_use]
 pub fn request_id(engine: &Engine, headers: &HeaderMap) -> HeaderValue {
     let mut values = headers.get_all(REQUEST_ID).iter();
@@ -24,7 +24,7 @@ pub fn request_id(engine: &Engine, headers: &HeaderMap) -> HeaderValue {
     new_request_id(engine)
 }
 
-/// A new one.
+/// Returns a new identifier.
 #[must_use]
 pub fn new_request_id(engine: &Engine) -> HeaderValue {
     let mut text = [0; Hyphenated::LENGTH];

@@ -31,12 +31,12 @@ impl Default for AnswerBody {
 }
 
 impl AnswerBody {
-    /// A problem of this code.
+    /// Creates the body of a problem with this code.
     pub fn problem(body: impl Into<Bytes>, code: &'static str) -> Self {
         Self::Problem(body.into(), code)
     }
 
-    /// The code, where it is a problem.
+    /// Returns the problem's code, if the body is one of a problem.
     #[must_use]
     pub fn code(&self) -> Option<&'static str> {
         match self {
@@ -45,7 +45,7 @@ impl AnswerBody {
         }
     }
 
-    /// The same, which keeps something until the last of its bytes is dropped, if it is complete.
+    /// Returns the body; if it is complete, it keeps `kept` alive until the last of its bytes is dropped.
     #[must_use]
     pub fn with(self, kept: impl Send + 'static) -> Self {
         let keeping = |bytes| Bytes::from_owner(Keeping { bytes, _kept: kept });
@@ -57,7 +57,7 @@ impl AnswerBody {
     }
 }
 
-/// Bytes, and what is kept as long as they are.
+/// Bytes, with a value that lives as long as they do.
 struct Keeping<T> {
     bytes: Bytes,
     _kept: T,

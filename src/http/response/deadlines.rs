@@ -1,6 +1,6 @@
-//! By when the large responses of a connection have to be taken. That some of one is taken now and
-//! then is not enough: by a byte every half minute a client would hold it, and its share of what all
-//! clients have, for as long as it likes.
+//! Deadlines by which the client has to take the large responses of a connection. A timeout between two reads is not
+//! enough: with one byte every half minute a client would hold a response, and its share of the budget of all
+//! clients, for as long as it likes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,23 +13,24 @@ use tokio::time::Instant;
 use super::answer_body::Answer;
 use crate::http::limits::response_room::SMALL_BYTES_MAX;
 
-/// How fast a response has to be taken, once the patience with a client that takes nothing is over.
+/// Minimum rate at which a response has to be taken, after the patience with an idle client is over.
 const BYTES_PER_SECOND: u64 = 64 << 10;
-/// There is none.
+/// Value of `earliest` without a deadline.
 const NONE: u64 = u64::MAX;
 
 /// The deadlines of a connection's responses.
 pub struct Deadlines {
     patience: Duration,
     began: Instant,
-    /// Each in milliseconds after `began`.
+    /// All deadlines, in milliseconds after `began`.
     all: Mutex<Vec<u64>>,
-    /// The first of them: it is looked at at each read.
+    /// The earliest of all deadlines; an atomic, because each read checks it.
     earliest: AtomicU64,
 }
 
 impl Deadlines {
-    /// Of a connection whose client has so long for any response, and longer for a large one.
+    /// Creates the deadlines of a connection whose client has `patience` for any response, and longer for a large
+    /// one.
     #[must_use]
     pub fn new(patience: Duration) -> Arc<Self> {
         Arc::new(Self {
@@ -40,8 +41,8 @@ impl Deadlines {
         })
     }
 
-    /// The same answer; if it is large, it has a deadline from now on until the last of it is taken.
-    /// A stream has none: nobody knows how long it lasts.
+    /// Returns the answer; a large one has a deadline from now on until the last of it is taken. A stream has no
+    /// deadline, because its length is unknown.
     #[must_use]
     pub fn timed(self: &Arc<Self>, answer: Answer) -> Answer {
         match answer.body().size_hint().exact() {
@@ -53,7 +54,7 @@ impl Deadlines {
         }
     }
 
-    /// The first deadline.
+    /// Returns the earliest deadline.
     #[must_use]
     pub fn earliest(&self) -> Option<Instant> {
         let earliest = self.earliest.load(Ordering::Relaxed);
@@ -79,7 +80,7 @@ impl Deadlines {
     }
 }
 
-/// The deadline of a response, until it is dropped.
+/// The deadline of one response, which is removed on drop.
 struct Deadline {
     of: Arc<Deadlines>,
     at: u64,
@@ -120,7 +121,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
     const HOUR: Duration = Duration::from_secs(3_600);
-    /// A body whose time is over after 30 and 16 seconds.
+    /// Length of a body whose deadline is after 30 and 16 seconds.
     const BYTES: usize = 1 << 20;
     const DUE: Duration = Duration::from_secs(46);
 
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(left(), Some(PATIENCE + Duration::from_secs(64)));
     }
 
-    /// How a connection has ended, and when.
+    /// The result of a connection, and when it ended.
     type Ended = JoinHandle<(Result<(), hyper::Error>, Instant)>;
 
     fn served_http1(deadlines: &Arc<Deadlines>) -> (DuplexStream, Ended) {
@@ -254,7 +255,7 @@ mod tests {
         far.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
             .await
             .unwrap();
-        // No stream has a window; then `GET http://a/`.
+        // Settings without a window for streams; then `GET http://a/`.
         let windows = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
         let asked = frame(1, 5, 1, &[0x82, 0x84, 0x86, 0x01, 1, b'a']);
         far.write_all(&[windows, asked].concat()).await.unwrap();

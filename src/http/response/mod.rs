@@ -1,4 +1,4 @@
-//! Responses: the one place that knows status codes, and which shape a route's problems have.
+//! Responses. Only this module knows the status codes, and the shape of each route's problems.
 
 pub(super) mod answer_body;
 pub mod deadlines;
@@ -31,26 +31,26 @@ const WRITER: HeaderName = HeaderName::from_static("carebook-writer");
 const DRY_RUN: HeaderName = HeaderName::from_static("carebook-dry-run");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// Seconds after which to try again, for a temporary problem.
+/// Value of `Retry-After` for a temporary problem, in seconds.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
-/// How a route reports problems: in which shape, and an invalid request with which status.
+/// How a route reports problems: their shape, and the status of an invalid request.
 #[derive(Clone, Copy)]
 pub struct Problems {
-    /// The shape of its problems.
+    /// The shape of the route's problems.
     pub problem: ProblemShape,
     /// The status of an invalid request.
     pub invalid: StatusCode,
 }
 
 impl Problems {
-    /// For routes that are not operations: 400, the full shape.
+    /// For routes that are not operations: full shape, and 400 for an invalid request.
     pub const PLAIN: Self = Self {
         problem: ProblemShape::Full,
         invalid: StatusCode::BAD_REQUEST,
     };
 
-    /// An operation's.
+    /// Returns how an operation reports problems.
     #[must_use]
     pub fn of(row: &Row) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Problems {
         }
     }
 
-    /// For a path without a route: below a mother's profile all problems have the shape of its own.
+    /// Returns how a path without a route reports problems: below a mother's profile they have the profile's shape.
     #[must_use]
     pub fn beside_routes(path: &str) -> Self {
         match path.starts_with("/mother/profile/") {
@@ -74,7 +74,7 @@ impl Problems {
         }
     }
 
-    /// A read's.
+    /// Returns how a read reports problems.
     #[must_use]
     pub fn of_read(row: &ReadRow) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl Problems {
         }
     }
 
-    /// The response to a rejection.
+    /// Returns the response to a rejection.
     #[must_use]
     pub fn rejected(self, rejection: &Rejection) -> Answer {
         let status = self.status(rejection.class);
@@ -111,7 +111,7 @@ impl Problems {
         })
     }
 
-    /// A problem that is not a rejection of the domain.
+    /// Returns a problem that is not a rejection of the domain.
     #[must_use]
     pub fn problem(self, status: StatusCode, code: &'static str, message: &str) -> Answer {
         self.written(Problem {
@@ -132,13 +132,13 @@ impl Problems {
         answer
     }
 
-    /// 401, with the challenge that fits what was sent.
+    /// Returns 401, with the challenge that fits the request.
     #[must_use]
     pub fn unauthenticated(self, challenge: &'static str) -> Answer {
         self.challenging(challenge, "A valid bearer token is required.")
     }
 
-    /// 401, for a token that was valid when the request began.
+    /// Returns 401 for a token that was valid when the request began.
     #[must_use]
     pub fn no_longer_authenticated(self, message: &str) -> Answer {
         self.challenging(challenge(true), message)
@@ -152,7 +152,7 @@ impl Problems {
         answer
     }
 
-    /// 429.
+    /// Returns 429.
     #[must_use]
     pub fn overloaded(self) -> Answer {
         self.problem(
@@ -162,19 +162,20 @@ impl Problems {
         )
     }
 
-    /// The answer to a read at this position; 429 without one, when too much is on its way out.
+    /// Returns the answer to a read at this position; without an answer, because the budget of unsent bodies is used
+    /// up, 429.
     #[must_use]
     pub fn sent(self, answer: Option<Answer>, position: u64) -> Answer {
         answer.map_or_else(|| self.overloaded(), |answer| at_position(answer, position))
     }
 
-    /// The same, with 200 and this body.
+    /// Does what [`Self::sent`] does, for a 200 with this body.
     #[must_use]
     pub fn sent_body(self, body: Option<Bytes>, position: u64) -> Answer {
         self.sent(body.map(|body| json(StatusCode::OK, body)), position)
     }
 
-    /// 503, nothing was done.
+    /// Returns 503: the command was not carried out.
     #[must_use]
     pub fn unavailable(self) -> Answer {
         self.problem(
@@ -184,8 +185,7 @@ impl Problems {
         )
     }
 
-    /// 503, to a command at a service that follows another one, which is reached at this address
-    /// where that is known.
+    /// Returns 503 to a command that was sent to a standby. The response names the writer's address if that is known.
     #[must_use]
     pub fn not_writer(self, writer: Option<&str>) -> Answer {
         let mut answer = self.problem(
@@ -199,7 +199,8 @@ impl Problems {
         answer
     }
 
-    /// 503, to a read that waited in vain for a position; the service is at this one.
+    /// Returns 503 to a read that timed out waiting for a position; `position` is the one that the service has
+    /// reached.
     #[must_use]
     pub fn not_reached(self, position: u64) -> Answer {
         let answer = self.problem(
@@ -210,7 +211,7 @@ impl Problems {
         at_position(answer, position)
     }
 
-    /// The response to an operation's result.
+    /// Returns the response to an operation's result.
     #[must_use]
     pub fn reply(self, reply: CommandResult, success: Success) -> Answer {
         match reply {
@@ -256,14 +257,14 @@ fn success_status(success: Success, disposition: Disposition, replay: bool) -> S
     }
 }
 
-/// The codes that go with one status; none where it is a success.
+/// The codes of the problems with one status; empty for a success.
 pub type Codes = Vec<&'static str>;
 
-/// What an operation can respond: each status in ascending order, with the codes of its problems,
-/// those of the operation itself in the order in which they are tested.
+/// Returns the possible responses of an operation: each status in ascending order, with the codes of its problems.
+/// Those of the operation itself are in the order in which it checks them.
 ///
-/// 202 is not among them: it is for a commit with a pending side effect, and whether an operation
-/// makes such commits is not in its row.
+/// 202 is not among them: it reports a commit with a pending side effect, and the row does not say whether an
+/// operation makes such commits.
 #[must_use]
 pub fn statuses(row: &Row) -> BTreeMap<u16, Codes> {
     let problems = Problems::of(row);
@@ -309,15 +310,15 @@ pub fn statuses(row: &Row) -> BTreeMap<u16, Codes> {
         StatusCode::SERVICE_UNAVAILABLE,
         &["service_unavailable", "not_the_writer"],
     );
-    // Only a commit can be in doubt, and every commit has an idempotency key.
+    // Only the outcome of a commit can be unknown, and every commit has an idempotency key.
     if row.key != KeySource::None {
         add(StatusCode::SERVICE_UNAVAILABLE, &["outcome_unknown"]);
     }
     statuses
 }
 
-/// Logs faults that the response does not contain, in the span of the request. Names that the
-/// caller has chosen, such as unknown fields of a profile, are not logged.
+/// Logs the faults that the response does not contain, in the span of the request. Names that the client has chosen,
+/// such as unknown fields of a profile, are not logged.
 fn tell_of_faults(faults: &[Fault]) {
     for fault in faults {
         let is_own_name = matches!(
@@ -332,7 +333,7 @@ fn tell_of_faults(faults: &[Fault]) {
     }
 }
 
-/// A response with a JSON body.
+/// Returns a response with a JSON body.
 #[must_use]
 pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     json_body(status, AnswerBody::from(body))
@@ -345,7 +346,7 @@ fn json_body(status: StatusCode, body: AnswerBody) -> Answer {
     answer
 }
 
-/// The page of metrics.
+/// Returns the response with the page of metrics.
 #[must_use]
 pub fn metrics(page: String) -> Answer {
     const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -354,8 +355,7 @@ pub fn metrics(page: String) -> Answer {
     answer
 }
 
-/// The answer to `HEAD`: that to `GET` without its body, of which only the length is told (RFC 9110,
-/// 9.3.2).
+/// Turns the answer to `GET` into that to `HEAD`: without the body, but with its length (RFC 9110, 9.3.2).
 #[must_use]
 pub fn without_body(answer: Answer) -> Answer {
     let (mut head, body) = answer.into_parts();
@@ -365,7 +365,7 @@ pub fn without_body(answer: Answer) -> Answer {
     Response::from_parts(head, AnswerBody::default())
 }
 
-/// A response without a body.
+/// Returns a response without a body.
 #[must_use]
 pub fn empty(status: StatusCode) -> Answer {
     let mut answer = Response::new(AnswerBody::default());
@@ -373,7 +373,7 @@ pub fn empty(status: StatusCode) -> Answer {
     answer
 }
 
-/// The response, naming the position that it depends on.
+/// Adds the position that the response depends on.
 #[must_use]
 pub fn at_position(mut answer: Answer, position: u64) -> Answer {
     answer
@@ -382,7 +382,7 @@ pub fn at_position(mut answer: Answer, position: u64) -> Answer {
     answer
 }
 
-/// The response, saying that nothing was committed.
+/// Adds the header that says that nothing was committed.
 #[must_use]
 pub fn of_dry_run(mut answer: Answer) -> Answer {
     let yes = HeaderValue::from_static("true");
@@ -390,7 +390,7 @@ pub fn of_dry_run(mut answer: Answer) -> Answer {
     answer
 }
 
-/// The response with an entity tag.
+/// Adds an entity tag.
 #[must_use]
 pub fn tagged(mut answer: Answer, tag: &str) -> Answer {
     if let Ok(value) = HeaderValue::try_from(format!("\"{tag}\"")) {
@@ -399,7 +399,7 @@ pub fn tagged(mut answer: Answer, tag: &str) -> Answer {
     answer
 }
 
-/// The response with the methods of its path.
+/// Adds the methods of the response's path.
 #[must_use]
 pub fn allowing(mut answer: Answer, methods: &str) -> Answer {
     if let Ok(value) = HeaderValue::try_from(methods) {
@@ -408,8 +408,8 @@ pub fn allowing(mut answer: Answer, methods: &str) -> Answer {
     answer
 }
 
-/// The answer of `/readyz` while commands are accepted. It reports outgoing deliveries, too, which
-/// never make the service unready; `others` are further fields, each with a comma before it.
+/// Returns the answer of `/readyz` while commands are accepted. It also reports outgoing deliveries, which never make
+/// the service unready; `others` are further fields, each with a comma before it.
 #[must_use]
 pub fn ready(publisher: Option<&PublisherFigures>, others: &str) -> Answer {
     let mut ready = b"{\"status\":\"ready\"".to_vec();
@@ -432,7 +432,7 @@ mod tests {
     use crate::base::json::Shape;
     use crate::catalogue::{OPERATIONS, ProblemShape};
 
-    /// Whether a value of this shape has fields of the sender's choice.
+    /// Whether a value of this shape may have fields whose names the client chooses.
     fn has_own_names(shape: &Shape) -> bool {
         match shape {
             Shape::Map { .. } | Shape::Any => true,
@@ -442,7 +442,7 @@ mod tests {
         }
     }
 
-    /// Faults below such a name would have it in their paths.
+    /// Faults below such a name would contain the name in their paths.
     #[test]
     fn where_faults_are_told_to_the_log_no_known_field_has_names_that_callers_make_up() {
         let told = OPERATIONS

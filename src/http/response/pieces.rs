@@ -1,8 +1,8 @@
-//! A body whose pieces another task or thread sends while it is read.
+//! A body whose pieces another task or thread sends while the body is read.
 //!
-//! It ends after its last piece, whenever the sender is dropped. That of `http_body_util::channel`
-//! may end before it (0.1.5): it looks for a piece, then whether the sender is still there, and a
-//! piece that comes between the two is lost without a word.
+//! The body ends after its last piece, whenever the sender is dropped. The one of `http_body_util::channel` (0.1.5)
+//! may end before its last piece: it looks for a piece, then whether the sender still exists, and a piece that comes
+//! between the two is lost silently.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,14 +12,14 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use tokio::sync::mpsc;
 
-/// A body, and its other end, which at most `most` pieces wait at.
+/// Returns a body and its sender; at most `most` pieces are queued.
 #[must_use]
 pub fn pieces(most: usize) -> (mpsc::Sender<Bytes>, Pieces) {
     let (sender, receiver) = mpsc::channel(most);
     (sender, Pieces(receiver))
 }
 
-/// A body that ends when its other end is dropped and all pieces are taken.
+/// A body that ends when its sender is dropped and all pieces are taken.
 #[derive(Debug)]
 pub struct Pieces(mpsc::Receiver<Bytes>);
 
@@ -54,7 +54,7 @@ mod tests {
         piece(sender);
         assert_eq!(body.collect().await.unwrap().to_bytes(), "last");
 
-        // After a look that found nothing.
+        // The sender is dropped after a poll that found no piece.
         let (sender, mut body) = pieces(1);
         let looked = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
         assert!(looked.is_pending());

@@ -1,7 +1,6 @@
-//! The bodies of problems. Most are small; one that names many faults is not, and whoever sends bad
-//! requests and reads nothing would have the service hold as many of those as it has streams. So a large
-//! one is sent whole only where there is room among what is on its way out, and else with fewer
-//! faults.
+//! The bodies of problems. Most are small, but a problem that names many faults is large, and a client that sends bad
+//! requests and reads nothing would make the service hold one such body per stream. So a large body is sent whole
+//! only if the budget of unsent bodies has capacity left, and otherwise with fewer faults.
 
 use std::borrow::Cow;
 
@@ -16,11 +15,10 @@ use crate::catalogue::ProblemShape;
 use crate::domain::operation::to_json;
 use crate::http::limits::response_room::{ResponseRoom, SMALL_BYTES_MAX};
 
-/// How much is told of the path of the only fault of a short body, in bytes: no more than 12 KiB, with
-/// every one of them escaped.
+/// Maximum length of the path of a short body's only fault, in bytes: no more than 12 KiB when every byte is escaped.
 const ONLY_PATH_BYTES_MAX: usize = 2 << 10;
 
-/// A problem, before it is written in one of the shapes.
+/// A problem, before it is serialized in one of the shapes.
 #[derive(Clone, Copy)]
 pub(super) struct Problem<'a> {
     pub(super) status: StatusCode,
@@ -30,7 +28,7 @@ pub(super) struct Problem<'a> {
     pub(super) conflicting: &'a [Cow<'static, str>],
 }
 
-/// What is sent in the place of a large body where there is no room for that.
+/// The short body that replaces a large one if the budget is used up.
 #[derive(Clone)]
 struct Short(Bytes);
 
@@ -61,7 +59,7 @@ struct InvitationProblem<'a> {
 }
 
 impl Problem<'_> {
-    /// Whether the same request may be answered otherwise soon.
+    /// Whether the same request may soon get another response.
     pub(super) fn is_retryable(self) -> bool {
         matches!(
             self.status,
@@ -69,7 +67,7 @@ impl Problem<'_> {
         )
     }
 
-    /// Its body in this shape.
+    /// Returns the problem's body in this shape.
     pub(super) fn body(self, shape: ProblemShape) -> Vec<u8> {
         let (status, code, message) = (self.status.as_u16(), self.code, self.message);
         let retryable = self.is_retryable();
@@ -96,8 +94,8 @@ impl Problem<'_> {
         }
     }
 
-    /// The same body with the first faults and paths that fit into a small one; with one fault at
-    /// least, if there is any.
+    /// Returns the body with only the first faults and paths that fit into a small one; with at least one fault, if
+    /// there is any.
     fn short(self) -> Vec<u8> {
         let none = Self {
             faults: &[],
@@ -127,13 +125,13 @@ impl Problem<'_> {
         told.body(ProblemShape::Full)
     }
 
-    /// Its response in this shape, with nothing but status and body.
+    /// Returns the problem's response in this shape, with nothing but status and body.
     pub(super) fn answer(self, shape: ProblemShape) -> Answer {
         let body = self.body(shape);
         let is_large = body.len() > SMALL_BYTES_MAX;
         let mut answer = Answer::new(AnswerBody::problem(body, self.code));
         *answer.status_mut() = self.status;
-        // The other shapes name no faults.
+        // Problems of the other shapes name no faults.
         if is_large && shape == ProblemShape::Full {
             let short = Short(self.short().into());
             answer.extensions_mut().insert(short);
@@ -142,8 +140,8 @@ impl Problem<'_> {
     }
 }
 
-/// Charges a problem's large body to what is on its way out, until the last of it is sent; without
-/// room the short one takes its place.
+/// Charges a problem's large body to the budget of unsent bodies until the last of it is sent. If the budget is used
+/// up, the short body takes its place.
 pub(in crate::http) fn charge(answer: &mut Answer, code: &'static str, outgoing: &ResponseRoom) {
     let Some(Short(short)) = answer.extensions_mut().remove::<Short>() else {
         return;
@@ -158,7 +156,7 @@ pub(in crate::http) fn charge(answer: &mut Answer, code: &'static str, outgoing:
     };
 }
 
-/// How many of the first ones have a place in so many bytes, which are taken from those.
+/// Returns how many of the first items fit in `left` bytes, and subtracts their size from `left`.
 fn fitting<T: Serialize>(items: &[T], left: &mut usize) -> usize {
     let fits = |item: &&T| {
         let rest = left.checked_sub(to_json(item).len() + ",".len());
@@ -179,7 +177,7 @@ mod tests {
     use crate::http::limits::response_room::taken;
     use crate::http::response::Problems;
 
-    /// The body of this rejection, as it is sent.
+    /// Returns the response to this rejection as it is sent.
     fn sent(rejection: &Rejection, outgoing: &ResponseRoom) -> (StatusCode, Vec<u8>, Value) {
         let mut answer = Problems::PLAIN.rejected(rejection);
         charge(&mut answer, rejection.code, outgoing);
@@ -211,7 +209,7 @@ mod tests {
             assert!(body.len() > SMALL_BYTES_MAX);
             let (status, body, short) = sent(&rejection, &full);
             assert_eq!(status, StatusCode::BAD_REQUEST);
-            // Not one more has room.
+            // Not one more fault would fit.
             assert!(body.len() <= SMALL_BYTES_MAX && body.len() > SMALL_BYTES_MAX - 100);
             let mut expected = whole.clone();
             expected["fieldErrors"]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// `WWW-Authenticate` of a 401 (RFC 6750 section 3): an error is named only when a token was sent.
+/// Returns `WWW-Authenticate` of a 401 (RFC 6750 section 3): an error is named only if a token was sent.
 pub const fn challenge(token_was_sent: bool) -> &'static str {
     if token_was_sent {
         r#"Bearer error="invalid_token""#
@@ -16,9 +16,9 @@ pub const fn challenge(token_was_sent: bool) -> &'static str {
 pub enum Bearer<'a> {
     /// No header, another scheme, or the bare word `Bearer`: no token was sent.
     Missing,
-    /// Something was sent that is not one bearer token.
+    /// The headers contain something other than exactly one bearer token.
     Malformed,
-    /// One token, of the characters that a token may have; not yet verified.
+    /// One token, of the characters that a token may have; not verified yet.
     Token(&'a str),
 }
 
@@ -32,7 +32,7 @@ impl fmt::Debug for Bearer<'_> {
     }
 }
 
-/// Whether it is a character of a token68 without its padding (RFC 9110 11.2).
+/// Whether the byte is a character of a token68 without its padding (RFC 9110 11.2).
 #[inline(always)]
 fn is_of_token68(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
@@ -42,8 +42,8 @@ fn is_of_token68(byte: u8) -> bool {
         | (byte == b'+')
 }
 
-/// Reads the values of all `Authorization` headers of a request (RFC 6750 section 2.1). The scheme
-/// is matched without regard to case; two headers are malformed, as nothing says which one counts.
+/// Parses the values of all `Authorization` headers of a request (RFC 6750 section 2.1). The scheme is matched
+/// without regard to case; two headers are malformed, because neither has precedence.
 pub fn bearer<'a>(header_values: impl IntoIterator<Item = &'a [u8]>) -> Bearer<'a> {
     let mut values = header_values.into_iter();
     let Some(value) = values.next() else {
@@ -65,7 +65,7 @@ pub fn bearer<'a>(header_values: impl IntoIterator<Item = &'a [u8]>) -> Bearer<'
         return Bearer::Missing;
     }
     let unpadded = token.trim_end_matches('=');
-    // All bytes are checked, whatever the first ones are, so that many are checked at once.
+    // No early exit: all bytes are checked, so that the compiler can check many at once.
     let is_token68 = unpadded
         .bytes()
         .fold(true, |all, byte| all & is_of_token68(byte));

@@ -1,5 +1,4 @@
-//! The cache of verified tokens, so that a request costs a hash and a look-up instead of a
-//! signature.
+//! The cache of verified tokens. With it a request costs a hash and a look-up instead of a signature's verification.
 
 use std::sync::Arc;
 
@@ -8,16 +7,17 @@ use quick_cache::Weighter;
 use super::key_set::sha256;
 use crate::base::actor::Actor;
 
-/// The longest that a verified token is cached, in milliseconds.
+/// Maximum time that a verified token is cached, in milliseconds.
 pub const REMEMBERED_MS: i64 = 60_000;
-/// How much memory cached tokens may take, as weighed by [`ByTokenBytes`].
+/// Maximum memory of cached tokens in bytes, as weighed by [`ByTokenBytes`].
 pub(super) const CACHE_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// Claims take about the token's length once more as an actor, with pointers and cache slots.
+/// Overhead of an entry in bytes: pointers and cache slots. The actor made from the claims takes about the token's
+/// length once more.
 pub(super) const CACHE_ENTRY_OVERHEAD_BYTES: u64 = 512;
-/// A typical token; only sizes the tables of the cache.
+/// Size of a typical entry in bytes; only determines the initial size of the cache's tables.
 pub(super) const TYPICAL_ENTRY_BYTES: u64 = 1024;
 
-/// Tokens are distinguished by their digest; another generation of keys shares none of them.
+/// Identifies a token by its digest. Different generations of keys share no entries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct CacheKey {
     pub(super) digest: [u8; 32],
@@ -39,7 +39,7 @@ pub(super) enum Remembered {
     Good,
     /// The token has expired.
     Ended,
-    /// It has to be verified again.
+    /// The token has to be verified again.
     Before,
 }
 
@@ -60,7 +60,7 @@ impl CacheEntry {
 pub(super) struct ByTokenBytes;
 
 impl CacheKey {
-    /// The key of a token under a key set of this generation.
+    /// Returns the key of a token under a key set of this generation.
     pub(super) fn of(token: &str, generation: u64) -> Self {
         Self {
             digest: sha256(token.as_bytes()),

@@ -10,11 +10,11 @@ use super::fields::{Fields, Text};
 use super::refusal::TokenRefusal;
 use crate::base::actor::{Actor, ActorKind};
 
-/// How far the clocks of the identity provider and ours may be apart, in milliseconds.
+/// Maximum difference between the clocks of the identity provider and of this machine, in milliseconds.
 pub const LEEWAY_MS: i64 = 30_000;
-/// The longest identifier in a claim, in characters.
+/// Maximum length of an identifier in a claim, in characters.
 pub const IDENTIFIER_CHARS_MAX: usize = 512;
-/// 9999-12-31T23:59:59Z. A later date is a mistake, such as milliseconds for seconds.
+/// 9999-12-31T23:59:59Z, the latest accepted date. A later one is a mistake, such as milliseconds for seconds.
 const NUMERIC_DATE_MAX_SECONDS: Duration = Duration::from_secs(253_402_300_799);
 
 /// The accepted issuer and audience.
@@ -23,8 +23,7 @@ pub(super) struct Expected {
     pub(super) audience: Box<str>,
 }
 
-/// Validates claims whose signature is verified: the actor, and when the token expires (leeway
-/// included).
+/// Validates claims whose signature is verified. Returns the actor, and when the token expires (leeway included).
 pub(super) fn judge(
     claims: &[u8],
     expected: &Expected,
@@ -94,7 +93,7 @@ struct Identifier(Box<str>);
 impl<'de> Deserialize<'de> for Identifier {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Text(text) = Text::deserialize(deserializer)?;
-        // Bytes first: they bound the work of counting.
+        // The number of bytes is checked first, because it bounds the work of counting characters.
         let fits = text.len() <= 4 * IDENTIFIER_CHARS_MAX
             && text.chars().count() <= IDENTIFIER_CHARS_MAX
             && !text.trim().is_empty();

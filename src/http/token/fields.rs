@@ -18,12 +18,12 @@ impl<'a> Fields<'a> {
         serde_json::from_slice(json).ok()
     }
 
-    /// The JSON text of a field.
+    /// Returns the JSON text of a field.
     pub(in crate::http) fn raw(&self, name: &str) -> Option<&'a str> {
         self.0.get(name).map(|value| value.get())
     }
 
-    /// A required field.
+    /// Parses a required field.
     pub(super) fn required<T: Deserialize<'a>>(
         &self,
         name: &'static str,
@@ -31,7 +31,7 @@ impl<'a> Fields<'a> {
         self.present(name)?.ok_or(TokenRefusal::ClaimMissing(name))
     }
 
-    /// A field that is checked when it is present.
+    /// Parses a field if it is present; null is then a value like others.
     pub(super) fn present<T: Deserialize<'a>>(
         &self,
         name: &'static str,
@@ -41,8 +41,8 @@ impl<'a> Fields<'a> {
             .transpose()
     }
 
-    /// A field that may be absent. Null counts as absent, as in bodies: providers write it for an
-    /// attribute that a user does not have, and it grants nothing.
+    /// Parses a field that may be absent. Null counts as absent, as in bodies: providers write it for an attribute
+    /// that a user does not have, and it grants nothing.
     pub(super) fn optional<T: Deserialize<'a>>(
         &self,
         name: &'static str,
@@ -78,7 +78,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
     }
 }
 
-/// A JSON string, borrowed where it has no escapes.
+/// A JSON string, borrowed if it has no escapes.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub(in crate::http) struct Text<'a>(#[serde(borrow)] pub(in crate::http) Cow<'a, str>);

@@ -1,10 +1,9 @@
 //! Requests for newer keys: a token may name a key that its provider has published only just now.
 //!
-//! The task that keeps the key set numbers its readings. A request with an unknown `kid` asks for
-//! the next reading and waits for it; one reading serves all requests that wait. In
-//! [`ASKED_INTERVAL`] there is at most one requested reading, so a flood of unknown keys causes no
-//! more; requests in between do not wait. A waiting request holds only its head, and at most
-//! [`KEYS_WAITING_MAX`] wait.
+//! The task that reads the key set numbers its readings. A request with an unknown `kid` asks for the next reading
+//! and waits for it; one reading serves all requests that wait. In each [`ASKED_INTERVAL`] there is at most one
+//! requested reading, however many unknown keys come; requests in between do not wait. A waiting request holds only
+//! its head in memory, and at most [`KEYS_WAITING_MAX`] wait.
 
 use std::time::Duration;
 
@@ -12,19 +11,19 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
-/// The least time between two readings that unknown keys cause.
+/// Minimum time between two readings that unknown keys cause.
 pub const ASKED_INTERVAL: Duration = Duration::from_secs(30);
-/// How long a request waits for them.
+/// Maximum time that a request waits for newer keys.
 pub const KEYS_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How many requests may wait at once.
+/// Maximum number of requests that wait at once.
 pub const KEYS_WAITING_MAX: usize = 1_024;
 
 /// The result of a request for newer keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Newer {
-    /// The keys were read again, or will not be in time: the present keys decide.
+    /// The keys were read again, or will not be in time: the current keys decide.
     Looked,
-    /// Too many wait already.
+    /// Too many requests wait already.
     TooMany,
 }
 
@@ -32,18 +31,18 @@ pub enum Newer {
 pub struct KeyRequests {
     state: Mutex<RefreshState>,
     asked: Notify,
-    /// How many readings have ended.
+    /// The number of the last reading that has ended.
     ended: watch::Sender<u64>,
     waiting: Semaphore,
 }
 
 #[derive(Default)]
 struct RefreshState {
-    /// How many readings have begun.
+    /// The number of readings that have begun.
     begun: u64,
     /// The number of the reading that was last requested.
     wanted: u64,
-    /// When that one began.
+    /// When the last requested reading began.
     at: Option<Instant>,
 }
 
@@ -59,7 +58,7 @@ impl Default for KeyRequests {
 }
 
 impl KeyRequests {
-    /// Asks for another reading, and waits for it as long as that makes sense.
+    /// Requests another reading if one is due, and waits for it.
     pub async fn newer(&self) -> Newer {
         let Some(wanted) = self.ask() else {
             return Newer::Looked;
@@ -68,12 +67,12 @@ impl KeyRequests {
             return Newer::TooMany;
         };
         let mut ended = self.ended.subscribe();
-        // In time or not: the request verifies its token again in any case.
+        // A timeout is no error: the request verifies its token again in any case.
         let _ = timeout(KEYS_WAIT_MAX, ended.wait_for(|ended| *ended >= wanted)).await;
         Newer::Looked
     }
 
-    /// The number of the reading to wait for; `None` when none is due.
+    /// Returns the number of the reading to wait for; `None` if none is due.
     fn ask(&self) -> Option<u64> {
         let mut state = self.state.lock();
         if state.wanted <= *self.ended.borrow() {
@@ -81,7 +80,7 @@ impl KeyRequests {
             if is_early {
                 return None;
             }
-            // A reading in progress may have fetched the keys before this one was published.
+            // A reading in progress may have fetched the keys before the new key was published.
             state.wanted = state.begun + 1;
             self.asked.notify_one();
         }
@@ -99,7 +98,7 @@ impl KeyRequests {
         }
     }
 
-    /// A reading begins; its number.
+    /// Notes that a reading begins; returns its number.
     pub fn begin(&self) -> u64 {
         let mut state = self.state.lock();
         state.begun += 1;
@@ -109,7 +108,7 @@ impl KeyRequests {
         state.begun
     }
 
-    /// The reading of this number has ended, and its keys are in use.
+    /// Notes that the reading with this number has ended, and that its keys are in use.
     pub fn end(&self, number: u64) {
         self.ended.send_replace(number);
     }

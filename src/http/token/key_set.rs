@@ -1,4 +1,4 @@
-//! The identity provider's key set (JWKS), and which of its keys are used.
+//! The identity provider's key set (JWKS), and the selection of the keys that are used.
 
 use std::collections::HashMap;
 
@@ -16,22 +16,22 @@ use serde_json::value::RawValue;
 
 use super::refusal::{KEY_ID_BYTES_MAX, VerifierError};
 
-/// The largest key set (JWKS), in bytes.
+/// Maximum size of a key set (JWKS), in bytes.
 pub const KEY_SET_BYTES_MAX: usize = 64 * 1024;
-/// The most keys in a key set.
+/// Maximum number of keys in a key set.
 pub const KEY_SET_KEYS_MAX: usize = 32;
-/// RSA moduli: shorter ones are too weak, longer ones too expensive.
+/// Bounds on the length of RSA moduli: shorter ones are too weak, longer ones too expensive.
 const RSA_BITS_MIN: usize = 2048;
 const RSA_BITS_MAX: usize = 8192;
 
-/// The keys that may sign, by their id.
+/// The keys that can verify tokens, by their id.
 pub(super) struct KeySet {
     pub(super) generation: u64,
     pub(super) keys: HashMap<Box<str>, Key>,
     pub(super) skipped: Vec<String>,
 }
 
-/// A kind of key, which is also an algorithm: each kind has exactly one.
+/// The type of a key, which also determines the algorithm: each type has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyKind {
     P256,
@@ -40,7 +40,7 @@ pub(super) enum KeyKind {
 }
 
 impl KeyKind {
-    /// The `alg` of tokens by such a key (RFC 7518 section 3.1, RFC 8037 section 3.1).
+    /// Returns the `alg` of tokens signed by such a key (RFC 7518 section 3.1, RFC 8037 section 3.1).
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::P256 => "ES256",
@@ -57,8 +57,8 @@ impl KeyKind {
         }
     }
 
-    /// Whether keys of this type are used with `alg` anywhere: such a key is valid, but for other
-    /// purposes. Any other `alg` contradicts the type.
+    /// Whether `alg` is used with keys of this type: such a key is valid, but may be for other purposes. Any other
+    /// `alg` contradicts the type.
     fn is_used_with(self, alg: &str) -> bool {
         match self {
             Self::P256 => alg.starts_with("ES") || alg.starts_with("ECDH-"),
@@ -71,14 +71,14 @@ impl KeyKind {
 pub(super) struct Key {
     pub(super) kind: KeyKind,
     decoding: DecodingKey,
-    /// What a signature costs to verify, as [`Recalled::Unknown`] counts it.
+    /// The cost of verifying a signature, in the units of [`Recalled::Unknown`].
     pub(super) units: u32,
-    /// Distinguishes keys: SHA-256 of the public part.
+    /// Identifies the key: SHA-256 of its public part.
     fingerprint: [u8; 32],
 }
 
 impl Key {
-    /// Whether this key signed the message. Any error inside means no.
+    /// Whether this key signed the message. An internal error counts as no.
     pub(super) fn signed(&self, message: &str, signature: &str) -> bool {
         matches!(
             jsonwebtoken::crypto::verify(
@@ -92,17 +92,17 @@ impl Key {
     }
 }
 
-/// The kinds of keys that are known: of others nothing else is known, their fields' types neither.
+/// The known key types. Nothing is assumed about the fields of other types, not even their JSON types.
 const KINDS: [&str; 4] = ["EC", "OKP", "RSA", "oct"];
 
-/// What every key has.
+/// The fields that every key has.
 #[derive(Deserialize)]
 struct AnyJwk {
     kty: String,
     d: Option<IgnoredAny>,
 }
 
-/// The fields of a JWK that are used (RFC 7517 section 4); a duplicate field is a fault of it.
+/// The fields of a JWK that are used (RFC 7517 section 4); a duplicate field makes the JWK invalid.
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -128,7 +128,7 @@ struct Jwks<'a> {
 /// The result for one key of a set.
 pub(super) enum Judged {
     Used(Box<str>, Key),
-    /// Valid, but not used here: RFC 7517 section 5 allows sets to contain such keys.
+    /// The key is valid, but not used here: RFC 7517 section 5 allows sets to contain such keys.
     Skipped(String),
 }
 
@@ -146,7 +146,7 @@ impl KeySet {
                 error.column()
             ))
         };
-        // The parser's own message may quote the input, which could be a private key by mistake.
+        // The parser's message is not passed on: it may quote the input, which could be a private key by mistake.
         let set: Jwks = object(jwks).map_err(no_set)?;
         if set.keys.len() > KEY_SET_KEYS_MAX {
             return Err(VerifierError::KeySet(format!(
@@ -177,7 +177,7 @@ impl KeySet {
         })
     }
 
-    /// The set, if it has a key that can verify a token: without one, a start makes no sense.
+    /// Returns the set if it has a key that can verify a token; without such a key a start makes no sense.
     pub(super) fn of_somebody(self) -> Result<Self, VerifierError> {
         if !self.keys.is_empty() {
             return Ok(self);
@@ -191,7 +191,7 @@ impl KeySet {
         Err(VerifierError::KeySet(fault))
     }
 
-    /// A set by which every token is rejected.
+    /// Returns an empty set, with which every token is rejected.
     pub(super) fn of_nobody(generation: u64) -> Self {
         Self {
             generation,
@@ -200,8 +200,8 @@ impl KeySet {
         }
     }
 
-    /// The set, unless it holds keys of which none can verify a token. An empty set is valid: the
-    /// provider has withdrawn all its keys.
+    /// Returns the set, unless it has only keys that cannot verify a token. An empty set is valid: the provider has
+    /// withdrawn all its keys.
     pub(super) fn of_somebody_or_empty(self) -> Result<Self, VerifierError> {
         match self.skipped.is_empty() {
             true => Ok(self),
@@ -219,7 +219,7 @@ impl KeySet {
     }
 }
 
-/// Validates one key: used, skipped with a reason, or a fault that rejects the whole set.
+/// Validates one key: it is used, or skipped with a reason, or has a fault that rejects the whole set.
 pub(super) fn judge_key(json: &str) -> Result<Judged, String> {
     let no_jwk = |error: serde_json::Error| {
         format!(
@@ -293,7 +293,7 @@ pub(super) fn judge_key(json: &str) -> Result<Judged, String> {
     Ok(Judged::Used(kid.into(), key))
 }
 
-/// Reads a JSON object: serde alone would also read the fields of a struct from an array.
+/// Parses a JSON object: serde alone would also read the fields of a struct from an array.
 fn object<'de, T: Deserialize<'de>>(json: &'de [u8]) -> serde_json::Result<T> {
     match json.trim_ascii_start().first() {
         None | Some(b'{') => serde_json::from_slice(json),
@@ -353,7 +353,7 @@ fn ed25519_key(jwk: &Jwk) -> Result<Key, String> {
 fn rsa_key(jwk: &Jwk) -> Result<Key, String> {
     let n = bytes(jwk.n.as_deref(), "n")?;
     let e = bytes(jwk.e.as_deref(), "e")?;
-    // Some programs write a leading zero byte; the number is the same.
+    // Some programs write leading zero bytes, which do not change the number.
     let n = significant(&n);
     let e = significant(&e);
     let unused_bits = n.first().map_or(0, |first| first.leading_zeros());
@@ -363,7 +363,7 @@ fn rsa_key(jwk: &Jwk) -> Result<Key, String> {
             "its modulus has {bits} bits; {RSA_BITS_MIN} to {RSA_BITS_MAX} are taken"
         ));
     }
-    // With the exponent 1 a message is its own signature; an even one signs nothing.
+    // With the exponent 1 a message is its own signature; an even exponent cannot sign.
     let exponent_fits = e.len() <= 4 && e != [1] && e.last().is_some_and(|last| last % 2 == 1);
     if !exponent_fits {
         return Err("its exponent is not an odd number from 3 to 32 bits; 65537 is usual".into());
@@ -379,8 +379,8 @@ fn rsa_key(jwk: &Jwk) -> Result<Key, String> {
     })
 }
 
-/// What an RSA signature costs: the square of its length for each bit of the exponent. With 4096
-/// bits and the usual exponent it is about as much as one by an elliptic-curve key.
+/// Returns the cost of verifying an RSA signature: the square of the modulus' length for each bit of the exponent.
+/// With 4096 bits and the usual exponent it is about that of an elliptic-curve signature.
 pub(super) fn rsa_units(bits: usize, exponent: &[u8]) -> u32 {
     const USUAL_EXPONENT_BITS: usize = 17;
     let leading = exponent.first().map_or(0, |first| first.leading_zeros());
@@ -390,7 +390,7 @@ pub(super) fn rsa_units(bits: usize, exponent: &[u8]) -> u32 {
     u32::try_from(units).unwrap_or(u32::MAX)
 }
 
-/// A big-endian number without its leading zero bytes.
+/// Returns a big-endian number without its leading zero bytes.
 fn significant(number: &[u8]) -> &[u8] {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     &number[zeros..]

@@ -1,5 +1,5 @@
-//! The token of a connection's last request: a client sends the same one again and again, and to compare
-//! it costs less than to hash it and look it up.
+//! The token of a connection's last request. A client sends the same token again and again, and comparing it costs
+//! less than hashing it and looking it up.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use super::cache::{CacheEntry, Remembered};
 use crate::base::actor::Actor;
 
-/// Longer ones are looked up each time: what an idle connection keeps is bounded by this.
+/// Maximum length of a header that is kept, in bytes: it bounds the memory of an idle connection. Longer ones are
+/// looked up each time.
 pub const LAST_TOKEN_BYTES_MAX: usize = 2 * 1024;
 
 /// A verified token, under the keys of one generation.
@@ -23,7 +24,7 @@ pub struct Known {
 pub struct LastToken(Mutex<Option<(Vec<u8>, Known)>>);
 
 impl LastToken {
-    /// Keeps the header with what is known of its token; whom that speaks for.
+    /// Stores the header with the verified token; returns the token's actor.
     pub fn keep(&self, authorization: &[u8], known: Known) -> Arc<Actor> {
         let actor = Arc::clone(&known.entry.actor);
         if authorization.len() <= LAST_TOKEN_BYTES_MAX {
@@ -32,8 +33,8 @@ impl LastToken {
         actor
     }
 
-    /// The actor, if this is the header that was kept, and its token is valid at `now_ms` under the
-    /// keys of this generation.
+    /// Returns the actor if this is the stored header, and its token is valid at `now_ms` under the keys of this
+    /// generation.
     pub(super) fn actor(
         &self,
         authorization: &[u8],
@@ -49,8 +50,8 @@ impl LastToken {
     }
 }
 
-/// Whether both are the same. It takes as long wherever they differ: a proxy's connection carries the
-/// tokens of several clients, and none may learn another's from the time this takes.
+/// Whether both are equal. The comparison takes the same time wherever they differ: a proxy's connection carries the
+/// tokens of several clients, and none may learn another's from that time.
 fn is_equal(one: &[u8], other: &[u8]) -> bool {
     let difference = |all: u8, (one, other): (&u8, &u8)| all | (one ^ other);
     one.len() == other.len() && one.iter().zip(other).fold(0, difference) == 0
@@ -90,7 +91,7 @@ mod tests {
             assert!(last.actor(&other, 3, 99).is_none(), "byte {at}");
             assert!(last.actor(&header[..at], 3, 99).is_none(), "{at} bytes");
         }
-        // Another token takes its place, and one that is too long does not.
+        // Another token replaces the stored one; one that is too long does not.
         last.keep(b"Bearer b", known(100));
         assert!(last.actor(&header, 3, 99).is_none());
         let long = vec![b'x'; LAST_TOKEN_BYTES_MAX + 1];

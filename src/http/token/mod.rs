@@ -1,21 +1,19 @@
 //! Tokens: from the `Authorization` header to the [`Actor`](crate::base::actor::Actor) that a request speaks for.
 //!
-//! A token is a JWT in JWS compact form, signed by the identity provider. What is trusted, and in
-//! which order it is looked at:
+//! A token is a JWT in JWS compact form, signed by the identity provider. It is checked in this order:
 //!
 //! 1. The length, the three parts, the header as strict JSON without duplicate fields.
-//! 2. The key: picked by `kid`, which is a map key and nothing else. The key's type fixes the
+//! 2. The key: picked by `kid`, which serves only as a map key. The key's type fixes the
 //!    algorithm (RFC 8725 3.1); the token's `alg` must say the same. `jku`, `jwk`, `x5u` and
 //!    `x5c` are ignored; `crit` is rejected, as no extension is supported.
 //! 3. The signature.
-//! 4. The claims, as strict JSON without duplicate fields. A claim of the wrong JSON type is a
-//!    refusal, never an absence: reading `"exp": "soon"` as "no expiry" would be a hole.
+//! 4. The claims, as strict JSON without duplicate fields. A claim of the wrong JSON type is
+//!    rejected, never treated as absent: reading `"exp": "soon"` as "no expiry" would be a hole.
 //!
-//! A verified token is cached for at most [`REMEMBERED_MS`], under the SHA-256 of the whole
-//! token and the generation of the key set, so that a request costs a hash and a look-up instead
-//! of a signature; a connection also keeps the header of its last request, so that the same one costs
-//! a comparison. Rejections are not cached. The time of tokens is passed in; the age of the key
-//! set is measured by a monotonic clock.
+//! A verified token is cached for at most [`REMEMBERED_MS`], under the SHA-256 of the whole token and the generation
+//! of the key set, so that a request costs a hash and a look-up instead of a signature's verification. A connection
+//! also keeps the header of its last request, so that the same header again costs only a comparison. Rejections are
+//! not cached. The time of tokens is passed in; the age of the key set is measured by a monotonic clock.
 //!
 //! A token that was never verified successfully may be forged, and verifying it costs more than
 //! sending it: [`TokenVerifier::recall`] distinguishes such tokens before they are verified, and

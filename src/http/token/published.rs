@@ -1,5 +1,5 @@
-//! Published signatures, by which each algorithm is tried before the service listens: a library that
-//! takes none of them, or others too, must not judge tokens (RFC 8725 section 3.1 leaves that to it).
+//! Published signatures, with which each algorithm is tested before the service listens. A library that rejects them,
+//! or accepts others too, must not verify tokens (RFC 8725 section 3.1 leaves that to it).
 
 use super::key_set::{Judged, KeyKind, judge_key};
 use super::refusal::VerifierError;
@@ -13,7 +13,7 @@ pub(super) struct Vector {
     pub(super) signature: &'static str,
 }
 
-/// One for each algorithm.
+/// One vector for each algorithm.
 pub(super) const VECTORS: [Vector; 3] = [
     Vector {
         kind: KeyKind::P256,
@@ -40,7 +40,7 @@ pub(super) const VECTORS: [Vector; 3] = [
 ];
 
 impl Vector {
-    /// Whether the signature is taken for its message, and not for another one.
+    /// Whether the signature is accepted for its message, and rejected for another one.
     pub(super) fn holds(&self) -> bool {
         let Ok(Judged::Used(_, key)) = judge_key(self.jwk) else {
             return false;
@@ -52,10 +52,10 @@ impl Vector {
     }
 }
 
-/// Tries each algorithm.
+/// Tests each algorithm.
 ///
 /// # Errors
-/// [`VerifierError::Algorithm`]: one does not judge as it has to.
+/// [`VerifierError::Algorithm`], when an algorithm verifies wrongly.
 pub(super) fn try_all() -> Result<(), VerifierError> {
     match VECTORS.iter().find(|vector| !vector.holds()) {
         Some(vector) => Err(VerifierError::Algorithm(vector.kind.name())),

@@ -1,19 +1,19 @@
-//! Why a token is rejected, and why a key set is.
+//! The reasons for rejecting a token or a key set.
 
 use std::fmt;
 
-/// The longest token that is accepted, in bytes.
+/// Maximum length of an accepted token, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
-/// The longest key id, in bytes, in a key set and in a token.
+/// Maximum length of a key id in a key set and in a token, in bytes.
 pub const KEY_ID_BYTES_MAX: usize = 256;
 
-/// Why a token is rejected. Every one of them is a 401; the difference is for logs and counters.
-/// None carries any part of the token.
+/// Why a token is rejected. Every reason gives a 401; the distinction is for logs and counters. No reason carries any
+/// part of the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TokenRefusal {
-    /// More than [`TOKEN_BYTES_MAX`].
+    /// The token has more than [`TOKEN_BYTES_MAX`] bytes.
     TooLong,
-    /// Not three parts, or not base64url without padding.
+    /// The token does not have three parts, or is not base64url without padding.
     NotCompact,
     /// The header is not a JSON object, repeats a field, or `alg` or `kid` is not a string.
     HeaderMalformed,
@@ -23,11 +23,11 @@ pub enum TokenRefusal {
     KeyIdMissing,
     /// The `kid` is empty or longer than [`KEY_ID_BYTES_MAX`].
     KeyIdUnfit,
-    /// No key of that id in the set. Fetching the set again may help.
+    /// The set has no key with that id. Fetching the set again may help.
     KeyUnknown,
     /// The `alg` is not that of the key's type.
     AlgorithmMismatch,
-    /// The key did not sign this.
+    /// The signature is not one by the key.
     SignatureInvalid,
     /// The claims are not a JSON object or repeat a field.
     ClaimsMalformed,
@@ -35,22 +35,22 @@ pub enum TokenRefusal {
     ClaimMissing(&'static str),
     /// A claim has the wrong JSON type, is blank, too long or out of range.
     ClaimInvalid(&'static str),
-    /// The `iss` is another one.
+    /// The `iss` is not the expected issuer.
     IssuerMismatch,
-    /// The `aud` does not hold ours.
+    /// The `aud` does not contain the expected audience.
     AudienceMismatch,
     /// The `exp` has passed.
     Expired,
-    /// The `nbf` is ahead.
+    /// The `nbf` is in the future.
     NotYetValid,
-    /// The `iat` is ahead.
+    /// The `iat` is in the future.
     IssuedInFuture,
     /// The `actor_kind` is none of the seven.
     ActorKindUnknown,
 }
 
 impl TokenRefusal {
-    /// Each of them once; those of a claim with one of the claims.
+    /// Each reason once; those that name a claim with one example of a claim.
     pub const ALL: [Self; 18] = [
         Self::TooLong,
         Self::NotCompact,
@@ -72,7 +72,7 @@ impl TokenRefusal {
         Self::ActorKindUnknown,
     ];
 
-    /// One word for counters, from a small fixed set.
+    /// Returns the reason as one word for counters, from a small fixed set.
     pub const fn code(self) -> &'static str {
         match self {
             Self::TooLong => "too_long",
@@ -139,21 +139,21 @@ impl fmt::Display for TokenRefusal {
 
 impl std::error::Error for TokenRefusal {}
 
-/// Why a verifier cannot be made, or a key set cannot be used. The caller adds the name of the file
-/// that the key set came from.
+/// Why a verifier cannot be made, or a key set cannot be used. The caller adds the name of the file that the key set
+/// came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VerifierError {
     /// The expected issuer is blank.
     IssuerBlank,
     /// The expected audience is blank.
     AudienceBlank,
-    /// This algorithm does not judge published signatures as it has to.
+    /// This algorithm does not verify published signatures correctly.
     Algorithm(&'static str),
-    /// The key set as a whole is invalid: what is wrong, and what to do.
+    /// The key set as a whole is invalid; the text says why, and what to do.
     KeySet(String),
     /// One key is invalid.
     Key {
-        /// Its place in `keys`, from 0.
+        /// The key's index in `keys`, from 0.
         index: usize,
         /// What is wrong, and what to do.
         fault: String,

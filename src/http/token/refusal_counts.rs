@@ -1,24 +1,24 @@
-//! How many requests had no token that was accepted, by the reason.
+//! Counts of requests without an accepted token, by the reason.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::refusal::TokenRefusal;
 
-/// No token was sent.
+/// The reason when no token was sent.
 const MISSING: &str = "missing";
-/// What was sent is not one bearer token.
+/// The reason when something other than one bearer token was sent.
 const MALFORMED: &str = "malformed";
 
 /// The number of reasons: a missing token, a malformed one, and those of [`TokenRefusal::ALL`].
 const REASONS: usize = 2 + TokenRefusal::ALL.len();
 
-/// Each reason by one word.
+/// Returns each reason as one word.
 fn reasons() -> impl Iterator<Item = &'static str> {
     let refusals = TokenRefusal::ALL.into_iter().map(TokenRefusal::code);
     [MISSING, MALFORMED].into_iter().chain(refusals)
 }
 
-/// The counts.
+/// The counts by reason.
 #[derive(Debug, Default)]
 pub struct RefusalCounts([AtomicU64; REASONS]);
 
@@ -45,7 +45,7 @@ impl RefusalCounts {
         }
     }
 
-    /// How many there were for each reason.
+    /// Returns the number of requests for each reason.
     #[must_use]
     pub fn all(&self) -> Vec<(&'static str, u64)> {
         let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! Tokens that are good, and tokens that are not.
+//! Tests with valid tokens, and with invalid ones.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const AUDIENCE: &str = "carebook";
 const NOW: i64 = 1_800_000_000;
 const NOW_MS: i64 = NOW * 1000;
 
-/// A provider's key, with full control of what is put into a token.
+/// A provider's key, with which tests can sign any content.
 enum Signer {
     P256(EcdsaKeyPair),
     Ed25519(Ed25519KeyPair),
@@ -113,7 +113,7 @@ fn claims_without(name: &str) -> Value {
     claims
 }
 
-/// One key, `k1`, and a verifier that knows it.
+/// Returns one key, `k1`, and a verifier that knows it.
 fn one_key() -> (Signer, TokenVerifier) {
     let signer = Signer::ed25519();
     let verifier = verifier(&[signer.jwk("k1")]);
@@ -192,7 +192,7 @@ fn claims_and_header_members_that_are_not_known_are_passed_over() {
     let mut claims = claims();
     claims["realm_access"] = json!({"roles": [{"a": {"b": [1.5, null]}}]});
     let other = Signer::ed25519().jwk("k1");
-    // Where a header tells to get the key elsewhere, nobody goes there.
+    // URLs of keys in the header are ignored.
     let header = json!({
         "alg": "EdDSA", "kid": "k1", "typ": "at+jwt", "jwk": other,
         "jku": "https://evil.example/jwks", "x5u": "https://evil.example/x", "x5c": ["x"],
@@ -228,7 +228,7 @@ fn what_is_no_jws_in_compact_form_is_refused() {
         "x".into(),
         format!("{header}.{payload}"),
         format!("{header}.{payload}.{signature}.{signature}"),
-        // The five parts of an encrypted token (JWE).
+        // A token with five parts, as an encrypted one (JWE) has.
         format!("{header}..{payload}.{payload}.{signature}"),
         format!("{header}=.{payload}.{signature}"),
         format!(" {token}"),
@@ -294,7 +294,7 @@ fn a_token_has_at_most_8_kib() {
     assert!(fits.len() <= TOKEN_BYTES_MAX && fits.len() > TOKEN_BYTES_MAX - 8);
     assert!(verifier.verify(&fits, NOW_MS).is_ok());
     refused(&verifier, &token_of(filling + 12), TokenRefusal::TooLong);
-    // To the byte: up to the limit it is looked at.
+    // The limit is exact: up to it the token is parsed.
     let junk = "x".repeat(TOKEN_BYTES_MAX + 1);
     refused(&verifier, &junk[1..], TokenRefusal::NotCompact);
     refused(&verifier, &junk, TokenRefusal::TooLong);
@@ -389,7 +389,7 @@ fn a_deeply_nested_header_is_survived() {
     let nested = "[".repeat(2_500) + &"]".repeat(2_500);
     let header = format!(r#"{{"alg":"EdDSA","kid":"k1","x":{nested}}}"#);
     let token = signer.sign(&header, &claims().to_string());
-    // What is in a field that nobody asks for is passed over, without recursion.
+    // Unused fields are skipped without recursion.
     assert!(verifier.verify(&token, NOW_MS).is_ok());
 }
 
@@ -404,7 +404,7 @@ fn a_signature_by_a_foreign_key_of_the_same_id_is_refused() {
         let verifier = verifier(&[ours.jwk("k1")]);
         let token = foreign.token("k1", &claims());
         refused(&verifier, &token, TokenRefusal::SignatureInvalid);
-        // Its own key in the header does not help.
+        // The foreign key in the header does not help.
         let header = json!({"alg": ours.alg(), "kid": "k1", "jwk": foreign.jwk("k1")});
         let token = foreign.sign(&header.to_string(), &claims().to_string());
         refused(&verifier, &token, TokenRefusal::SignatureInvalid);
@@ -459,7 +459,7 @@ fn the_algorithm_is_the_keys_and_never_the_tokens() {
                 TokenRefusal::AlgorithmMismatch,
             );
         }
-        // The right name over a signature of another kind.
+        // The right `alg` with a signature of another algorithm.
         let header = json!({"alg": right, "kid": kid}).to_string();
         for signer in [&p256, &ed25519]
             .into_iter()
@@ -529,7 +529,7 @@ fn a_claim_of_the_wrong_type_is_refused_and_not_passed_over() {
         ("exp", json!([exp])),
         ("exp", json!(true)),
         ("exp", json!(-1)),
-        // Milliseconds, which would last for fifty thousand years.
+        // The time in milliseconds, which would be valid for fifty thousand years.
         ("exp", json!(exp * 1000)),
         ("exp", json!(u64::MAX)),
         ("nbf", json!(NOW.to_string())),
@@ -573,7 +573,7 @@ fn a_claim_of_the_wrong_type_is_refused_and_not_passed_over() {
             "{name} {value}"
         );
     }
-    // A number that no computer can hold.
+    // A number beyond the range of floating-point numbers.
     let claims = claims().to_string().replace(&exp.to_string(), "1e999");
     let header = r#"{"alg":"EdDSA","kid":"k1"}"#;
     let refusal = verifier.verify(&signer.sign(header, &claims), NOW_MS);
@@ -718,7 +718,7 @@ fn a_remembered_token_gives_the_same_actor_for_60_seconds() {
         let again = verifier.verify(&token, NOW_MS + later).unwrap();
         assert!(Arc::ptr_eq(&first, &again), "{later}");
     }
-    // Verified anew, and remembered from then on.
+    // The token is verified again, and cached from then on.
     let anew = verifier.verify(&token, NOW_MS + 60_000).unwrap();
     assert!(!Arc::ptr_eq(&first, &anew));
     assert_eq!(first, anew);
@@ -775,7 +775,7 @@ fn what_is_remembered_is_bounded() {
         assert_eq!(*actor.subject, *format!("user-{number}"));
         assert!(verifier.verified.weight() <= bytes_max);
     }
-    // 300 tokens do not fit, and some are there.
+    // 300 tokens do not fit, but some are cached.
     let remembered = verifier.verified.len();
     assert!((1..150).contains(&remembered), "{remembered}");
 }
@@ -1016,7 +1016,7 @@ fn keys_for_other_purposes_are_passed_over_with_a_reason() {
         (with(p256.clone(), "kid", Value::Null), "it has no kid"),
     ];
     for (other, why) in others {
-        // Passed over, it may even have the id of a key that is used.
+        // A key that is skipped may even share its id with a key that is used.
         let shared = with(other.clone(), "use", "enc".into());
         let set = verifier(&[
             other.clone(),
@@ -1186,7 +1186,7 @@ fn a_set_that_cannot_be_read_again_is_good_for_so_long_and_then_nobody_is() {
     assert!(verifier.expire(at(3_601), max_age));
     assert!(verifier.verify(&token, NOW_MS).is_err());
     assert!(!verifier.expire(at(3_602), max_age), "told once");
-    // The same keys again are somebody again.
+    // Reading the same keys again puts them in use again.
     assert_eq!(verifier.reload(&good, at(4_000)), Ok(Reload::Replaced));
     assert!(verifier.verify(&token, NOW_MS).is_ok());
     assert!(!verifier.expire(at(7_600), max_age));
@@ -1205,7 +1205,7 @@ fn what_verifying_would_cost_is_known_before_and_what_was_good_is_told_from_what
     assert!(matches!(later, Recalled::GoodBefore));
     let earlier = verifier.recall(&token, NOW_MS - 1);
     assert!(matches!(earlier, Recalled::GoodBefore));
-    // A token that has ended costs no signature any more.
+    // An expired token costs no verification any more.
     let ended = verifier.recall(&token, (NOW + 600) * 1000 + LEEWAY_MS);
     assert!(matches!(ended, Recalled::Refused(TokenRefusal::Expired)));
     let at = token.len() - 10;
@@ -1219,7 +1219,7 @@ fn what_verifying_would_cost_is_known_before_and_what_was_good_is_told_from_what
     assert!(verifier.verify(&forged, NOW_MS).is_err());
     let forged = verifier.recall(&forged, NOW_MS);
     assert!(matches!(forged, Recalled::Unknown { units: 1 }));
-    // The dearest key costs more than its share.
+    // The most expensive key costs several units.
     assert_eq!(rsa_units(2048, &[1, 0, 1]), 1);
     assert_eq!(rsa_units(4096, &[1, 0, 1]), 1);
     assert_eq!(rsa_units(8192, &[1, 0, 1]), 4);

@@ -1,4 +1,4 @@
-//! From a token to the actor that it speaks for, by keys that can be replaced at any time.
+//! Verifies a token and returns its actor, with keys that can be replaced at any time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,28 +28,28 @@ use super::refusal::{KEY_ID_BYTES_MAX, TOKEN_BYTES_MAX, TokenRefusal, VerifierEr
 use super::refusal_counts::RefusalCounts;
 use crate::base::actor::Actor;
 
-/// What a reload did.
+/// The result of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
     /// The set has the keys that were in use already; the cache is kept.
     Unchanged,
     /// The set replaced the previous one, and every token is verified again.
     Replaced,
-    /// The new set has no key that can verify a token: all are rejected.
+    /// The new set has no key that can verify a token: all tokens are rejected.
     Nobody,
 }
 
-/// What is known of a token before its signature is checked.
+/// The result of looking a token up in the cache, before its signature is checked.
 #[derive(Debug)]
 pub enum Recalled {
-    /// It is valid.
+    /// The token is valid.
     Good(Known),
-    /// It was valid, and has to be verified again.
+    /// The token was valid, and has to be verified again.
     GoodBefore,
-    /// It is rejected without checking its signature.
+    /// The token is rejected without checking its signature.
     Refused(TokenRefusal),
-    /// It was never seen, or was rejected: verifying it costs so many units, where a P-256 or
-    /// Ed25519 signature costs one.
+    /// The token was never seen, or was rejected. Verifying it costs `units`, where a P-256 or Ed25519 signature
+    /// costs one.
     Unknown {
         /// The cost.
         units: u32,
@@ -63,30 +63,30 @@ pub struct TokenVerifier {
     next_generation: AtomicU64,
     /// When the key set was last read successfully.
     read_well_at: Mutex<Instant>,
-    /// How often it could not be read.
+    /// Number of failed attempts to read the key set.
     failed_readings: AtomicU64,
-    /// Tokens that were rejected.
+    /// Counts of rejected tokens.
     refused: RefusalCounts,
-    /// Where newer keys can be requested.
+    /// Where newer keys are requested, if they are read on demand.
     requests: Option<Arc<KeyRequests>>,
     pub(super) verified: Cache<CacheKey, CacheEntry, ByTokenBytes>,
 }
 
 impl TokenVerifier {
-    /// A verifier for tokens of `issuer` that name `audience`, by the keys of a JWKS (RFC 7517).
+    /// Creates a verifier for tokens of `issuer` that name `audience`, with the keys of a JWKS (RFC 7517).
     pub fn new(jwks: &[u8], issuer: &str, audience: &str) -> Result<Self, VerifierError> {
         Self::with_cache_bytes(jwks, issuer, audience, CACHE_BYTES_MAX)
     }
 
-    /// The same, with a way to request newer keys.
+    /// Returns the verifier, with a way to request newer keys.
     #[must_use]
     pub fn asking(mut self, requests: Arc<KeyRequests>) -> Self {
         self.requests = Some(requests);
         self
     }
 
-    /// Has the keys read again for a token that names an unknown key, if they are read on demand
-    /// and a reading is due. In any case the token is to be verified again after that.
+    /// Requests a reading of the keys for a token that names an unknown key, if keys are read on demand and a reading
+    /// is due. The caller has to verify the token again in any case.
     pub async fn newer_keys(&self) -> Newer {
         match &self.requests {
             Some(requests) => requests.newer().await,
@@ -94,8 +94,8 @@ impl TokenVerifier {
         }
     }
 
-    /// The actor of the token that the connection's last request carried, if `authorization` is the
-    /// same and the token is still valid.
+    /// Returns the actor of the token in the connection's last request, if `authorization` is the same and the token
+    /// is still valid.
     pub fn recall_last(
         &self,
         last: &LastToken,
@@ -105,9 +105,9 @@ impl TokenVerifier {
         last.actor(authorization, self.keys.load().generation, now_ms)
     }
 
-    /// What is known of the token without checking its signature.
+    /// Returns what is known of the token without checking its signature.
     pub fn recall(&self, token: &str, now_ms: i64) -> Recalled {
-        // Before the hash: a token that is too long must not cost one.
+        // Checked before the hash, so that a token that is too long does not cost one.
         if token.len() > TOKEN_BYTES_MAX {
             return Recalled::Refused(TokenRefusal::TooLong);
         }
@@ -140,8 +140,8 @@ impl TokenVerifier {
         if audience.trim().is_empty() {
             return Err(VerifierError::AudienceBlank);
         }
-        // Chosen by name, so that a second back end among the features cannot leave it open. An
-        // error says that it was chosen before.
+        // The back end is chosen by name, so that a second one among the features does not make the choice ambiguous.
+        // An error means that it was chosen before.
         let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
         try_all()?;
         let entries = usize::try_from(cache_bytes_max / TYPICAL_ENTRY_BYTES).unwrap_or(1 << 15);
@@ -160,8 +160,7 @@ impl TokenVerifier {
         })
     }
 
-    /// Whether the token of a request that was accepted when it began is still good: its time, and
-    /// the keys.
+    /// Whether the token of a request that was accepted at its beginning is still valid: its expiry, and the keys.
     #[must_use]
     pub fn still_accepts(&self, authorization: Option<&HeaderValue>, now_ms: i64) -> bool {
         match bearer(authorization.map(HeaderValue::as_bytes)) {
@@ -176,16 +175,16 @@ impl TokenVerifier {
         }
     }
 
-    /// Counts of requests without a valid token; the code that rejects a request counts it here.
+    /// Returns the counts of requests without a valid token; the code that rejects a request counts it here.
     #[must_use]
     pub fn refused(&self) -> &RefusalCounts {
         &self.refused
     }
 
-    /// The actor that the token speaks for, at `now_ms` (milliseconds since 1970, UTC). The same
-    /// token gives the same `Arc` as long as it is cached.
+    /// Returns the token's actor, as of `now_ms` (milliseconds since 1970, UTC). The same token gives the same `Arc`
+    /// as long as it is cached.
     pub fn verify(&self, token: &str, now_ms: i64) -> Result<Arc<Actor>, TokenRefusal> {
-        // Before the hash: a token that is too long must not cost one.
+        // Checked before the hash, so that a token that is too long does not cost one.
         if token.len() > TOKEN_BYTES_MAX {
             return Err(TokenRefusal::TooLong);
         }
@@ -212,9 +211,9 @@ impl TokenVerifier {
         Ok(actor)
     }
 
-    /// Replaces the key set by another, read at `now`, as a whole or not at all: after an error the
-    /// previous set stays in use, until it is too old ([`TokenVerifier::expire`]). A set of keys of
-    /// which none is usable is an error. An empty one is valid: its provider has withdrawn all keys.
+    /// Replaces the key set by the one read at `now`, as a whole or not at all: after an error the previous set stays
+    /// in use until it is too old ([`TokenVerifier::expire`]). A set whose keys are all unusable is an error. An
+    /// empty set is valid: its provider has withdrawn all keys.
     pub fn reload(&self, jwks: &[u8], now: Instant) -> Result<Reload, VerifierError> {
         let next = KeySet::parse(jwks, self.next_generation())?;
         let next = next.of_somebody_or_empty()?;
@@ -232,24 +231,24 @@ impl TokenVerifier {
         Ok(reload)
     }
 
-    /// The keys in use were read at `now`, not when this was made.
+    /// Sets the time when the keys in use were read, instead of the time when this verifier was made.
     pub fn was_read_at(&self, now: Instant) {
         *self.read_well_at.lock() = now;
     }
 
-    /// Counts an attempt to read the key set that failed.
+    /// Counts a failed attempt to read the key set.
     pub fn count_failed_reading(&self) {
         self.failed_readings.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many attempts to read the key set have failed.
+    /// Returns the number of failed attempts to read the key set.
     #[must_use]
     pub fn failed_readings(&self) -> u64 {
         self.failed_readings.load(Ordering::Relaxed)
     }
 
-    /// Drops a key set that was last read successfully longer than `max_age` ago: from here on
-    /// every token is rejected, until a set is read successfully again. Whether it was dropped now.
+    /// Drops a key set that was last read successfully longer than `max_age` ago: every token is rejected until a set
+    /// is read successfully again. Returns whether the set was dropped now.
     pub fn expire(&self, now: Instant, max_age: Duration) -> bool {
         let read_well_at = self.read_well_at.lock();
         let is_old = now.saturating_duration_since(*read_well_at) > max_age;
@@ -261,17 +260,17 @@ impl TokenVerifier {
         true
     }
 
-    /// The time since the key set was last read successfully.
+    /// Returns the time since the key set was last read successfully.
     pub fn key_set_age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(*self.read_well_at.lock())
     }
 
-    /// How many keys are in use.
+    /// Returns the number of keys in use.
     pub fn key_count(&self) -> usize {
         self.keys.load().keys.len()
     }
 
-    /// The name and the algorithm of each key in use, by the name.
+    /// Returns the name and the algorithm of each key in use, sorted by name.
     pub fn key_names(&self) -> Vec<(String, &'static str)> {
         let keys = self.keys.load();
         let names = keys.keys.iter();
@@ -286,7 +285,7 @@ impl TokenVerifier {
         self.next_generation.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// One sentence for each key of the set that is not used, for the log at start and reload.
+    /// Returns a sentence for each key of the set that is not used, for the log at start and reload.
     pub fn skipped_keys(&self) -> Vec<String> {
         self.keys.load().skipped.clone()
     }
@@ -302,9 +301,9 @@ impl fmt::Debug for TokenVerifier {
     }
 }
 
-/// A token in its parts, with a valid header; its signature is not checked yet.
+/// The parts of a token with a valid header; the signature is not checked yet.
 struct Signed<'t, 'k> {
-    /// The key that it names.
+    /// The key that the token names.
     key: &'k Key,
     message: &'t str,
     claims: &'t str,
@@ -343,7 +342,7 @@ impl<'t, 'k> Signed<'t, 'k> {
         })
     }
 
-    /// The decoded claims, if the signature is valid.
+    /// Returns the decoded claims, if the signature is valid.
     fn claims(&self) -> Result<Vec<u8>, TokenRefusal> {
         if !self.key.signed(self.message, self.signature) {
             return Err(TokenRefusal::SignatureInvalid);

@@ -1,8 +1,7 @@
-//! The way to the collector: OTLP over HTTP, protobuf, in batches, on a thread of its own.
+//! Exports spans to the collector: OTLP over HTTP, protobuf, in batches, on a thread of its own.
 //!
-//! Even with a hostile collector, a batch takes no longer than its attempts, and no more memory
-//! than the queue, and the head and [`ANSWER_BYTES_MAX`] of a response's body. Redirects are
-//! refusals.
+//! Even with a hostile collector, a batch takes no longer than the timeouts of its attempts, and no more memory than
+//! the queue, a response's head and [`ANSWER_BYTES_MAX`] of its body. A redirect counts as a refusal.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,24 +26,25 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::{TraceCounts, text};
 use crate::http::client::dial::{Connection, Dialer, Target};
 
-/// Spans of a batch, and how long the first of them waits for others.
+/// Maximum number of spans in a batch, and how long the first of them waits for others.
 pub const BATCH_SPANS_MAX: usize = 512;
 const BATCH_WAIT: Duration = Duration::from_secs(1);
-/// From connecting to the last byte of an answer.
+/// Timeout from connecting to the last byte of a response.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of an answer that are read.
+/// Maximum size of a response's body that is read, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// Attempts at a batch, and the pause after the first; the next ones are twice as long.
+/// Maximum number of attempts for a batch, and the pause after the first attempt; each further pause is twice as
+/// long.
 const ATTEMPTS_MAX: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long what waits is still sent when the service ends.
+/// How long queued spans are still sent when the service ends.
 const LAST_WAIT: Duration = Duration::from_millis(500);
-/// What a batch is, and what its answer should be.
+/// The media type of a batch, and of its response.
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
-/// Where traces go, below the endpoint.
+/// The path for traces below the endpoint.
 const TRACES_PATH: &str = "/v1/traces";
 
-/// Where a collector is.
+/// The address of a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
     target: Target,
@@ -53,10 +53,10 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Reads the URL of its endpoint: traces go to `/v1/traces` below it.
+    /// Parses the URL of the collector's endpoint: traces go to `/v1/traces` below it.
     ///
     /// # Errors
-    /// When it is none of HTTP; why.
+    /// When the text is no URL of HTTP; it says why.
     pub fn read(url: &str) -> Result<Self, String> {
         let uri: Uri = url
             .parse()
@@ -80,13 +80,13 @@ impl Collector {
 
 /// How an attempt failed.
 enum Failed {
-    /// It may go better next time.
+    /// The failure is temporary; another attempt may succeed.
     Passing(&'static str),
-    /// The collector will not take that.
+    /// The failure is permanent: the collector will not accept this batch.
     Final(&'static str),
 }
 
-/// The thread that sends. Dropping it lets the thread send what waits, for half a second.
+/// A handle to the sending thread. Dropping it lets the thread send the queued spans, for half a second.
 pub struct Exporting {
     stop: Option<oneshot::Sender<()>>,
     ended: std::sync::mpsc::Receiver<()>,
@@ -105,14 +105,14 @@ struct Exporter {
     collector: Collector,
     dialer: Dialer,
     spans: mpsc::Receiver<Span>,
-    /// The next batch, as far as it is there.
+    /// The spans of the next batch collected so far.
     next: Vec<Span>,
     counts: Arc<TraceCounts>,
     kept: Option<Connection>,
     is_failing: bool,
 }
 
-/// Sends what comes out of `spans` to the collector, on a thread of its own.
+/// Starts a thread that sends the spans of the queue to the collector.
 ///
 /// # Errors
 /// When the thread cannot be started.
@@ -139,7 +139,7 @@ pub fn export(
     let thread = std::thread::Builder::new().name("traces".to_owned());
     thread.spawn(move || {
         runtime.block_on(exporter.run(stopped));
-        // A name that is being resolved may never be.
+        // A blocking look-up of a name may never return.
         runtime.shutdown_background();
         let _ = sender.send(());
     })?;
@@ -170,7 +170,7 @@ impl Exporter {
                 }
             }
         };
-        // The spans that are queued already.
+        // Takes the spans that are queued already.
         let mut last = std::mem::take(&mut self.next);
         while let Ok(span) = self.spans.try_recv() {
             last.push(span);
@@ -181,7 +181,7 @@ impl Exporter {
         }
     }
 
-    /// Collects the next batch; whether there will be one.
+    /// Collects the next batch; returns whether there is one.
     async fn collect(&mut self) -> bool {
         let Some(first) = self.spans.recv().await else {
             return false;
@@ -221,7 +221,7 @@ impl Exporter {
                 Failed::Passing(why) => (why, attempt == ATTEMPTS_MAX),
                 Failed::Final(why) => (why, true),
             };
-            // Once, until it takes some again.
+            // Logged once, until the collector accepts spans again.
             if !std::mem::replace(&mut self.is_failing, true) {
                 tracing::warn!(why, "the collector does not take traces");
             }
@@ -234,7 +234,7 @@ impl Exporter {
         add(&self.counts.not_taken, count);
     }
 
-    /// One attempt; how many spans were rejected.
+    /// Makes one attempt; returns how many spans were rejected.
     async fn attempt(&mut self, request: &Bytes) -> Result<u64, Failed> {
         let fresh = || {
             Request::post(&*self.collector.path)
@@ -268,9 +268,9 @@ impl Exporter {
         self.kept = Some(connection);
         let told = match ExportTraceServiceResponse::decode(body) {
             Ok(told) => told,
-            // It calls itself what a collector answers, and is not.
+            // The response declares a collector's media type but cannot be parsed.
             Err(_) if is_protobuf => return Err(Failed::Final("its answer is malformed")),
-            // There are collectors that say so in another form, such as `{}`.
+            // Some collectors report success in another form, such as `{}`.
             Err(_) => return Ok(0),
         };
         let rejected = told
@@ -280,7 +280,7 @@ impl Exporter {
     }
 }
 
-/// The body, if it is within its bound.
+/// Returns the body, if it is within its limit.
 async fn whole(mut body: Incoming) -> Result<Bytes, Failed> {
     let mut bytes = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -298,7 +298,7 @@ fn add(count: &AtomicU64, more: u64) {
     count.fetch_add(more, Ordering::Relaxed);
 }
 
-/// The request for a batch.
+/// Returns the request for a batch.
 fn request(spans: Vec<Span>) -> Bytes {
     let version = env!("CARGO_PKG_VERSION");
     let request = ExportTraceServiceRequest {

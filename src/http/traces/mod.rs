@@ -1,8 +1,8 @@
-//! Traces: which requests and attempts are recorded, and as what spans (OpenTelemetry).
+//! Traces: selects the requests and attempts that are recorded, and makes their spans (OpenTelemetry).
 //!
-//! Requests are sampled at random, one in so many. A request whose caller has sampled the trace is
-//! recorded, too, up to [`CALLERS_PER_SECOND`], so that no caller can have everything recorded.
-//! Spans go to a bounded queue, and from there to the collector by a thread of its own.
+//! One in a configured number of requests is sampled. A request whose caller has sampled the trace is recorded, too,
+//! up to [`CALLERS_PER_SECOND`], so that no caller can have everything recorded. Spans go to a bounded queue, and
+//! from there to the collector by a thread of its own.
 
 pub mod export;
 
@@ -21,13 +21,13 @@ use super::metrics::page::Page;
 use crate::base::trace_context::TraceContext;
 use crate::engine::clock::Clock;
 
-/// Requests a second that are recorded because their callers have recorded theirs, over all
-/// callers; and as many at once.
+/// Maximum number of requests per second that are recorded because their callers have sampled them, over all callers;
+/// also the maximum burst.
 pub const CALLERS_PER_SECOND: f64 = 100.0;
-/// Spans that may wait for the collector.
+/// Capacity of the queue to the collector, in spans.
 pub const SPANS_MAX: usize = 2_048;
 
-/// What became of spans.
+/// Counts of exported and dropped spans.
 #[derive(Debug, Default)]
 pub struct TraceCounts {
     exported: AtomicU64,
@@ -37,23 +37,23 @@ pub struct TraceCounts {
     rejected: AtomicU64,
 }
 
-/// The same, as figures.
+/// The counts of [`TraceCounts`], as figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceFigures {
-    /// Spans that the collector has taken.
+    /// Number of spans that the collector has accepted.
     pub exported: u64,
-    /// Attempts to send a batch that failed.
+    /// Number of failed attempts to send a batch.
     pub failures: u64,
-    /// Spans that were dropped, because too many waited.
+    /// Number of spans dropped because the queue was full.
     pub queue_full: u64,
-    /// Because the collector did not take them.
+    /// Number of spans dropped because the collector did not accept their batch.
     pub not_taken: u64,
-    /// Because it said that it rejected them.
+    /// Number of spans that the collector reported as rejected.
     pub rejected: u64,
 }
 
 impl TraceCounts {
-    /// The figures.
+    /// Returns the current figures.
     #[must_use]
     pub fn figures(&self) -> TraceFigures {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl TraceCounts {
 }
 
 impl TraceFigures {
-    /// Puts them on the page.
+    /// Adds the figures to the page.
     pub(super) fn put(&self, page: &mut Page) {
         page.one(
             "carebook_trace_spans_exported_total",
@@ -95,7 +95,7 @@ impl TraceFigures {
     }
 }
 
-/// The rest of an allowance, as of a time.
+/// The remaining allowance as of a time.
 struct Allowance {
     left: f64,
     at: Instant,
@@ -114,7 +114,7 @@ impl Allowance {
     }
 }
 
-/// Decides what is recorded, and records it.
+/// Decides which requests are recorded, and records their spans.
 pub struct Tracer {
     one_in: u64,
     seen: AtomicU64,
@@ -126,33 +126,33 @@ pub struct Tracer {
 
 /// Work in progress, as a span of a trace.
 pub struct OpenSpan {
-    /// Its trace context: the parent of the requests that it sends.
+    /// The span's trace context, which is the parent of the requests that it sends.
     pub context: TraceContext,
-    /// The span that it is part of; `None` where the trace begins here.
+    /// The parent span; `None` if the trace begins here.
     parent: Option<[u8; 8]>,
     started_nanos: u64,
     began: Instant,
 }
 
-/// What a span says in the end.
+/// The data of a span that is known at its end.
 pub struct SpanEnd {
-    /// Its name, of which there are few.
+    /// The span's name, one of few.
     pub name: String,
-    /// What it was.
+    /// The span's kind.
     pub kind: SpanKind,
-    /// Whether it failed by an error of its own side.
+    /// Whether the work failed by an error of its own side.
     pub is_error: bool,
     /// Its attributes.
     pub attributes: Vec<KeyValue>,
 }
 
-/// A text as an attribute.
+/// Returns a text attribute.
 #[must_use]
 pub fn text(key: &str, value: &str) -> KeyValue {
     attribute(key, any_value::Value::StringValue(value.to_owned()))
 }
 
-/// A number as an attribute.
+/// Returns a numeric attribute.
 #[must_use]
 pub fn number(key: &str, value: i64) -> KeyValue {
     attribute(key, any_value::Value::IntValue(value))
@@ -167,7 +167,7 @@ fn attribute(key: &str, value: any_value::Value) -> KeyValue {
 }
 
 impl Tracer {
-    /// One that records one in `one_in`; what it records comes out of the receiver.
+    /// Creates a tracer that samples one request in `one_in`, and the receiver of its spans.
     #[must_use]
     pub fn new(one_in: u64, clock: Arc<dyn Clock>) -> (Self, mpsc::Receiver<Span>) {
         let (spans, receiver) = mpsc::channel(SPANS_MAX);
@@ -185,13 +185,13 @@ impl Tracer {
         (tracer, receiver)
     }
 
-    /// What became of spans.
+    /// Returns the counts of spans.
     #[must_use]
     pub fn counts(&self) -> &Arc<TraceCounts> {
         &self.counts
     }
 
-    /// Something begins, in the trace of `caller` or in a new one.
+    /// Begins a span, in the trace of `caller` or in a new one.
     pub fn begin(&self, caller: Option<TraceContext>) -> OpenSpan {
         let began = Instant::now();
         let by_chance = self
@@ -218,7 +218,7 @@ impl Tracer {
         }
     }
 
-    /// Ends a span: recorded if it is sampled, and if the queue has room.
+    /// Ends a span, and records it if it is sampled and the queue has room.
     pub fn end(&self, doing: OpenSpan, done: impl FnOnce() -> SpanEnd) {
         if !doing.context.is_sampled {
             return;
@@ -227,7 +227,7 @@ impl Tracer {
         self.record(&doing, ids, (doing.began, Instant::now()), done());
     }
 
-    /// A part of it, done within this time: recorded where it will be itself, under it.
+    /// Records a child span with these times, if its parent is sampled.
     pub fn part(
         &self,
         doing: &OpenSpan,
@@ -275,12 +275,12 @@ impl Tracer {
     }
 }
 
-/// A new identifier of a span: random bytes, not all zeros.
+/// Returns a new random span identifier, with not all bytes zero.
 fn span_id() -> [u8; 8] {
     let bytes = uuid::Uuid::new_v4().into_bytes();
     let mut id = [0; 8];
     id.copy_from_slice(&bytes[8..]);
-    // The first has the variant's bits; what is fixed there keeps it from being zero.
+    // The first byte has the UUID's variant bits, which are fixed and not all zero.
     id
 }
 

@@ -1,19 +1,19 @@
-//! Which addresses webhooks may go to. Whoever may subscribe must not be able to have this service
-//! call what only the service can reach: its own machine, its network, a cloud's metadata.
+//! The addresses that webhooks may be sent to. Whoever may subscribe must not be able to make this service call hosts
+//! that only the service can reach: its own machine, its network, a cloud's metadata.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 
-/// Networks that are allowed in spite of all.
+/// Networks that are allowed although they are not public.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed(pub Vec<IpNet>);
 
-/// Reads a network in CIDR notation; an address alone is a network of one.
+/// Parses a network in CIDR notation; a bare address is a network of one.
 ///
 /// # Errors
 ///
-/// What the text should have been.
+/// When the text is neither; the message says what it should be.
 pub fn network(text: &str) -> Result<IpNet, String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(address.into());
@@ -23,7 +23,7 @@ pub fn network(text: &str) -> Result<IpNet, String> {
 }
 
 impl Allowed {
-    /// Whether webhooks may go to the address.
+    /// Whether webhooks may be sent to the address.
     #[must_use]
     pub fn allows(&self, address: IpAddr) -> bool {
         let plain = address.to_canonical();
@@ -32,7 +32,7 @@ impl Allowed {
     }
 }
 
-/// Whether the address is one of the Internet at large.
+/// Whether the address is a public one of the Internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -40,7 +40,7 @@ fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// By the registry of special addresses (RFC 6890 and what came after it).
+/// Whether the address is outside the registry of special addresses (RFC 6890 and its updates).
 fn is_public_v4(address: Ipv4Addr) -> bool {
     const fn network(of: [u8; 4], prefix_len: u8) -> Ipv4Net {
         let [a, b, c, d] = of;
@@ -67,13 +67,13 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !SPECIAL.iter().any(|network| network.contains(&address))
 }
 
-/// Only global unicast (2000::/3) is public, and only outside of its special ranges. An address
-/// that contains an IPv4 address is public if that one is.
+/// Whether the address is public: only global unicast (2000::/3) is, outside of its special ranges. An address that
+/// contains an IPv4 address is public if that one is.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let of = address.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     match of {
-        // ::ffff:0:0/96 was handled before; ::/96, compatible with IPv4.
+        // ::ffff:0:0/96 was handled before; ::/96 is compatible with IPv4.
         [0, 0, 0, 0, 0, 0, ..] => false,
         // 64:ff9b::/96, NAT64; 64:ff9b:1::/48 is local.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => is_public_v4(v4(high, low)),

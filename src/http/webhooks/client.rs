@@ -1,8 +1,8 @@
-//! The requests: one POST over HTTP/1.1, on a connection that is kept for the next one.
+//! Sends webhooks and messages: one POST over HTTP/1.1, on a connection that is kept for the next one.
 //!
-//! Whatever is at the other end, a request takes no longer than [`ANSWER_TIMEOUT`] and little
-//! memory: of an answer its head counts, which has a bound; its body is not read beyond
-//! `REST_BYTES_MAX`, after which the connection is closed. Redirects are answers like others.
+//! Whatever the receiver does, a request takes no longer than [`ANSWER_TIMEOUT`] and little memory: only the
+//! response's head counts, whose size is bounded; the body is not read beyond `REST_BYTES_MAX`, after which the
+//! connection is closed. Redirects are treated like other responses.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -26,25 +26,24 @@ use crate::engine::clock::{Clock as _, SystemClock};
 use crate::http::client::dial::{Connection, Dialer, Resolve, Target};
 use crate::http::traces::{SpanEnd, Tracer, number, text};
 
-/// From connecting to the end of the answer's head.
+/// Timeout from connecting to the end of the response's head.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
-/// Bytes of an answer's body that are passed over to keep the connection, and how long for.
+/// Limits for draining a response's body to keep its connection, in bytes and in time.
 const REST_BYTES_MAX: usize = 64 << 10;
 const REST_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a connection is kept without a request; how many for one receiver, and in all.
+/// How long a connection is kept without a request; how many are kept for one receiver, and in total.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 const IDLE_OF_ONE_MAX: usize = 32;
 const IDLE_MAX: usize = 1_024;
 
-/// Which addresses a request may go to.
+/// The rule for the addresses that a request may be sent to.
 #[derive(Clone)]
 pub enum Judge {
-    /// Any: the URL is the operator's own.
+    /// Any address: the operator has set the URL.
     Anywhere,
-    /// Public addresses, and the allowed networks; over plain HTTP only this machine, unless more
-    /// is allowed.
+    /// Public addresses, and the allowed networks; over plain HTTP only this machine, unless `plain` allows others.
     Webhooks {
-        /// Networks besides.
+        /// Further allowed networks.
         allowed: Arc<Allowed>,
         /// Whether plain HTTP may leave this machine.
         plain: bool,
@@ -68,7 +67,7 @@ impl Judge {
 pub struct Answered {
     /// The status.
     pub status: u16,
-    /// Its `Retry-After`.
+    /// The value of `Retry-After`.
     pub retry_after: Option<Duration>,
 }
 
@@ -89,12 +88,12 @@ struct ClientShared {
 struct Idle {
     connections: HashMap<Target, Vec<(Instant, Connection)>>,
     count: usize,
-    /// Whether a task looks after them.
+    /// Whether a task closes idle connections.
     is_swept: bool,
 }
 
 impl Client {
-    /// A client that trusts so, and finds addresses so.
+    /// Creates a client with these TLS settings and this way to resolve names.
     #[must_use]
     pub fn new(tls: ClientConfig, resolve: Resolve) -> Self {
         Self::keeping_for(IDLE_TIMEOUT, tls, resolve)
@@ -111,7 +110,7 @@ impl Client {
         }
     }
 
-    /// The same, whose deliveries are traced by this.
+    /// Returns the client, whose deliveries are traced by `tracer`.
     #[must_use]
     pub fn traced_by(mut self, tracer: Option<Arc<Tracer>>) -> Self {
         self.tracer = tracer;
@@ -121,7 +120,7 @@ impl Client {
     /// POSTs the body to the URL. The response's body is not returned.
     ///
     /// # Errors
-    /// When no answer came in time; why, in a few words.
+    /// When no response came in time; the text says why, in a few words.
     pub async fn post(
         &self,
         url: &str,
@@ -137,11 +136,11 @@ impl Client {
         }
     }
 
-    /// The same, traced under this name; any 2xx response means that it was taken. The receiver
-    /// gets the attempt's `traceparent`.
+    /// Does what [`Self::post`] does, traced under the name `what`; any 2xx response acknowledges the delivery. The
+    /// receiver gets the attempt's `traceparent`.
     ///
     /// # Errors
-    /// When it was not taken, or when that is unknown.
+    /// When the delivery was not acknowledged, or when that is unknown.
     pub async fn deliver(
         &self,
         what: &str,
@@ -199,7 +198,7 @@ impl Client {
             let request = request.body(Full::new(body.clone()));
             request.map_err(|_| "its URL cannot be asked")
         };
-        // One that was kept may have been closed meanwhile: then a new one is made, once.
+        // A kept connection may have been closed meanwhile; then a new one is made, once.
         if let Some(mut kept) = self.shared.kept(target)
             && let Ok(answer) = kept.sender.send_request(request()?).await
         {
@@ -245,7 +244,7 @@ impl Client {
     }
 }
 
-/// The span of an attempt. Nothing of its URL, which may be a secret.
+/// Returns the span of an attempt. It contains nothing of the URL, which may be a secret.
 fn attempt(what: &str, headers: &HeaderMap, posted: Result<Answered, &'static str>) -> SpanEnd {
     let mut attributes = vec![text("http.request.method", "POST")];
     if let Some(id) = headers.get("webhook-id").and_then(|id| id.to_str().ok()) {
@@ -270,7 +269,7 @@ fn attempt(what: &str, headers: &HeaderMap, posted: Result<Answered, &'static st
     }
 }
 
-/// Whether the body has ended within its bounds.
+/// Whether the body has ended within its limits.
 async fn passed_over(mut body: Incoming) -> bool {
     let mut bytes = 0;
     while let Some(frame) = body.frame().await {
@@ -326,7 +325,8 @@ impl ClientShared {
     }
 }
 
-/// Closes connections that were idle for too long, while any are kept. It does not keep the client.
+/// Closes connections that were idle for too long, as long as any are kept. It holds no strong reference to the
+/// client.
 struct Sweep(Weak<ClientShared>);
 
 impl Sweep {
@@ -340,7 +340,7 @@ impl Sweep {
             idle.let_old_go(idle_timeout);
             if idle.connections.is_empty() {
                 idle.is_swept = false;
-                // From here on it is another one's.
+                // From here on another task may take over the sweeping.
                 self.0 = Weak::new();
                 return;
             }
@@ -348,7 +348,7 @@ impl Sweep {
     }
 }
 
-/// A runtime that ends drops the task, while the client may be used in another one.
+/// A runtime that ends drops the task, while another runtime may go on using the client.
 impl Drop for Sweep {
     fn drop(&mut self) {
         if let Some(shared) = self.0.upgrade() {
@@ -375,8 +375,8 @@ fn target(url: &str) -> Result<(Target, Uri), &'static str> {
     Ok((target, uri))
 }
 
-/// Seconds, or a date (RFC 9110 10.2.3): by the receiver's own clock, which the answer's `Date` is.
-/// An answer without one is dated when it comes (6.6.1), by `own`.
+/// Parses seconds, or a date (RFC 9110 10.2.3), which is relative to the receiver's own clock in the response's
+/// `Date`. Without `Date` a response is dated when it comes (6.6.1), by `own`.
 fn retry_after(
     value: &HeaderValue,
     date: Option<&HeaderValue>,
@@ -384,7 +384,7 @@ fn retry_after(
 ) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More than fits is as long as can be.
+        // A number that does not fit counts as the maximum.
         return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
     }
     let seconds = |value: &HeaderValue| {
@@ -429,9 +429,9 @@ mod tests {
         ] {
             assert_eq!(of(nothing), None, "{nothing}");
         }
-        // More than 64 bits.
+        // A number of more than 64 bits.
         assert_eq!(of("18446744073709551616"), seconds(u64::MAX));
-        // Without a date of the receiver's it is judged by one's own clock.
+        // Without the receiver's `Date`, this machine's clock is used.
         assert_eq!(dated(until, None), seconds(60));
         let unfit = HeaderValue::from_static("yesterday");
         assert_eq!(dated(until, Some(&unfit)), seconds(60));
@@ -464,7 +464,7 @@ mod tests {
         assert!(allows(&Judge::Anywhere, "http://a/", "10.0.0.1"));
     }
 
-    /// A receiver that takes everything, once on each connection, and tells on which address.
+    /// A receiver that accepts every request, one on each connection, and notes the address of each.
     async fn taking(listener: tokio::net::TcpListener, heard: Arc<Mutex<Vec<SocketAddr>>>) {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         loop {
@@ -512,13 +512,13 @@ mod tests {
                 let posted = client.post(&url, &judge, &headers, Bytes::new());
                 assert_eq!(posted.await.map(|answer| answer.status), Ok(200));
                 assert_eq!(client.shared.idle.lock().count, 1);
-                // Nobody asks again.
+                // No further request is sent.
                 assert_eq!(timeout(patience, ends.recv()).await, Ok(Some(())));
                 let idle = client.shared.idle.lock();
                 assert!(idle.connections.is_empty());
                 assert_eq!((idle.count, idle.is_swept), (0, false));
             }
-            // What looks after connections does not keep a client that is gone.
+            // The sweeping task does not keep a dropped client alive.
             let posted = client.post(&url, &judge, &headers, Bytes::new());
             assert!(posted.await.is_ok());
             assert!(client.shared.idle.lock().is_swept);
@@ -545,7 +545,7 @@ mod tests {
                 let time = counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 let address = match time {
                     0 => ["127.0.0.1"].as_slice(),
-                    // One of several that may be gone to is.
+                    // If one of several addresses is allowed, that one is used.
                     1 => ["10.0.0.1", "127.0.0.1"].as_slice(),
                     _ => ["127.0.0.2", "169.254.169.254", "::1"].as_slice(),
                 };

@@ -6,10 +6,11 @@ use crate::base::time::Timestamp;
 use crate::engine::delivery::webhooks::SubscriptionFigures;
 use crate::http::metrics::page::Page;
 
-/// Subscriptions that have series of their own: those in the greatest need.
+/// Maximum number of subscriptions with series of their own. Active ones with the most waiting or dead deliveries
+/// come first.
 const SUBSCRIPTIONS_SHOWN: usize = 200;
 
-/// The figures of all subscriptions together, and of those in the greatest need.
+/// Returns the figures of all subscriptions together, and of the most troubled ones individually.
 #[must_use]
 pub fn page(all: &[SubscriptionFigures], now: Timestamp) -> String {
     let mut page = Page::default();

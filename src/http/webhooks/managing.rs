@@ -25,25 +25,25 @@ use crate::http::response::{Answer, Problems, at_position};
 use crate::http::route::Special;
 use crate::journal::events::EventId;
 
-/// The states of deliveries that are listed.
+/// The parameter that filters deliveries by their state.
 const DELIVERY_STATES: &[OwnParameter] = &[("state", &["waiting", "dead"])];
 
 /// What the front needs for webhooks.
 #[derive(Clone)]
 pub struct WebhookFront {
-    /// What their secrets are derived from.
+    /// The master key from which the secrets are derived.
     pub key: Arc<MasterKey>,
-    /// What delivers.
+    /// The dispatcher that delivers.
     pub dispatcher: Webhooks,
 }
 
-/// An operation by which webhooks are managed.
+/// A request for an operation that manages webhooks.
 pub struct Managed<'a> {
-    /// What carries it out.
+    /// The engine that carries out the operation.
     pub engine: &'a Arc<Engine>,
-    /// What is notified of the change.
+    /// The dispatcher that is notified of the change, and the master key.
     pub webhooks: &'a WebhookFront,
-    /// Which one.
+    /// The operation.
     pub row: &'static Row,
     /// The requesting actor.
     pub actor: Arc<Actor>,
@@ -51,14 +51,14 @@ pub struct Managed<'a> {
     pub parameters: &'a [(&'a str, &'a str)],
 }
 
-/// The subscription that an answer is about.
+/// Returns the subscription that a response body is about.
 fn subscription_of(body: &[u8]) -> Option<uuid::Uuid> {
     let text = std::str::from_utf8(body).ok()?;
     let rest = text.strip_prefix("{\"subscriptionId\":\"")?;
     rest.split_once('"')?.0.parse().ok()
 }
 
-/// Carries out an operation by which webhooks are managed, and has the dispatcher know.
+/// Carries out an operation that manages webhooks, and notifies the dispatcher.
 pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> Answer {
     let Managed {
         engine,
@@ -79,7 +79,7 @@ pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> 
         command: read.command,
         header_key: read.header_key,
     };
-    // What was asked for before is answered as it was.
+    // A replay gets its stored response, even if the event has been removed since.
     if let Some(event) = event
         && event.position < engine.first_position()
         && !engine.has_used_key_of(&call)
@@ -92,8 +92,8 @@ pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> 
     }
     let subscription = param("subscriptionId").and_then(|id| id.parse().ok());
     let (engine, dispatcher) = (Arc::clone(engine), webhooks.dispatcher.clone());
-    // A client that resets its stream drops this future, and what was committed by then would not be
-    // delivered: a task of its own goes on.
+    // A client that resets its stream drops this future; a commit made by then would not be delivered. So a task of
+    // its own carries out the operation.
     let carrying_out = async move {
         let result = engine.execute(call, permit).await;
         if let CommandResult::Done { body, replay, .. } = &result
@@ -116,27 +116,27 @@ pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> 
     problems.reply(result, row.success)
 }
 
-/// A list of subscriptions or of deliveries, and who asks for it.
+/// A request for a list of subscriptions or of deliveries.
 pub struct ManagedList<'a> {
-    /// What is asked.
+    /// The engine that is queried.
     pub engine: &'a Engine,
     /// The requesting actor.
     pub actor: &'a Actor,
-    /// Which list.
+    /// The requested list.
     pub asked: Special,
     /// The parameters of its path.
     pub parameters: &'a [(&'a str, &'a str)],
-    /// What its page has its share of.
+    /// The budget that the page's body is charged to.
     pub outgoing: &'a ResponseRoom,
 }
 
-/// Whether a cursor's place is one of this type.
+/// Whether a cursor's position parses as this type.
 fn is_place<P: FromStr>(after: &str) -> bool {
     after.parse::<P>().is_ok()
 }
 
 impl ManagedList<'_> {
-    /// The requested page.
+    /// Returns the requested page.
     pub async fn page(&self, uri: &Uri, headers: &HeaderMap) -> Answer {
         let problems = Problems::PLAIN;
         let is_of_deliveries = self.asked == Special::ListWebhookDeliveries;
@@ -190,8 +190,7 @@ impl ManagedList<'_> {
     }
 }
 
-/// The state of webhooks for `/readyz`: a field with a comma before it; empty without
-/// subscriptions.
+/// Returns the state of webhooks for `/readyz`: a field with a comma before it; empty without subscriptions.
 #[must_use]
 pub fn ready(webhooks: &[SubscriptionFigures]) -> String {
     if webhooks.is_empty() {

@@ -1,5 +1,5 @@
-//! Webhooks at the network: their secrets and signatures, the addresses that they may go to, and
-//! the requests.
+//! The network side of webhooks: their secrets and signatures, the addresses that they may be sent to, and the
+//! requests.
 
 pub mod address;
 pub mod client;

@@ -1,7 +1,7 @@
-//! The secrets of webhooks, and what they sign.
+//! The secrets of webhooks, and the signatures made with them.
 //!
-//! A secret is derived from the master key by the subscription and the secret's number, so it
-//! need not be stored. Signatures are those of Standard Webhooks (`v1`, HMAC-SHA256).
+//! A secret is derived from the master key, the subscription and the secret's number, so it need not be stored.
+//! Signatures are those of Standard Webhooks (`v1`, HMAC-SHA256).
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -9,16 +9,16 @@ use base64::prelude::BASE64_STANDARD;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use uuid::Uuid;
 
-/// Bytes of a secret, and of the master key.
+/// Length of a derived secret, and of the master key, in bytes.
 pub const SECRET_BYTES: usize = 32;
 
 /// The master key that all secrets are derived from.
 pub struct MasterKey(hmac::Key);
 
-/// The length in bytes of a secret that comes from elsewhere, as Standard Webhooks define it.
+/// Allowed length of a secret that was not derived here, in bytes, as Standard Webhooks define it.
 const GIVEN_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// A secret that signs.
+/// A secret with which messages are signed.
 #[derive(Clone)]
 pub struct Secret(Box<[u8]>);
 
@@ -29,13 +29,13 @@ impl std::fmt::Debug for Secret {
 }
 
 impl MasterKey {
-    /// The key of these bytes.
+    /// Creates the master key from these bytes.
     #[must_use]
     pub fn new(bytes: &[u8; SECRET_BYTES]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
     }
 
-    /// The secret of this number of this subscription.
+    /// Returns the subscription's secret with this number.
     #[must_use]
     pub fn secret(&self, subscription: Uuid, number: u32) -> Secret {
         let mut context = hmac::Context::with_key(&self.0);
@@ -47,8 +47,7 @@ impl MasterKey {
 }
 
 impl Secret {
-    /// The secret of a text `whsec_…`, of 24 to 64 bytes in base64 as Standard Webhooks say; `None`
-    /// for another text.
+    /// Parses a text `whsec_…` of 24 to 64 bytes in base64, as Standard Webhooks specify; `None` for another text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = BASE64_STANDARD.decode(text.strip_prefix("whsec_")?).ok()?;
@@ -56,14 +55,13 @@ impl Secret {
         GIVEN_BYTES.contains(&secret.0.len()).then_some(secret)
     }
 
-    /// The secret in the form that its receiver gets.
+    /// Returns the secret in the form that its receiver gets.
     #[must_use]
     pub fn text(&self) -> String {
         format!("whsec_{}", BASE64_STANDARD.encode(&self.0))
     }
 
-    /// The signature of a body that is sent under this identifier at this time, in seconds since
-    /// 1970.
+    /// Returns the signature of a body that is sent under this identifier at this time, in seconds since 1970.
     #[must_use]
     pub fn sign(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
@@ -77,7 +75,7 @@ impl Secret {
     }
 }
 
-/// The header `webhook-signature`: one signature for each secret.
+/// Returns the header `webhook-signature`: one signature for each secret.
 #[must_use]
 pub fn signatures(secrets: &[Secret], id: &str, timestamp: i64, body: &[u8]) -> String {
     let each = secrets
@@ -86,8 +84,8 @@ pub fn signatures(secrets: &[Secret], id: &str, timestamp: i64, body: &[u8]) -> 
     each.collect::<Vec<_>>().join(" ")
 }
 
-/// The headers of what Standard Webhooks call a message, of this content and identifier, sent at
-/// this time, in seconds since 1970; without secrets it is not signed.
+/// Returns the headers of a message, as Standard Webhooks call it, with this content type and identifier, sent at
+/// this time, in seconds since 1970. Without secrets the message is not signed.
 #[must_use]
 pub fn signed_headers(
     content_type: HeaderValue,
@@ -117,8 +115,8 @@ pub fn signed_headers(
     headers
 }
 
-/// The response body with the secret in the place of its number, which is the last field. `None`
-/// when the body has no secret's number.
+/// Returns the response body with the secret in the place of its number, which is the last field; `None` if the body
+/// has no secret's number.
 #[must_use]
 pub fn told(key: &MasterKey, body: &[u8]) -> Option<Vec<u8>> {
     const NUMBER: &str = ",\"secretNumber\":";
@@ -137,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_signature_is_that_of_standard_webhooks() {
-        // HMAC-SHA256 of `log-1-0.1700000000.{}`, by another program.
+        // HMAC-SHA256 of `log-1-0.1700000000.{}`, computed by another program.
         let secret = Secret::parse("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap();
         assert_eq!(secret.0[31], 31);
         assert_eq!(

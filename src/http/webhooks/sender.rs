@@ -1,4 +1,4 @@
-//! What carries webhooks out.
+//! The sender of webhooks.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::client::{Client, Judge};
 use super::secret::{MasterKey, signed_headers};
 use crate::engine::delivery::webhooks::{Delivered, OutgoingEvent, Sender, Sending};
 
-/// Sends webhooks: signed, and only to where they may go.
+/// Sends webhooks: signed, and only to allowed addresses.
 pub struct WebhookSender {
     client: Client,
     judge: Judge,
@@ -16,7 +16,7 @@ pub struct WebhookSender {
 }
 
 impl WebhookSender {
-    /// A sender with this client, which goes where `judge` says, and signs with secrets of `key`.
+    /// Creates a sender that uses this client, sends where `judge` allows, and signs with secrets derived from `key`.
     #[must_use]
     pub fn new(client: Client, judge: Judge, key: Arc<MasterKey>) -> Self {
         Self { client, judge, key }
