@@ -14,9 +14,9 @@ use crate::base::time::Timestamp;
 use crate::http::metric_sources::{BackupFigures, Backups};
 use crate::http::small_file;
 
-/// How often a server reads the file again.
+/// Interval at which a server reads the file again.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// No more of the file is read.
+/// Maximum number of bytes that are read of the file.
 const FILE_BYTES_MAX: usize = 64 << 10;
 
 /// The content of the file. Unknown fields are ignored, so that a newer backup may add some.
@@ -25,36 +25,36 @@ const FILE_BYTES_MAX: usize = 64 << 10;
 pub(super) struct BackupStatus {
     /// The newest backup that succeeded.
     last_success: Option<Success>,
-    /// When the newest one failed.
+    /// When the newest failed backup ended.
     last_failure: Option<Timestamp>,
-    /// How many have failed since the file was made.
+    /// Number of failed backups since the file was created.
     failures: u64,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Success {
-    /// When it ended.
+    /// When the backup ended.
     at: Timestamp,
-    /// The last position that it has.
+    /// The last position in the backup.
     last_position: u64,
     bytes: u64,
 }
 
 impl BackupStatus {
-    /// What the file says.
+    /// Reads the file.
     ///
     /// # Errors
-    /// When it cannot be read, or says something else.
+    /// When the file cannot be read, or has other content.
     fn read(file: &Path) -> io::Result<Self> {
         let text = small_file::read(file, FILE_BYTES_MAX)?;
         Ok(serde_json::from_slice(&text)?)
     }
 
-    /// What a backup goes on from: what the file says, or nothing yet where it is empty or not there.
+    /// Reads the status that a new backup updates; an empty or missing file gives an empty status.
     ///
     /// # Errors
-    /// When it cannot be read, or has other content, which would be lost.
+    /// When the file cannot be read, or has other content, which would be lost.
     fn before(file: &Path) -> io::Result<Self> {
         let text = match small_file::read(file, FILE_BYTES_MAX) {
             Ok(text) => text,
@@ -70,7 +70,7 @@ impl BackupStatus {
         })
     }
 
-    /// The same, after a backup that has ended at `now`: with this, or with a failure.
+    /// Returns the status after a backup that ended at `now`; without `backup`, after a failed one.
     fn after(mut self, backup: Option<&wal::Backup>, now: Timestamp) -> Self {
         match backup {
             Some(backup) => {
@@ -100,30 +100,30 @@ impl BackupStatus {
     }
 }
 
-/// Refuses a file that is not the status of backups: a backup would replace it.
+/// Checks that the file, which a backup would replace, holds the status of backups or nothing.
 ///
 /// # Errors
-/// When it has other content, or cannot be read.
+/// When the file has other content, or cannot be read.
 pub(super) fn expect_status(file: &Path) -> io::Result<()> {
     BackupStatus::before(file).map(drop)
 }
 
-/// Notes in the file that a backup has ended at `now`: with this, or with a failure. It is replaced
+/// Records in the file that a backup ended at `now`; without `backup`, that it failed. The file is replaced
 /// atomically, so a reader never sees a part of it.
 ///
 /// # Errors
-/// When it cannot be written, or has other content.
+/// When the file cannot be written, or has other content.
 pub(super) fn note(file: &Path, backup: Option<&wal::Backup>, now: Timestamp) -> io::Result<()> {
-    // Of a link, the file that it leads to is replaced.
+    // If `file` is a symbolic link, its target is replaced.
     let file = &std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    // Each counts on from what the one before it has noted.
+    // The old status is read under the lock of the unfinished file, so that concurrent backups are all counted.
     let fresh = Unfinished::beside(file, 0o644)?;
     let status = BackupStatus::before(file)?;
     let text = serde_json::to_vec_pretty(&status.after(backup, now))?;
     fresh.take_name(file, &text)
 }
 
-/// What the file says, read now and from here on every 10 seconds, and at SIGHUP, by a thread.
+/// Starts a thread that reads the file now, every 10 seconds, and at SIGHUP; returns the status that it keeps.
 ///
 /// # Errors
 /// When the thread cannot be started.
@@ -179,7 +179,7 @@ mod tests {
             failures: 2,
         };
         assert_eq!(figures(), expected);
-        // What a newer backup adds is no other content. An empty file is begun.
+        // Unknown fields of a newer backup are not other content, and an empty file is accepted.
         for (held, failures) in [("{\"failures\":7,\"more\":1}", 7), ("", 0)] {
             std::fs::write(&file, held).unwrap();
             expect_status(&file).unwrap();

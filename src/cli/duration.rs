@@ -1,8 +1,8 @@
-//! Durations as flags take them.
+//! Durations as values of flags.
 
 use std::time::Duration;
 
-/// Reads a duration of a second or more.
+/// Parses a duration of at least a second.
 pub(super) fn a_second_or_more(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if duration < Duration::from_secs(1) {

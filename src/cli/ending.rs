@@ -1,4 +1,4 @@
-//! How a server ends whose log has failed.
+//! Ends a server whose log has failed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,17 +10,16 @@ use crate::engine::OnFatal;
 use crate::stream::error::StreamError;
 use crate::stream::handle::JournalHandle;
 
-/// How long responses may still leave after the log has failed.
+/// How long responses may still be sent after the log has failed.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
-/// When the log fails, waiting commands are answered `outcome_unknown`, and then the process ends:
-/// its memory may be ahead of the disk. No message may delay that: standard error may not be read.
+/// Returns the handler of a failed log. Waiting commands are answered `outcome_unknown`, and then the process ends,
+/// because its memory may be ahead of the disk. Logging must not delay that: standard error may not be read.
 pub(super) fn end_the_process() -> OnFatal {
     Box::new(|error| end(&error.to_string(), code_of(error)))
 }
 
-/// The same where the journal may be taken over by another process: that has an exit code of its
-/// own.
+/// Returns the same handler for a journal that another process may take over; that end has its own exit code.
 pub(super) fn end_the_process_of(link: Arc<JournalHandle>) -> OnFatal {
     Box::new(move |error| match link.ended() {
         Some(fenced) if fenced.is_fenced() => end(&fenced.to_string(), OF_ANOTHER),
@@ -30,7 +29,7 @@ pub(super) fn end_the_process_of(link: Arc<JournalHandle>) -> OnFatal {
     })
 }
 
-/// The exit code of a server whose log failed in this way.
+/// Returns the exit code of a server whose log failed with this error.
 fn code_of(error: &wal::Error) -> u8 {
     match error {
         wal::Error::Moved { .. } => DAMAGED,
@@ -38,7 +37,7 @@ fn code_of(error: &wal::Error) -> u8 {
     }
 }
 
-/// Ends the process, for this reason and with this code, once the last answers are out.
+/// Ends the process for this reason with this exit code, once the last responses are sent.
 pub(super) fn end(error: &str, code: u8) {
     let spawned = std::thread::Builder::new().spawn(move || {
         std::thread::sleep(LAST_WORDS);

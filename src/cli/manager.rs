@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::engine::Engine;
 use crate::engine::pulse::Stuck;
 
-/// How many keep-alives are sent within a manager's watchdog timeout.
+/// Number of keep-alives that are sent within a manager's watchdog timeout.
 const SIGNS_IN_TIME: u32 = 4;
 
 fn tell(state: &[NotifyState<'_>]) {
@@ -18,38 +18,37 @@ fn tell(state: &[NotifyState<'_>]) {
     }
 }
 
-/// A status text for operators.
+/// Reports a status text for operators.
 pub(super) fn status(what: &str) {
     tell(&[NotifyState::Status(what)]);
 }
 
-/// Requests are accepted from here on.
+/// Reports that requests are accepted from here on.
 pub(super) fn ready(what: &str) {
     tell(&[NotifyState::Ready, NotifyState::Status(what)]);
 }
 
-/// The service ends.
+/// Reports that the service ends.
 pub(super) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
 }
 
-/// The time between two keep-alives for this watchdog timeout.
+/// Returns the time between two keep-alives for this watchdog timeout.
 fn interval(within: Duration) -> Duration {
     (within / SIGNS_IN_TIME).max(Duration::from_millis(1))
 }
 
-/// Whether a look has found something else than the one before, which is `told`: that something hangs,
-/// that another thing does, or that all is well again.
+/// Stores the check's finding in `told`, and returns whether it differs from the previous one: something hangs,
+/// something else hangs, or all is well again.
 fn is_news(told: &mut Option<Stuck>, found: Option<Stuck>) -> bool {
     std::mem::replace(told, found) != found
 }
 
-/// Starts the thread that sends keep-alives if the manager has a watchdog, as long as the engine
-/// makes progress and until `stop` turns true. A thread that only sleeps would send them for a
-/// service that hangs, too.
+/// Starts the thread that sends keep-alives if the manager has a watchdog, as long as the engine makes progress and
+/// until `stop` turns true. A thread that only slept between them would send them even for a service that hangs.
 ///
 /// # Errors
-/// When it cannot be started.
+/// When the thread cannot be started.
 pub(super) fn give_signs_of_life(
     engine: &Engine,
     stop: watch::Receiver<bool>,

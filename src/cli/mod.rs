@@ -104,13 +104,13 @@ enum Command {
     Man(shell::ManArgs),
 }
 
-/// All commands with their flags and environment variables.
+/// Returns all commands with their flags and environment variables.
 #[must_use]
 pub fn command() -> clap::Command {
     settings::with_environment(Arguments::command())
 }
 
-/// The parsed command; or an exit code, when the message is printed already.
+/// Returns the parsed command; or an exit code, if the message is already printed.
 fn told() -> Result<Command, ExitCode> {
     let mut command = command();
     let given = settings::Given::read(&command, std::env::args_os().collect())
@@ -130,7 +130,7 @@ fn told() -> Result<Command, ExitCode> {
         let error = settings::shown::masked(error);
         let printed = error.print().and_then(|()| std::io::stdout().flush());
         match printed {
-            // A help that was asked for is output like any other.
+            // A requested help text is output like any other.
             Err(why) if !error.use_stderr() => return exit::Failure::of_output(why).report(),
             // If an error cannot be printed, the exit code still reports it.
             _ => {}
@@ -175,7 +175,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// A failure of `carebook token`.
+/// Converts a failure of `carebook token`.
 fn of_token(error: token::TokenError) -> exit::Failure {
     match error {
         token::TokenError::Output(source) => exit::Failure::of_output(source),
@@ -193,20 +193,20 @@ fn print_document() -> Result<(), exit::Failure> {
     out.flush()
 }
 
-/// Where the kernel says when it gives huge pages: always, only on request, or never.
+/// The file with the kernel's setting for huge pages: always, only on request, or never.
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// Keeps huge pages to where they are asked for, which the tables do. Elsewhere, one has to be cleared
-/// while somebody waits for a byte of it, and in a virtual machine the host has to find and clear it,
-/// too: that was measured to delay a lane, and all its requests, by 5 ms for each 2 MiB of new memory.
+/// Restricts huge pages to the tables, which request them. A huge page has to be cleared while a thread waits for a
+/// byte of it, and in a virtual machine the host has to find and clear it, too: that was measured to delay a lane,
+/// and all its requests, by 5 ms for each 2 MiB of new memory.
 ///
-/// Where the system gives them unasked this process has none at all: it cannot say where it wants some.
+/// If the system gives huge pages without a request, this process uses none at all: it cannot choose where.
 fn keep_huge_pages_to_where_they_are_asked_for() {
     let given = std::fs::read_to_string(HUGE_PAGES);
     if given.is_ok_and(|given| !given.contains("[always]")) {
         return;
     }
-    // A kernel that does not know this call has no huge pages.
+    // A kernel without this call has no huge pages.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 

@@ -1,4 +1,4 @@
-//! NATS: every event is published to a `JetStream` stream that the operator has made.
+//! Publishes every event to a `JetStream` stream of NATS, which the operator has created.
 
 use std::fmt;
 use std::future::pending;
@@ -32,21 +32,21 @@ use crate::http::small_file;
 use crate::http::traces::{SpanEnd, Tracer, text};
 use crate::journal::events::{Event, TYPE_PREFIX};
 
-/// The prefix of the subject, before the event's type without its own prefix.
+/// Prefix of the subjects; the event's type without its own prefix follows.
 const SUBJECT_PREFIX: &str = "carebook.events.";
-/// The media type of an event (`CloudEvents`' binding for NATS, structured mode).
+/// Media type of an event (`CloudEvents`' binding for NATS, structured mode).
 const CONTENT_TYPE: (&str, &str) = ("content-type", "application/cloudevents+json");
-/// The header with the attempt's place in its trace (W3C Trace Context).
+/// Header with the trace context of the attempt (W3C Trace Context).
 const TRACEPARENT: &str = "traceparent";
-/// How long an acknowledgement is waited for.
+/// Timeout for an acknowledgement.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(5);
-/// How long the first connection is waited for before an event is tried.
+/// How long the first connection is waited for before an event is sent.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// How often a silent server is pinged.
+/// Interval at which a silent server is pinged.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the publisher may take to end.
 const ENDED_WITHIN: Duration = Duration::from_secs(1);
-/// A file of credentials is no longer than that.
+/// Maximum size of a file of credentials, in bytes.
 const CREDENTIALS_BYTES_MAX: usize = 64 << 10;
 
 /// The arguments of publishing.
@@ -61,7 +61,7 @@ pub struct NatsArgs {
     nats_credentials: Option<PathBuf>,
 }
 
-/// Where a NATS server is, and as whom to log in there when the URL says so.
+/// The address of a NATS server, and the login if the URL contains one.
 #[derive(Clone)]
 pub struct NatsUrl {
     pub(super) address: ServerAddr,
@@ -98,7 +98,7 @@ impl FromStr for NatsUrl {
         if user.is_none() && password.is_some() {
             return Err("it has a password, and no user".to_owned());
         }
-        // From here on the address can be shown.
+        // The login is removed from the URL, so that the address can be shown.
         let cleared = url
             .set_username("")
             .and_then(|()| url.set_password(None))
@@ -120,8 +120,8 @@ impl fmt::Display for NatsUrl {
 }
 
 impl NatsArgs {
-    /// How to reach the server, which over TLS shows a certificate that is `trusted`; `None` where
-    /// nothing is to be published.
+    /// Returns the server and its login, where `trusted` judges its certificate over TLS; `None` if nothing is to be
+    /// published.
     ///
     /// # Errors
     /// When the credentials cannot be used.
@@ -136,8 +136,8 @@ impl NatsArgs {
     }
 }
 
-/// How to log in at a server, which over TLS shows a certificate that is `trusted`: as the URL of
-/// this flag says, or by this file of credentials.
+/// Returns the options to log in at a server, as the URL of this flag says, or with this file of credentials. Over
+/// TLS, `trusted` judges the server's certificate.
 pub(super) fn login(
     url: &NatsUrl,
     file: Option<&Path>,
@@ -172,15 +172,14 @@ fn credentials(file: &Path, options: ConnectOptions) -> std::io::Result<ConnectO
     options.credentials(&small_file::read_text(file, CREDENTIALS_BYTES_MAX)?)
 }
 
-/// A server, and how to log in there.
+/// A server, and the options to log in there.
 pub struct Target {
     url: NatsUrl,
     options: ConnectOptions,
 }
 
 impl Target {
-    /// Begins to publish, traced so, on a thread with a runtime of its own. Whether the server is
-    /// there is not waited for.
+    /// Starts publishing, with this tracer, on a thread with a runtime of its own, without waiting for a connection.
     ///
     /// # Errors
     /// When the thread cannot be started.
@@ -197,7 +196,7 @@ impl Target {
             runtime.block_on(async {
                 self.run(&engine, tracer).await;
                 drop::<Sender<()>>(sender);
-                // Actors of resources may live here: they serve until the process ends.
+                // Actors of resources may run on this runtime, which serves them until the process ends.
                 pending::<()>().await;
             });
         });
@@ -221,7 +220,7 @@ impl Target {
             }
         };
         tracing::info!(%url, "events will be published");
-        // Otherwise the first attempt would always fail.
+        // Without this wait the first attempt would always fail.
         let is_there = link.turns(true);
         let _ = timeout(FIRST_WAIT, async {
             tokio::select! {
@@ -242,13 +241,13 @@ impl Target {
     }
 }
 
-/// The publisher while it runs.
+/// A handle to the running publisher.
 pub struct Running {
     ended: Receiver<()>,
 }
 
 impl Running {
-    /// Waits until it has ended, after the engine's feed has; not for long.
+    /// Waits a short time until the publisher has ended, which it does after the engine's feed.
     pub fn wait(self) {
         if self.ended.recv_timeout(ENDED_WITHIN) == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
         {
@@ -260,7 +259,7 @@ impl Running {
 /// The state of the connection.
 struct NatsStatus {
     is_up: watch::Sender<bool>,
-    /// Its last error.
+    /// The last error of the connection.
     fault: Mutex<String>,
 }
 
@@ -290,7 +289,7 @@ impl NatsStatus {
         }
     }
 
-    /// Waits until the connection is, or is not.
+    /// Waits until the connection is up, or down.
     async fn turns(&self, is_up: bool) {
         let mut state = self.is_up.subscribe();
         if state.wait_for(|now| *now == is_up).await.is_err() {
@@ -299,7 +298,7 @@ impl NatsStatus {
     }
 }
 
-/// A stream of NATS.
+/// The connection to a NATS stream.
 struct Stream {
     client: Client,
     context: Context,
@@ -337,14 +336,14 @@ async fn connect(
     })
 }
 
-/// The subject under which events of this type are published.
+/// Returns the subject under which events of this type are published.
 fn subject(event_type: &str) -> String {
     let rest = event_type.strip_prefix(TYPE_PREFIX).unwrap_or(event_type);
     format!("{SUBJECT_PREFIX}{rest}")
 }
 
 impl Stream {
-    /// Each attempt is a trace of its own, and the message has its `traceparent`.
+    /// Publishes an event with a trace of its own, whose `traceparent` the message carries.
     async fn traced(&self, id: String, event: &Event) -> Result<(), String> {
         let Some(tracer) = &self.tracer else {
             return self.hand_over(&id, event, None).await;
@@ -369,7 +368,8 @@ impl Stream {
         event: &Event,
         place: Option<&TraceContext>,
     ) -> Result<(), String> {
-        // Without a connection the library would queue each attempt, and send all of them later.
+        // Checked first, because without a connection the library would queue each attempt, and send all of them
+        // later.
         if self.client.connection_state() != State::Connected {
             return Err(format!("not connected: {}", self.link.fault.lock()));
         }
@@ -401,7 +401,7 @@ impl EventSink for Stream {
     fn is_back(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async {
             if *self.link.is_up.borrow() {
-                // The connection is not what is wrong.
+                // The fault is not in the connection, so its return does not help.
                 return pending().await;
             }
             self.link.turns(true).await;

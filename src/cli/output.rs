@@ -14,7 +14,7 @@ use super::exit::Failure;
 use super::printable::printable;
 use crate::catalogue;
 
-/// What a new file system has in its first directory.
+/// Directory that a new file system contains.
 const LOST_AND_FOUND: &str = "lost+found";
 
 /// Standard output. A closed pipe or a full disk is a [`Failure`], and never a panic.
@@ -23,7 +23,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Nothing is printed yet. It locks standard output.
+    /// Locks standard output, and prints nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -31,7 +31,7 @@ impl Output {
         }
     }
 
-    /// A line.
+    /// Prints a line.
     ///
     /// # Errors
     /// When it cannot be written; mostly reported by [`Output::flush`].
@@ -39,18 +39,18 @@ impl Output {
         writeln!(self.out, "{line}").map_err(Failure::of_output)
     }
 
-    /// A JSON value on one line.
+    /// Prints a JSON value on one line.
     ///
     /// # Errors
-    /// As [`Output::line`].
+    /// The errors of [`Output::line`].
     pub fn json(&mut self, value: &Value) -> Result<(), Failure> {
         self.line(value)
     }
 
-    /// Names and values in two aligned columns, the values to the right.
+    /// Prints names and values in two aligned columns, the values to the right.
     ///
     /// # Errors
-    /// As [`Output::line`].
+    /// The errors of [`Output::line`].
     pub fn pairs(
         &mut self,
         rows: impl IntoIterator<Item = (String, String)>,
@@ -66,7 +66,7 @@ impl Output {
         self.line(table)
     }
 
-    /// Everything so far is written when this returns.
+    /// Writes everything that was printed so far.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -81,28 +81,28 @@ impl Default for Output {
     }
 }
 
-/// The storage of an existing data directory; nothing is written.
+/// Returns the storage of an existing data directory; nothing is written.
 ///
 /// # Errors
-/// When there is none.
+/// When there is no such directory.
 pub fn existing(data: &Path) -> Result<Arc<dyn Storage>, Failure> {
     super::open::existing(data).map_err(|error| super::open::unusable(data, &error))
 }
 
-/// The storage of a new directory, which is created (mode 0700) if it does not exist.
+/// Returns the storage of a new directory, which is created (mode 0700) if it does not exist.
 ///
 /// # Errors
-/// When it can be neither found nor created.
+/// When the directory can be neither found nor created.
 pub fn new_directory(path: &Path) -> Result<Arc<dyn Storage>, Failure> {
     wal::open_dir(path)
         .map_err(|error| Failure::other(format!("{} cannot be used: {error}", path.display())))
 }
 
-/// As [`new_directory`], for what has to have it for itself: it holds nothing but what a file system
-/// keeps in it. Files of its own are left to `wal`, which looks again once nobody else can write there.
+/// Does what [`new_directory`] does, for a log that needs the directory for itself: it may hold only what a file
+/// system keeps there. Files of the log itself are left to `wal`, which checks again once it holds the lock.
 ///
 /// # Errors
-/// As [`new_directory`]; when it holds directories, or names that no log has.
+/// The errors of [`new_directory`]; when the directory holds directories, or names that are no file names of a log.
 pub fn empty_directory(path: &Path) -> Result<Arc<dyn Storage>, Failure> {
     let storage = new_directory(path)?;
     let failed =
@@ -123,13 +123,13 @@ pub fn empty_directory(path: &Path) -> Result<Arc<dyn Storage>, Failure> {
     Ok(storage)
 }
 
-/// A failure to make a new directory, with what to do about its remains.
+/// Returns the failure to make a new directory, with advice on its remains.
 #[must_use]
 pub fn unfinished(error: &wal::Error, target: &dyn Storage, path: &Path) -> Failure {
     left_unfinished(Failure::of_log(error), error, target, path)
 }
 
-/// The same, of a failure that is told in other words.
+/// Does what [`unfinished`] does, for a failure with another message.
 #[must_use]
 pub fn left_unfinished(
     failure: Failure,
@@ -149,7 +149,7 @@ pub fn left_unfinished(
     ))
 }
 
-/// Snapshots of a log, as `--json` tells them.
+/// Returns the snapshots of a log as JSON.
 #[must_use]
 pub fn told_snapshots(snapshots: &[SnapshotInfo]) -> Vec<Value> {
     let told = snapshots.iter().map(|held| {
@@ -163,7 +163,7 @@ pub fn told_snapshots(snapshots: &[SnapshotInfo]) -> Vec<Value> {
     told.collect()
 }
 
-/// Snapshots of a log, as rows for [`Output::pairs`].
+/// Returns the snapshots of a log as rows for [`Output::pairs`].
 pub fn snapshot_rows(snapshots: &[SnapshotInfo]) -> impl Iterator<Item = (String, String)> {
     snapshots.iter().map(|held| {
         (
@@ -173,14 +173,14 @@ pub fn snapshot_rows(snapshots: &[SnapshotInfo]) -> impl Iterator<Item = (String
     })
 }
 
-/// The name of the operation with this tag; without one it is the loading of facts.
+/// Returns the name of the operation with this tag; an unknown tag counts as the loading of facts.
 #[must_use]
 pub fn operation_name(tag: u16) -> &'static str {
     let known = catalogue::recorded_operations().find(|(known, _)| *known == tag);
     known.map_or("reference_facts", |(_, name)| name)
 }
 
-/// The name of the kind of resource with this tag.
+/// Returns the name of the kind of resource with this tag.
 #[must_use]
 pub fn kind_name(tag: u16) -> &'static str {
     catalogue::resource(tag).map_or("unknown", |resource| resource.kind().name)

@@ -1,9 +1,9 @@
-//! Texts of others as they may be printed.
+//! Makes texts from elsewhere safe to print.
 
-/// Characters beyond which a text is cut.
+/// Maximum number of characters that are printed of a text.
 const CHARS_MAX: usize = 200;
 
-/// The text on one line of a terminal: control characters escaped, the end cut off when it is long.
+/// Returns the text for one line of a terminal: control characters escaped, and a long text cut off.
 pub(super) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for (count, letter) in text.chars().enumerate() {

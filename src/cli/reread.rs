@@ -6,12 +6,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::base::panics::unless_it_panics;
 
-/// Starts a thread that calls `read` at SIGHUP and each `interval`: its own thread, since a disk
-/// that hangs must block nothing else. A panic of `read` is logged, and it is called again as
-/// usual.
+/// Starts a thread that calls `read` at SIGHUP and each `interval`. The thread is used for nothing else, since a disk
+/// that hangs must block nothing else. A panic of `read` is logged, and `read` is called again as usual.
 ///
 /// # Errors
-/// When it cannot be started.
+/// When the thread cannot be started.
 pub(super) fn reread(
     what: &'static str,
     interval: Duration,

@@ -1,8 +1,8 @@
-//! A runtime for work with an engine before, or without, a server.
+//! A runtime for commands that use an engine before, or without, a server.
 
 use crate::engine::Engine;
 
-/// The runtime for work of a command before, or without, a server; the thread is lane 0.
+/// Runs work of a command before, or without, a server, on a runtime on this thread, which is lane 0.
 ///
 /// # Errors
 /// When the runtime cannot be built.

@@ -25,10 +25,10 @@ pub struct CompletionsArgs {
 }
 
 impl CompletionsArgs {
-    /// Prints the script for the program, whose arguments `command` has.
+    /// Prints the completion script for the program, whose arguments `command` defines.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the script cannot be written.
     pub fn run(self, mut command: Command) -> Result<(), Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, "carebook", &mut script);
@@ -52,10 +52,10 @@ pub struct ManArgs {
 }
 
 impl ManArgs {
-    /// Writes the pages of the program, whose arguments `command` has.
+    /// Writes the manual pages of the program, whose arguments `command` defines.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// When the pages cannot be written.
     pub fn run(self, command: Command) -> Result<(), Failure> {
         let mut command = command.disable_help_subcommand(true);
         command.build();
@@ -93,8 +93,7 @@ fn write_pages(command: &Command, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The text after the flags in a help: titles that end in a colon, indented lines as they are,
-/// and paragraphs.
+/// Formats the text after the flags in a help: titles that end in a colon, indented lines verbatim, and paragraphs.
 fn sections(more: &str) -> Roff {
     let mut page = Roff::new();
     let mut is_verbatim = false;

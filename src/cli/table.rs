@@ -1,4 +1,4 @@
-//! Tables that grow while they are printed.
+//! Tables that are printed in blocks while they grow.
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 
@@ -6,7 +6,7 @@ use super::exit::Failure;
 use super::output::Output;
 use super::printable::printable;
 
-/// Rows of a table that are laid out together: what follows gets at least their widths.
+/// Number of rows that are laid out together; later rows get at least the same widths.
 const BLOCK_ROWS: usize = 500;
 
 /// A table that is printed while it grows.
@@ -55,12 +55,12 @@ impl Growing {
         self.print(out)
     }
 
-    /// Whether the next row is printed, with those before it.
+    /// Whether the next row makes a block complete, so that the block is printed.
     pub(super) fn prints_the_next(&self) -> bool {
         self.rows.len() + 1 >= BLOCK_ROWS
     }
 
-    /// Prints the rows that are not printed yet, under the title when it is the first time.
+    /// Prints the rows that are not printed yet, the first time under the titles.
     pub(super) fn print(&mut self, out: &mut Output) -> Result<(), Failure> {
         if self.rows.is_empty() {
             return Ok(());
@@ -84,7 +84,7 @@ impl Growing {
             let Some(laid_out) = table.column_mut(index) else {
                 continue;
             };
-            // A width counts with a blank on each side.
+            // The width includes a blank on each side.
             let width = Width::Fixed(self.widths[index] + 2);
             laid_out.set_constraint(ColumnConstraint::LowerBoundary(width));
             if column.right {

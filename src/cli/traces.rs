@@ -1,4 +1,4 @@
-//! Where traces go, and how many.
+//! Settings of traces: their collector, and the share of requests that are traced.
 
 use std::sync::Arc;
 
@@ -25,15 +25,15 @@ pub struct TraceArgs {
     trace_sample: u64,
 }
 
-/// What traces, and what sends traces until it is dropped.
+/// The tracer, and the thread that exports its spans until this is dropped.
 pub struct Traces {
-    /// What traces, where there is a collector.
+    /// The tracer, if there is a collector.
     pub tracer: Option<Arc<Tracer>>,
     _sent: Option<Exporting>,
 }
 
 impl TraceArgs {
-    /// Traces from here on, where there is a collector, whose certificate is judged so.
+    /// Starts tracing if there is a collector, whose certificate `trusted` judges.
     ///
     /// # Errors
     /// When the thread cannot be started.

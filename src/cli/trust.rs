@@ -1,4 +1,4 @@
-//! Whom a server trusts where it is the client: of webhooks, of messages, of NATS, and of the
+//! The certificates that a server trusts where it is the client: of webhooks, of messages, of NATS, and of the
 //! identity provider.
 
 use std::path::PathBuf;
@@ -22,10 +22,10 @@ pub struct TrustArgs {
 }
 
 impl TrustArgs {
-    /// The trusted certificates: the system's, and those of the files.
+    /// Returns the trusted certificates: the system's, and those of the files.
     ///
     /// # Errors
-    /// Exit code 2, when a file cannot be read or holds something else than certificates.
+    /// Exit code 2, when a file cannot be read or does not hold only certificates.
     pub fn config(&self) -> Result<ClientConfig, Failure> {
         let mut all = Vec::new();
         for file in &self.ca_file {

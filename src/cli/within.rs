@@ -1,13 +1,13 @@
-//! Whether a file that an operator names lies in a directory that is named beside it.
+//! Checks whether a file that an operator names lies in a directory that is also named.
 
 use std::path::{Path, PathBuf};
 
-/// Whether the file is, or would be, in the directory, or below it. Neither need exist.
+/// Whether the file is, or would be, in the directory or below it. Neither has to exist.
 pub(super) fn is_within(file: &Path, directory: &Path) -> bool {
     without_links(file).starts_with(without_links(directory))
 }
 
-/// The path from the root on, without links as far as it exists.
+/// Returns the absolute path, with symbolic links resolved as far as the path exists.
 fn without_links(path: &Path) -> PathBuf {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for known in whole.ancestors() {

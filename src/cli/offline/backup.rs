@@ -82,7 +82,7 @@ impl BackupArgs {
         copied.map_err(|error| unfinished(&error, target.as_ref(), &self.to))
     }
 
-    /// Refuses a --status that would replace something else, or get among a log's files.
+    /// Rejects a --status file that holds something else, or that lies in a log's directory.
     fn expect_status_beside(&self) -> Result<(), Failure> {
         let Some(file) = &self.status else {
             return Ok(());
@@ -104,7 +104,7 @@ impl BackupArgs {
         })
     }
 
-    /// Records the result, with --status.
+    /// Records the result in the --status file, if there is one.
     fn note(&self, backup: Option<&wal::Backup>) -> Result<(), String> {
         let Some(file) = &self.status else {
             return Ok(());

@@ -1,5 +1,5 @@
-//! `carebook compact`: shortens the log of a stopped server. Its content is then in two snapshots,
-//! each of which has everything.
+//! `carebook compact`: shortens the log of a stopped server. Its content is then in two snapshots, each of which is
+//! complete.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::engine::Limits;
 use crate::engine::checkpointer::{CheckpointPolicy, Step};
 use crate::engine::log_space::retention::LogRetention;
 
-/// Snapshots that are kept.
+/// Number of snapshots that are kept.
 const KEPT: usize = 2;
 
 /// Arguments of `carebook compact`.
@@ -66,7 +66,7 @@ struct Done {
     log: String,
     last: u64,
     taken: u64,
-    /// The first position that the log still has.
+    /// The first position that the log still has as a record.
     first: u64,
     snapshots: Vec<SnapshotInfo>,
     segments: u64,
@@ -77,7 +77,7 @@ const WRITING: &str = "writing a snapshot";
 const MOVING: &str = "moving segments to the archive";
 const REMOVING: &str = "removing what the snapshots cover";
 
-/// The bar of the step that it is at.
+/// The progress bar of the current step.
 struct Shown(Option<(&'static str, ProgressBar)>);
 
 impl Shown {
@@ -85,7 +85,7 @@ impl Shown {
         Self(None)
     }
 
-    /// Files are removed, which has no steps.
+    /// Returns the bar for removing files, which has no steps.
     fn removing() -> Self {
         Self(Some((REMOVING, waiting_bar(REMOVING))))
     }
@@ -123,7 +123,7 @@ impl Drop for Shown {
 }
 
 impl CompactArgs {
-    /// A failure of the log. If the disk is full, the message names a way out with another disk.
+    /// Returns the failure for an error of the log. If the disk is full, the message suggests another disk.
     fn failed(&self, error: &wal::Error) -> Failure {
         let is_full = matches!(error, wal::Error::Io { source, .. }
             if source.kind() == std::io::ErrorKind::StorageFull);
@@ -144,7 +144,7 @@ impl CompactArgs {
         ))
     }
 
-    /// The archive, if that is where it failed.
+    /// Returns the archive, if the error occurred there.
     fn archive_of(&self, error: &wal::Error) -> Option<&Path> {
         let wal::Error::Io { file, .. } = error else {
             return None;
@@ -170,7 +170,7 @@ impl CompactArgs {
         let archive = self.archive.as_deref().map(new_directory).transpose()?;
         engine.checkpoint_by(CheckpointPolicy {
             archive,
-            // What --keep protects stays, and what is removed is counted.
+            // Records that --keep protects stay, and removed ones are counted.
             gives_up_for_room: false,
             log: LogRetention {
                 age: self.keep,
@@ -194,7 +194,7 @@ impl CompactArgs {
             done.map_err(of_log)?;
             taken += 1;
         }
-        // An earlier run may have been interrupted just here.
+        // An earlier run may have been interrupted at this point, after the snapshots.
         let mut shown = Shown::removing();
         let compacted = engine.compact_log(&mut |step| shown.show(step));
         drop(shown);

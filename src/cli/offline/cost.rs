@@ -1,4 +1,4 @@
-//! What a way out of damage costs: positions, resources and idempotency keys.
+//! The cost of a way out of damage: lost positions, resources and idempotency keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,26 +14,26 @@ use crate::cli::output::{Output, operation_name};
 use crate::cli::printable::printable;
 use crate::journal::record::Record;
 
-/// How many of the resources and keys that a way out loses are named; `--json` names all.
+/// Maximum number of lost resources and keys that are named; `--json` names all.
 const NAMED_MAX: usize = 20;
 
-/// What giving up after a position loses, as far as it can be read.
+/// What is lost by giving up the records after a position, as far as it can be read.
 #[derive(Default)]
 pub(super) struct Cost {
-    /// Positions that are lost, as far as their number is known.
+    /// Number of lost positions, as far as it is known.
     pub(super) lost: u64,
-    /// Whether there may have been more.
+    /// Whether more positions may have been lost.
     pub(super) is_more: bool,
-    /// Records that are lost and can be read.
+    /// Number of lost records that can be read.
     pub(super) readable: u64,
-    /// Each resource that loses commits, and how many.
+    /// The resources that lose commits, with the number of lost commits.
     resources: BTreeMap<Name, u64>,
-    /// Each key that is lost: operation, subject, key.
+    /// The lost keys: operation, subject, key.
     keys: BTreeSet<(String, String, String)>,
 }
 
 impl Cost {
-    /// That of a way out.
+    /// Returns the cost of a way out.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -54,7 +54,7 @@ impl Cost {
             let record = match Record::decode(bytes.payload) {
                 Ok(record) => record,
                 Err(error @ DecodeError::OtherVersion(_)) => return Err(refusal(error)),
-                // A record that cannot be decoded is lost all the same.
+                // A record that cannot be decoded is lost as well, but names nothing.
                 Err(_) => return Ok(()),
             };
             if let Some(key) = &record.key {
@@ -79,19 +79,19 @@ impl Cost {
         Ok(cost)
     }
 
-    /// Positions of which nothing can be read. Each may have used one idempotency key.
+    /// Number of lost positions of which nothing can be read. Each may have used one idempotency key.
     pub(super) fn unreadable(&self) -> u64 {
         self.lost.saturating_sub(self.readable)
     }
 
-    /// The least and the most of a number that is known only for readable records.
+    /// Returns the lower and the upper bound of a number that is known only for readable records.
     pub(super) fn bounds(&self, known: usize) -> (u64, Option<u64>) {
         let least = u64::try_from(known).unwrap_or(u64::MAX);
         let most = (!self.is_more).then(|| least.saturating_add(self.unreadable()));
         (least, most)
     }
 
-    /// The rows of its table.
+    /// Returns the rows of the table that shows the cost.
     pub(super) fn rows(&self, way: WayOut) -> Vec<(String, String)> {
         let between = |(least, most): (u64, Option<u64>)| match most {
             Some(most) if most == least => least.to_string(),
@@ -140,7 +140,7 @@ impl Cost {
         rows
     }
 
-    /// Prints the names of what is lost.
+    /// Prints the names of the lost resources and keys.
     pub(super) fn print_names(&self, mask: Mask, out: &mut Output) -> Result<(), Failure> {
         for (name, commits) in self.resources.iter().take(NAMED_MAX) {
             let (kind, id) = (name.kind, printable(&name.id(mask)));
@@ -168,7 +168,7 @@ impl Cost {
     }
 }
 
-/// A way out with its cost, as JSON.
+/// Returns a way out with its cost, as JSON.
 pub(super) fn way_json(mask: Mask, way: &WayOut, cost: &Cost) -> Value {
     let resources: Vec<_> = cost
         .resources

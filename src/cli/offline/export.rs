@@ -1,4 +1,4 @@
-//! Writes records that a recovery gives up to a file, so that people can do them again.
+//! Writes the records that a recovery gives up to a file, so that people can repeat the commands.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
@@ -16,8 +16,8 @@ use crate::cli::exit::Failure;
 use crate::cli::open::progress_bar;
 use crate::journal::record::Record;
 
-/// Writes each readable record after a position to a new file that only its owner can read; returns
-/// how many. The file gets its name once it is complete: an interruption leaves `FILE.part`.
+/// Writes each readable record after a position to a new file that only its owner can read; returns their number. The
+/// file gets its name once it is complete: an interruption leaves `FILE.part`.
 pub(super) fn export(
     salvage: &Salvage,
     position: u64,
@@ -69,14 +69,14 @@ pub(super) fn export(
     Ok(exported)
 }
 
-/// The name of the file until it is complete.
+/// Returns the name of the file until it is complete.
 fn part_of(file: &Path) -> PathBuf {
     let mut part = file.as_os_str().to_owned();
     part.push(".part");
     part.into()
 }
 
-/// Makes the name of a file durable.
+/// Makes the name of a file durable, by a sync of its directory.
 fn sync_name(file: &Path) -> io::Result<()> {
     let directory = file
         .parent()
@@ -84,7 +84,7 @@ fn sync_name(file: &Path) -> io::Result<()> {
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// A record as `inspect records --json` shows it; or its bytes, if it cannot be decoded.
+/// Returns a record as `inspect records --json` shows it, or its bytes if it cannot be decoded.
 fn exported_json(ids: &mut Ids, mask: Mask, position: u64, payload: &[u8]) -> Value {
     let shown = Record::decode(payload)
         .map_err(wal::BoxError::from)

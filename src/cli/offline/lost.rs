@@ -1,4 +1,4 @@
-//! The names of what a way out of damage loses.
+//! The names of the resources that lose commits by a way out of damage.
 
 use super::inspect::ids::Ids;
 use super::inspect::mask::Mask;
@@ -15,14 +15,14 @@ use crate::journal::tables::Tables;
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     pub(super) kind: &'static str,
-    /// The parts of its identifier; none if nothing that can be read has it.
+    /// The parts of the resource's identifier; `None` if no readable data contains it.
     id: Option<Vec<String>>,
-    /// Its key's digest.
+    /// The digest of the resource's key.
     digest: Digest,
 }
 
 impl Name {
-    /// Its identifier as it is shown; the digest if it has none.
+    /// Returns the identifier as it is shown; without one, the digest.
     pub(super) fn id(&self, mask: Mask) -> String {
         let Some(id) = &self.id else {
             return hex(&self.digest.0);
@@ -32,15 +32,15 @@ impl Name {
     }
 }
 
-/// Finds the identifiers of the resources of lost records. Nothing is replayed: what came before a
-/// record after the damage may be lost.
+/// Finds the identifiers of the resources in lost records, without a replay: the records before one that follows the
+/// damage may be lost.
 pub(super) struct LostNames<'a> {
     kept: &'a Tables,
     ids: Ids,
 }
 
 impl<'a> LostNames<'a> {
-    /// Beside these tables, which are kept.
+    /// Creates a finder that also looks into the tables that are kept.
     pub(super) fn beside(kept: &'a Tables) -> Self {
         Self {
             kept,
@@ -48,8 +48,7 @@ impl<'a> LostNames<'a> {
         }
     }
 
-    /// Each resource that a record changes, with the identifier that the kept state has, or the
-    /// record.
+    /// Returns each resource that a record changes, with the identifier in the kept state or in the record.
     pub(super) fn of(&mut self, record: &Record<'_>) -> Vec<Name> {
         let told = changes_of(&mut self.ids, record).unwrap_or_default();
         let changes = record.changes.iter().enumerate();

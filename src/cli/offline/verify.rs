@@ -1,5 +1,5 @@
-//! `carebook verify`: reads the whole log and the snapshots, checks every frame, block and chain,
-//! replays, and reports what it found. Writes nothing.
+//! `carebook verify`: reads the whole log and the snapshots, checks every frame, block and chain, replays the
+//! records, and reports the result. Writes nothing.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -96,16 +96,16 @@ impl VerifyArgs {
     }
 }
 
-/// The content of a directory that is in order.
+/// The content of an undamaged directory.
 struct Verified {
     report: Report,
     recovered: Recovered,
-    /// Records that were compared with the journal's, where there is one.
+    /// The records that were compared with those of the journal, if there is one.
     compared: Option<journal::Compared>,
 }
 
 impl Verified {
-    /// How many resources there are of each kind.
+    /// Returns the number of resources of each kind.
     fn kinds(&self) -> BTreeMap<u16, u64> {
         let mut kinds = BTreeMap::new();
         let tables = &self.recovered.tables;

@@ -1,4 +1,4 @@
-//! `carebook events`: reads the events of a running server, and follows what comes.
+//! `carebook events`: reads the events of a running server, and follows new ones.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,14 +22,14 @@ use crate::cli::table::{Column, Growing, left};
 use crate::cli::tell::tell;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Events of a page.
+/// Number of events on a page.
 const PAGE: usize = 1_000;
-/// A stream says something every 15 s: one that does not for so long is broken.
+/// Timeout for a silent stream. A working stream sends something every 15 s.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
-/// The pauses between attempts to reach the server again.
+/// Bounds of the backoff between attempts to reach the server again.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The most bytes of a line of a stream.
+/// Maximum length of a line of a stream, in bytes.
 const LINE_BYTES_MAX: usize = 4 << 20;
 const COLUMNS: &[Column] = &[
     left("id"),
@@ -82,7 +82,7 @@ pub struct EventsArgs {
 }
 
 impl EventsArgs {
-    /// Reads, and follows.
+    /// Reads the events, and follows new ones if requested.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
@@ -107,7 +107,7 @@ impl EventsArgs {
     }
 }
 
-/// A page, as far as it is looked at.
+/// The used fields of a page of events.
 #[derive(Deserialize)]
 struct Page {
     events: Vec<Box<RawValue>>,
@@ -115,7 +115,7 @@ struct Page {
     end: bool,
 }
 
-/// What is shown of an event.
+/// The fields of an event that are shown.
 #[derive(Deserialize)]
 struct Shown {
     id: String,
@@ -148,11 +148,11 @@ impl Shown {
     }
 }
 
-/// Why a reading did not go on.
+/// Why a reading was broken off.
 enum Broken {
-    /// It makes no sense to try again.
+    /// A retry is useless.
     Final(Failure),
-    /// The connection, or the server, is gone.
+    /// The connection, or the server, is gone; a retry may succeed.
     Lost(BoxError),
 }
 
@@ -171,7 +171,7 @@ impl From<Failure> for Broken {
 struct Reading<'c> {
     client: &'c Client,
     filter: Vec<(&'static str, String)>,
-    /// The last event that was passed.
+    /// The last event that was printed.
     after: Option<String>,
     out: Output,
     /// The table; `None` for JSON.
@@ -224,8 +224,7 @@ impl<'c> Reading<'c> {
         ));
     }
 
-    /// Reads pages to the end, then the stream where there is to be one; `was_there` turns true
-    /// when the server has answered.
+    /// Reads pages to the end, then the stream with `follow`; sets `was_there` once the server has answered.
     async fn read(&mut self, follow: bool, was_there: &mut bool) -> Result<(), Broken> {
         let mut connection = self.client.connect().await?;
         loop {
@@ -270,7 +269,7 @@ impl<'c> Reading<'c> {
         query.finish()
     }
 
-    /// The answer, when it is a success.
+    /// Sends a request; returns the response if it is a success.
     async fn answered(
         &self,
         connection: &mut Connection,
@@ -292,7 +291,7 @@ impl<'c> Reading<'c> {
         }
     }
 
-    /// Prints what the stream tells, until it ends.
+    /// Prints the events of the stream, until it ends.
     async fn follow(&mut self, mut stream: Incoming) -> Result<(), Broken> {
         let mut lines = Lines::default();
         let mut told = Told::default();
@@ -337,7 +336,7 @@ impl<'c> Reading<'c> {
     }
 }
 
-/// The lines of a stream.
+/// Splits a stream into lines.
 #[derive(Default)]
 struct Lines {
     whole: VecDeque<String>,
@@ -345,7 +344,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Takes bytes in; `false` when a line is too long.
+    /// Takes bytes in; returns `false` if a line is too long.
     fn push(&mut self, bytes: &Bytes) -> bool {
         self.rest.extend_from_slice(bytes);
         while let Some(end) = memchr::memchr(b'\n', &self.rest) {
@@ -363,7 +362,7 @@ impl Lines {
     }
 }
 
-/// The fields of what a stream is telling (WHATWG HTML, 9.2.6), as far as they are used.
+/// The used fields of a message in an event stream (WHATWG HTML, 9.2.6).
 #[derive(Default)]
 struct Told {
     id: Option<String>,
@@ -371,7 +370,7 @@ struct Told {
 }
 
 impl Told {
-    /// Takes a line; at the end of what is told, its identifier and its data.
+    /// Takes a line; at the end of a message, returns its identifier and its data.
     fn take(&mut self, line: &str) -> Option<(Option<String>, Option<String>)> {
         if line.is_empty() {
             let told = std::mem::take(self);
@@ -393,7 +392,7 @@ impl Told {
     }
 }
 
-/// The body of an answer; it is waited for as long as the answer is.
+/// Returns the body of a response, with the same timeout as for the response.
 async fn in_time(answer: Response<Incoming>) -> Result<Bytes, BoxError> {
     let body = timeout(SILENCE_MAX, whole_body(answer.into_body())).await;
     body.map_err(|_| "the answer breaks off")?

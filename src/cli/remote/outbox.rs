@@ -1,5 +1,5 @@
-//! `carebook outbox`: the messages to other systems that wait or are dead, and what to do with
-//! them, of a running server or of the data directory of a stopped one.
+//! `carebook outbox`: lists the messages to other systems that wait or are dead, and retries or skips them, at a
+//! running server or in the data directory of a stopped one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ use crate::domain::outbox::list::{MessageBody, MessageQuery, read_message};
 use crate::domain::outbox::message::MessageStatus;
 use crate::engine::{CommandRequest, CommandResult, Engine, Limits};
 
-/// How many messages are requested at once.
+/// Number of messages that are requested at once.
 const PAGE: usize = 500;
-/// The actor on a data directory.
+/// The subject of commands on a data directory.
 const OPERATOR: &str = "carebook-outbox";
 
 /// Arguments of `carebook outbox`.
@@ -169,7 +169,7 @@ impl OutboxArgs {
     }
 }
 
-/// Prints messages in a table, or a line of JSON for each.
+/// Prints messages as a table, or each as a line of JSON.
 fn print(messages: &[Value], as_json: bool) -> Result<(), Failure> {
     const COLUMNS: [&str; 8] = [
         "number",
@@ -207,7 +207,7 @@ fn print(messages: &[Value], as_json: bool) -> Result<(), Failure> {
     out.flush()
 }
 
-/// Messages that were found.
+/// The source of the messages.
 enum Found {
     Server(Client),
     Stopped(Engine),
@@ -218,7 +218,7 @@ impl Shown {
         Found::at(self.place.place()?)
     }
 
-    /// Carries an operation out, after which the message is `done`.
+    /// Carries out an operation, whose result on the message is `done` in texts.
     fn act(&self, operation: &str, number: i64, body: &Value, done: &str) -> Result<(), Failure> {
         let place = self.place.place()?;
         if let Place::Stopped(data) = &place {
@@ -232,7 +232,7 @@ impl Shown {
     }
 }
 
-/// The engine of a stopped server.
+/// Opens the engine of a stopped server.
 fn stopped(data: &Path) -> Result<Engine, Failure> {
     let opening = Opening {
         lanes: 1,
@@ -244,7 +244,7 @@ fn stopped(data: &Path) -> Result<Engine, Failure> {
     Ok(engine)
 }
 
-/// The actor on a data directory: a user who may write to it needs no token.
+/// Returns the actor of commands on a data directory: a user who may write there needs no token.
 fn operator() -> Actor {
     Actor {
         subject: OPERATOR.into(),
@@ -366,7 +366,7 @@ impl Found {
         }
     }
 
-    /// Makes durable what was done.
+    /// Makes the commits durable.
     fn close(self) -> Result<(), Failure> {
         match self {
             Self::Server(_) => Ok(()),
@@ -383,7 +383,7 @@ fn refused(result: CommandResult) -> Failure {
     }
 }
 
-/// The log has failed while it took the command: what it has then, the next start says.
+/// Returns the failure for a log that failed during the command: only the next start shows whether it has the commit.
 fn unknown(engine: &Engine, number: &str) -> Failure {
     let failed = engine.shut_down().err();
     let why = failed.map_or_else(String::new, |error| format!(": {error}"));
@@ -392,7 +392,7 @@ fn unknown(engine: &Engine, number: &str) -> Failure {
     ))
 }
 
-/// The answer of a server to one request, if it is a success.
+/// Returns the response body of a server to one request, if the request succeeded.
 fn answered(
     client: &Client,
     method: Method,

@@ -1,4 +1,4 @@
-//! Where a command does its work: at a running server, or in the directory of a stopped one.
+//! Where a command runs: at a running server, or in the directory of a stopped one.
 
 use std::path::PathBuf;
 
@@ -25,19 +25,19 @@ pub(super) struct PlaceArgs {
     data: Option<PathBuf>,
 }
 
-/// Where it is.
+/// Where a command runs.
 pub(super) enum Place {
-    /// A running server, by a client of it; nothing is sent yet.
+    /// A running server, with a client for it; nothing is sent yet.
     Server(Client),
     /// The data directory of a stopped server.
     Stopped(PathBuf),
 }
 
 impl PlaceArgs {
-    /// Where it is.
+    /// Returns where the command runs.
     ///
     /// # Errors
-    /// Those of [`Access::client`].
+    /// Those of [`Access::client`]; and when neither flag is given.
     pub(super) fn place(&self) -> Result<Place, Failure> {
         match (&self.url, &self.data) {
             (Some(url), _) => Ok(Place::Server(self.access.client(url)?)),

@@ -1,4 +1,4 @@
-//! Sending facts to a running server: one POST with a streamed body.
+//! Sends facts to a running server, as one POST with a streamed body.
 
 use std::io::{self, Read};
 
@@ -12,14 +12,14 @@ use crate::cli::exit::Failure;
 use crate::domain::reference::fact_lines::{Lines, Summary};
 use crate::http::response::pieces::pieces;
 
-/// How much is read, and sent, at once.
+/// Number of bytes that are read and sent at once.
 pub const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Sends the facts, one a line, to a running server; its response, which tells of each of them.
+/// Sends the facts, one a line, to a running server; returns its response, which reports each fact.
 ///
 /// # Errors
-/// When the server cannot be reached or trusted, responds with anything but 200, or tells of more
-/// or fewer facts than were sent.
+/// When the server cannot be reached or trusted, responds with anything but 200, or reports more or fewer facts than
+/// were sent.
 pub fn send(client: &Client, input: impl Read + Send + 'static) -> Result<Value, Failure> {
     let (status, body, sent) = client.with_connection(|connection| post(connection, input))?;
     if status != StatusCode::OK {
@@ -45,7 +45,7 @@ async fn post(
     mut input: impl Read + Send + 'static,
 ) -> Result<(StatusCode, Bytes, u64), BoxError> {
     let (chunks, body) = pieces(4);
-    // Reading may block, so it has a thread of its own.
+    // Reading may block, so it runs on a thread of its own.
     let reading = tokio::task::spawn_blocking(move || {
         let (mut lines, mut count) = (Lines::default(), 0);
         loop {
@@ -56,7 +56,7 @@ async fn post(
             while lines.next(&mut rest).is_some() {
                 count += 1;
             }
-            // Otherwise the server has answered already, and reads no more.
+            // If sending fails, the server has answered already, and reads no more.
             if read == 0 || chunks.blocking_send(chunk.into()).is_err() {
                 return Ok::<u64, io::Error>(count + u64::from(lines.finish().is_some()));
             }
@@ -66,7 +66,7 @@ async fn post(
     let answer = connection.send(request, boxed(body)).await?;
     let status = answer.status();
     let body = whole_body(answer.into_body()).await?;
-    // Of a refusal it does not matter how much was read, and reading may wait for input without end.
+    // After a refusal the number of lines does not matter, and reading may wait for input without end.
     let sent = match status {
         StatusCode::OK => reading.await??,
         _ => 0,

@@ -1,4 +1,4 @@
-//! The lines that a server prints once it listens.
+//! Prints the lines that report that a server listens.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::cli::exit::Failure;
 use crate::cli::manager;
 use crate::engine::Engine;
 
-/// Reports its addresses to the service manager and on standard output.
+/// Reports the server's addresses to the service manager and on standard output.
 pub(super) fn announce(
     engine: &Arc<Engine>,
     told_to_stop: watch::Receiver<bool>,
@@ -21,7 +21,7 @@ pub(super) fn announce(
     (inside, consoles): (Option<SocketAddr>, &Consoles),
     demo: Option<&Demo>,
 ) -> Result<(), Failure> {
-    // Lines that were logged at the start come first.
+    // Lines that were logged during the start are written first.
     settle();
     let listening = format!("listening on {base}");
     manager::ready(&listening);
@@ -42,9 +42,9 @@ pub(super) fn announce(
     Ok(())
 }
 
-/// One or several lines on standard output, flushed.
+/// Prints one or several lines on standard output, and flushes.
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
-    // A reader that goes away is no reason to stop serving.
+    // A closed standard output is no reason to stop serving.
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }

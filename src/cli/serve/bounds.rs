@@ -1,4 +1,4 @@
-//! How much a server takes at once.
+//! Limits on how much a server processes at once.
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
@@ -28,13 +28,13 @@ pub(super) struct BoundArgs {
     connections_per_address_max: usize,
 }
 
-/// Reads a number that is not zero: a server that takes none of something is of no use.
+/// Parses a number above zero: a server with a limit of zero is of no use.
 pub(super) fn one_or_more() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)
 }
 
 impl BoundArgs {
-    /// The bounds of the engine.
+    /// Returns the limits of the engine.
     pub(super) fn engine(&self) -> Limits {
         Limits {
             commands_max: if self.commands_shed {
@@ -46,7 +46,7 @@ impl BoundArgs {
         }
     }
 
-    /// The bounds of the front, where descriptors leave `room` for so many connections.
+    /// Returns the limits of the front, where the file descriptors leave `room` for this number of connections.
     pub(super) fn front(&self, room: usize) -> FrontLimits {
         if room < self.connections_max {
             tracing::warn!(

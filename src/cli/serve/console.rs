@@ -1,4 +1,4 @@
-//! The console of a server: where it is served, and how one signs in there.
+//! The console of a server: on which listeners it is served, and how users sign in.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub(super) struct ConsoleArgs {
     console_resource: Option<String>,
 }
 
-/// The console, by the listener that it is on.
+/// The consoles, by the listeners that serve them.
 pub(super) struct Consoles {
     pub(super) public: Option<Arc<Console>>,
     pub(super) internal: Option<Arc<Console>>,
@@ -54,7 +54,7 @@ pub(super) struct Consoles {
 }
 
 impl Consoles {
-    /// What the internal listener offers.
+    /// Returns what the internal listener offers.
     pub(super) fn offer_inside(&self) -> Offer {
         match self.internal {
             Some(_) => Offer::All,
@@ -62,7 +62,7 @@ impl Consoles {
         }
     }
 
-    /// The lines that the start prints of it: `base` is the public address, `inside` the internal
+    /// Returns the lines that the start prints for the console: `base` is the public address, `inside` the internal
     /// one.
     pub(super) fn told(&self, base: &str, inside: Option<&str>) -> Vec<String> {
         let mut lines = Vec::new();
@@ -84,10 +84,10 @@ impl Consoles {
 }
 
 impl ConsoleArgs {
-    /// The provider, if --console-client-id is given.
+    /// Returns the client at the provider, if --console-client-id is given.
     ///
     /// # Errors
-    /// Exit code 2, when the issuer is not the URL of one.
+    /// Exit code 2, when the issuer is not the URL of a provider.
     pub(super) fn client(&self, issuer: &str) -> Result<Option<BrowserClient>, Failure> {
         let Some(client_id) = &self.console_client_id else {
             return Ok(None);
@@ -107,8 +107,8 @@ impl ConsoleArgs {
         }))
     }
 
-    /// The console where it is to be, of a service whose tokens are of `issuer` and which keeps
-    /// what `kept` says.
+    /// Returns the consoles for the listeners that serve one. `issuer` is the issuer of the service's tokens, and
+    /// `kept` holds its retention settings.
     ///
     /// # Errors
     /// When the flags contradict one another, or a token cannot be signed.

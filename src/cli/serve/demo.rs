@@ -1,5 +1,5 @@
-//! The demonstration: sample facts, a signing key of its own, a token for each kind of actor, a
-//! `curl` line to paste, and a walk through all operations.
+//! The demonstration: sample facts, a signing key of its own, a token for each kind of actor, a `curl` line to paste,
+//! and a walk through all operations.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -31,11 +31,11 @@ use crate::http::small_file;
 
 /// How long a token of the demonstration is valid.
 const TTL_SECONDS: u64 = 7 * 24 * 3_600;
-/// The signing key, beside the log in the data directory.
+/// Name of the file with the signing key, beside the log in the data directory.
 const KEY_FILE: &str = "demo-key.pem";
 /// When the sample facts end, in milliseconds: at the beginning of 2099-12-31.
 const SAMPLES_END: i64 = 4_102_358_400_000;
-/// No more of it is read.
+/// Maximum number of bytes that are read of the key file.
 const KEY_FILE_BYTES_MAX: usize = 64 << 10;
 
 /// A demonstration.
@@ -48,14 +48,13 @@ pub struct Demo {
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Demo {
-    /// A demonstration in `data`, or in a new directory under the system's temporary one.
+    /// Prepares a demonstration in `data`, or in a new directory under the system's temporary one.
     ///
     /// Sample facts, and a key whose tokens are printed, must not get into a log that was made for
     /// something else: such a directory is accepted only with `over_existing`.
     ///
     /// # Errors
-    /// When the directory was made without a demonstration, is not this user's alone, or cannot be
-    /// made or read.
+    /// When the directory was made without a demonstration, is accessible to other users, or cannot be made or read.
     pub fn prepare(data: Option<&Path>, over_existing: bool) -> Result<Self, BoxError> {
         let is_temporary = data.is_none();
         let data = match data {
@@ -66,8 +65,8 @@ impl Demo {
             .map_err(|error| format!("{} cannot be used: {error}", data.display()))?;
         let names = storage.list("")?;
         let has_key = names.iter().any(|name| name == KEY_FILE);
-        // The key is made before the log, so a log without one was not made by a demonstration. A
-        // start that was interrupted while it made the key has left that alone.
+        // The key is made before the log, so a log without a key was not made by a demonstration. A start that was
+        // interrupted while it made the key has left only the key's unfinished file.
         let unfinished = whole_file::unfinished(Path::new(KEY_FILE));
         let is_empty = names.iter().all(|name| Path::new(name) == unfinished);
         let is_anothers = !has_key && !is_empty;
@@ -87,19 +86,19 @@ impl Demo {
         })
     }
 
-    /// The data directory.
+    /// Returns the data directory.
     #[must_use]
     pub fn data(&self) -> &Path {
         &self.data
     }
 
-    /// The key set that the demonstration's tokens are verified with.
+    /// Returns the key set with which the demonstration's tokens are verified.
     #[must_use]
     pub fn jwks(&self) -> String {
         self.key.jwks()
     }
 
-    /// What to try, with tokens, at this address, and at that of the internal listener.
+    /// Returns examples to try, with tokens, at this address, and at that of the internal listener.
     ///
     /// # Errors
     /// When a token cannot be signed.
@@ -141,7 +140,7 @@ impl Demo {
         Ok(lines.join("\n"))
     }
 
-    /// Each actor with a token, for the sign-in to the console.
+    /// Returns each actor with a token, for the sign-in to the console.
     ///
     /// # Errors
     /// When a token cannot be signed.
@@ -158,7 +157,7 @@ impl Demo {
     fn token(&self, actor: &Actor) -> Result<String, BoxError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         let mut claims = Claims::of(actor, DEFAULT_ISSUER, DEFAULT_AUDIENCE, now, TTL_SECONDS);
-        // A user of the demonstration may write more facts.
+        // The token of the demonstration's system workflow may write facts, too.
         let writes = |permission: &String| permission == FACTS_WRITE;
         if actor.kind == ActorKind::SystemWorkflow && !claims.permissions.iter().any(writes) {
             claims.permissions.push(FACTS_WRITE.to_owned());
@@ -167,11 +166,10 @@ impl Demo {
     }
 }
 
-/// Applies the sample facts, and carries out the demonstration's own commands; what exists already
-/// is unchanged.
+/// Applies the sample facts, and carries out the demonstration's own commands; existing resources stay unchanged.
 ///
 /// # Errors
-/// When the engine does not accept them.
+/// When the engine does not accept the facts or the commands.
 pub fn load_samples(engine: &Arc<Engine>) -> Result<(), BoxError> {
     let loading = load_lines(engine, samples::NDJSON.as_bytes());
     on_lane(engine, loading)??;
@@ -185,7 +183,8 @@ pub fn load_samples(engine: &Arc<Engine>) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Why a command was not carried out: where the clock has passed the end of the sample facts, that.
+/// Returns why a command was not carried out: if the clock has passed the end of the sample facts, that is the
+/// reason.
 fn unless_over(error: BoxError, now: Timestamp) -> BoxError {
     match now.millis() < SAMPLES_END {
         true => error,
@@ -196,7 +195,7 @@ fn unless_over(error: BoxError, now: Timestamp) -> BoxError {
     }
 }
 
-/// Whether an earlier start has carried the command out: its key may be forgotten by now.
+/// Whether an earlier start has carried out the command, whose key may be forgotten by now.
 fn is_there(engine: &Engine, standing: &DemoSeed) -> bool {
     let born = standing.born().to_string();
     let mut kinds = RESOURCES.iter().map(|resource| resource.kind());
@@ -237,7 +236,7 @@ async fn carry_out(engine: &Engine, standing: &DemoSeed) -> Result<(), BoxError>
     }
 }
 
-/// The body of the example of a request for a deposit, with its own code and idempotency key.
+/// Returns the body of the example of a request for a deposit, with this number in its code and idempotency key.
 fn deposit_request(number: &str) -> String {
     let mut body = RequestDeposit::EXAMPLE.body(&serde_json::Value::Null);
     body["statementCode"] = format!("STATEMENT-{number}").into();
@@ -245,14 +244,14 @@ fn deposit_request(number: &str) -> String {
     body.to_string()
 }
 
-/// A new directory under the system's temporary one, with an unpredictable name.
+/// Creates a directory under the system's temporary one, with an unpredictable name.
 fn temporary() -> io::Result<PathBuf> {
     let data = std::env::temp_dir().join(format!("carebook-demo-{}", uuid::Uuid::new_v4()));
     DirBuilder::new().mode(0o700).create(&data)?;
     Ok(data)
 }
 
-/// The directory's signing key, made when there is none. A link in its place is not followed.
+/// Returns the directory's signing key, made if there is none. A symbolic link in its place is not followed.
 fn key_in(data: &Path) -> Result<SigningKey, BoxError> {
     let file = data.join(KEY_FILE);
     if let Some(key) = key_of(&file)? {
@@ -261,7 +260,7 @@ fn key_in(data: &Path) -> Result<SigningKey, BoxError> {
     let key = SigningKey::generate(SigningAlgorithm::Es256)?;
     match whole_file::make(&file, &key.to_pem()?) {
         Ok(()) => Ok(key),
-        // Another start has made one meanwhile.
+        // Another start has made a key meanwhile.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             key_of(&file)?.ok_or_else(|| error.into())
         }
@@ -271,7 +270,7 @@ fn key_in(data: &Path) -> Result<SigningKey, BoxError> {
     }
 }
 
-/// The key in this file, where there is one.
+/// Returns the key in this file, if the file exists.
 fn key_of(file: &Path) -> Result<Option<SigningKey>, BoxError> {
     let shown = file.display();
     match small_file::open(file, rustix::fs::OFlags::NOFOLLOW) {

@@ -1,16 +1,15 @@
-//! The file descriptors of the process: how many there are, and how many of them connections may
-//! use. Without a file for its next segment the log cannot go on, so descriptors for files are
-//! reserved.
+//! The file descriptors of the process: their number, and how many connections may use. Without a file for its next
+//! segment the log cannot go on, so descriptors for files are reserved.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Reserved for the log and its next segment, a snapshot being written and one being read, tools,
+/// Descriptors reserved for the log and its next segment, a snapshot being written and one being read, tools,
 /// listeners, and connections that are closed at once.
 const SET_ASIDE: u64 = 128;
-/// Reserved for each runtime: its poll and wake-up descriptors, and files that it reads.
+/// Descriptors reserved for each runtime: its poll and wake-up descriptors, and files that it reads.
 const SET_ASIDE_PER_LANE: u64 = 8;
 
-/// Raises the limit of the process as far as allowed; returns how many connections there may be.
+/// Raises the limit of the process as far as allowed; returns the maximum number of connections.
 #[must_use]
 pub fn room_for_connections(lanes: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -20,13 +19,13 @@ pub fn room_for_connections(lanes: usize) -> usize {
     };
     let current = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => maximum,
-        // Some systems give less than the limit that they report.
+        // Some systems allow less than the limit that they report.
         Err(_) => current,
     };
     current.map_or(usize::MAX, |limit| beside(limit, lanes))
 }
 
-/// How many of `limit` descriptors are left for connections.
+/// Returns how many of `limit` descriptors are left for connections.
 fn beside(limit: u64, lanes: usize) -> usize {
     let lanes = u64::try_from(lanes).unwrap_or(u64::MAX);
     let aside = SET_ASIDE.saturating_add(lanes.saturating_mul(SET_ASIDE_PER_LANE));

@@ -1,7 +1,7 @@
-//! The file of the identity provider's keys: read with a size limit, and read again regularly.
+//! Reads the file with the identity provider's keys, with a size limit, and reads it again regularly.
 //!
-//! Reading may block for ever (a file system that hangs), so it has a thread of its own. The age of
-//! the set in use is checked elsewhere, with a [`KeySetAge`].
+//! Reading may block forever (a file system that hangs), so it runs on a thread of its own. The age of the set in use
+//! is checked on another thread, with a [`KeySetAge`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,31 +11,31 @@ use crate::cli::reread::reread;
 use crate::http::small_file;
 use crate::http::token::{KEY_SET_BYTES_MAX, Reload, TokenVerifier};
 
-/// How often the file is read again, at least.
+/// Maximum interval at which the file is read again.
 const INTERVAL_MAX: Duration = Duration::from_secs(30);
 
-/// The file's bytes, of which there may be [`KEY_SET_BYTES_MAX`].
+/// Reads the file, of at most [`KEY_SET_BYTES_MAX`] bytes.
 ///
 /// # Errors
-/// When it cannot be read, has more, or is not a regular file.
+/// When the file cannot be read, is larger, or is not a regular file.
 pub(super) fn read(file: &Path) -> std::io::Result<Vec<u8>> {
     small_file::read(file, KEY_SET_BYTES_MAX)
 }
 
-/// How old a key set may become that cannot be read again.
+/// The maximum age of a key set that cannot be read again.
 pub(super) struct KeySetAge {
     verifier: Arc<TokenVerifier>,
     max: Duration,
 }
 
 impl KeySetAge {
-    /// The age of this verifier's keys, which may be at most `max`.
+    /// Creates the check that this verifier's keys are at most `max` old.
     pub(super) fn of(verifier: &Arc<TokenVerifier>, max: Duration) -> Self {
         let verifier = Arc::clone(verifier);
         Self { verifier, max }
     }
 
-    /// When [`KeySetAge::look`] is due: now and then, and when the set becomes too old.
+    /// Returns the time until [`KeySetAge::look`] is due: at regular intervals, and when the set becomes too old.
     pub(super) fn next_look(&self) -> Duration {
         let age = self.verifier.key_set_age(Instant::now());
         let left = self.max.checked_sub(age);
@@ -56,11 +56,11 @@ impl KeySetAge {
     }
 }
 
-/// Starts the thread that reads the file again, at SIGHUP and every half a minute, or more often if
-/// the set may not become that old.
+/// Starts the thread that reads the file again, at SIGHUP and every half a minute, or more often if the maximum age
+/// of the set is short.
 ///
 /// # Errors
-/// When it cannot be started.
+/// When the thread cannot be started.
 pub(super) fn keep_fresh(
     verifier: Arc<TokenVerifier>,
     file: PathBuf,
@@ -78,7 +78,7 @@ fn interval(max_age: Duration) -> Duration {
 }
 
 fn reload(verifier: &TokenVerifier, file: &Path) {
-    // Taken before reading: the content may be as old as that.
+    // The time is taken before reading, because the content may be as old as that.
     let now = Instant::now();
     let jwks = read(file).map_err(|error| error.to_string());
     let reloaded = jwks.and_then(|jwks| {

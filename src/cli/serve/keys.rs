@@ -1,4 +1,4 @@
-//! Which tokens a server accepts, and where their keys come from.
+//! Settings of the tokens that a server accepts, and of the source of their keys.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub struct KeyArgs {
     jwks_max_age: Duration,
 }
 
-/// What tokens must name: a blank one would be no check.
+/// Checks a value that tokens must name: a blank one would check nothing.
 fn not_blank(text: &str) -> Result<String, &'static str> {
     match text.trim() {
         "" => Err("it is blank; name it as the tokens do"),
@@ -47,21 +47,21 @@ fn not_blank(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Where the keys come from.
+/// The source of the keys.
 pub(super) enum KeysFrom {
-    /// The demonstration has its own.
+    /// The demonstration has keys of its own.
     Demo,
-    /// A file.
+    /// The keys are in a file.
     File(PathBuf),
-    /// A provider.
+    /// The keys come from an identity provider.
     Provider(Box<Provider>),
 }
 
 impl KeyArgs {
-    /// Where the keys come from; a provider is one that `trusted` vouches for.
+    /// Returns the source of the keys; `trusted` judges the certificate of a provider.
     ///
     /// # Errors
-    /// Exit code 2, when the flags say nothing that could be asked.
+    /// Exit code 2, when the flags name no usable source.
     pub(super) fn place(&self, trusted: &ClientConfig) -> Result<KeysFrom, Failure> {
         let dialer = || Dialer::new(trusted.clone(), system_resolve());
         let provider = match &self.jwks {
@@ -85,12 +85,12 @@ impl KeyArgs {
         Ok(KeysFrom::Provider(Box::new(provider)))
     }
 
-    /// The issuer that tokens must have.
+    /// Returns the issuer that tokens must have.
     pub(super) fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// What verifies tokens by the keys of a file.
+    /// Creates a verifier with the keys in a file.
     fn of_file(&self, file: &Path) -> Result<TokenVerifier, Failure> {
         let jwks = key_set::read(file).map_err(|error| {
             let file = shown(&file.to_string_lossy(), "--jwks <FILE|URL>");
@@ -102,7 +102,7 @@ impl KeyArgs {
     /// Reads the keys if they are in a file; no provider is contacted.
     ///
     /// # Errors
-    /// When they cannot be used.
+    /// When the keys cannot be used.
     pub(super) fn check(&self, keys_from: KeysFrom) -> Result<(), Failure> {
         match keys_from {
             KeysFrom::File(file) => self.of_file(&file).map(drop),
@@ -110,8 +110,7 @@ impl KeyArgs {
         }
     }
 
-    /// What verifies tokens, and what looks after the age of its keys, which are kept fresh from
-    /// here on.
+    /// Creates the verifier of tokens, and the check of its keys' age. The keys are kept fresh from here on.
     ///
     /// # Errors
     /// When there are no keys.

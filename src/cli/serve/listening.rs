@@ -1,10 +1,10 @@
-//! Where a server listens.
+//! Opens the sockets that a server listens on.
 
 use std::net::{SocketAddr, TcpListener};
 
 use crate::cli::exit::Failure;
 
-/// Why, and what to do.
+/// Returns why the server cannot listen at this address, and what to do.
 pub(super) fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
     use std::io::ErrorKind;
     let next = match error.kind() {
@@ -20,8 +20,8 @@ pub(super) fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Fail
     Failure::other(format!("cannot listen on {address}: {error}{next}"))
 }
 
-/// A listener with a long queue for bursts of connections: with the usual 128, those beyond would
-/// try again only after a second.
+/// Opens a listener with a long queue for bursts of connections: with the usual 128, those beyond would retry only
+/// after a second.
 pub(super) fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     const WAITING_MAX: i32 = 4_096;
     let listener = TcpListener::bind(address)?;

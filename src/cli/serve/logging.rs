@@ -1,5 +1,5 @@
-//! A server's logs on standard error, which may be a pipe that is not read. So lines are handed to
-//! a thread; when it cannot write them, they are dropped and counted, and nothing else waits.
+//! A server's logs on standard error, which may be a pipe that is not read. So lines are queued for a thread; when
+//! that cannot write them, they are dropped and counted, and nothing else waits.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::Arc;
@@ -33,27 +33,27 @@ pub enum LogFormat {
     Json,
 }
 
-/// What is logged unless `RUST_LOG` says so. A peer that resets its streams quickly is ended by h2 with
-/// a warning for each connection: so anybody could fill the log.
+/// Default filter of the log, without `RUST_LOG`. h2 closes the connection of a peer that resets its streams quickly,
+/// with a warning each time, so any peer could fill the log with them.
 const LOGGED: &str = "info,h2=error";
 
-/// How long [`settle`] waits at most.
+/// Maximum time that [`settle`] waits.
 const SETTLED_WITHIN: Duration = Duration::from_millis(250);
 
-/// Lines that were handed over, and those that were written.
+/// Number of lines that were queued; `WRITTEN` counts those that were written.
 static HANDED: AtomicUsize = AtomicUsize::new(0);
 static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The logs. What waits is written when this is dropped, for a second at most.
+/// The logs. When this is dropped, queued lines are written, for a second at most.
 pub struct Logs {
     /// The access log, if there is one.
     pub access: Option<Arc<AccessLog>>,
-    /// Lines of the other log that were lost.
+    /// Counts the lost lines of the service's other log.
     pub lost: ErrorCounter,
     guards: Vec<WorkerGuard>,
 }
 
-/// Counts what goes through it.
+/// A writer that counts the lines written through it.
 #[derive(Clone)]
 struct Counting<W>(W, &'static AtomicUsize);
 
@@ -69,7 +69,7 @@ impl<W: Write> Write for Counting<W> {
     }
 }
 
-/// Colours are for a terminal, unless `NO_COLOR` is set: <https://no-color.org>.
+/// Whether standard error gets colours: only a terminal does, unless `NO_COLOR` is set: <https://no-color.org>.
 fn are_colours_wanted() -> bool {
     let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stderr().is_terminal() && !is_refused
@@ -85,14 +85,14 @@ pub fn settle() {
 }
 
 impl LogArgs {
-    /// Logs to standard error from here on.
+    /// Starts logging to standard error.
     #[must_use]
     pub fn start(&self) -> Logs {
         // ractor's spans at INFO would halve the throughput.
         let filter = EnvFilter::try_from_default_env()
             .unwrap_or_else(|_| EnvFilter::new(LOGGED))
             .add_directive("ractor=warn".parse().expect("a constant directive parses"))
-            // What it has to say the publisher says, less often.
+            // The publisher itself reports these events, less often.
             .add_directive(
                 "async_nats=off"
                     .parse()
@@ -108,7 +108,7 @@ impl LogArgs {
         let log = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(move || lines.clone())
-            // Where standard error is gone, errors of logging are not logged either.
+            // If standard error is closed, errors of logging are not logged either.
             .log_internal_errors(false);
         let _ = match self.log_format {
             LogFormat::Text => log.with_ansi(are_colours_wanted()).try_init(),

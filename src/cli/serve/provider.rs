@@ -1,4 +1,4 @@
-//! Where a server's keys come from, and the thread that asks an identity provider for them.
+//! The source of a server's keys, and the thread that fetches them from an identity provider.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::cli::exit::Failure;
 use crate::http::provider::{HttpsUrl, INTERVAL_MAX, Provider};
 use crate::http::token::{KeyRequests, TokenVerifier};
 
-/// The least `--jwks-max-age` of keys that come from a provider: one reading may fail.
+/// Minimum of `--jwks-max-age` for keys that come from a provider, so that one reading may fail.
 pub(super) const MAX_AGE_MIN: Duration = INTERVAL_MAX.saturating_mul(2);
 
 /// The value of `--jwks`.
@@ -22,11 +22,11 @@ pub(super) const MAX_AGE_MIN: Duration = INTERVAL_MAX.saturating_mul(2);
 pub enum KeysPlace {
     /// A JWKS file.
     File(PathBuf),
-    /// A key set over HTTPS.
+    /// URL of a key set over HTTPS.
     Url(HttpsUrl),
 }
 
-/// Reads the value of `--jwks`.
+/// Returns the parser of `--jwks`.
 pub fn keys_place() -> impl TypedValueParser<Value = KeysPlace> {
     OsStringValueParser::new().try_map(of)
 }
@@ -38,8 +38,8 @@ fn of(value: OsString) -> Result<KeysPlace, String> {
     }
 }
 
-/// Asks the provider for its first keys, and from then on has a thread keep them fresh: as its
-/// answers say, for unknown keys, and at SIGHUP.
+/// Fetches the provider's first keys, and starts a thread that keeps them fresh: as the responses say, for unknown
+/// keys, and at SIGHUP.
 ///
 /// # Errors
 /// When there are no keys, or the thread cannot be started.
@@ -53,7 +53,7 @@ pub(super) fn keep_fresh(
         .enable_all()
         .build()
         .map_err(Failure::from_error)?;
-    // From the first attempt on: SIGHUP must not end the process.
+    // Set up before the first attempt, because SIGHUP must not end the process.
     let mut hang_up = {
         let _inside = runtime.enter();
         signal(SignalKind::hangup()).map_err(Failure::from_error)?

@@ -16,7 +16,7 @@ use crate::http::small_file::{self, SMALL_FILE_BYTES_MAX};
 use crate::http::traces::Tracer;
 use crate::http::webhooks::client::Client;
 
-/// The topics that `--directory-url` is for.
+/// The topics that `--directory-url` receives.
 const OF_DIRECTORY: &str = "branch_onboarding.*";
 
 /// Which receivers get the messages to other systems.
@@ -43,7 +43,7 @@ pub(super) struct ReceiverArgs {
 
 fn receiver(text: &str) -> Result<(Pattern, ReceiverUrl), String> {
     let (topics, url) = text.split_once('=').ok_or("it has to be TOPIC=URL")?;
-    // Of a URL without a topic this may be a part of its password.
+    // The text is not quoted in errors: of a URL without a topic it may be a part of the password.
     let topics = topics
         .parse::<Pattern>()
         .map_err(|error| error.to_string())?;
@@ -59,10 +59,10 @@ fn secret(text: &str) -> Result<(Pattern, PathBuf), String> {
 }
 
 impl ReceiverArgs {
-    /// The receivers, whose certificates are judged so, and whose deliveries `tracer` traces.
+    /// Returns the receivers. `trusted` judges their certificates, and `tracer` traces their deliveries.
     ///
     /// # Errors
-    /// When a topic is named twice, a secret belongs to none or cannot be read.
+    /// When a topic is named twice, or when a secret has no receiver or cannot be read.
     pub(super) fn named(
         &self,
         trusted: &ClientConfig,
@@ -111,7 +111,7 @@ impl ReceiverArgs {
         Ok(receivers.collect())
     }
 
-    /// The bounds of what is on its way to a receiver.
+    /// Returns the limits on the messages in flight to a receiver.
     #[must_use]
     pub(super) fn bounds(&self) -> Bounds {
         Bounds {

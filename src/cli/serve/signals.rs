@@ -1,4 +1,4 @@
-//! Signals of a server: stop, take a snapshot, read the certificate again.
+//! Signals to a server: stop, take a snapshot, read the certificate again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +14,11 @@ use crate::cli::reread::reread;
 use crate::engine::Engine;
 use crate::http::tls::Tls;
 
-/// How often the certificate's files are checked.
+/// Interval at which the certificate's files are checked.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// While the service starts: until this is dropped, SIGTERM and SIGINT end the process at once.
-/// Nothing was acknowledged yet, and a start may be interrupted anywhere.
+/// A guard for the start of the service: until it is dropped, SIGTERM and SIGINT end the process at once. No command
+/// was acknowledged yet, and a start may be interrupted anywhere.
 pub(super) struct Starting(Arc<AtomicBool>);
 
 impl Starting {
@@ -43,7 +43,7 @@ impl Starting {
                     _ = interrupt.recv() => {}
                 }
             });
-            // After that others listen to the signals.
+            // After the start, other listeners handle the signals.
             if watched.load(Ordering::Acquire) {
                 tracing::info!("told to stop while starting");
                 settle();
@@ -60,23 +60,21 @@ impl Drop for Starting {
     }
 }
 
-/// From here on a write beyond the largest file that the process may make (`ulimit -f`) fails, as one
-/// on a full disk does, where by default it ends the process. Where that cannot be set up, the default
-/// stays.
+/// Makes a write beyond the process's limit on file sizes (`ulimit -f`) fail, like one on a full disk. By default the
+/// signal ends the process; that stays so if the handler cannot be set up.
 pub(in crate::cli) fn outlive_limits_of_files() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build();
     if let Ok(runtime) = runtime {
         let _inside = runtime.enter();
-        // A handler that was set up once stays, also when nobody listens.
+        // A handler stays installed even if nothing listens.
         let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
     }
 }
 
-/// Sends true on SIGTERM or SIGINT; requests a snapshot on SIGUSR1. SIGHUP is handled elsewhere,
-/// but must not end the process when nothing else handles it. Regularly checks the age of the key
-/// set.
+/// Sends true on SIGTERM or SIGINT; requests a snapshot on SIGUSR1. SIGHUP is handled elsewhere, but must not end the
+/// process when nothing else handles it. Also checks the age of the key set regularly.
 pub(super) fn listen_to_signals(
     engine: &Arc<Engine>,
     age: Option<KeySetAge>,
@@ -120,14 +118,14 @@ pub(super) fn listen_to_signals(
             });
             tracing::info!("told to stop");
             manager::stopping();
-            // The receiver is gone when the server has ended already.
+            // If sending fails, the server has ended already.
             let _ = sender.send(true);
         })?;
     Ok(())
 }
 
-/// Reads the certificate again at SIGHUP and when its files have changed, on its own thread: a disk
-/// that hangs must block nothing else.
+/// Reads the certificate again at SIGHUP and when its files have changed, on a thread of its own: a disk that hangs
+/// must block nothing else.
 pub(super) fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
     reread("certificate", CERTIFICATE_INTERVAL, move || {
         match tls.reload() {

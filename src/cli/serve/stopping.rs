@@ -1,11 +1,11 @@
-//! How a server stops at a signal.
+//! Stops a server after a signal.
 
 use crate::cli::exit::Failure;
 use crate::cli::journal::Running;
 use crate::cli::nats::Running as Published;
 use crate::engine::Engine;
 
-/// Stops the threads beside the server; by then all is durable, and another node may write.
+/// Stops the threads beside the server. By then all commits are durable, and another node may write.
 pub(super) fn stopped(
     engine: &Engine,
     published: Option<Published>,

@@ -1,8 +1,7 @@
-//! Where the settings of `carebook serve` come from: its flags, then the environment, then a file,
-//! then the defaults.
+//! The sources of the settings of `carebook serve`, by precedence: its flags, the environment, a file, the defaults.
 //!
-//! Settings of the file are put before the flags as if they were typed there, unless a flag or the
-//! environment sets them already. So a value means the same in each place, and is checked alike.
+//! Settings of the file are inserted before the flags as if they were typed there, unless a flag or the environment
+//! sets them already. So a value means the same in each source, and has the same checks.
 
 mod settings_file;
 pub(super) mod shown;
@@ -21,12 +20,12 @@ use super::table::{Column, Growing, left};
 use settings_file::{FILE_FLAG, FromFile, Kind, NO_SETTINGS, in_a_file, is_list, read, settings};
 use shown::shown;
 
-/// The prefix of a flag's name in its environment variable.
+/// Prefix of the environment variable for a flag.
 const VARIABLE_PREFIX: &str = "CAREBOOK_";
 /// The command whose flags are settings.
 const SERVE: &str = "serve";
 
-/// The columns of each printed setting.
+/// The columns of the printed settings.
 const COLUMNS: [Column; 3] = [left("setting"), left("value"), left("from")];
 
 /// The flags of settings.
@@ -50,27 +49,27 @@ pub struct SettingsArgs {
 }
 
 impl SettingsArgs {
-    /// Whether they are only checked.
+    /// Whether the settings are only checked.
     #[must_use]
     pub(super) fn only_checks(&self) -> bool {
         self.check
     }
 
-    /// The file, where one is named.
+    /// Returns the settings file, if one is named.
     #[must_use]
     pub(super) fn file(&self) -> Option<&Path> {
         self.config.as_deref()
     }
 
-    /// Where each setting comes from.
+    /// Stores the settings with their sources.
     pub(super) fn come_from(&mut self, settings: Vec<Setting>) {
         self.settings = settings;
     }
 
-    /// Prints that they are good, and what they are.
+    /// Prints that the settings are valid, with the value and the source of each.
     ///
     /// # Errors
-    /// When that cannot be printed.
+    /// When the output cannot be written.
     pub(super) fn print(&self) -> Result<(), Failure> {
         let mut out = Output::new();
         if self.json {
@@ -89,7 +88,7 @@ impl SettingsArgs {
     }
 }
 
-/// A setting that has a value, and where that comes from.
+/// A setting that has a value, and the source of the value.
 #[derive(Debug)]
 pub(super) struct Setting {
     name: String,
@@ -152,27 +151,27 @@ impl Setting {
 /// One setting of `carebook serve`, for documents.
 #[derive(Debug)]
 pub struct Known {
-    /// Its name in a file; with two dashes before it, the flag.
+    /// The setting's name in a file; with two dashes before it, the flag.
     pub name: String,
-    /// What it is for, a paragraph.
+    /// The help text, a paragraph.
     pub help: String,
-    /// The placeholder of its value, such as `DURATION`.
+    /// The placeholder of the value, such as `DURATION`.
     pub value: Option<String>,
-    /// Whether it is a flag without a value: true or false in a file.
+    /// Whether the setting is a flag without a value: true or false in a file.
     pub is_switch: bool,
-    /// Its default, as it is written in a file.
+    /// The default, as it is written in a file.
     pub default: Option<String>,
-    /// Its environment variable.
+    /// The environment variable.
     pub variable: String,
-    /// Whether it may be repeated: an array in a file.
+    /// Whether the setting may be repeated: an array in a file.
     pub is_list: bool,
-    /// Whether it is written without quotes.
+    /// Whether the value is written without quotes in a file.
     pub is_bare: bool,
-    /// Whether it is in no help: for tests.
+    /// Whether the setting is hidden from the help: for tests.
     pub is_hidden: bool,
 }
 
-/// Every setting that a file may have, in the order of the help.
+/// Returns every setting that a file may have, in the order of the help.
 #[must_use]
 pub fn known(command: &Command) -> Vec<Known> {
     let serve = command.find_subcommand(SERVE);
@@ -209,8 +208,8 @@ fn variable(flag: &str) -> String {
     format!("{VARIABLE_PREFIX}{name}")
 }
 
-/// The command, each flag of whose `serve` can also be set by an environment variable. One that is
-/// empty counts as not set, and so does a switch's that is false.
+/// Returns the command, where an environment variable can set each flag of `serve`. An empty variable counts as not
+/// set, and so does one that sets a switch to false.
 #[must_use]
 pub(super) fn with_environment(command: Command) -> Command {
     command.mut_subcommand(SERVE, |serve| serve.mut_args(by_variable))
@@ -222,7 +221,7 @@ fn by_variable(flag: Arg) -> Arg {
         return flag;
     };
     let kind = Kind::of(&flag);
-    // Neither an empty one nor a switch's that is off is a value.
+    // An empty variable is no value, nor is one that turns a switch off.
     let is_empty = std::env::var_os(variable(&name)).is_some_and(|value| value.is_empty());
     if is_empty || environment(&name, kind) == Environment::Off {
         return flag;
@@ -238,7 +237,7 @@ fn by_variable(flag: Arg) -> Arg {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Environment {
     Nothing,
-    /// A switch is off.
+    /// The variable turns a switch off.
     Off,
     Value,
 }
@@ -255,16 +254,16 @@ fn environment(name: &str, kind: Kind) -> Environment {
     }
 }
 
-/// The arguments of the program, with what a file of settings adds to them.
+/// The program's arguments, with the settings of a file added.
 pub(super) struct Given {
-    /// As if all were typed.
+    /// All arguments, as if each was typed.
     pub(super) arguments: Vec<OsString>,
     file: PathBuf,
     from_file: Vec<FromFile>,
 }
 
 impl Given {
-    /// Reads the file that the arguments or the environment name, if any.
+    /// Reads the settings file that the arguments or the environment name, if any.
     ///
     /// # Errors
     /// Exit code 2, with each fault of the file and its line.
@@ -276,7 +275,7 @@ impl Given {
         };
         // Faults of the arguments are reported later, when all are parsed.
         let mut command = command.clone();
-        // Flags are named with their values only after this.
+        // clap names flags with their values only after this call.
         command.build();
         let lenient = command.clone().ignore_errors(true);
         let Ok(matches) = lenient.try_get_matches_from(&typed.arguments) else {
@@ -313,7 +312,7 @@ impl Given {
         })
     }
 
-    /// The flags of an error message that the file sets, a line each.
+    /// Returns a line for each flag in an error message that the file has set.
     pub(super) fn explain(&self, error: &clap::Error) -> Vec<String> {
         let text = error.render().to_string();
         let faults = text.split("\n\n").next().unwrap_or_default();
@@ -335,7 +334,7 @@ impl Given {
         named.map(line).collect()
     }
 
-    /// Every setting that has a value.
+    /// Returns every setting that has a value.
     pub(super) fn settings(&self, command: &Command, matches: &ArgMatches) -> Vec<Setting> {
         let (Some(flags), Some(serve)) = (
             matches.subcommand_matches(SERVE),
@@ -378,7 +377,7 @@ impl Given {
     }
 }
 
-/// Whether a flag or the environment says it.
+/// Whether a flag or the environment sets the setting.
 fn is_said(serve: &Command, flags: &ArgMatches, name: &str) -> bool {
     let mut named = in_a_file(serve).filter(|(known, _)| *known == name);
     named.any(|(_, flag)| {

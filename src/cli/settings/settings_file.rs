@@ -1,4 +1,4 @@
-//! What a file of settings says, and what is wrong with it.
+//! Parses a file of settings, and reports its faults.
 
 use std::any::TypeId;
 use std::ffi::{OsStr, OsString};
@@ -13,13 +13,13 @@ use toml::de::{DeTable, DeValue};
 
 use super::shown::{masked, shown};
 
-/// Flags that are no settings: neither in the file nor in the environment.
+/// Flags that are no settings, neither in a file nor in the environment.
 pub(super) const NO_SETTINGS: [&str; 5] = ["check", "json", "help", "version", "commands-shed"];
-/// The flag that names the file. A file names no other file.
+/// The flag that names the file. A file cannot name another file.
 pub(super) const FILE_FLAG: &str = "config";
-/// A file of settings has at most this many bytes.
+/// Maximum size of a file of settings, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// What a setting is in a file.
+/// The type of a setting's value in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// True or false.
@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// The value as the flag would have it.
+    /// Returns the value as the flag's argument.
     fn text(self, value: &DeValue<'_>) -> Option<String> {
         match (self, value) {
             (Self::Switch, DeValue::Boolean(value)) => Some(value.to_string()),
@@ -78,14 +78,14 @@ pub(super) fn is_list(flag: &Arg) -> bool {
     matches!(flag.get_action(), ArgAction::Append)
 }
 
-/// The flags of `serve` that a file may set, by their names.
+/// Returns the flags of `serve` that a file may set, with their names.
 pub(super) fn in_a_file(serve: &Command) -> impl Iterator<Item = (&str, &Arg)> {
     let named = serve.get_arguments();
     let named = named.filter_map(|flag| flag.get_long().map(|name| (name, flag)));
     named.filter(|(name, _)| !NO_SETTINGS.contains(name) && *name != FILE_FLAG)
 }
 
-/// A setting of the file, and the arguments that say the same.
+/// A setting in the file, and the equivalent arguments.
 pub(super) struct FromFile {
     pub(super) name: String,
     pub(super) line: usize,
@@ -103,7 +103,7 @@ pub(super) fn read(file: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A fault of a file, and its line.
+/// A fault in a file, and its line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     line: usize,
@@ -121,7 +121,7 @@ fn line_of(text: &str, offset: usize) -> usize {
     before.filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// What a file sets, from its first line to its last.
+/// Returns the settings in a file, in their order.
 pub(super) fn settings(serve: &Command, text: &str) -> Result<Vec<FromFile>, Vec<Fault>> {
     let table = DeTable::parse(text).map_err(|error| {
         let offset = error.span().map_or(text.len(), |span| span.start);
@@ -153,7 +153,7 @@ pub(super) fn settings(serve: &Command, text: &str) -> Result<Vec<FromFile>, Vec
     Ok(good)
 }
 
-/// The equivalent arguments; or a fault, and its place when that is not the name's.
+/// Returns the equivalent arguments; or a fault, with its offset if that is not the name's.
 fn setting(
     serve: &Command,
     text: &str,
@@ -215,7 +215,7 @@ fn unknown(serve: &Command, name: &str) -> String {
     }
 }
 
-/// The fault of this argument by itself, with the message that the flag would get.
+/// Checks this argument by itself; a fault has the message that the flag would get.
 fn judged(serve: &Command, argument: &OsStr) -> Result<(), String> {
     let alone = serve
         .clone()
@@ -225,7 +225,7 @@ fn judged(serve: &Command, argument: &OsStr) -> Result<(), String> {
         return Ok(());
     };
     match error.kind() {
-        // What goes together is judged with the rest.
+        // Combinations of flags are checked with all arguments.
         ErrorKind::MissingRequiredArgument | ErrorKind::ArgumentConflict => Ok(()),
         _ => {
             let text = masked(error).render().to_string();

@@ -1,10 +1,10 @@
-//! Values of settings as they may be shown: without the user and the password that a URL may have.
+//! Values of settings as they may be shown: without the user and the password in a URL.
 
 use clap::error::{ContextKind, ContextValue};
 
-/// A value of this flag, which is written with its placeholder, such as `--nats <URL>`. What stands
-/// before the last `@` is left out but for a scheme: as a password may have any letter, also where
-/// the value is none that can be used.
+/// Returns the shown value of this flag, which is written with its placeholder, such as `--nats <URL>`. The text
+/// before the last `@` is left out except for a scheme, also in an invalid value, because a password may contain any
+/// character.
 pub(in crate::cli) fn shown(value: &str, flag: &str) -> String {
     let Some(at) = value.rfind('@') else {
         return value.to_owned();
@@ -20,14 +20,14 @@ pub(in crate::cli) fn shown(value: &str, flag: &str) -> String {
     }
 }
 
-/// The scheme of a URL, with its slashes: a colon that none follows ends a user.
+/// Returns the scheme of a URL, with its slashes. A colon without slashes ends a user name instead.
 fn scheme(login: &str) -> Option<&str> {
     let (scheme, rest) = login.split_once(':')?;
     let slashes = rest.len() - rest.trim_start_matches('/').len();
     (slashes > 0).then(|| &login[..=scheme.len() + slashes])
 }
 
-/// An error of the arguments whose values are shown so.
+/// Returns an error of the arguments whose values are shown that way.
 pub(in crate::cli) fn masked(mut error: clap::Error) -> clap::Error {
     let flag = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(flag)) => flag.clone(),

@@ -18,20 +18,20 @@ use crate::base::actor::ActorKind;
 use crate::cli::token::signing::{Claims, SigningAlgorithm, SigningError, SigningKey};
 use crate::http::token::{IDENTIFIER_CHARS_MAX, TOKEN_BYTES_MAX};
 
-/// The issuer of tokens that are signed here, and the one that `serve --demo` expects. `.invalid`
-/// can never be anybody's name (RFC 2606), so no real provider is taken for it.
+/// The issuer of tokens that are signed here, and the one that `serve --demo` expects. Nobody can own a name under
+/// `.invalid` (RFC 2606), so it cannot be mistaken for a real provider.
 pub const DEFAULT_ISSUER: &str = "https://carebook.invalid/demo";
 /// The audience of tokens that are signed here, and the one that `serve` expects by default.
 pub const DEFAULT_AUDIENCE: &str = "carebook";
 
-/// The private key that `keygen` writes.
+/// Name of the file with the private key that `keygen` writes.
 pub const KEY_FILE: &str = "key.pem";
-/// The public key set that `keygen` writes.
+/// Name of the file with the public key set that `keygen` writes.
 pub const KEY_SET_FILE: &str = "jwks.json";
 
-/// The largest key file that is read: an RSA key of 8192 bits takes about 6 KiB.
+/// Maximum size of a key file, in bytes: an RSA key of 8192 bits takes about 6 KiB.
 const KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
-/// Ten years: a longer life is a typing error.
+/// Maximum lifetime of a token, ten years: a longer one is a typing error.
 const TTL_MAX: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 const AFTER_HELP: &str = "\
@@ -148,42 +148,42 @@ struct KeygenArgs {
     json: bool,
 }
 
-/// Why the command failed: what, where, and what to do. The exit code is 1.
+/// Why the command failed, where, and what to do. The exit code is 1.
 #[derive(Debug)]
 pub enum TokenError {
     /// A file or directory cannot be read or written.
     Io {
-        /// What was tried, such as "read the key file".
+        /// The attempted action, such as "read the key file".
         attempt: &'static str,
-        /// On which path.
+        /// The path of the file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The key file is unfit.
+    /// The key file cannot be used.
     KeyFile {
-        /// Its path.
+        /// The path of the key file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the key file.
         source: SigningError,
     },
     /// The key file is far too large to be one.
     KeyFileTooLarge(PathBuf),
-    /// A file that would be written is there already.
+    /// A file that would be written exists already.
     Exists(PathBuf),
     /// Making a key or a token failed.
     Signing(SigningError),
-    /// The token is longer than servers take.
+    /// The token is longer than servers accept.
     TooLong,
     /// The system clock is before 1970.
     Clock,
     /// Standard output is closed.
     Output(io::Error),
-    /// The same, after something was done.
+    /// Standard output is closed, after something was done.
     OutputAfter {
         /// What was done.
         done: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -234,7 +234,7 @@ impl std::error::Error for TokenError {
 }
 
 impl TokenArgs {
-    /// Carries the command out as of `now`, with `out` for standard output.
+    /// Runs the command as of `now`, with `out` for standard output.
     pub fn run(self, now: SystemTime, out: &mut dyn Write) -> Result<(), TokenError> {
         if let Some(TokenCommand::Keygen(args)) = self.command {
             return args.run(out);
@@ -314,7 +314,7 @@ pub fn read_key(path: &Path) -> Result<SigningKey, TokenError> {
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > KEY_FILE_BYTES_MAX {
         return Err(TokenError::KeyFileTooLarge(path.into()));
     }
-    // A binary file (a key in DER form, say) is no PEM.
+    // A binary file (such as a key in DER form) is no PEM.
     let pem = std::str::from_utf8(&bytes).map_err(|_| SigningError::NoPrivateKey);
     pem.and_then(SigningKey::from_pem)
         .map_err(|source| TokenError::KeyFile {
@@ -323,8 +323,8 @@ pub fn read_key(path: &Path) -> Result<SigningKey, TokenError> {
         })
 }
 
-/// Makes a key and writes `key.pem` (mode 0600) and `jwks.json` to a directory, which is created
-/// when missing. Never overwrites; after an error none of the two files is new. Gives the key's id.
+/// Makes a key and writes `key.pem` (mode 0600) and `jwks.json` to a directory, which is created if missing. Never
+/// overwrites; after an error neither file is left behind. Returns the key's id.
 pub fn keygen(directory: &Path, algorithm: SigningAlgorithm) -> Result<String, TokenError> {
     fs::create_dir_all(directory).map_err(|source| TokenError::Io {
         attempt: "create the directory",
@@ -333,7 +333,7 @@ pub fn keygen(directory: &Path, algorithm: SigningAlgorithm) -> Result<String, T
     })?;
     let key_path = directory.join(KEY_FILE);
     let key_set_path = directory.join(KEY_SET_FILE);
-    // Looked at first, so that a plain mistake costs no key; `create_new` below decides.
+    // Checked first, so that a plain mistake costs no key; `create_new` below decides.
     for path in [&key_path, &key_set_path] {
         if path.symlink_metadata().is_ok() {
             return Err(TokenError::Exists(path.clone()));
@@ -343,14 +343,14 @@ pub fn keygen(directory: &Path, algorithm: SigningAlgorithm) -> Result<String, T
     let pem = key.to_pem().map_err(TokenError::Signing)?;
     write_new(&key_path, pem.as_bytes(), 0o600)?;
     if let Err(error) = write_new(&key_set_path, key.jwks().as_bytes(), 0o644) {
-        // A private key without its public part would only puzzle; the first error counts.
+        // A private key without its public part would only confuse. The first error is reported.
         let _ = fs::remove_file(&key_path);
         return Err(error);
     }
     Ok(key.kid().into())
 }
 
-/// Writes a file that must not be there, with its final mode from the first moment.
+/// Creates a file that must not exist yet, with its final mode from the first moment.
 fn write_new(path: &Path, content: &[u8], mode: u32) -> Result<(), TokenError> {
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::AlreadyExists => TokenError::Exists(path.into()),
@@ -379,7 +379,7 @@ fn actor_kinds() -> impl TypedValueParser<Value = ActorKind> {
         .try_map(|word| word.parse::<ActorKind>())
 }
 
-/// The server's rule for identifiers in claims, so that no token is signed that it would refuse.
+/// Checks the server's rule for identifiers in claims, so that no token is signed that the server would reject.
 fn identifier(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err("it is blank".into());
@@ -392,7 +392,7 @@ fn identifier(text: &str) -> Result<String, String> {
     Ok(text.into())
 }
 
-/// Reads a time such as `30s`, `15m`, `1h`, `2d`: from a second to ten years.
+/// Parses a time such as `30s`, `15m`, `1h`, `2d`: from a second to ten years.
 fn parse_ttl(text: &str) -> Result<Duration, String> {
     let shape = || "give a whole number and a unit: 30s, 15m, 1h or 2d".to_owned();
     let unit = text.chars().next_back().ok_or_else(shape)?;
@@ -407,7 +407,7 @@ fn parse_ttl(text: &str) -> Result<Duration, String> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(shape());
     }
-    // Digits that do not fit are simply too many.
+    // A number that does not fit counts as too large.
     let number = digits.parse::<u64>().unwrap_or(u64::MAX);
     let ttl = Duration::from_secs(number.saturating_mul(seconds));
     if ttl.is_zero() || ttl > TTL_MAX {
@@ -454,7 +454,7 @@ mod tests {
         Ok(String::from_utf8(out).unwrap())
     }
 
-    /// A directory with a key pair, and the path of the private key.
+    /// Returns a directory with a key pair, and the path of the private key.
     fn keys() -> (tempfile::TempDir, String) {
         let directory = tempfile::tempdir().unwrap();
         keygen(directory.path(), SigningAlgorithm::EdDsa).unwrap();
@@ -515,7 +515,7 @@ mod tests {
             email_verified: true,
         };
         assert!(*actor == expected);
-        // 30 s of life, 30 s of leeway.
+        // 30 s of lifetime, and 30 s of leeway.
         assert!(verifier.verify(token, NOW_MS + 59_999).is_ok());
         assert!(verifier.verify(token, NOW_MS + 60_000).is_err());
     }
@@ -658,7 +658,7 @@ mod tests {
             metadata.permissions().mode() & 0o777
         };
         assert_eq!(mode(KEY_FILE), 0o600);
-        // The umask may take rights away, but none of the owner's.
+        // The umask may remove rights, but none of the owner's.
         assert_eq!(mode(KEY_SET_FILE) & 0o600, 0o600);
         assert_eq!(mode(KEY_SET_FILE) & 0o133, 0);
 

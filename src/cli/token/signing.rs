@@ -1,5 +1,5 @@
-//! Signing keys for tests and demonstrations, in the place of an identity provider. A production
-//! server holds no such key: it only verifies.
+//! Signing keys for tests and demonstrations, in place of an identity provider. A production server has no such key:
+//! it only verifies.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ pub enum SigningAlgorithm {
 }
 
 impl SigningAlgorithm {
-    /// The `alg` of the JWS header.
+    /// Returns the `alg` of the JWS header.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Es256 => "ES256",
@@ -44,22 +44,22 @@ impl SigningAlgorithm {
     }
 }
 
-/// Why a key cannot be made, read or used. None carries any part of a key.
+/// Why a key cannot be made, read or used. No value contains any part of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SigningError {
     /// The cryptography failed.
     Crypto(&'static str),
-    /// There is no PEM block of a private key.
+    /// The text has no PEM block of a private key.
     NoPrivateKey,
-    /// The key is there in another form than PKCS#8.
+    /// The key is in another form than PKCS#8.
     NotPkcs8,
     /// The key is encrypted.
     Encrypted,
     /// The PEM block is cut off or is not base64.
     PemMalformed,
-    /// PKCS#8, but no key of the three algorithms.
+    /// The key is PKCS#8, but for none of the three algorithms.
     Unsupported,
-    /// The claims are no JSON object.
+    /// The claims are not a JSON object.
     ClaimsUnfit,
 }
 
@@ -91,7 +91,7 @@ enum Pair {
     Rs256(Box<RsaKeyPair>),
 }
 
-/// The public part, in base64url as a JWK has it.
+/// The public part of a key, in base64url as in a JWK.
 enum Public {
     P256 { x: String, y: String },
     Ed25519 { x: String },
@@ -107,7 +107,7 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// A new key from the system's random numbers. RSA takes up to a second.
+    /// Generates a key from the system's random numbers. RSA takes up to a second.
     pub fn generate(algorithm: SigningAlgorithm) -> Result<Self, SigningError> {
         let failed = |_| SigningError::Crypto("generating a key");
         Self::from_pair(match algorithm {
@@ -121,8 +121,7 @@ impl SigningKey {
         })
     }
 
-    /// Reads the first private key of a PEM file, in PKCS#8 form. The key says which algorithm it
-    /// is for.
+    /// Reads the first private key of a PEM file, in PKCS#8 form. The key determines its algorithm.
     pub fn from_pem(pem: &str) -> Result<Self, SigningError> {
         let key = pkcs8_of(pem)?;
         let der = key.secret_pkcs8_der();
@@ -145,7 +144,7 @@ impl SigningKey {
         Ok(Self { pair, public, kid })
     }
 
-    /// The private key as PKCS#8 in PEM form: a secret.
+    /// Returns the private key as PKCS#8 in PEM form: a secret.
     pub fn to_pem(&self) -> Result<String, SigningError> {
         let failed = |_| SigningError::Crypto("writing a key as PKCS#8");
         let der = match &self.pair {
@@ -161,7 +160,7 @@ impl SigningKey {
         Ok(::pem::encode_config(&block, lines))
     }
 
-    /// The algorithm that the key is for.
+    /// Returns the algorithm of the key.
     pub fn algorithm(&self) -> SigningAlgorithm {
         match self.pair {
             Pair::Es256(_) => SigningAlgorithm::Es256,
@@ -170,12 +169,12 @@ impl SigningKey {
         }
     }
 
-    /// The key's id: its RFC 7638 thumbprint.
+    /// Returns the key's id: its RFC 7638 thumbprint.
     pub fn kid(&self) -> &str {
         &self.kid
     }
 
-    /// The public part as a JWK (RFC 7517).
+    /// Returns the public part as a JWK (RFC 7517).
     pub fn jwk(&self) -> serde_json::Value {
         let mut jwk = match &self.public {
             Public::P256 { x, y } => json!({"kty": "EC", "crv": "P-256", "x": x, "y": y}),
@@ -188,13 +187,13 @@ impl SigningKey {
         jwk
     }
 
-    /// A key set (JWKS) that holds the public part alone, for `serve --jwks`.
+    /// Returns a key set (JWKS) that contains only the public part, for `serve --jwks`.
     pub fn jwks(&self) -> String {
         format!("{:#}\n", json!({"keys": [self.jwk()]}))
     }
 
-    /// Signs claims as a JWT in JWS compact form. Usually [`Claims`]; anything that serializes to
-    /// a JSON object will do, so that tests can say what no provider should.
+    /// Signs claims as a JWT in JWS compact form. Usually these are [`Claims`]; any type that serializes to a JSON
+    /// object is accepted, so that tests can sign what no provider should.
     pub fn sign<T: Serialize>(&self, claims: &T) -> Result<String, SigningError> {
         let claims = serde_json::to_vec(claims)
             .ok()
@@ -236,7 +235,7 @@ impl SigningKey {
     }
 }
 
-/// Shows which key it is and nothing of its secret.
+/// Shows the key's id and nothing of its secret.
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SigningKey")
@@ -281,7 +280,7 @@ impl Public {
         }
     }
 
-    /// RFC 7638 section 3: SHA-256 of the required members in the order of their names.
+    /// Computes the thumbprint (RFC 7638 section 3): SHA-256 of the required members in the order of their names.
     fn thumbprint(&self) -> String {
         let canonical = match self {
             Self::P256 { x, y } => format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#),
@@ -293,7 +292,7 @@ impl Public {
     }
 }
 
-/// The first private key of a PEM file, which has to be one in PKCS#8 form.
+/// Returns the first private key of a PEM file, which has to be in PKCS#8 form.
 fn pkcs8_of(pem: &str) -> Result<PrivatePkcs8KeyDer<'static>, SigningError> {
     match PrivateKeyDer::from_pem_slice(pem.as_bytes()) {
         Ok(PrivateKeyDer::Pkcs8(key)) => Ok(key),
@@ -306,13 +305,13 @@ fn pkcs8_of(pem: &str) -> Result<PrivatePkcs8KeyDer<'static>, SigningError> {
     }
 }
 
-/// The claims of a token: the registered ones (RFC 7519 section 4.1) and those of the actor.
-/// Empty ones are left out. It holds personal data and so has no debug output.
+/// The claims of a token: the registered ones (RFC 7519 section 4.1) and those of the actor. Empty ones are left out.
+/// They hold personal data, so there is no debug output.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Claims {
     /// The issuer of the token.
     pub iss: String,
-    /// Whom it is for.
+    /// The audience of the token.
     pub aud: String,
     /// The user id.
     pub sub: String,
@@ -331,7 +330,7 @@ pub struct Claims {
     /// The branches that the actor acts for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub branch_profile_ids: Vec<String>,
-    /// What the actor is permitted to do.
+    /// The permissions of the actor.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<String>,
     /// The e-mail address.
@@ -343,7 +342,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// The required claims; the optional ones are empty.
+    /// Returns the required claims; the optional ones are empty.
     pub fn new(
         issuer: &str,
         audience: &str,
@@ -368,7 +367,7 @@ impl Claims {
         }
     }
 
-    /// The claims of this actor.
+    /// Returns the claims for this actor.
     #[must_use]
     pub fn of(
         actor: &Actor,
@@ -419,7 +418,7 @@ mod tests {
         }
     }
 
-    /// Generate, write, read, publish, sign, verify: with every algorithm.
+    /// Generates, writes, reads and publishes a key, signs a token and verifies it.
     fn round_trip(algorithm: SigningAlgorithm) {
         let generated = SigningKey::generate(algorithm).unwrap();
         let pem = generated.to_pem().unwrap();
@@ -447,7 +446,7 @@ mod tests {
         assert!(actor.has_permission("payment:authorize"));
         assert_eq!(actor.verified_email(), Some("mina@example.org"));
 
-        // The same claims under another signature of the right length.
+        // The same claims with a forged signature of the right length.
         let (message, signature) = token.rsplit_once('.').unwrap();
         let mut forged = URL_SAFE_NO_PAD.decode(signature).unwrap();
         forged[7] ^= 1;
@@ -468,7 +467,7 @@ mod tests {
         round_trip(SigningAlgorithm::EdDsa);
     }
 
-    // The only RSA key that is generated in a test: it takes long in debug builds.
+    // No other test generates an RSA key, because that takes long in debug builds.
     #[test]
     fn rs256_tokens_are_accepted_by_the_verifier() {
         round_trip(SigningAlgorithm::Rs256);

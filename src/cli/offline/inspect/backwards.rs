@@ -1,5 +1,5 @@
-//! `carebook inspect resource --backwards`: a resource's commits, the last one first. Each names
-//! the position of the one before it, so the log is not read from its beginning.
+//! `carebook inspect resource --backwards`: a resource's commits, the last one first. Each commit names the position
+//! of the previous one, so the log is not read from its beginning.
 
 use std::ops::ControlFlow;
 
@@ -43,7 +43,7 @@ struct Commit {
     before: u64,
 }
 
-/// Where a snapshot has the resource's last commit.
+/// Finds the resource's last commit in a snapshot.
 struct Last {
     key: Digest,
     position: u64,
@@ -69,8 +69,8 @@ impl SnapshotVisitor for Last {
 }
 
 impl Last {
-    /// In the newest snapshot of the log, or in the oldest; the position up to which that has
-    /// everything.
+    /// Searches the newest snapshot of the log, or the oldest. Also returns the position up to which the snapshot
+    /// covers the log.
     fn of(reader: &LiveReader, oldest: bool, key: Digest) -> Result<(Self, Option<u64>), Failure> {
         let mut last = Self {
             key,
@@ -140,8 +140,8 @@ pub(super) fn tell(
     Ok(())
 }
 
-/// The position of the resource's last change, 0 if there is no such resource; and the first
-/// position of the log.
+/// Returns the position of the resource's last change, 0 if there is no such resource; and the first position of the
+/// log.
 fn last(looking: &Looking, key: Digest) -> Result<(u64, u64), Failure> {
     loop {
         let reader = looking.reader(1)?;
@@ -165,12 +165,11 @@ fn last(looking: &Looking, key: Digest) -> Result<(u64, u64), Failure> {
         if end.missed.is_none() {
             return Ok((last.position, first));
         }
-        // A compaction has overtaken the reader.
+        // A compaction has overtaken the reader; start again.
     }
 }
 
-/// The commit at this position, which has to change the resource; `first` is the first position of
-/// the log.
+/// Returns the commit at this position, which has to change the resource; `first` is the first position of the log.
 fn read(
     looking: &Looking,
     kind: Kind,
@@ -182,7 +181,7 @@ fn read(
     let unlisted = Unlisted::of(&reader)?;
     let mut commit = find(reader, unlisted, key, position)?;
     if commit.is_none() && kind.tag == KIND_AND_VERSION.0 {
-        // Which message an older program's record has settled is told by what came before it.
+        // Which message a record of an older program has settled is known only from the records before it.
         let reader = looking.reader(first)?;
         let unlisted = match first {
             1 => Unlisted::of(&reader)?,
@@ -198,8 +197,8 @@ fn read(
     })
 }
 
-/// The commit at this position, if the record there changes the resource. It is read from the
-/// reader's position on, before which there was `unlisted`.
+/// Returns the commit at this position, if its record changes the resource. Reading starts at the reader's position,
+/// whose state is `unlisted`.
 fn find(
     mut reader: LiveReader,
     mut unlisted: Unlisted,

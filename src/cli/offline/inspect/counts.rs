@@ -1,4 +1,4 @@
-//! `carebook inspect counts`: numbers and bytes of records, resources and keys.
+//! `carebook inspect counts`: number and size of records, resources and keys.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -43,7 +43,7 @@ pub(super) struct CountsArgs {
     looking: Looking,
 }
 
-/// A number of things and their bytes.
+/// A number of items, and their total size in bytes.
 #[derive(Clone, Copy, Default)]
 struct Amount {
     count: u64,
@@ -85,8 +85,8 @@ struct Counting {
     batches: Amount,
     largest_batch: u32,
     last_batch: Option<(u64, u64)>,
-    /// The counters of a snapshot over records that the log no longer has; the number of kept
-    /// records.
+    /// The counters in a snapshot, for records that the log no longer has. `kept` is the number of records that the
+    /// snapshot keeps.
     before: Counters,
     covers: u64,
     kept: u64,
@@ -163,7 +163,7 @@ impl Counting {
     }
 
     fn finish(&mut self) {
-        // Operations of which the log no longer has any commit are listed, too.
+        // Operations whose commits are all removed from the log are listed, too.
         for tag in self.before.operations.keys() {
             let known = recorded_operations().find(|(known, _)| known == tag);
             let name = known.map_or(super::looking::REFERENCE_FACTS, |(_, name)| name);
@@ -243,7 +243,7 @@ impl CountsArgs {
                 Ok(ControlFlow::Continue(()))
             });
             let end = read.map_err(|error| failed(&reader, &error))?;
-            // Otherwise a compaction has overtaken the reader.
+            // If positions are missing, a compaction has overtaken the reader; start again.
             if end.missed.is_none() {
                 counting.finish();
                 return Ok((reader, counting, end));
@@ -252,8 +252,8 @@ impl CountsArgs {
     }
 }
 
-/// The files of the directory and its subdirectories, with their lengths. Files that vanish
-/// meanwhile are left out.
+/// Returns the files of the directory and its subdirectories, with their lengths. Files that vanish meanwhile are
+/// left out.
 fn files(data: &Path) -> io::Result<BTreeMap<String, u64>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![(String::new(), data.to_path_buf())];
@@ -276,7 +276,7 @@ fn files(data: &Path) -> io::Result<BTreeMap<String, u64>> {
     Ok(found)
 }
 
-/// How many commits of the operation there ever were, also of those that the log no longer has.
+/// Returns the number of all commits of the operation, including those that the log no longer has.
 fn ever(counting: &Counting, name: &str) -> u64 {
     let tag = match name {
         super::looking::REFERENCE_FACTS => Some(0),
@@ -436,7 +436,7 @@ fn tables(
     listed(out, (segments, snapshots), files)
 }
 
-/// The files, and what is in each.
+/// Prints the files, and the content of each.
 fn listed(
     out: &mut Output,
     (segments, snapshots): (&[SegmentFile], &[SnapshotInfo]),

@@ -1,5 +1,5 @@
-//! States before the records that are read: rebuilt from the log, or taken from a snapshot if a
-//! compaction has removed records.
+//! States before the records that are read. They are rebuilt from the log, or taken from a snapshot if a compaction
+//! has removed records.
 
 use std::collections::HashMap;
 
@@ -23,13 +23,13 @@ use crate::journal::snapshot::{Layout, StateEntry, Summary};
 #[derive(Clone)]
 pub(super) struct ResourceAt {
     pub(super) resource: &'static dyn AnyResource,
-    /// The position of that commit.
+    /// The position of the last commit that changed the resource.
     pub(super) position: u64,
     pub(super) state: Vec<u8>,
 }
 
-/// What records make of messages to other systems without listing it among their changes: their
-/// birth, and what older programs did with them.
+/// Changes of outbox messages that records cause without listing them: the creation of messages, and what older
+/// programs did with them.
 #[derive(Default)]
 pub(super) struct Unlisted {
     messages: MessagesOfOld,
@@ -37,7 +37,7 @@ pub(super) struct Unlisted {
 }
 
 impl Unlisted {
-    /// Of the log that is read.
+    /// Starts at the beginning of this reader's log.
     pub(super) fn of(reader: &LiveReader) -> Result<Self, Failure> {
         let identity = reader.identity().map_err(|error| failed(reader, &error))?;
         Ok(Self {
@@ -46,12 +46,12 @@ impl Unlisted {
         })
     }
 
-    /// Forgets what was read of a snapshot.
+    /// Drops the messages of another snapshot.
     pub(super) fn begin(&mut self) {
         self.messages = MessagesOfOld::default();
     }
 
-    /// A snapshot keeps the record.
+    /// Takes in a record that the snapshot keeps.
     pub(super) fn kept(&mut self, position: u64, record: &Record<'_>) {
         let log_id = self.lineage.log_at(position);
         for message in &record.outbox {
@@ -59,12 +59,12 @@ impl Unlisted {
         }
     }
 
-    /// A snapshot has the state.
+    /// Takes in a state in the snapshot.
     pub(super) fn entry(&mut self, entry: &StateEntry<'_>) -> Result<(), DecodeError> {
         self.messages.entry(entry)
     }
 
-    /// The snapshot has ended: passes the messages that are only in kept records.
+    /// Ends a snapshot, and passes the messages that exist only in its kept records to `put`.
     pub(super) fn end_of_snapshot(
         &mut self,
         mut put: impl FnMut(&StateEntry<'_>) -> Result<(), BoxError>,
@@ -84,7 +84,7 @@ impl Unlisted {
         Ok(())
     }
 
-    /// What the record at `position` does; to be asked of each.
+    /// Returns the unlisted changes by the record at `position`; to be called for each record in order.
     pub(super) fn of_record(
         &mut self,
         position: u64,
@@ -95,7 +95,7 @@ impl Unlisted {
     }
 }
 
-/// The resources read so far.
+/// The states of the resources read so far.
 #[derive(Default)]
 pub(super) struct States {
     pub(super) all: HashMap<Digest, ResourceAt>,
@@ -105,7 +105,7 @@ impl States {
     /// Stores a resource from a snapshot.
     ///
     /// # Errors
-    /// When its kind, or that version of it, is not known here.
+    /// When this program does not know the kind, or that version of it.
     pub(super) fn put(&mut self, entry: &StateEntry<'_>) -> Result<(), BoxError> {
         let resource = known(entry.kind, entry.version)?;
         let standing = ResourceAt {
@@ -151,34 +151,33 @@ impl States {
         Ok(before)
     }
 
-    /// Whether the change at `position` is in the resource's state already.
+    /// Whether the resource's state already includes the change at `position`.
     pub(super) fn has(&self, position: u64, change: &RecordChange<'_>) -> bool {
         let standing = self.all.get(&change.key);
         standing.is_some_and(|standing| standing.position >= position)
     }
 }
 
-/// Reads a snapshot.
+/// Receives the content of a snapshot.
 pub(super) trait SnapshotVisitor {
-    /// It begins; forget what was read of another one.
+    /// The snapshot begins; drops the content of an earlier one.
     fn begin(&mut self);
 
-    /// What it says about the whole log.
+    /// Takes the snapshot's summary of the whole log.
     fn summary(&mut self, _summary: Summary) {}
 
-    /// A record that it keeps, without its changes.
+    /// Takes a record that the snapshot keeps without its changes.
     fn kept(&mut self, _position: u64, _record: &Record<'_>) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// A resource.
+    /// Takes the state of a resource.
     fn state(&mut self, _entry: &StateEntry<'_>) -> Result<(), BoxError> {
         Ok(())
     }
 }
 
-/// Passes a snapshot of the log to `look`: the newest one that can be read, or the oldest. `bar`
-/// shows how far it is.
+/// Passes a snapshot of the log to `look`: the newest one that can be read, or the oldest. `bar` shows the progress.
 pub(super) fn show(
     reader: &LiveReader,
     oldest: bool,

@@ -1,6 +1,5 @@
-//! The identifiers of the resources that a record changes. A record names a resource by the digest
-//! of its identifier; the identifier itself is searched for in the record and verified by the
-//! digest.
+//! Finds the identifiers of the resources that a record changes. A record names a resource by the digest of its
+//! identifier; the identifier itself is searched for in the record and verified by the digest.
 
 use std::collections::HashMap;
 
@@ -9,9 +8,9 @@ use serde_json::Value;
 use crate::base::digest::Digest;
 use crate::domain::resource::Kind;
 
-/// How many are cached.
+/// Maximum number of cached identifiers.
 const REMEMBERED_MAX: usize = 100_000;
-/// Texts of one record that are tried in pairs and threes.
+/// Maximum number of a record's texts that are combined in pairs and triples.
 const TRIED_MAX: usize = 24;
 
 /// Identifiers found so far.
@@ -21,7 +20,7 @@ pub(in crate::cli) struct Ids {
 }
 
 impl Ids {
-    /// The parts of the identifier of the resource with this key, if they occur in `values`.
+    /// Returns the parts of the identifier of the resource with this key, if they occur in `values`.
     pub(super) fn find(&mut self, kind: Kind, key: Digest, values: &[&Value]) -> Option<&[String]> {
         if !self.found.contains_key(&key) {
             let mut texts = vec![kind.name];
@@ -38,7 +37,7 @@ impl Ids {
     }
 }
 
-/// Every text in a value, in order.
+/// Collects every text in a value, in order.
 fn collect<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
     match value {
         Value::String(text) => texts.push(text),
@@ -56,7 +55,7 @@ fn search(kind: Kind, key: Digest, texts: &[&str]) -> Option<Vec<String>> {
     if let Some(found) = texts.iter().find_map(|text| is(&[text])) {
         return Some(found);
     }
-    // Identifiers of several parts: a family's authority for a booking, a caregiver's payout.
+    // Identifiers of several parts, such as a family's authority for a booking, or a caregiver's payout.
     let mut few = Vec::with_capacity(TRIED_MAX);
     for text in texts {
         if few.len() < TRIED_MAX && !few.contains(text) {

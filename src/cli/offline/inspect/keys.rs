@@ -64,8 +64,8 @@ impl KeysArgs {
         let reader = self.looking.reader(1)?;
         let first = reader.first_position();
         let first = first.map_err(|error| failed(&reader, &error))?;
-        // Read twice: that a key is forgotten, or its response replaced, comes later in the log
-        // than the key.
+        // The log is read twice, because the record that forgets a key or replaces its response comes later than the
+        // key.
         let mut gone = Gone::default();
         let reading = Reading::new("reading the log for keys that are gone");
         let from = self.each(first, &mut gone, reading)?.0;
@@ -95,8 +95,8 @@ impl KeysArgs {
         Ok(())
     }
 
-    /// Passes every record that may have a key: those that the newest snapshot keeps, if the log
-    /// does not begin with its first record, and those of the log after it.
+    /// Passes every record that may have a key: those of the log, and before them those that the newest snapshot
+    /// keeps if the log's first records were removed.
     fn each(
         &self,
         first: u64,
@@ -133,18 +133,18 @@ impl KeysArgs {
     }
 }
 
-/// Reads records that may have keys.
+/// Receives records that may have keys.
 trait Keys: SnapshotVisitor {
-    /// The record at a position; whether more are wanted.
+    /// Takes the record at a position; returns whether more records are wanted.
     fn record(&mut self, position: u64, record: &Record<'_>) -> bool;
 }
 
-/// Keys that lead nowhere any more.
+/// Keys that are forgotten, or whose responses were replaced.
 #[derive(Default)]
 struct Gone {
-    /// Those used at this position or before are forgotten.
+    /// All keys used at this position or before are forgotten.
     forgotten: u64,
-    /// Positions whose responses were replaced.
+    /// Positions of the records whose responses were replaced.
     replaced: HashSet<u64>,
 }
 

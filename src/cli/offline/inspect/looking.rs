@@ -1,4 +1,4 @@
-//! What all inspect commands share: their arguments, and the names of operations, kinds and times.
+//! Parts that all inspect commands share: their arguments, and the names of operations, kinds and times.
 
 use std::path::PathBuf;
 
@@ -42,7 +42,7 @@ impl Looking {
         }
     }
 
-    /// A reader of the directory's log from this position on.
+    /// Opens a reader of the directory's log that begins at this position.
     pub(super) fn reader(&self, from: u64) -> Result<LiveReader, Failure> {
         let data = existing(&self.data)?;
         let archive = self.archive.as_deref().map(existing).transpose()?;
@@ -54,7 +54,7 @@ impl Looking {
     }
 }
 
-/// Why a log could not be read: damage in its archive is told as such.
+/// Returns the failure for a log that could not be read; damage in the archive is reported as such.
 pub(super) fn failed(reader: &LiveReader, error: &wal::Error) -> Failure {
     if reader.is_of_archive(error) {
         let next = "without --archive what the directory itself has is shown";
@@ -63,15 +63,15 @@ pub(super) fn failed(reader: &LiveReader, error: &wal::Error) -> Failure {
     Failure::of_log(error)
 }
 
-/// How far the reading of a log is: a bar on standard error.
+/// The progress of reading a log, as a bar on standard error.
 pub(super) struct Reading {
     pub(super) bar: ProgressBar,
-    /// The batch of the last record.
+    /// The batch of the last record that was read.
     batch: Option<(u64, u64)>,
 }
 
 impl Reading {
-    /// Nothing is read yet.
+    /// Creates a bar at zero.
     pub(super) fn new(what: &'static str) -> Self {
         Self {
             bar: progress_bar(0, what),
@@ -79,7 +79,7 @@ impl Reading {
         }
     }
 
-    /// Shows nothing.
+    /// Creates a hidden bar.
     pub(super) fn unseen() -> Self {
         Self {
             bar: ProgressBar::hidden(),
@@ -87,7 +87,7 @@ impl Reading {
         }
     }
 
-    /// The log is read from this position on.
+    /// Notes that the log is read from this position on.
     pub(super) fn begin(&self, reader: &LiveReader, from: u64) -> Result<(), Failure> {
         let segments = reader.segments().map_err(|error| failed(reader, &error))?;
         let wanted = segments.iter().filter(|segment| {
@@ -101,7 +101,7 @@ impl Reading {
         Ok(())
     }
 
-    /// A record was read.
+    /// Notes that a record was read.
     pub(super) fn passed(&mut self, found: &LiveRecord<'_>) {
         let batch = (found.batch.segment, found.batch.offset);
         if self.batch.replace(batch) != Some(batch) {
@@ -116,7 +116,7 @@ impl Drop for Reading {
     }
 }
 
-/// Prints on standard error what of the log could not be shown.
+/// Prints on standard error which part of the log could not be shown.
 pub(super) fn tell_what_is_missing(end: &LiveEnd) {
     if let Some((first, last)) = end.missed {
         tell(format_args!(
@@ -133,7 +133,7 @@ pub(super) fn tell_what_is_missing(end: &LiveEnd) {
     }
 }
 
-/// The name of a record's operation.
+/// Returns the name of a record's operation.
 pub(super) fn operation_name(record: &Record<'_>) -> &'static str {
     match (record.operation, &record.outcome) {
         (0, RecordOutcome::Forgotten { .. }) => return FORGET_KEYS,
@@ -145,13 +145,13 @@ pub(super) fn operation_name(record: &Record<'_>) -> &'static str {
     known.map_or("unknown", |(_, name)| name)
 }
 
-/// The name for the loading of facts.
+/// Name for the loading of facts.
 pub(super) const REFERENCE_FACTS: &str = "reference_facts";
 
-/// The name for the record that forgets old keys.
+/// Name for the record that forgets old keys.
 pub(super) const FORGET_KEYS: &str = "forget_keys";
 
-/// The operation with this name.
+/// Returns the operation with this name.
 pub(super) fn parse_operation(name: &str) -> Result<&'static str, String> {
     let names = || {
         recorded_operations()
@@ -164,7 +164,7 @@ pub(super) fn parse_operation(name: &str) -> Result<&'static str, String> {
     })
 }
 
-/// The kind of resource with this name.
+/// Returns the kind of resource with this name.
 pub(super) fn parse_kind(name: &str) -> Result<Kind, String> {
     let kinds = || RESOURCES.iter().map(|resource| resource.kind());
     kinds().find(|kind| kind.name == name).ok_or_else(|| {
@@ -178,7 +178,7 @@ pub(super) fn parse_time(text: &str) -> Result<Timestamp, String> {
         .ok_or_else(|| "a time is as 2026-11-20T09:00:00Z or 2026-11-20T18:00:00+09:00".to_owned())
 }
 
-/// The kind of resource with this tag, which reads bytes of this version.
+/// Returns the kind of resource with this tag, which reads states of this version.
 ///
 /// # Errors
 /// When this carebook knows no such kind, or no such version of it.

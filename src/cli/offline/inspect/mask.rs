@@ -1,4 +1,4 @@
-//! Masking: personal data is shown only with --reveal; and differences by field.
+//! Masks personal data, which is shown only with --reveal; and finds differences by field.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::journal::personal::{self, Masking};
 
-/// Shown instead of masked values.
+/// Text that is shown instead of masked values.
 pub(super) const MASK: &str = "•••";
 
 /// Whether personal data is shown.
@@ -16,19 +16,19 @@ pub(in crate::cli) struct Mask {
     pub(in crate::cli) reveal: bool,
 }
 
-/// How two states differ in one field.
+/// A difference between two states in one field.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Difference {
-    /// The fields and list indexes that lead to it: `fact.address`, `lines[2]`.
+    /// The path of fields and list indexes to the field: `fact.address`, `lines[2]`.
     pub(super) path: String,
-    /// Its value before; `None` when it did not exist.
+    /// The value before; `None` if the field did not exist.
     pub(super) before: Option<Value>,
-    /// Its value after; `None` when it was removed.
+    /// The value after; `None` if the field was removed.
     pub(super) after: Option<Value>,
 }
 
 impl Difference {
-    /// `added`, `changed` or `removed`.
+    /// Returns `added`, `changed` or `removed`.
     pub(super) fn kind(&self) -> &'static str {
         match (&self.before, &self.after) {
             (None, _) => "added",
@@ -52,7 +52,7 @@ impl Difference {
 }
 
 impl Mask {
-    /// An identifier, a subject, a key: text of unknown meaning.
+    /// Returns an identifier, a subject or a key, masked if it looks personal.
     pub(in crate::cli) fn opaque<'a>(self, text: &'a str) -> Cow<'a, str> {
         if !self.reveal && personal::looks_personal(text) {
             return MASK.into();
@@ -60,16 +60,16 @@ impl Mask {
         text.into()
     }
 
-    /// The identifier of a resource of this kind.
+    /// Returns the identifier of a resource of this kind, masked if it is or looks personal.
     pub(in crate::cli) fn id<'a>(self, kind: &str, id: &'a str) -> Cow<'a, str> {
-        // The identifier of a search is what was searched for.
+        // The identifier of a search is the text that was searched for.
         if !self.reveal && kind == "gateway-search" {
             return MASK.into();
         }
         self.opaque(id)
     }
 
-    /// A value with its personal parts masked.
+    /// Returns a value with its personal parts masked.
     pub(super) fn json(self, value: Value) -> Value {
         if self.reveal {
             return value;
@@ -77,7 +77,7 @@ impl Mask {
         self.member(Masking::Plain, value)
     }
 
-    /// Bytes that should be JSON: their value, or that they are masked.
+    /// Returns the value of bytes that should be JSON; other bytes are masked.
     pub(super) fn bytes(self, bytes: &[u8]) -> Value {
         match serde_json::from_slice(bytes) {
             Ok(value) => self.json(value),
@@ -114,8 +114,8 @@ impl Mask {
         }
     }
 
-    /// How two values differ, field by field. A changed personal field is listed, but its values
-    /// are masked.
+    /// Returns the differences between two values by field. A changed personal field is listed, but its values are
+    /// masked.
     pub(super) fn differences(self, before: &Value, after: &Value) -> Vec<Difference> {
         let mut found = Vec::new();
         self.compare(Masking::Plain, "", Some(before), Some(after), &mut found);
@@ -193,7 +193,7 @@ impl Mask {
     }
 }
 
-/// The fields of an object; none if there is none.
+/// Returns the fields of an object; an empty list for a missing value.
 fn members(value: Option<&Value>) -> Option<&Map<String, Value>> {
     static NONE: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
     match value {
@@ -203,7 +203,7 @@ fn members(value: Option<&Value>) -> Option<&Map<String, Value>> {
     }
 }
 
-/// The items of an array; none if there is none.
+/// Returns the items of an array; an empty list for a missing value.
 fn items(value: Option<&Value>) -> Option<&[Value]> {
     match value {
         None | Some(Value::Null) => Some(&[]),

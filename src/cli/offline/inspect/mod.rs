@@ -1,8 +1,8 @@
-//! `carebook inspect`: shows what is in a data directory, also of a running server, without a
-//! trace: no lock is taken, nothing is written, and the server never waits.
+//! `carebook inspect`: shows the content of a data directory, also of a running server, without side effects: it
+//! takes no lock, writes nothing, and never makes the server wait.
 //!
-//! It shows what is proved durable. An acknowledged command is, at the latest 50 ms after the log's
-//! last write.
+//! Only commits that are proved durable are shown. For an acknowledged command that is so at the latest 50 ms after
+//! the log's last write.
 
 mod backwards;
 mod counts;
@@ -58,10 +58,10 @@ enum InspectCommand {
 }
 
 impl InspectArgs {
-    /// Inspects.
+    /// Runs the command.
     ///
     /// # Errors
-    /// When the log is damaged or does not exist, or does not have what is to be shown.
+    /// When the log is damaged, does not exist, or lacks the requested data.
     pub fn run(self) -> Result<(), Failure> {
         match self.command {
             InspectCommand::Records(arguments) => arguments.run(),

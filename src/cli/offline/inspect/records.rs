@@ -25,7 +25,7 @@ use crate::domain::outbox::message::Message;
 use crate::domain::resource::Kind;
 use crate::journal::record::{Record, RecordOutcome};
 
-/// How long `--follow` waits before it looks again.
+/// Interval at which `--follow` looks for new records.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 const COLUMNS: &[Column] = &[
@@ -90,7 +90,7 @@ pub(super) struct RecordsArgs {
     follow: bool,
 }
 
-/// A resource as it was named: all possible keys, since an identifier may contain slashes.
+/// A resource that the user named, as all its possible keys: an identifier may contain slashes.
 #[derive(Clone)]
 struct Named {
     keys: Vec<Digest>,
@@ -125,13 +125,13 @@ impl RecordsArgs {
         };
         loop {
             let read = reader.read_on(&mut |found| self.look(found, &mut showing));
-            // Further records come as they are committed, so the total is unknown.
+            // With `--follow` records are read as they are committed, so the total is unknown.
             showing.reading = None;
             // Records before damage are shown before the damage is reported.
             showing.pause()?;
             let end = read.map_err(|error| failed(&reader, &error))?;
             tell_what_is_missing(&LiveEnd {
-                // The following reads report the rest.
+                // With `--follow`, later reads report the unproved records.
                 unproved: if self.follow { 0 } else { end.unproved },
                 ..end
             });
@@ -181,7 +181,7 @@ impl RecordsArgs {
                 .is_none_or(|actor| actor == record.subject)
             && self.resource.as_ref().is_none_or(|named| {
                 let changed = record.changes.iter().map(|change| change.key);
-                // A message is born with the record that carries it, which has no change for that.
+                // A message is created by the record that carries it, without a change in that record.
                 let born = record.outbox.iter();
                 let born = born.map(|message| Message::key_of(message.number));
                 changed.chain(born).any(|key| named.keys.contains(&key))
@@ -189,23 +189,23 @@ impl RecordsArgs {
     }
 }
 
-/// Shows records.
+/// Prints records.
 struct Showing {
     mask: Mask,
     out: Output,
     table: Option<Growing>,
     ids: Ids,
-    /// How many more are wanted.
+    /// How many more records are wanted.
     left: u64,
-    /// Why nothing more can be printed.
+    /// The failure after which nothing more can be printed.
     failure: Option<Failure>,
-    /// How far the log is read, until its end is reached.
+    /// The progress bar, until the log's end is reached.
     reading: Option<Reading>,
     at_a_terminal: bool,
 }
 
 impl Showing {
-    /// Prints everything so far.
+    /// Prints all records so far.
     fn pause(&mut self) -> Result<(), Failure> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
@@ -216,7 +216,7 @@ impl Showing {
         self.out.flush()
     }
 
-    /// Shows a record. On a terminal, the bar makes room for what is printed, whole lines of it.
+    /// Prints a record. On a terminal, the bar is hidden while whole lines are printed.
     fn show_aside(
         &mut self,
         found: &LiveRecord<'_>,
@@ -233,7 +233,7 @@ impl Showing {
         }
     }
 
-    /// Shows a record. The outer error is one of the record, the inner one of the output.
+    /// Prints a record. The outer error is one of the record, the inner one of the output.
     fn show(
         &mut self,
         found: &LiveRecord<'_>,
@@ -279,10 +279,10 @@ impl Showing {
     }
 }
 
-/// A change of a record, with what the record itself has.
+/// A change in a record, with data from the record alone.
 pub(in crate::cli) struct Changed {
     kind: Kind,
-    /// The version of the form in which the event was stored.
+    /// The version of the stored form of the event.
     version: u16,
     key: Digest,
     /// The position of the previous commit that changed the resource; 0 if there is none.
@@ -293,7 +293,7 @@ pub(in crate::cli) struct Changed {
 }
 
 impl Changed {
-    /// `KIND/ID`; `KIND/#DIGEST` if the identifier is not known.
+    /// Returns `KIND/ID`, or `KIND/#DIGEST` if the identifier is not known.
     fn name(&self, mask: Mask) -> String {
         match &self.id {
             Some(id) => format!("{}/{}", self.kind.name, self.shown_id(mask, id).join("/")),
@@ -308,13 +308,13 @@ impl Changed {
             .collect()
     }
 
-    /// The parts of the resource's identifier.
+    /// Returns the parts of the resource's identifier.
     pub(in crate::cli) fn id(&self) -> Option<&[String]> {
         self.id.as_deref()
     }
 }
 
-/// What a record changes. Nothing is replayed: earlier records may be missing.
+/// Returns the changes in a record, without a replay: earlier records may be missing.
 ///
 /// # Errors
 /// When the record has an event that this program does not know.
@@ -350,7 +350,7 @@ pub(in crate::cli) fn changes_of(
     Ok(changes)
 }
 
-/// A record as JSON.
+/// Returns a record as JSON.
 pub(in crate::cli) fn record_json(
     mask: Mask,
     position: u64,

@@ -115,7 +115,7 @@ impl ResourceArgs {
         Ok(())
     }
 
-    /// The history, and the first position of the log.
+    /// Reads the history, and the first position of the log.
     fn read(&self) -> Result<(History, u64), Failure> {
         loop {
             let reader = self.looking.reader(1)?;
@@ -125,7 +125,7 @@ impl ResourceArgs {
             let mut history = History::new(self.kind.key(&self.id), Unlisted::of(&reader)?);
             let mut reading = Reading::new("reading the log");
             if first > 1 {
-                // The older one, so that as much as possible is shown record by record.
+                // The older snapshot, so that as much as possible is shown record by record.
                 show(&reader, true, &mut history, &reading.bar)?;
                 let mut unlisted = std::mem::take(&mut history.unlisted);
                 unlisted.end_of_snapshot(|entry| history.base_at(entry))?;
@@ -142,7 +142,7 @@ impl ResourceArgs {
                 tell_what_is_missing(&end);
                 return Ok((history, first));
             }
-            // A compaction has overtaken the reader.
+            // A compaction has overtaken the reader; start again.
         }
     }
 }
@@ -150,7 +150,7 @@ impl ResourceArgs {
 /// The revisions of one resource.
 struct History {
     key: Digest,
-    /// Its state in a snapshot, if the log does not begin with its first record.
+    /// The resource's state in a snapshot, if the log's first records were removed.
     base: Option<ResourceAt>,
     is_base_told: bool,
     states: States,
@@ -158,10 +158,10 @@ struct History {
     revisions: Vec<Told>,
 }
 
-/// One revision.
+/// One revision of the resource.
 struct Told {
     position: u64,
-    /// The commit; none if it comes from a snapshot.
+    /// The commit; `None` if the revision comes from a snapshot.
     by: Option<By>,
     /// The new state; unknown for a commit before the snapshot.
     became: Option<Became>,
@@ -200,7 +200,7 @@ impl SnapshotVisitor for History {
 }
 
 impl History {
-    /// A snapshot has the state.
+    /// Takes the resource's state in a snapshot as the base of the history.
     fn base_at(&mut self, entry: &StateEntry<'_>) -> Result<(), BoxError> {
         if entry.key == self.key {
             self.states.put(entry)?;
@@ -344,7 +344,7 @@ impl Told {
     }
 }
 
-/// Shown as the operation for a state from a snapshot.
+/// Shown as the operation of a state from a snapshot.
 const SNAPSHOT: &str = "snapshot";
 
 fn in_cell(value: &Value) -> String {

@@ -1,12 +1,11 @@
-//! A walk through all operations with the sample data, as shell commands: what the demonstration
-//! prints, and docs/walkthrough.md, come from here.
+//! A walk through all operations with the sample data, as shell commands. The demonstration's printed walk and
+//! docs/walkthrough.md are made from it.
 //!
-//! Each step is a `curl` line that works as it is pasted, in the order given, against a fresh
-//! demonstration; what a later step needs of a response is kept in a variable. No step needs more
-//! than `sh`, `curl` and `sed`. Idempotency keys are literal, so that a second walk is a walk of
-//! replays.
+//! Each step is a `curl` line that works as it is pasted, in the order given, against a fresh demonstration; values
+//! of a response that a later step needs are kept in variables. No step needs more than `sh`, `curl` and `sed`.
+//! Idempotency keys are literal, so that a second walk consists of replays.
 //!
-//! An operation that no part contains has a step at the end, made of its example.
+//! An operation that no scripted part calls has a step at the end, made from its example.
 
 mod scripted;
 mod step;
@@ -19,10 +18,10 @@ use crate::catalogue::{OPERATIONS, Row};
 use self::scripted::SCRIPTED;
 pub use self::step::{ADDRESS, Call, Part, Step, token_variable};
 
-/// The last line of the walk as it is printed.
+/// The last line of the printed walk.
 pub const END: &str = "# That was all of it. Pasted again, it is answered by replays.";
 
-/// The walk.
+/// The parts of the walk.
 pub static PARTS: LazyLock<Vec<Part>> = LazyLock::new(|| {
     let called = |row: &Row| {
         let mut steps = SCRIPTED.iter().flat_map(|part| part.steps);
@@ -40,7 +39,8 @@ pub static PARTS: LazyLock<Vec<Part>> = LazyLock::new(|| {
     parts
 });
 
-/// The walk as the demonstration prints it, which may have an internal listener at that address.
+/// Returns the walk as the demonstration prints it; `internal` is the address of its internal listener, if it has
+/// one.
 #[must_use]
 pub fn printed(internal: Option<&str>) -> String {
     let mut text = String::from(
@@ -62,7 +62,7 @@ pub fn printed(internal: Option<&str>) -> String {
     text + "\n\n" + END
 }
 
-/// The walk as a document.
+/// Returns the walk as a document.
 #[must_use]
 pub fn document() -> String {
     let mut text = String::from(INTRODUCTION);
@@ -189,8 +189,7 @@ mod tests {
 
     #[test]
     fn a_shell_reads_past_titles_and_nothing_ends_a_quote() {
-        // Some shells read a pasted comment as a command: there must be no quote, no pattern and
-        // no parenthesis in it.
+        // Some shells parse a pasted comment as a command, so it must contain no quote, pattern or parenthesis.
         let is_plain = |text: &str| !text.contains(|c| "'\"`$!*?()[]<>|&\\".contains(c));
         for part in PARTS.iter() {
             assert!(is_plain(part.title), "{}", part.title);

@@ -4,10 +4,10 @@ use super::step::Call::{Operation, Read};
 use super::step::{Part, STEP, Step};
 use crate::base::actor::ActorKind;
 
-/// The booking that the walk itself has created, instead of the sample data's.
+/// Replaces the sample data's booking by the one that the walk itself has created.
 const BOOKING: (&str, &str) = ("reservation-booking-1", "$reservationBookingId");
 
-/// The parts.
+/// The scripted parts.
 pub(super) static SCRIPTED: &[Part] = &[
     Part {
         title: "A mother and her family",

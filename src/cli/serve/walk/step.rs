@@ -11,10 +11,10 @@ use Call::{Operation, Read};
 /// The variable that holds the address of the service.
 pub const ADDRESS: &str = "CAREBOOK";
 
-/// What a step calls.
+/// The call that a step makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// The operation of this name, with its example.
+    /// The operation with this name, with its example.
     Operation(&'static str),
     /// A read: the requesting actor, and the path.
     Read(ActorKind, &'static str),
@@ -25,30 +25,30 @@ pub enum Call {
 pub struct Step {
     /// The operation or read.
     pub call: Call,
-    /// What happens, in one sentence that is safe in a shell comment: without quotes and the like.
+    /// Describes the step in one sentence that is safe in a shell comment: without quotes and the like.
     pub title: &'static str,
-    /// The actor that sends it, if not the example's.
+    /// The actor that sends the request, if not the example's.
     pub by: Option<ActorKind>,
     /// Replacements in the example's path and body; `$name` stands for a variable of an earlier
     /// step.
     pub with: &'static [(&'static str, &'static str)],
-    /// The fields of the response that are kept, each in a variable of its name, beside those that
-    /// the example of another operation takes from it.
+    /// The fields of the response that are kept, each in a variable of its name, besides those that the examples of
+    /// other operations take.
     pub(super) kept: &'static [&'static str],
-    /// What to look at in the response; for the document.
+    /// What to note in the response; for the document.
     pub look: &'static str,
 }
 
 /// Steps that belong together.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// What they are about.
+    /// The subject of the steps.
     pub title: &'static str,
     /// The steps.
     pub steps: &'static [Step],
 }
 
-/// A step that is its operation's example, or a read, and keeps nothing.
+/// A step with default values: the example of its operation, or a read, of which nothing is kept.
 pub(super) const STEP: Step = Step {
     call: Operation(""),
     title: "",
@@ -58,13 +58,13 @@ pub(super) const STEP: Step = Step {
     look: "",
 };
 
-/// The variable that holds the token of the demonstration's actor of this kind.
+/// Returns the variable that holds the token of the demonstration's actor of this kind.
 #[must_use]
 pub fn token_variable(kind: ActorKind) -> String {
     kind.as_str().to_uppercase()
 }
 
-/// The text with variables for `$name`, inside single quotes of a shell.
+/// Returns the text inside single quotes of a shell, with each `$name` outside of them as a variable.
 pub(super) fn in_single_quotes(text: &str) -> String {
     let mut quoted = String::from("'");
     let mut rest = text;
@@ -80,8 +80,7 @@ pub(super) fn in_single_quotes(text: &str) -> String {
 }
 
 impl Step {
-    /// The step of an operation, made only from its example and the first sentence of its
-    /// documentation.
+    /// Returns the step of an operation, made only from its example and the first sentence of its documentation.
     pub(super) fn of_example(row: &'static Row) -> Self {
         let says = row.operation.says().trim();
         let end = says.find(".\n").or_else(|| says.find(". "));
@@ -96,7 +95,7 @@ impl Step {
         }
     }
 
-    /// The fields of the response that are kept, each in a variable of its name.
+    /// Returns the fields of the response that are kept, each in a variable of its name.
     #[must_use]
     pub fn kept(&self) -> Vec<&'static str> {
         let mut kept = self.kept.to_vec();
@@ -110,10 +109,10 @@ impl Step {
         kept
     }
 
-    /// The operation that it calls; none for a read.
+    /// Returns the operation that the step calls; `None` for a read.
     ///
     /// # Panics
-    /// When there is none of that name.
+    /// When no operation has that name.
     #[must_use]
     pub fn row(&self) -> Option<&'static Row> {
         match self.call {
@@ -125,7 +124,7 @@ impl Step {
         }
     }
 
-    /// Whose token it has; none for operations without a token.
+    /// Returns the actor whose token the step sends; `None` for operations without a token.
     #[must_use]
     pub fn who(&self) -> Option<ActorKind> {
         match (self.call, self.row()) {
@@ -135,13 +134,13 @@ impl Step {
         }
     }
 
-    /// A text of the example, with the step's replacements.
+    /// Returns a text of the example, with the step's replacements.
     fn with(&self, text: &str) -> String {
         let with = self.with.iter();
         with.fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
     }
 
-    /// The path; `$name` stands for a variable of an earlier step.
+    /// Returns the path; `$name` stands for a variable of an earlier step.
     #[must_use]
     pub fn path(&self) -> String {
         match (self.call, self.row()) {
@@ -154,7 +153,7 @@ impl Step {
         }
     }
 
-    /// The body, like the path; none for a read.
+    /// Returns the body, with variables as in the path; `None` for a read.
     #[must_use]
     pub fn body(&self) -> Option<String> {
         let row = self.row()?;
@@ -164,7 +163,7 @@ impl Step {
         Some(self.with(&body.replace(&key, &own_key)))
     }
 
-    /// The status of its response, the first time.
+    /// Returns the status of the first response to the step.
     #[must_use]
     pub fn status(&self) -> u16 {
         match self.row().map(|row| row.success) {
@@ -175,8 +174,8 @@ impl Step {
         }
     }
 
-    /// Its lines for a shell. The last line of what they print is the status. What needs no token is
-    /// asked at the internal listener, at that address, where there is one.
+    /// Returns the step's lines for a shell, whose last printed line is the status. A request without a token is sent
+    /// to the internal listener at that address, if there is one.
     #[must_use]
     pub fn lines(&self, internal: Option<&str>) -> String {
         let is_inside = self.row().is_some_and(|row| !row.bearer);
