@@ -1,4 +1,4 @@
-//! The command line: what each command does, and its exit codes.
+//! The command line: runs each command, and maps its result to an exit code.
 
 mod backup_status;
 mod duration;

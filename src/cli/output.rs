@@ -34,7 +34,7 @@ impl Output {
     /// Prints a line.
     ///
     /// # Errors
-    /// When it cannot be written; mostly reported by [`Output::flush`].
+    /// When the line cannot be written; mostly reported by [`Output::flush`].
     pub fn line(&mut self, line: impl fmt::Display) -> Result<(), Failure> {
         writeln!(self.out, "{line}").map_err(Failure::of_output)
     }
@@ -69,7 +69,7 @@ impl Output {
     /// Writes everything that was printed so far.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the output cannot be written.
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(Failure::of_output)
     }

@@ -20,7 +20,7 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
     "Carebook-Dry-Run, Carebook-Position, Carebook-Writer, ETag, Idempotent-Replayed, Retry-After, \
      X-Request-Id",
 );
-/// For how many seconds a browser may cache a preflight.
+/// How long a browser may cache a preflight, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
 /// An origin, as browsers write it: `https://HOST`, with a port if it is not the default one.

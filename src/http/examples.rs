@@ -91,7 +91,8 @@ pub fn example(row: &Row) -> Shown {
     let standing = standing().find(|one| example.after == Some(one.row.name));
     let before = match &standing {
         Some(standing) => example.before_of(&standing.born().to_string()),
-        // Of what only shows the form: a number is an identifier, too.
+        // The example depends on no created resource, so any valid identifier will do; a number where the path has
+        // one.
         None if row.path.contains("{number}") => example.before_of("1"),
         None => example.before_of(&Uuid::from_u128(BORN).to_string()),
     };

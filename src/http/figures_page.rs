@@ -36,7 +36,7 @@ pub struct AllFigures<'a> {
     pub now: Timestamp,
 }
 
-/// The page.
+/// Returns the page.
 #[must_use]
 pub fn page(metrics: &Metrics, all: &AllFigures<'_>) -> String {
     let mut page = metrics.page(&all.engine, &all.front, all.publisher.as_ref(), all.now);

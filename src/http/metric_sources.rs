@@ -50,7 +50,7 @@ pub struct BackupFigures {
 }
 
 impl Backups {
-    /// The state of backups.
+    /// Returns the state of backups.
     #[must_use]
     pub fn figures(&self) -> BackupFigures {
         *self.0.lock()
@@ -84,7 +84,7 @@ pub struct UpkeepFigures {
 }
 
 impl MetricSources {
-    /// The current figures.
+    /// Returns the current figures.
     #[must_use]
     pub fn figures(&self) -> UpkeepFigures {
         UpkeepFigures {

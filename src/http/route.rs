@@ -26,7 +26,7 @@ pub struct PathHandlers {
 /// Which routes a listener offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// All routes: the listener is the only one.
+    /// All routes: for the only listener, or for an internal one that serves the console.
     All,
     /// Everything except internal routes.
     Public,
@@ -60,7 +60,7 @@ pub enum Special {
     Metrics,
     /// `GET /openapi.json`
     ApiDocument,
-    /// `GET /docs`, and what the page consists of
+    /// `GET /docs`, and the files of its page
     Docs(DocsFile),
     /// `GET /outbox`
     Outbox,
@@ -152,7 +152,7 @@ impl Special {
     ];
 }
 
-/// The handler of a request.
+/// The handler of a request, by the kind of its route.
 #[derive(Clone, Copy)]
 pub enum Handler {
     /// An operation.

@@ -52,7 +52,7 @@ pub struct BackupArgs {
 }
 
 impl BackupArgs {
-    /// Copies and verifies.
+    /// Copies the directory, and verifies the copy.
     ///
     /// # Errors
     /// When the directory is damaged, or the copy cannot be written.

@@ -155,7 +155,7 @@ impl CompactArgs {
         is_there.then_some(archive)
     }
 
-    /// Compacts.
+    /// Takes the missing snapshots, and compacts the log.
     ///
     /// # Errors
     /// When the log is damaged, held, does not exist, or cannot be written.

@@ -52,7 +52,7 @@ pub struct VerifyArgs {
 }
 
 impl VerifyArgs {
-    /// Verifies.
+    /// Verifies the directory.
     ///
     /// # Errors
     /// When the log is damaged, held, or does not exist.

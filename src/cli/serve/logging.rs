@@ -75,7 +75,7 @@ fn are_colours_wanted() -> bool {
     io::stderr().is_terminal() && !is_refused
 }
 
-/// Waits until all lines so far are written, if the output is read in time.
+/// Waits until all lines so far are written, but not longer than `SETTLED_WITHIN`.
 pub fn settle() {
     let handed = HANDED.load(Ordering::Acquire);
     let until = Instant::now() + SETTLED_WITHIN;

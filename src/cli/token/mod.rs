@@ -181,7 +181,7 @@ pub enum TokenError {
     Output(io::Error),
     /// Standard output is closed, after something was done.
     OutputAfter {
-        /// What was done.
+        /// The completed action.
         done: String,
         /// The system's error.
         source: io::Error,

@@ -47,7 +47,7 @@ impl SigningAlgorithm {
 /// Why a key cannot be made, read or used. No value contains any part of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SigningError {
-    /// The cryptography failed.
+    /// A cryptographic operation failed; the text names it.
     Crypto(&'static str),
     /// The text has no PEM block of a private key.
     NoPrivateKey,

@@ -27,7 +27,7 @@ pub struct Framing {
     /// The beginning of a line that continues in the next read.
     line: Vec<u8>,
     head: Head,
-    /// Complete heads.
+    /// Number of complete heads that were not rejected.
     heads: u64,
     upgrades: bool,
 }
@@ -48,7 +48,7 @@ enum Chunk {
         digits: u8,
         size: u64,
     },
-    /// Blanks before an extension.
+    /// Blanks before an extension; holds the size of the chunk.
     Blank(u64),
     Extension(u64),
     SizeLf(u64),

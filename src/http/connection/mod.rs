@@ -1,5 +1,4 @@
-//! Connections: the server that accepts them, and what happens to their bytes before they are
-//! requests.
+//! Connections: the server that accepts them, and the processing of their bytes before they are requests.
 
 pub mod frames;
 pub mod framing;

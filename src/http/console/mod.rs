@@ -1,8 +1,8 @@
 //! `/console`: a web page for operators, and its files.
 //!
-//! It is a site of its own and no part of the API: a page, static modules below a path that
-//! contains the digest of all of them, and the page's settings. The page gets its data from the
-//! API, with the token of the signed-in user; nothing here accesses the engine.
+//! The console is a site of its own and no part of the API: a page, static modules below a path that contains the
+//! digest of all of them, and the page's settings. The page gets its data from the API, with the token of the
+//! signed-in user; nothing here accesses the engine.
 
 pub mod figures;
 mod files;
@@ -58,7 +58,7 @@ pub struct BrowserClient {
 /// The console's settings.
 #[derive(Debug, Default)]
 pub struct ConsoleSettings {
-    /// Where users sign in; without it they paste a token.
+    /// The provider at which users sign in; without it they paste a token.
     pub provider: Option<BrowserClient>,
     /// The retention settings, for operators.
     pub kept: Value,
@@ -73,7 +73,7 @@ pub struct Console {
     site: OnceLock<Site>,
 }
 
-/// What a request below the console's path is for.
+/// The kind of a request below the console's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsolePart<'p> {
     /// The page.
@@ -116,7 +116,7 @@ impl<'p> ConsolePart<'p> {
 }
 
 impl Console {
-    /// The console of a service with these settings.
+    /// Creates the console of a service with these settings.
     #[must_use]
     pub fn new(settings: ConsoleSettings) -> Self {
         let provider = settings.provider.as_ref();
@@ -171,7 +171,7 @@ impl Console {
         self.settings.link.as_ref()
     }
 
-    /// The retention settings.
+    /// Returns the retention settings.
     #[must_use]
     pub fn kept(&self) -> &Value {
         &self.settings.kept

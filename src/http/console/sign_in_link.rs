@@ -26,7 +26,7 @@ pub struct SignInLink {
     gives: Mutex<Option<Value>>,
 }
 
-/// Why a link does not sign in.
+/// Why a link does not sign a user in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoSignIn {
     /// The code is not that of this service's link.
@@ -56,7 +56,7 @@ impl SignInLink {
     /// Creates a link that yields `gives`; returns it with its code.
     ///
     /// # Errors
-    /// When the system has no randomness to give.
+    /// When the system provides no random numbers.
     pub fn new(gives: Value) -> std::io::Result<(Self, String)> {
         let mut code = [0; CODE_BYTES];
         aws_lc_rs::rand::fill(&mut code).map_err(std::io::Error::other)?;

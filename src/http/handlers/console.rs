@@ -182,7 +182,7 @@ impl Service {
         at_position(answer, position)
     }
 
-    /// The figures of the service, for actors that may read them.
+    /// Returns the figures of the service, for actors that may read them.
     async fn shown_figures(
         &self,
         console: &Console,

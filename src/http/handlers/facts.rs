@@ -6,8 +6,8 @@
 //!
 //! A batch may last longer than its sender is authorized: token, keys and lifecycle are checked
 //! again every `Rhythm`. Nothing is in flight at that moment, so if the batch ends there, its
-//! response says exactly what was applied. A stream that goes on when the service stops is ended, too;
-//! what is in flight then is awaited, and counted.
+//! response says exactly what was applied. A stream that goes on when the service stops is ended, too; facts in
+//! flight are then awaited, and counted.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -196,7 +196,7 @@ where
     going.answer("lines").await
 }
 
-/// A batch in progress, and whether it may go on.
+/// A batch in progress, and the state that decides whether it may go on.
 struct Going<'s> {
     sender: &'s Sender<'s>,
     batch: FactBatch<'s>,

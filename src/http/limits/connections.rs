@@ -112,7 +112,7 @@ impl Connections {
         })
     }
 
-    /// The counts of connections.
+    /// Returns the counts of connections.
     #[must_use]
     pub fn counts(&self) -> &Arc<ConnectionCounts> {
         &self.counts
@@ -144,7 +144,7 @@ impl Connections {
 }
 
 impl Counted {
-    /// The client's address.
+    /// Returns the client's address.
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.address

@@ -72,7 +72,7 @@ pub struct SeriesFigures {
     pub time: Duration,
 }
 
-/// The bounds of the latencies' buckets, in seconds.
+/// Returns the bounds of the latencies' buckets, in seconds.
 #[must_use]
 pub fn bucket_bounds() -> Vec<f64> {
     let micros = BUCKETS.iter().map(|(bound, _)| *bound);

@@ -1,4 +1,4 @@
-//! The API document: OpenAPI 3.1 of all that the service answers, made from the catalogue.
+//! The API document: OpenAPI 3.1 of all routes of the service, made from the catalogue.
 //!
 //! Request bodies have the shapes that they are parsed by, responses the schemas of the types that
 //! are serialized, problems the codes of the operations' own tables, and events their declared
@@ -47,7 +47,7 @@ pub fn text() -> Bytes {
     TEXT.clone()
 }
 
-/// The document.
+/// Returns the document.
 #[must_use]
 pub fn document() -> Value {
     let mut schemas = Schemas::new();

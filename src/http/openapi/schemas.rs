@@ -110,7 +110,7 @@ fn close(schema: &mut Value) {
             }
             let is_array = members.get("type").is_some_and(|kind| kind == "array");
             if is_array && !members.contains_key("items") {
-                // The array is always empty.
+                // An array without `items` in its schema is always empty.
                 members.insert("items".to_owned(), json!({}));
             }
         }

@@ -1,5 +1,5 @@
-//! What reads share: queries, pages and their cursors, lists, histories, conditional requests, and
-//! the wait for a position.
+//! Parts that reads share: queries, pages and their cursors, lists, histories, conditional requests, and the wait for
+//! a position.
 
 pub(super) mod conditional;
 mod cursor;

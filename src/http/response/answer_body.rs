@@ -1,4 +1,4 @@
-//! The body of a response: whole, or a stream that lasts as long as it is read.
+//! The body of a response: whole, or a stream that is produced while it is read.
 
 use std::convert::Infallible;
 use std::pin::Pin;

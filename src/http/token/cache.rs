@@ -11,8 +11,7 @@ use crate::base::actor::Actor;
 pub const REMEMBERED_MS: i64 = 60_000;
 /// Maximum memory of cached tokens in bytes, as weighed by [`ByTokenBytes`].
 pub(super) const CACHE_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// Overhead of an entry in bytes: pointers and cache slots. The actor made from the claims takes about the token's
-/// length once more.
+/// Overhead of an entry in bytes, for pointers and cache slots. The actor takes about the token's length in addition.
 pub(super) const CACHE_ENTRY_OVERHEAD_BYTES: u64 = 512;
 /// Size of a typical entry in bytes; only determines the initial size of the cache's tables.
 pub(super) const TYPICAL_ENTRY_BYTES: u64 = 1024;

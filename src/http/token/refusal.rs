@@ -155,7 +155,7 @@ pub enum VerifierError {
     Key {
         /// The key's index in `keys`, from 0.
         index: usize,
-        /// What is wrong, and what to do.
+        /// The fault, and what to do.
         fault: String,
     },
 }

@@ -78,7 +78,7 @@ impl Collector {
     }
 }
 
-/// How an attempt failed.
+/// Why an attempt failed.
 enum Failed {
     /// The failure is temporary; another attempt may succeed.
     Passing(&'static str),

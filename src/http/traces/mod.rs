@@ -142,7 +142,7 @@ pub struct SpanEnd {
     pub kind: SpanKind,
     /// Whether the work failed by an error of its own side.
     pub is_error: bool,
-    /// Its attributes.
+    /// The span's attributes.
     pub attributes: Vec<KeyValue>,
 }
 

@@ -45,7 +45,7 @@ pub enum Judge {
     Webhooks {
         /// Further allowed networks.
         allowed: Arc<Allowed>,
-        /// Whether plain HTTP may leave this machine.
+        /// Whether plain HTTP may be sent to other machines.
         plain: bool,
     },
 }

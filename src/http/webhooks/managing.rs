@@ -28,7 +28,7 @@ use crate::journal::events::EventId;
 /// The parameter that filters deliveries by their state.
 const DELIVERY_STATES: &[OwnParameter] = &[("state", &["waiting", "dead"])];
 
-/// What the front needs for webhooks.
+/// The parts that the front needs for webhooks.
 #[derive(Clone)]
 pub struct WebhookFront {
     /// The master key from which the secrets are derived.
@@ -47,7 +47,7 @@ pub struct Managed<'a> {
     pub row: &'static Row,
     /// The requesting actor.
     pub actor: Arc<Actor>,
-    /// The parameters of its path.
+    /// The parameters of the operation's path.
     pub parameters: &'a [(&'a str, &'a str)],
 }
 
@@ -124,7 +124,7 @@ pub struct ManagedList<'a> {
     pub actor: &'a Actor,
     /// The requested list.
     pub asked: Special,
-    /// The parameters of its path.
+    /// The parameters of the list's path.
     pub parameters: &'a [(&'a str, &'a str)],
     /// The budget that the page's body is charged to.
     pub outgoing: &'a ResponseRoom,

@@ -147,7 +147,7 @@ impl ResourceArgs {
     }
 }
 
-/// The revisions of one resource.
+/// The revisions of one resource, collected from the log.
 struct History {
     key: Digest,
     /// The resource's state in a snapshot, if the log's first records were removed.
