@@ -10,10 +10,11 @@ use crate::domain::rejection::Rejection;
 const VALUE_MAX: usize = 512;
 
 /// The query as the body of a command that has none: `{"query": {…}}`, a text of digits as a
-/// number. A duplicate parameter becomes a duplicate field.
+/// number. A duplicate parameter becomes a duplicate field. `dryRun` is judged by itself and left out.
 #[must_use]
 pub fn as_body(query: Option<&str>) -> Vec<u8> {
     let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let pairs = pairs.filter(|(name, _)| name != "dryRun");
     let members = pairs.map(|(name, value)| {
         let name = serde_json::Value::from(name.as_ref());
         let number = value.parse::<i64>().ok();
@@ -128,7 +129,7 @@ mod tests {
             r#"{"query":{"expectedRevision":7}}"#
         );
         assert_eq!(
-            body(Some("a=1&a=01&b=%22&c")),
+            body(Some("a=1&a=01&dryRun=1&b=%22&c")),
             r#"{"query":{"a":1,"a":"01","b":"\"","c":""}}"#
         );
     }
