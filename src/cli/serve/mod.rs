@@ -133,7 +133,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// An origin, scheme://HOST[:PORT], whose pages may call the service from a browser; may be
-    /// repeated. On --internal-listen it counts only for the finalization of charges over the loopback.
+    /// repeated. On --internal-listen it counts only for the finalization of charges over the
+    /// loopback.
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<Origin>,
     /// Lanes: runtimes with a thread each; by default one for each processor.
