@@ -35,6 +35,7 @@ use super::nats::NatsArgs;
 use super::open::{Opening, open, tell_of_recovery};
 use super::output::new_directory;
 use super::settings::SettingsArgs;
+use super::tell::tell;
 use super::traces::TraceArgs;
 use super::trust::TrustArgs;
 use crate::engine::Engine;
@@ -58,7 +59,7 @@ use keys::{KeyArgs, KeysFrom};
 use listening::{cannot_listen, listen};
 use logging::{LogArgs, Logs};
 use receivers::ReceiverArgs;
-use signals::{Starting, keep_certificate_fresh, listen_to_signals};
+use signals::{Starting, expired, keep_certificate_fresh, listen_to_signals};
 use stopping::stopped;
 use webhooks::WebhookArgs;
 
@@ -282,7 +283,11 @@ impl ServeArgs {
         if !self.demo {
             self.keys.check(self.keys.place(&trusted)?)?;
         }
-        self.tls()?;
+        if let Some(ended) = self.tls()?.and_then(|tls| expired(&tls)) {
+            tell(format_args!(
+                "carebook: the certificate of --tls-cert has expired ({ended}): clients refuse it"
+            ));
+        }
         self.nats.target(&trusted)?;
         self.journal.place.check(&trusted)?;
         self.settings.print()
