@@ -105,7 +105,7 @@ mod tests {
         assert!(expect_no_journal(data.path()).is_ok());
         assert!(expect_no_journal(&data.path().join("missing")).is_ok());
         // What an interrupted start left is in the way of none.
-        std::fs::write(data.path().join("journal.new"), "CAREB").unwrap();
+        std::fs::write(data.path().join("journal.carebook-new"), "CAREB").unwrap();
         for stream in ["CAREBOOK_one", "CAREBOOK_two", "CAREBOOK_two"] {
             put(data.path(), stream).unwrap();
             let Err(Failure::Other(why)) = expect_no_journal(data.path()) else {
