@@ -54,7 +54,7 @@ use announcing::announce;
 use bounds::{BoundArgs, one_or_more};
 use console::{ConsoleArgs, Consoles};
 use demo::{Demo, load_samples};
-use descriptors::room_for_connections;
+use descriptors::{cannot_start, room_for_connections};
 use keys::{KeyArgs, KeysFrom};
 use listening::{cannot_listen, listen};
 use logging::{LogArgs, Logs};
@@ -269,7 +269,8 @@ impl ServeArgs {
         let running = node
             .map(|node| node.start(&engine, terms, &data))
             .transpose()?;
-        let server = server.start(stop).map_err(Failure::from_error)?;
+        let started = server.start(stop);
+        let server = started.map_err(|error| cannot_start(engine.lanes().count(), &error))?;
         announce(&engine, told, &base, (inside, &consoles), demo.as_ref())?;
         server.run(listener).map_err(Failure::from_error)?;
         stopped(&engine, published, running)
