@@ -10,7 +10,8 @@ use crate::domain::rejection::Rejection;
 const VALUE_MAX: usize = 512;
 
 /// The query as the body of a command that has none: `{"query": {…}}`, a text of digits, of whatever
-/// size, as a number. A duplicate parameter becomes a duplicate field. `dryRun` is judged by itself and left out.
+/// size, as a number. A duplicate parameter becomes a duplicate field. `dryRun` is judged by itself, and
+/// left out.
 #[must_use]
 pub fn as_body(query: Option<&str>) -> Vec<u8> {
     let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
