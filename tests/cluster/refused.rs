@@ -117,7 +117,7 @@ fn a_first_start_that_is_interrupted_leaves_a_copy_to_which_nothing_else_writes(
     std::fs::create_dir(&marked).unwrap();
     std::fs::set_permissions(&marked, Permissions::from_mode(0o700)).unwrap();
     std::fs::write(marked.join("journal"), "CAREBOOK_tests\n").unwrap();
-    std::fs::write(marked.join("journal.new"), "CAREB").unwrap();
+    std::fs::write(marked.join("journal.carebook-new"), "CAREB").unwrap();
     cluster.replace(&messages);
     for (data, numbers) in [(&begun, 6..7), (&marked, 7..8)] {
         let server = Server::spawn(cluster.command(&world, data));

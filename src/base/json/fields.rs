@@ -85,6 +85,24 @@ impl<const MIN: i64> schemars::JsonSchema for AtLeast<MIN> {
     }
 }
 
+/// An integer in a query, whose text is empty where nothing stands behind the parameter's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct QueryInteger(pub i64);
+
+impl FromJson for QueryInteger {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        match value {
+            Json::Text(text) if text.is_empty() => at.fault(FaultCode::TooShort),
+            value => i64::read(value, at).map(Self),
+        }
+    }
+
+    fn shape() -> Shape {
+        i64::shape()
+    }
+}
+
 /// An optional field: absent and null mean the same.
 impl<T: FromJson> FromJson for Option<T> {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
@@ -341,6 +359,21 @@ mod tests {
             let read = i64::read(&json, &mut at);
             // RFC 8259 allows a minus before zero; a JSON reader may take it for a fraction.
             assert!(read.is_some() || text == "-0", "{text}");
+        }
+    }
+
+    #[test]
+    fn an_integer_in_a_query_is_too_short_without_any_text_and_one_of_a_body_otherwise() {
+        for (text, code) in [
+            ("\"\"", "too_short"),
+            ("\"x\"", "wrong_type"),
+            ("9223372036854775808", "out_of_range"),
+        ] {
+            assert_eq!(
+                faults::<QueryInteger>(text),
+                [(String::new(), code)],
+                "{text}"
+            );
         }
     }
 

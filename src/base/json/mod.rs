@@ -26,7 +26,7 @@ pub use canonical::AnyObject;
 pub use differences::{Difference, differences};
 pub use fault::{Fault, FaultCode};
 pub use faults::{FAULTS_MAX, Faults};
-pub use fields::{AtLeast, AtMost, NonEmpty, Nullable, all_differ, refuse_repeats};
+pub use fields::{AtLeast, AtMost, NonEmpty, Nullable, QueryInteger, all_differ, refuse_repeats};
 pub use from_json::{FromJson, field, read_straight};
 pub use reader::Reader;
 pub use scanner::{Scanner, texts_of};

@@ -7,6 +7,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::super::exit::Failure;
+use super::super::open::{next_step, unusable};
 use super::super::printable::printable;
 use super::super::whole_file;
 use crate::http::small_file;
@@ -38,8 +39,11 @@ pub(super) fn put(data: &Path, stream: &str) -> io::Result<()> {
 /// When that cannot be found out.
 pub(in super::super) fn journal_of(data: &Path) -> Result<Option<String>, Failure> {
     let found = read(data).map_err(|error| {
-        let file = data.join(NAME);
-        Failure::other(format!("{} cannot be read: {error}", file.display()))
+        if error.kind() == ErrorKind::NotADirectory {
+            return unusable(data, &error);
+        }
+        let (file, next) = (data.join(NAME), next_step(&error));
+        Failure::other(format!("{} cannot be read: {error}{next}", file.display()))
     })?;
     Ok(found.map(|stream| printable(stream.trim_end())))
 }
@@ -101,7 +105,7 @@ mod tests {
         assert!(expect_no_journal(data.path()).is_ok());
         assert!(expect_no_journal(&data.path().join("missing")).is_ok());
         // What an interrupted start left is in the way of none.
-        std::fs::write(data.path().join("journal.new"), "CAREB").unwrap();
+        std::fs::write(data.path().join("journal.carebook-new"), "CAREB").unwrap();
         for stream in ["CAREBOOK_one", "CAREBOOK_two", "CAREBOOK_two"] {
             put(data.path(), stream).unwrap();
             let Err(Failure::Other(why)) = expect_no_journal(data.path()) else {
@@ -111,6 +115,18 @@ mod tests {
             let names: Vec<_> = data.path().read_dir().unwrap().collect();
             assert_eq!(names.len(), 1, "{names:?}");
         }
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_the_directory_is_what_cannot_be_used() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let Err(Failure::Other(why)) = expect_no_journal(&file) else {
+            panic!("it is refused");
+        };
+        let begins = format!("{} cannot be used: ", file.display());
+        assert!(why.starts_with(&begins), "{why}");
     }
 
     #[test]

@@ -184,10 +184,11 @@ fn is_blank(line: &[u8]) -> bool {
 /// found when it is read.
 ///
 /// # Errors
-/// `request_invalid` when the body has another shape.
-pub fn parse_batch<'v, 'a>(body: &'v Json<'a>) -> Result<&'v [Json<'a>], Rejection> {
-    // No rule of the shape asks what time it is.
-    let mut at = Reader::new(Timestamp::default());
+/// `request_invalid` when the body has another shape, or the reader has a fault already.
+pub fn parse_batch<'v, 'a>(
+    body: &'v Json<'a>,
+    mut at: Reader,
+) -> Result<&'v [Json<'a>], Rejection> {
     let slots = at.slots(body, &["facts"]);
     let facts = match slots {
         Some([Some(Json::Array(facts))]) => facts.as_slice(),
@@ -492,9 +493,10 @@ mod tests {
 
     #[test]
     fn a_batch_is_an_object_with_nothing_but_an_array_of_facts() {
+        let at = || Reader::new(Timestamp::default());
         for (text, length) in [(r#"{"facts":[]}"#, 0), (r#"{"facts":[{},1,null]}"#, 3)] {
             let json = Json::parse(text.as_bytes()).unwrap();
-            assert_eq!(parse_batch(&json).unwrap().len(), length, "{text}");
+            assert_eq!(parse_batch(&json, at()).unwrap().len(), length, "{text}");
         }
         for (text, faults) in [
             ("[]", vec![("", "wrong_type")]),
@@ -513,7 +515,7 @@ mod tests {
             ),
         ] {
             let json = Json::parse(text.as_bytes()).unwrap();
-            let rejection = parse_batch(&json).unwrap_err();
+            let rejection = parse_batch(&json, at()).unwrap_err();
             assert_eq!(rejection.code, "request_invalid");
             let found: Vec<_> = rejection
                 .faults

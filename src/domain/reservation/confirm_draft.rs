@@ -658,6 +658,18 @@ mod tests {
     }
 
     #[test]
+    fn a_draft_is_confirmed_by_the_subject_that_owns_it_of_whatever_kind() {
+        for kind in ActorKind::ALL {
+            let mut service = ready();
+            let own = Actor { kind, ..owner() };
+            confirm(service.acting(own), &body()).committed();
+            let other = member(kind, "user-2", "mother-1");
+            let refused = confirm(ready().acting(other), &body());
+            assert_refused(refused, Class::Forbidden, "permission_denied");
+        }
+    }
+
+    #[test]
     fn a_confirmed_draft_becomes_a_booking_and_a_payment_to_be_prepared() {
         let mut service = ready();
         let answer = confirm(&mut service, &body()).committed();

@@ -343,8 +343,8 @@ pub enum DryRun {
     No,
     /// `dryRun=true`, once.
     Yes,
-    /// Anything else.
-    Unreadable,
+    /// A fault: anything else, or whatever it is where there are no dry runs.
+    Invalid,
 }
 
 impl DryRun {
@@ -359,7 +359,25 @@ impl DryRun {
         match (values.next(), values.next()) {
             (None, _) => Self::No,
             (Some((_, value)), None) if value == "true" => Self::Yes,
-            _ => Self::Unreadable,
+            _ => Self::Invalid,
+        }
+    }
+
+    /// The same for a request to what has dry runs, or has none.
+    #[must_use]
+    pub(super) fn where_offered(self, is_offered: bool) -> Self {
+        match self {
+            Self::Yes if !is_offered => Self::Invalid,
+            said => said,
+        }
+    }
+
+    /// Notes the fault of an invalid one.
+    pub(super) fn judged(self, at: &mut Reader) {
+        if self == Self::Invalid {
+            at.inside("query", |at| {
+                at.fault_at::<()>("dryRun", FaultCode::NotAllowed)
+            });
         }
     }
 }
@@ -408,7 +426,7 @@ pub fn read_command(
     share: &mut Permit,
     now: Timestamp,
 ) -> Result<ReadCommand, Unread> {
-    if dry_run != DryRun::Unreadable
+    if dry_run != DryRun::Invalid
         && let Some(command) = read_straight(row, path, headers, body, now)
     {
         return Ok(command);
@@ -432,11 +450,7 @@ pub fn read_by_tree(
 ) -> Result<ReadCommand, Unread> {
     let json = parse_object(body, share)?;
     let mut at = Reader::new(now);
-    if dry_run == DryRun::Unreadable {
-        at.inside("query", |at| {
-            at.fault_at::<()>("dryRun", FaultCode::NotAllowed)
-        });
-    }
+    dry_run.judged(&mut at);
     let header_key = match row.key {
         KeySource::Header => read_key(headers, &mut at),
         KeySource::HeaderIfSent => read_key_if_sent(headers, &mut at),
