@@ -10,7 +10,7 @@ use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 pub struct BasisPoints(u16);
 
 impl BasisPoints {
-    /// The number of basis points that is 100 %.
+    /// 100 % in basis points.
     pub const WHOLE: i64 = 10_000;
 
     /// Returns the number of basis points.
