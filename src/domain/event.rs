@@ -280,8 +280,9 @@ pub trait PublicEvents: Resource {
 /// resource's revision is [`Revision::NONE`](crate::base::revision::Revision::NONE), its events
 /// have none either. An event of a fact that came in has the fact's own path. Where the fact also
 /// changes what readers see of the resource itself, `and` is followed by a type with its fields:
-/// that event is sent when the resource's own revision advances. After a type, `(at "path/{}",
-/// revision own)` names another path than the resource's. The value of a field has the type given.
+/// that event is sent when the resource's own revision advances. After a type,
+/// `(at "path/{}", revision own)` names another path than the resource's. The value of a field has
+/// the type given.
 #[macro_export]
 macro_rules! public_events {
     (

@@ -23,7 +23,7 @@ pub struct BranchDeliveries {
     pub revision: Revision,
     /// The side effects of the creation, with the status of each.
     pub side_effects: Vec<SideEffect>,
-    /// The repair; `None` unless a side effect was pending.
+    /// The repair; `None` when no side effect is pending.
     pub repair: Option<Repair>,
 }
 

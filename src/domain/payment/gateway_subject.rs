@@ -101,7 +101,8 @@ impl Resource for PaymentSubject {
         vec![self.payment_id.to_string()]
     }
 
-    /// How many operations were recorded: what administrators expect. The fact has its own.
+    /// Returns the number of recorded operations, which commands expect. The fact has a revision of
+    /// its own.
     fn revision(&self) -> Revision {
         self.operations
     }

@@ -216,9 +216,9 @@ fn extension_faults(
     faults
 }
 
-/// Returns SHA-256 over the RFC 8785 form of `{"extensionSourceReservationId", "intent",
-/// "reviewedFacts"}`. The names are already in the order of RFC 8785, and the source is null where
-/// there is none.
+/// Returns SHA-256 over the RFC 8785 form of
+/// `{"extensionSourceReservationId", "intent", "reviewedFacts"}`. The names are already in the order
+/// of RFC 8785, and the source is null where there is none.
 fn reviewed_fact_fingerprint(
     review: &FinalReviewProjectionFact,
     intent: ReservationIntent,
