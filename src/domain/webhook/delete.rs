@@ -34,7 +34,7 @@ json_object! {
 }
 
 path_and_body! {
-    /// What is asked for: the subscription in the path, and the query.
+    /// The content of a request: the subscription in the path, and the query.
     pub struct Command {
         /// The subscription.
         pub subscription_id: Ident = "subscriptionId",
@@ -80,7 +80,7 @@ impl Operation for DeleteSubscription {
         let addressed = Addressed::at_revision(state, expected, context, || Ok(()))?;
         let mut commit = Commit::new(state, SubscriptionEvent::Deleted, context.at);
         commit.change(Some(&addressed.deliveries), &DeliveriesEvent::Ended);
-        // There is nothing to tell of it any more.
+        // A deleted subscription has no body.
         commit.answer(to_json(&()))
     }
 }
