@@ -150,7 +150,7 @@ pub(crate) struct Shared {
 /// Whether a commit holds the log's sequencer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sequenced {
-    /// The commit has the sequencer from here on: all others wait for it.
+    /// The commit has taken the sequencer: all others wait for it.
     Taken,
     /// The commit has released the sequencer, after [`Sequenced::Taken`] on the same thread. Not reported for an
     /// attempt that ends without a commit.

@@ -115,8 +115,8 @@ impl Shared {
         }
     }
 
-    /// Whether each message is taken, or was tried and not taken, or waits behind such a one of its
-    /// receiver.
+    /// Whether each message is taken, was tried in vain, or waits behind another message of its receiver that was
+    /// tried in vain.
     fn is_known(&self, messages: &[i64]) -> bool {
         let view = ReadView::new(&self.tables);
         let mut failing = Vec::new();

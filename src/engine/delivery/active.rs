@@ -37,7 +37,7 @@ const OWN_TYPES: &str = "carebook.webhook-subscription.*";
 pub(super) struct CarriedEvent {
     pub(super) event_type: Box<str>,
     pub(super) subject: Box<str>,
-    /// The event, where there was room to keep it.
+    /// The event, if there was room to keep it.
     pub(super) event: Option<Arc<Event>>,
     pub(super) gap_from: Option<u64>,
     pub(super) last_status: Option<u16>,

@@ -127,7 +127,7 @@ impl Dispatcher {
                 () = sleep_until(wake.unwrap_or(far)) => self.wake(),
                 _ = ticks.tick() => self.tick(),
             }
-            // What else is there already is taken in one go.
+            // Further messages that are there already are taken in one go.
             for _ in 0..256 {
                 match self.messages.try_recv() {
                     Ok(message) => self.take(message),
