@@ -202,7 +202,7 @@ impl Lanes {
                 break;
             }
             if let Some(first) = waiting.pop() {
-                // A waiter that has left needs no notification.
+                // A waiter that has gone needs no notification.
                 let _ = first.release.send(());
             }
         }
