@@ -1123,7 +1123,7 @@ mod tests {
             let told = load(compares, 3, used).unwrap_err().to_string();
             assert!(told.contains("out of place"), "{told}");
         }
-        // Nobody reads the record to find it.
+        // Without a comparison nobody reads the record, so the difference stays unnoticed.
         assert_eq!(load(false, 2, other).unwrap(), 1);
         let told = load(true, 2, other).unwrap_err().to_string();
         let expected = "position 2: kept by a snapshot: its note says something else";

@@ -98,13 +98,13 @@ impl ShardEntries {
         note_birth(tables, resource, entry, listed_at);
     }
 
-    /// Notes that an existing resource has changed.
+    /// A resource that was there has changed.
     pub(super) fn changed(&mut self, key: Digest) {
         self.changed.insert(key);
     }
 
-    /// Looks up the resources not fully noted, now that all states are there: adds their entries to the noted ones,
-    /// or enters them in secondary indexes.
+    /// Looks up what is not noted, now that all states are there: it becomes part of what is found, or
+    /// is entered in secondary indexes.
     fn complete(
         mut self,
         tables: &Tables,

@@ -94,7 +94,7 @@ impl Alike {
         }
     }
 
-    /// Takes note of a digest that is there; returns it.
+    /// Compares an existing digest, and returns it.
     pub(super) fn seen(&self, there: Digest) -> Digest {
         if HalfKey::of(there) == HalfKey::of(self.digest) {
             self.is_later.set(true);
