@@ -6,8 +6,8 @@
 //! | schema | 4 |
 //! | at | milliseconds since 1970 |
 //! | operation | the operation's number; 0 for a reference fact |
-//!  subject | sender of the command: the token's subject |
-//!  actor | kind and profile of the sender; none for operations without a token |
+//! | subject | sender of the command: the token's subject |
+//! | actor | kind and profile of the sender; none for operations without a token |
 //! | key | the idempotency key and the fingerprint of the request content |
 //! | changes | kind, version, key, position of the previous commit, revision, path and event of
 //! each resource, the one that decided first; with some of them the state before |
