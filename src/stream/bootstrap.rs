@@ -1,5 +1,5 @@
 //! Creates a log in an empty directory: from a snapshot in the servers' object store, and from the records of the
-//! stream up to those that its writer's directory had.
+//! stream that its writer's directory had.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

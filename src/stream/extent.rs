@@ -165,7 +165,7 @@ impl Extent {
         Ok(extent)
     }
 
-    /// Returns the sequence of the message up to which the stream has everything to a position, and its digest.
+    /// Returns the sequence and digest of the message with which the stream has every record up to a position.
     /// Blocks.
     ///
     /// # Errors

@@ -51,7 +51,7 @@ impl InFlightAppend {
 pub(super) trait InFlightEvents: Watched + Send + 'static {
     /// Notifies that the oldest message in flight is in the stream, with all before it.
     fn acknowledged(&self, append: InFlightAppend);
-    /// Notifies that the oldest message in flight, which is the only one, moves one place back.
+    /// Notifies that the oldest message in flight, which is the only one, moves to the next sequence.
     fn put_off(&self);
     /// Notifies that there is no room for the oldest message in flight, a barrier. Returns whether it is withdrawn,
     /// since none was created after it.
@@ -60,19 +60,19 @@ pub(super) trait InFlightEvents: Watched + Send + 'static {
     fn has_failed(&self, error: StreamError);
 }
 
-/// Outcome of one attempt: the number of the message, and the answer.
+/// Result of one attempt: its number, and the answer.
 type Answered = (u64, Result<Attempt, StreamError>);
 
 /// The messages in flight.
 struct Flight<T> {
     told: T,
-    /// Messages in flight, the oldest first.
+    /// Messages in flight, the oldest first, each with the number of its newest attempt.
     in_flight: VecDeque<(u64, InFlightAppend)>,
     /// Attempts without an answer yet.
     attempts: JoinSet<Answered>,
-    /// Answers about messages that are not the oldest.
+    /// Answers to attempts of messages that are not the oldest.
     early: Vec<Answered>,
-    /// Number of the next message.
+    /// Number of the next attempt.
     next: u64,
     /// Deadline for the outcome of the oldest message.
     until: Instant,

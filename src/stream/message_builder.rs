@@ -40,7 +40,7 @@ impl MessageBuilder {
         self.made = 0;
     }
 
-    /// Moves the only message in flight one place back.
+    /// Moves the only message in flight to the next sequence.
     pub(super) fn put_off(&mut self) {
         self.tail.sequence += 1;
         if let Some(before) = &mut self.before {

@@ -399,7 +399,7 @@ impl ActiveSubscription {
         }
     }
 
-    /// Returns the first position that deliveries still need of the log, by the recorded progress.
+    /// Returns the first position that deliveries still need of the log, by what the log itself records.
     pub(super) fn needed_from(&self) -> u64 {
         let waiting = self.channel.oldest().map(|id| id.position);
         let examined = self.recorded.min(self.examined).position + 1;

@@ -12,9 +12,9 @@
 //! channel that is behind, since too much waits in it or the service was just started, reads pages of its own until
 //! it reaches the end. A paused one is fed like the others, and sends nothing.
 //!
-//! Only durable data is acted on: events are delivered once they are durable, and so is a subscription's change
-//! applied. Progress is recorded after the fact, so a crash repeats the deliveries taken in the last second and those
-//! in flight.
+//! Only durable data is acted on: an event is delivered, and a subscription's change applied, once it is durable.
+//! Progress is recorded after the fact, so a crash repeats the deliveries taken in the last second and those in
+//! flight.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

@@ -64,7 +64,7 @@ struct Lane {
     news: Notify,
     /// Whether something was appended of which the log's thread may not have been notified.
     appended: AtomicBool,
-    /// Whether the watchdog has asked the lane for a sign of life, and it has not answered yet.
+    /// Whether the lane was asked for a sign of life, and has not answered yet.
     asked: AtomicBool,
     waiting: Mutex<BinaryHeap<Waiting>>,
 }

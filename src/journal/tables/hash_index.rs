@@ -26,7 +26,7 @@ const PARTS: usize = BEGINS.len() + 1;
 /// Average number of keys per segment of a part beyond which a segment is added. So a segment has about twice as many
 /// just before it is split.
 const LOAD: usize = 32;
-/// Number of segments of a row. Growth sometimes moves the content of a row, but not its descriptor.
+/// Number of segments of a row. Growth sometimes moves what describes each row, but not its piece of memory.
 const ROW: usize = 4;
 /// Size of an entry in bytes, without its tag.
 const ENTRY: usize = size_of::<u32>();

@@ -376,7 +376,7 @@ impl KindList {
     }
 }
 
-/// The lists of all kinds. While a list is locked, no other lock is taken.
+/// The lists of all kinds. While a list is locked, nothing else is.
 pub(super) struct Lists(Box<[OnceLock<RwLock<KindList>>]>);
 
 impl Default for Lists {
