@@ -226,7 +226,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         }
     }
 
-    /// Whether an item may be sent now, as far as order and pauses go.
+    /// Whether an item may be sent now, by order, pauses, free places and spacing.
     pub fn has_next(&mut self, now: Now) -> bool {
         while let Some((due, id)) = self.pausing.first().copied()
             && due <= now.steady

@@ -101,7 +101,7 @@ fn part(key: Digest) -> usize {
     BEGINS.iter().filter(|begin| byte >= **begin).count()
 }
 
-/// Returns the bits that determine the segment, the lowest bits first.
+/// Returns the number whose lowest bits determine the segment.
 fn spread(key: Digest) -> usize {
     u32::from_le_bytes(HashIndex::spread_of(key)) as usize
 }
