@@ -58,8 +58,8 @@ those, read the resource, with a token that may read it. A type never changes it
 only added, so a receiver must ignore unknown ones.
 
 An adjustment whose fact moves to another booking is told under the booking that it belongs to from then on, and nothing
-is told under the one that it left. Who keeps `reservation-payment-change-adjustments/{booking}` by subject reads it again
-at each `carebook.reference-fact.applied` of an adjustment that was seen there
+is told under the one that it left. Clients that keep `reservation-payment-change-adjustments/{booking}`
+by subject must read it again at each `carebook.reference-fact.applied` of an adjustment that was seen there
 (`reference-facts/payment-change-adjustment/{id}`).
 
 Commits that change no resource produce no event, and leave gaps in the positions. So do the commits that record the

@@ -22,11 +22,11 @@ compares. `REWRITE_DOCS=1 cargo test access::` writes it anew.
 
 The actors were those that the resource is about: the mother of the booking, the payer to whom she gave authority,
 the manager of its branch, finance operators to whom a `relationship` fact gives the branch or headquarters. Each
-had the operation's permission, and the invited e-mail address. Beside a kind stand the claims of its token without
-which it was refused: permissions, and where its token has to say who it is. [tokens.md](tokens.md) tells what
+had the operation's permission, and the invited e-mail address. Each kind is followed by the token claims that it
+needs: permissions, and where its token has to say who it is. [tokens.md](tokens.md) tells what
 each claim means, and a refusal is 403 `permission_denied`, or 404 for what one may not see. An actor whose fact
-is inactive or withdrawn may do nothing (403 `actor_inactive`, `actor_withdrawn`). Nor may anybody whom a booking, a
-draft or a profile that is not known would have to name: that is 403, too, and a message about authority. A family
+is inactive or withdrawn may do nothing (403 `actor_inactive`, `actor_withdrawn`). An actor whose authority
+would come from an unknown booking, draft or profile gets 403, too, and a message about authority. A family
 member's delegation has to cover the amount in 1 and 20.
 
 ## Operations

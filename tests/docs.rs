@@ -17,7 +17,7 @@ mod settings_file;
 use std::path::{Path, PathBuf};
 
 use carebook::base::json::Shape;
-use carebook::catalogue::{OPERATIONS, ProblemShape, READS, Row, Success};
+use carebook::catalogue::{LISTS, OPERATIONS, ProblemShape, READS, Row, Success};
 use carebook::http::{openapi, provider, token};
 use carebook::journal::events::event_types;
 
@@ -100,6 +100,18 @@ fn the_table_of_operations_is_the_catalogue_s() {
         assert!(page.contains(&format!("`{}`", row.path)), "{}", row.path);
     }
     is_as_printed(file, &page);
+}
+
+#[test]
+fn what_can_be_read_by_id_is_listed_but_for_what_the_page_of_lists_names() {
+    let listed: Vec<_> = LISTS.iter().map(|row| row.read.name).collect();
+    let by_id = READS.iter().filter(|row| row.path.contains('{'));
+    let unlisted = by_id.filter(|row| !listed.contains(&row.name));
+    let names: Vec<_> = unlisted.map(|row| row.name).collect();
+    assert_eq!(names, ["read_fact", "read_charge_ledger"]);
+    assert!(in_one_line("docs/lists.md").contains(
+        "except mother profiles, reference facts and the ledger of a booking's charges."
+    ));
 }
 
 #[test]
@@ -395,7 +407,11 @@ fn the_guide_names_each_revision_that_is_expected_and_each_conflict_of_a_name() 
         for field in fields {
             let name = field.name;
             if name.starts_with("expected") && name.ends_with("Revision") {
-                assert!(told(name), "{}: {name}", row.name);
+                assert!(
+                    told(name),
+                    "docs/guide.md, table of expected revisions: {}: {name}",
+                    row.name
+                );
             }
         }
     }

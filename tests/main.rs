@@ -24,6 +24,7 @@ mod dry_runs;
 mod durability;
 mod events;
 mod every_answer;
+mod everywhere;
 mod facts_load;
 mod floors;
 mod fuzzed;

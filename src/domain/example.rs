@@ -30,9 +30,13 @@ pub struct Example {
     /// A value of the body, by its JSON pointer (RFC 6901), and another one in its place, as JSON:
     /// another request under the same key.
     pub changed_value: (&'static str, &'static str),
-    /// The sample facts that it rests on, kind and identifier, beyond those that all share.
+    /// The sample facts that it rests on, kind and identifier, beyond those that all share. A bench gives
+    /// each further request facts of its own, like these. Where one is missing, further requests find no
+    /// such fact, are rejected, and the bench ends; the tests here only find one that is no sample.
     pub needs_facts: &'static [(&'static str, &'static str)],
-    /// Identifiers of the samples that belong to this request alone: a further one needs its own.
+    /// Identifiers of the samples that belong to this request alone: a further one needs its own. Where one
+    /// is missing, further requests of a bench share it, all but the first are rejected or wait for each
+    /// other, and the bench ends or is slow; the tests here only find one that is used nowhere.
     pub unique_ids: &'static [&'static str],
     /// The one of these that the answer repeats; empty where it repeats none.
     pub id_in_response: &'static str,

@@ -1,8 +1,10 @@
 //! What the service decides, and nothing else: pure functions from a state and a command to a
 //! commit or a refusal. No clock, no chance, no I/O, nothing asynchronous.
 //!
-//! One group of resources, one folder; in it `state.rs` says what the resource is and how events
-//! change it, and each operation has a file of its own.
+//! Each group of resources has a folder. In it, each kind of resource has a file that says what the
+//! resource is and how events change it: `state.rs` where a group has one main kind (`branch`,
+//! `mother`, `payout`, `settlement`), otherwise a file of the kind's name. Each operation and each read
+//! has a file of its own.
 
 pub mod branch;
 pub mod by_code;

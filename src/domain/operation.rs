@@ -74,7 +74,8 @@ impl<T: FromJson + Serialize + Send + Sync + 'static> Request for T {
 }
 
 /// Declares a command that has one parameter in its path besides its body: the struct and how it is
-/// read. The faults of both are found together.
+/// read. The faults of both are found together. A command with two parameters in its path implements
+/// [`Request`](crate::domain::operation::Request) by hand, as `webhook/retry_delivery.rs` does.
 ///
 /// ```text
 /// path_and_body! {
@@ -377,7 +378,7 @@ pub fn to_json(body: &impl Serialize) -> Vec<u8> {
 #[must_use]
 pub fn mark_replayed(mut body: Vec<u8>) -> Vec<u8> {
     const FIRST: &[u8] = b"\"idempotentReplay\":false}";
-    assert!(body.ends_with(FIRST), "idempotentReplay is the last member");
+    assert!(body.ends_with(FIRST), "idempotentReplay is the last field");
     body.truncate(body.len() - b"false}".len());
     body.extend_from_slice(b"true}");
     body

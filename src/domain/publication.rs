@@ -28,7 +28,8 @@ pub struct Publication {
     pub number: u32,
 }
 
-/// What can happen to it. New events go at the end: records store their index.
+/// What can happen to it. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PublicationEvent {
     /// More events are published.

@@ -77,19 +77,6 @@ impl Rejection {
         )
     }
 
-    /// `revision_stale` at the fields named.
-    #[must_use]
-    pub fn revision_stale(members: &[&'static str]) -> Self {
-        Self {
-            conflicting: members.iter().copied().map(Cow::Borrowed).collect(),
-            ..Self::new(
-                Class::Conflict,
-                "revision_stale",
-                "The expected revision is not the current one: read again, then decide.",
-            )
-        }
-    }
-
     /// `request_invalid` with these faults.
     #[must_use]
     pub fn invalid(faults: Vec<Fault>) -> Self {

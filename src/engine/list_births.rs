@@ -38,7 +38,11 @@ pub(super) fn place(tables: &Tables, journal: &Appender) {
         Ok(ControlFlow::Continue(()))
     });
     if let Err(error) = walked {
-        tracing::warn!(%error, "the order of lists cannot be read from the log");
+        tracing::warn!(
+            %error,
+            "the order of lists cannot be read from the log; \
+             older resources are listed in the order of their last commits"
+        );
         return;
     }
     tracing::info!(

@@ -449,7 +449,7 @@ fn ended(
 /// Reason why the replay stops.
 enum Stop {
     Own(ReplayError),
-    /// A replay thread failed, and reports its own error.
+    /// A worker failed, and returns the error itself.
     Worker,
 }
 

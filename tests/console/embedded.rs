@@ -93,7 +93,11 @@ fn what_is_personal_is_masked_in_the_console_too() {
         .keys()
         .filter(|name| !listed.contains(&format!("'{name}'")))
         .collect();
-    assert_eq!(missing, Vec::<&&str>::new());
+    assert_eq!(
+        missing,
+        Vec::<&&str>::new(),
+        "add to PERSONAL in console/lib/personal.js"
+    );
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub struct Told {
 impl Told {
     /// Whether it changes nothing.
     pub fn is_read(&self) -> bool {
-        !matches!(self.command.op, FACTS | 1..=21)
+        self.command.op > FACTS
     }
 
     /// The position that it rests on, of an answer that says something of the state.
@@ -853,7 +853,7 @@ impl<'a> Checking<'a> {
         let Some(answer) = &told.answer else { return };
         let checked = match told.command.op {
             FACTS => self.rest_of_facts(told, answer),
-            1..=21 => self.rest_of_operation(position, told, answer),
+            ..FACTS => self.rest_of_operation(position, told, answer),
             _ => self.rest_of_read(told, answer),
         };
         if let Err(why) = checked {

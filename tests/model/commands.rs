@@ -1,7 +1,10 @@
 //! What can be asked of the service, and who asks.
 
+use std::ops::RangeInclusive;
+
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::text::MemberId;
+use carebook::catalogue::OPERATIONS;
 use serde_json::Value;
 
 use super::values::{n, s};
@@ -24,6 +27,21 @@ pub const READ_AUDIT: u16 = 113;
 pub const READ_RECEIPT: u16 = 114;
 pub const READ_LIFECYCLE: u16 = 115;
 pub const READ_ADJUSTMENT: u16 = 116;
+
+/// The numbers of the operations: as many as the catalogue has.
+pub fn operations() -> RangeInclusive<u16> {
+    1..=u16::try_from(OPERATIONS.len()).unwrap()
+}
+
+/// Whether the operation has its idempotency key in the header.
+pub fn has_header_key(op: u16) -> bool {
+    matches!(op, 2 | 3 | 4 | 7 | 14 | 18 | 20)
+}
+
+/// Whether the operation only reads, and so has no idempotency key.
+pub fn has_no_key(op: u16) -> bool {
+    matches!(op, 1 | 17)
+}
 
 /// An actor, as a token says.
 #[derive(Clone, Copy, Debug)]
@@ -202,7 +220,8 @@ impl Command {
     }
 }
 
-fn path(op: u16, params: &[&str]) -> String {
+/// The path of the operation or read, with these parameters; `{}` stands for each that is not given.
+pub fn path(op: u16, params: &[&str]) -> String {
     let template = match op {
         1 => "/family-reservation-payment-authorizations",
         2 => "/family-payment-delegations",
@@ -241,7 +260,7 @@ fn path(op: u16, params: &[&str]) -> String {
         READ_RECEIPT => "/caregiver-payout-receipt-states/{}/{}/{}",
         READ_LIFECYCLE => "/reservation-financial-lifecycles/{}",
         READ_ADJUSTMENT => "/reservation-payment-change-adjustments/{}",
-        other => unreachable!("nothing has the number {other}"),
+        other => unreachable!("tests/model/commands.rs: {other} has no path"),
     };
     params.iter().fold(template.to_owned(), |path, param| {
         let param =

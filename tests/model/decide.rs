@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use carebook::base::actor::ActorKind;
 use serde_json::{Value, json};
 
-use super::commands::{self, ACTORS, Command, FACTS, Who};
+use super::commands::{self, ACTORS, Command, FACTS, Who, has_header_key, has_no_key};
 use super::expected::{Answer, Expected};
 use super::state::{Access, Faults, KeyHeld, Model, facts_of, key_member, replay_of, seen};
 use super::values::{n, plain, s};
@@ -79,10 +79,12 @@ impl Model {
         if op > FACTS {
             return self.read(command, who, answer);
         }
-        let key = match op {
-            1 | 17 => None,
-            2 | 3 | 4 | 7 | 14 | 18 | 20 => command.key.clone(),
-            _ => Some(s(&command.body, key_member(op)).to_owned()),
+        let key = if has_no_key(op) {
+            None
+        } else if has_header_key(op) {
+            command.key.clone()
+        } else {
+            Some(s(&command.body, key_member(op)).to_owned())
         };
         let facts = facts_of(command);
         let scope = if op == 13 { "" } else { who.subject };
@@ -120,7 +122,7 @@ impl Model {
             19 => self.update_office(command, who),
             20 => self.pre_register(command, who, answer),
             21 => self.administer(command, who, answer),
-            other => unreachable!("no operation {other}"),
+            other => unreachable!("tests/model/decide.rs: nothing decides operation {other}"),
         };
         if expected.committed
             && let Some(key) = key

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
 
-use super::commands::Command;
+use super::commands::{Command, has_header_key};
 use super::expected::{Answer, Expected};
 use super::values::plain;
 pub use super::values::{millis, moment, n, s, texts};
@@ -281,7 +281,7 @@ pub fn key_member(op: u16) -> &'static str {
 /// values.
 pub fn facts_of(command: &Command) -> String {
     let mut body = plain(&command.body);
-    if !matches!(command.op, 2 | 3 | 4 | 7 | 14 | 18 | 20)
+    if !has_header_key(command.op)
         && let Some(body) = body.as_object_mut()
     {
         body.remove(key_member(command.op));

@@ -12,6 +12,7 @@ mod settlement;
 
 use std::collections::VecDeque;
 
+use carebook::catalogue::OPERATIONS;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ pub use super::commands::{
     ACTORS, Command, FACTS, HEADQUARTERS, READ_ADJUSTMENT, READ_AUDIT, READ_BRANCH,
     READ_DELEGATION, READ_FACT, READ_GRANT, READ_LIFECYCLE, READ_OFFICE, READ_ORGANIZATION,
     READ_PROFILE, READ_RECEIPT, READ_REGISTRATION, READ_REQUEST, READ_ROSTER, READ_SNAPSHOT,
-    READ_STATEMENT, WORKFLOW,
+    READ_STATEMENT, WORKFLOW, has_header_key, has_no_key, operations, path,
 };
 use super::expected::Answer;
 use super::state::{Model, millis, moment};
@@ -105,7 +106,7 @@ impl World {
     pub fn remember(&mut self, command: Command, answer: &Answer) {
         if command.op < FACTS && command.fault.is_none() && command.who.is_some() {
             let succeeded = answer.status < 300 && !answer.replayed;
-            let keyed = !matches!(command.op, 1 | 17)
+            let keyed = !has_no_key(command.op)
                 && answer.body["preRegistrationStatus"] != "already_pre_registered";
             if succeeded && keyed && self.chance(20) {
                 self.sample.push((command.clone(), answer.clone()));
@@ -228,9 +229,9 @@ impl World {
         {
             return command;
         }
-        let op = u16::try_from(1 + self.below(21)).unwrap();
+        let op = u16::try_from(1 + self.below(OPERATIONS.len())).unwrap();
         let mut command = self.operation(op, model);
-        if matches!(op, 2 | 3 | 4 | 7 | 14 | 18 | 20) {
+        if has_header_key(op) {
             command.key = Some(self.key());
         }
         if self.chance(3) {
@@ -416,7 +417,8 @@ impl World {
             18 => self.confirm(model),
             19 => self.update_office(model),
             20 => self.pre_register(model),
-            _ => self.administer(model),
+            21 => self.administer(model),
+            other => unreachable!("tests/model/world.rs: nothing makes operation {other}"),
         }
     }
 

@@ -59,7 +59,8 @@ pub struct AccountSnapshot {
     pub taken_at: Timestamp,
 }
 
-/// What can happen to a snapshot. New events go at the end: records store their index.
+/// What can happen to a snapshot. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum AccountSnapshotEvent {
     /// It is taken.

@@ -79,10 +79,10 @@ rejections! {
         /// The business is a branch.
         BusinessIdentityConflict = Conflict "business_identity_conflict"
             ["businessIdentity.registrationNumber"]
-            "A branch of the business with this registration number stands.",
+            "A branch of the business with this registration number already exists.",
         /// The code is given.
         BranchCodeConflict = Conflict "branch_code_conflict" ["branchCode"]
-            "A branch with this code stands.",
+            "A branch with this code already exists.",
         /// The address has an invitation.
         InvitationConflict = Conflict "invitation_conflict" ["managerInvitation.email"]
             "An invitation to this e-mail address is pending.",
@@ -257,9 +257,10 @@ pub fn create(
     }
     let current = state.unwrap_or(&Organization::BEFORE_FIRST_BRANCH).revision;
     if command.expected_organization_revision != current.number() {
+        let stale = Rejection::from(Reason::OrganizationRevisionStale);
         return Err(Rejection {
-            message: format!("The organization stands at revision {current}.").into(),
-            ..Reason::OrganizationRevisionStale.into()
+            message: format!("{} It is {current}.", stale.message).into(),
+            ..stale
         });
     }
     for (name, refusal) in unique(command) {
@@ -636,7 +637,9 @@ mod tests {
         for standing in [1, 2] {
             let stale = [("expectedOrganizationRevision", json!(9))];
             let refusal = create(&mut scenario, &with(&creation(), &stale)).refusal();
-            let told = format!("The organization stands at revision {standing}.");
+            let told = format!(
+                "The expected revision is not the organization's current one. It is {standing}."
+            );
             assert_eq!(refusal.message, told);
             if standing == 1 {
                 create(&mut scenario, &creation()).committed();

@@ -38,7 +38,8 @@ pub struct DeliveriesDue {
     pub repair_id: Option<Uuid>,
 }
 
-/// What can happen to deliveries. New events go at the end: records store their index.
+/// What can happen to deliveries. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BranchDeliveriesEvent {
     /// The branch is created.

@@ -75,7 +75,8 @@ pub struct ProfileUpdated {
     pub facts: BranchOfficeProfileFact,
 }
 
-/// What can happen to a profile. New events go at the end: records store their index.
+/// What can happen to a profile. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BranchOfficeProfileEvent {
     /// A fact comes in; the first one gives birth to the profile.
@@ -145,7 +146,8 @@ pub struct ProfileRevision {
     pub revision_number: Revision,
 }
 
-/// What can happen to a revision. New events go at the end: records store their index.
+/// What can happen to a revision. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ProfileRevisionEvent {
     /// It is made.

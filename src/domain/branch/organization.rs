@@ -21,7 +21,8 @@ pub struct Organization {
     pub branch_count: i64,
 }
 
-/// What can happen to the organization. New events go at the end: records store their index.
+/// What can happen to the organization. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum OrganizationEvent {
     /// It gets one more branch.

@@ -64,7 +64,7 @@ rejections! {
             "The settlement account is not verified.",
         /// The identifier is in use.
         SnapshotIdConflict = Conflict "snapshot_id_conflict" ["snapshotId"]
-            "A snapshot with this identifier stands with other facts, or is another actor's.",
+            "A snapshot with this identifier already exists with other facts, or is another actor's.",
     }
 }
 

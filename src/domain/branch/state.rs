@@ -218,7 +218,8 @@ pub struct Manager {
     pub accepted_at: Timestamp,
 }
 
-/// What can happen to a branch. New events go at the end: records store their index.
+/// What can happen to a branch. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BranchEvent {
     /// It is created.

@@ -60,7 +60,7 @@ rejections! {
             "The expected revision is not the current one: read again, then decide.",
         /// The identifier is given.
         RevisionIdConflict = Conflict "revision_id_conflict" ["revisionId"]
-            "A revision with this identifier stands.",
+            "A revision with this identifier already exists.",
     }
 }
 

@@ -40,7 +40,8 @@ pub struct CareHistoryAccessGranted {
     pub terms: GrantTerms,
 }
 
-/// What can happen to a grant. New events go at the end: records store their index.
+/// What can happen to a grant. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum CareHistoryGrantEvent {
     /// It is granted.
@@ -128,7 +129,8 @@ pub struct CareHistoryGrantEntered {
     pub grant_id: Uuid,
 }
 
-/// What can happen to a book. New events go at the end: records store their index.
+/// What can happen to a book. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum CareHistoryAuthorityEvent {
     /// A grant is entered.

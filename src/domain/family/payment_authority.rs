@@ -46,7 +46,8 @@ pub struct PaymentGranted {
     pub maximum_authorized_amount_krw: Won,
 }
 
-/// What can happen to a delegation. New events go at the end: records store their index.
+/// What can happen to a delegation. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PaymentDelegationEvent {
     /// It is granted.
@@ -149,7 +150,8 @@ pub struct DelegationEntered {
     pub payment_delegation_id: Uuid,
 }
 
-/// What can happen to a book. New events go at the end: records store their index.
+/// What can happen to a book. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PaymentAuthorityEvent {
     /// A delegation is entered.

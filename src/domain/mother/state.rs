@@ -143,7 +143,8 @@ pub struct ProfileUpdated {
     pub accepted: Vec<ConsentAccepted>,
 }
 
-/// What can happen to a profile. New events go at the end: records store their index.
+/// What can happen to a profile. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MotherProfileEvent {
     /// A fact comes in; the first one gives birth to the profile.

@@ -192,7 +192,7 @@ impl Operation for UpdateProfile {
         }
         let stale = stale_members(profile, command);
         if !stale.is_empty() {
-            return Err(Rejection::revision_stale(&stale));
+            return Err(Rejection::from(Reason::RevisionStale).at(&stale));
         }
         let accepted = command.consent_acceptances.as_ref();
         let accepted = accepted.map_or(&[][..], |NonEmpty(items)| items);

@@ -105,7 +105,8 @@ pub struct About {
     pub resource: Box<str>,
 }
 
-/// What can happen to a message. New events go at the end: records store their index.
+/// What can happen to a message. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MessageEvent {
     /// It is born.

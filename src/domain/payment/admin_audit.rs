@@ -53,7 +53,8 @@ pub struct AdminAudit {
     pub provider_message: Option<Box<str>>,
 }
 
-/// What can happen to an audit. New events go at the end: records store their index.
+/// What can happen to an audit. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum AdminAuditEvent {
     /// It is written.

@@ -53,7 +53,8 @@ pub struct PaymentOperated {
     pub change: Option<GatewayChange>,
 }
 
-/// What can happen to a payment. New events go at the end: records store their index.
+/// What can happen to a payment. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PaymentSubjectEvent {
     /// A fact comes in.
@@ -189,7 +190,8 @@ pub struct SearchSubject {
     pub operations: Revision,
 }
 
-/// What can happen to a search key. New events go at the end: records store their index.
+/// What can happen to a search key. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SearchSubjectEvent {
     /// A search with this key is recorded.

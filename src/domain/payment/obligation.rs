@@ -238,7 +238,8 @@ pub struct ObligationPut {
     pub fact: PaymentObligation,
 }
 
-/// What can happen to an obligation. New events go at the end: records store their index.
+/// What can happen to an obligation. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ObligationEvent {
     /// A new revision of the fact.

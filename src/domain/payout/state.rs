@@ -137,7 +137,8 @@ pub struct DepositAcknowledged {
     pub reason: Option<Text>,
 }
 
-/// What can happen to a receipt state. New events go at the end: records store their index.
+/// What can happen to a receipt state. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PayoutReceiptEvent {
     /// An exception is repaired.

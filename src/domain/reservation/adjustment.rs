@@ -103,7 +103,8 @@ pub struct PaymentCaptured {
     pub workflow_request_id: Uuid,
 }
 
-/// What can happen to an adjustment. New events go at the end: records store their index.
+/// What can happen to an adjustment. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PaymentChangeAdjustmentEvent {
     /// A fact comes in; the first one gives birth to the adjustment.

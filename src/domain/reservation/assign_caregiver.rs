@@ -91,7 +91,7 @@ rejections! {
         /// The decision's identifier is in use.
         AssignmentDecisionConflict = Conflict "assignment_decision_conflict"
             ["assignmentDecisionId"]
-            "A decision with this identifier stands.",
+            "A decision with this identifier already exists.",
         /// The roster decision has as many decisions as it may have.
         RosterDecisionFull = Conflict "roster_decision_full" ["rosterDecisionId"]
             "200 decisions stand under this rosterDecisionId: take another one.",
@@ -224,7 +224,7 @@ impl Operation for AssignCaregiver {
         let roster_revision = state.map_or(Revision::NONE, |roster| roster.revision);
         let stale = stale_members(command, booking.revision, roster_revision);
         if !stale.is_empty() {
-            return Err(Rejection::revision_stale(&stale));
+            return Err(Rejection::from(Reason::RevisionStale).at(&stale));
         }
         let booking_id = &command.reservation_booking_id;
         let target = &command.target_assignment_key;

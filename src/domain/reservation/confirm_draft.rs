@@ -93,7 +93,7 @@ rejections! {
             "Only its owner may confirm a reservation draft.",
         /// The draft is at another revision.
         DraftRevisionMismatch = Conflict "draft_revision_mismatch" ["expectedDraftRevision"]
-            "The draft stands at another revision: review it again.",
+            "The draft is at another revision: review it again.",
         /// The draft's time is over.
         DraftExpired = Conflict "draft_expired" []
             "The draft has expired.",
@@ -107,7 +107,7 @@ rejections! {
         /// The review is at another revision.
         ReviewRevisionMismatch = Conflict "final_review_revision_mismatch"
             ["expectedReviewRevision"]
-            "The final review stands at another revision: review it again.",
+            "The final review is at another revision: review it again.",
         /// The draft is not ready, or confirmed.
         NotReady = Conflict "confirmation_not_ready" []
             "The draft cannot be confirmed; disabledReasonCodes says why.",

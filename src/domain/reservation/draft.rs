@@ -113,7 +113,8 @@ pub struct FactCameIn {
     pub facts: ReservationDraftFact,
 }
 
-/// What can happen to a draft. New events go at the end: records store their index.
+/// What can happen to a draft. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ReservationDraftEvent {
     /// A fact comes in.

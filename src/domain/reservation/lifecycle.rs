@@ -120,7 +120,8 @@ pub struct FinancialLifecycle {
     pub finalized_at: Timestamp,
 }
 
-/// What can happen to it. New events go at the end: records store their index.
+/// What can happen to it. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum FinancialLifecycleEvent {
     /// Its charge is finalized, for the first time or anew.

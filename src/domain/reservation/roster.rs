@@ -87,7 +87,8 @@ pub struct CaregiverAssigned {
     pub assignment: Assignment,
 }
 
-/// What can happen to a decision. New events go at the end: records store their index.
+/// What can happen to a decision. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum AssignmentEvent {
     /// A caregiver is assigned.
@@ -160,7 +161,7 @@ pub struct DecidedTogether {
 }
 
 /// What can happen to what is decided together. New events go at the end: records store their
-/// index.
+/// index, and each has a line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum RosterDecisionEvent {
     /// A decision is taken.
@@ -244,7 +245,8 @@ pub struct SlotSet {
     pub filled_by: Option<Ident>,
 }
 
-/// What can happen to a slot. New events go at the end: records store their index.
+/// What can happen to a slot. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SlotEvent {
     /// It is filled, anew or for the first time, or emptied.
@@ -320,7 +322,8 @@ pub struct RosterDecided {
     pub roster_decision_id: Ident,
 }
 
-/// What can happen to a roster. New events go at the end: records store their index.
+/// What can happen to a roster. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum RosterEvent {
     /// A decision is taken.

@@ -323,7 +323,7 @@ impl Operation for AcknowledgeDeposit {
         }
         let stale = stale_members(statement, body);
         if !stale.is_empty() {
-            return Err(Rejection::revision_stale(&stale));
+            return Err(Rejection::from(Reason::RevisionStale).at(&stale));
         }
         if !matches!(
             statement.status(),

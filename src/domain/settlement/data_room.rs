@@ -226,7 +226,8 @@ pub struct ArtifactReady {
     pub action_id: Uuid,
 }
 
-/// What can happen to a request. New events go at the end: records store their index.
+/// What can happen to a request. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum DataRoomEvent {
     /// It is opened.

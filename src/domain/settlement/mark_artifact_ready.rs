@@ -60,7 +60,7 @@ rejections! {
             "The expected revision is not the current one: read again, then decide.",
         /// The artifact's identifier is in use.
         ArtifactIdConflict = Conflict "artifact_id_conflict" ["artifact.artifactId"]
-            "An artifact with this identifier stands on the request.",
+            "An artifact with this identifier already exists in this request.",
         /// The data are too old.
         DatasetRevisionStale = Conflict "dataset_revision_stale" ["artifact.sourceDatasetRevision"]
             "The artifact was made from an older revision of the data set than the request asks for.",

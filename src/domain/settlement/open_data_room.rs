@@ -45,7 +45,7 @@ rejections! {
             "Only headquarters, a system workflow, or a manager of the scope's branch, named in the body as in the token, may open a data-room request.",
         /// The code is in use.
         RequestCodeConflict = Conflict "request_code_conflict" ["requestCode"]
-            "A data-room request with this code stands with other facts.",
+            "A data-room request with this code already exists with other facts.",
         /// It was done before under a key that is forgotten by now; the engine finds that.
         FirstAnswerForgotten = Conflict "first_answer_forgotten" []
             "This was done before, under an idempotency key that is forgotten by now: read the resource.",

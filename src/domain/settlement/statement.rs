@@ -309,7 +309,8 @@ pub struct DepositAcknowledged {
     pub inter_office: Option<InterOfficeAcknowledgement>,
 }
 
-/// What can happen to a statement. New events go at the end: records store their index.
+/// What can happen to a statement. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum StatementEvent {
     /// It is opened.

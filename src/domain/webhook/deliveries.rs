@@ -107,7 +107,8 @@ pub struct Progress {
     pub is_gone: bool,
 }
 
-/// What can happen to deliveries. New events go at the end: records store their index.
+/// What can happen to deliveries. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum DeliveriesEvent {
     /// The subscription is created.

@@ -155,7 +155,8 @@ pub struct SubscriptionUpdated {
     pub status: Switch,
 }
 
-/// What can happen to a subscription. New events go at the end: records store their index.
+/// What can happen to a subscription. New events go at the end: records store their index, and each has a
+/// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SubscriptionEvent {
     /// It is created.

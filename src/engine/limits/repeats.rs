@@ -47,7 +47,7 @@ impl Repeats {
             let repeats = self.count;
             tracing::warn!(
                 repeats,
-                "what it rests on has changed, or it was overtaken, each time: the command or read is abandoned"
+                "its read set changed on every attempt: the command or read is abandoned"
             );
             return Err(GivenUp);
         }

@@ -115,7 +115,7 @@ impl Outbox {
             }),
         };
         if self.lines.set(lines).is_err() {
-            tracing::error!("the receivers were set before: those stay");
+            tracing::error!("the receivers are already set; the new ones are ignored");
         }
     }
 

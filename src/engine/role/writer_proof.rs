@@ -35,7 +35,7 @@ pub(crate) struct OwnWriterProof {
 impl OwnWriterProof {
     pub(crate) fn share(&self, proof: Arc<dyn WriterProof>) {
         if self.shared.set(proof).is_err() {
-            tracing::error!("a proof of the writer was given before: that stays");
+            tracing::error!("a proof of the writer is already set; the new one is ignored");
         }
     }
 

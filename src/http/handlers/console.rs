@@ -126,7 +126,7 @@ impl Service {
             Ok(given) => response::json(StatusCode::OK, given.to_string()),
             Err(why) => {
                 let (code, message) = why.told();
-                tracing::warn!(code, "a link of the console signed nobody in");
+                tracing::warn!(code, "a console sign-in link was rejected");
                 problems.problem(StatusCode::FORBIDDEN, code, message)
             }
         };

@@ -5,7 +5,7 @@
 //! (the positions of their commits).
 //!
 //! All of them are compact, since they take most of a server's memory. States lie side by side in pages (`slab`), and
-//! are found by a hash index with four bytes per state (`states`, `hash_index`). Idempotency keys lie side by side in
+//! are found by a hash index with five bytes per state (`states`, `hash_index`). Idempotency keys lie side by side in
 //! chunks, with a hash index of the same kind (`compact`). So do unique keys, of which only the bytes that lead to
 //! their holders are stored (`unique`), and the lists of secondary keys (`secondary`). Lists are kept up to date with
 //! commits (`listing`), and store half of each key (`half_key`). Large tables lie in huge pages (`memory`).

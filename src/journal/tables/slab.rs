@@ -36,9 +36,9 @@ const NONE: u32 = u32::MAX;
 
 /// Number of bits of a place that give the start of a slot in its page, in units.
 const UNIT_BITS: u32 = (PAGE_MAX / UNIT).ilog2();
-/// Upper bound of the number of pages, never reached. Except for the small first ones of its classes, each page of a
-/// slab takes more than 8 KiB. So many would be 4 GiB in one shard and, since the digests of keys fill all shards
-/// evenly, more than any machine has in all.
+/// Maximum number of pages of a shard: 524,288. Except for the small first ones of its classes, each page takes more
+/// than 8 KiB, so a shard that has all of them takes at least 4 GiB. Digests of keys fill the 256 shards evenly: 1 TiB
+/// in all is the least at which this ends.
 const PAGES_MAX: u32 = 1 << (u32::BITS - UNIT_BITS);
 
 /// The place of a state.
@@ -373,7 +373,7 @@ impl Slab {
         }
         let number = u32::try_from(self.pages.len()).ok();
         let number = number.filter(|number| *number < PAGES_MAX);
-        let number = number.expect("a shard has less than 8 GiB");
+        let number = number.expect("a shard has at most 524,288 pages");
         self.pages.push(page);
         number
     }

@@ -33,7 +33,7 @@ impl Records for LogRecords<'_> {
             Ok(Some(payload)) => Ok(payload),
             Ok(None) => Err(Lost::Unavailable),
             Err(error) => {
-                tracing::error!(%error, position, "the log cannot be read for what was");
+                tracing::error!(%error, position, "a record cannot be read for a history");
                 Err(Lost::Unavailable)
             }
         }

@@ -120,7 +120,7 @@ impl Shared {
                 Stop::Lost(Lost::Gone) => NoPast::Gone { position },
                 Stop::Lost(Lost::Unavailable) => NoPast::Answered(CommandResult::Unavailable),
                 Stop::Lost(Lost::Damaged(what)) => {
-                    tracing::error!(what, "the log does not tell how things were");
+                    tracing::error!(what, "a past state cannot be rebuilt");
                     NoPast::Answered(CommandResult::Fault)
                 }
                 Stop::NoSuchPlace => NoPast::NoSuchPlace,
