@@ -1,11 +1,11 @@
-//! The writer's lease: who may write, so that standbys know when to take over.
+//! The writer's lease: determines who may write, so that standbys know when to take over.
 //!
-//! The safety of writes depends on no clock: a process that takes over fences the one before. The
-//! lease says when to do so; and, where responses rest on it instead of on appends, until when they
-//! may, measured by the monotonic clock, and ended well before another may take it.
+//! The safety of writes depends on no clock: a process that takes over fences its predecessor. The lease determines
+//! when to do so. Where responses rest on the lease instead of on appends, it also determines until when they may: by
+//! the monotonic clock, and ending well before another process may take the lease.
 //!
-//! It is a key of a bucket whose entries the servers forget after a while. It is taken by making
-//! the key, and renewed by changing it from the revision that was made last: two never hold it.
+//! The lease is a key of a bucket whose entries the servers forget after a while. It is taken by creating the key,
+//! and renewed by changing it from its last revision, so two processes never hold it at once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,27 +23,27 @@ use super::error::StreamError;
 use super::handle::JournalHandle;
 use super::lease_term::{LeaseTerm, MARGIN, TTL};
 
-/// How often it is renewed.
+/// Interval of renewals.
 const RENEWED_EACH: Duration = Duration::from_secs(2);
-/// How long one renewal may take.
+/// Timeout of one renewal.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1_500);
-/// How long a holder that gives it up waits for a renewal.
+/// How long a holder that gives the lease up waits for a renewal in flight.
 const RENEWAL_ENDS_WITHIN: Duration = Duration::from_millis(500);
-/// The pause between attempts to make it.
+/// Pause between attempts to create the key.
 const TRIED_EACH: Duration = Duration::from_millis(100);
-/// How often it is tried to take it from another.
+/// Maximum number of attempts to take the lease from another process.
 const SEIZED_WITHIN: usize = 50;
-/// The key.
+/// Name of the key.
 const KEY: &str = "writer";
 
-/// Who holds it.
+/// The process that holds the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The name of its node.
+    /// Name of the holder's node.
     pub node: String,
-    /// Where it serves.
+    /// Address at which the holder serves.
     pub address: String,
-    /// Whether its answers rest on the lease.
+    /// Whether the holder's responses rest on the lease.
     pub relies: bool,
 }
 
@@ -59,20 +59,20 @@ impl Holder {
     }
 }
 
-/// What the lease says of its holder.
+/// The lease's data about its holder.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// Where it serves.
+    /// Address at which the holder serves.
     pub address: String,
-    /// Whether its answers rest on the lease.
+    /// Whether the holder's responses rest on the lease.
     pub relies: bool,
-    /// How many copies the bucket has at the least.
+    /// Minimum number of copies of the bucket.
     pub replicas: usize,
 }
 
 impl Terms {
-    /// The lease's value. It is unique to each attempt, so a process that reads its own value back knows
-    /// that nobody else took the lease.
+    /// Builds the lease's value. It is unique to each attempt, so a process that reads its own value back knows that
+    /// nobody else took the lease.
     fn value(&self, link: &JournalHandle) -> Bytes {
         let value = json!({
             "node": link.node(),
@@ -90,19 +90,19 @@ struct Taken {
     store: Store,
     value: Bytes,
     revision: u64,
-    /// When that was asked for.
+    /// When the request for the lease was sent.
     sent: Instant,
 }
 
-/// What a renewal has come to.
+/// Outcome of a renewal.
 enum Renewed {
     Yes(u64),
-    /// Another revision is there, or none.
+    /// The key has another revision, or does not exist.
     No,
     Unknown,
 }
 
-/// A lease that this process holds, until it is given up.
+/// A lease that this process holds, until it gives the lease up.
 pub struct Lease {
     term: Arc<LeaseTerm>,
     store: Store,
@@ -112,7 +112,7 @@ pub struct Lease {
     keeping: JoinHandle<()>,
 }
 
-/// The bucket; made where it is not there yet.
+/// Returns the bucket; creates it where it does not exist.
 async fn bucket(connection: &Connection, replicas: usize) -> Result<Store, StreamError> {
     let name = &connection.names().bucket;
     let context = connection.context();
@@ -145,7 +145,7 @@ async fn bucket(connection: &Connection, replicas: usize) -> Result<Store, Strea
 }
 
 impl Lease {
-    /// Takes the lease, or waits for it so long; `None` when another one holds it all the time.
+    /// Takes the lease, and waits for it up to `within`; `None` when another process holds it all the time.
     ///
     /// # Errors
     /// When the bucket cannot be used.
@@ -158,7 +158,7 @@ impl Lease {
         Ok(taken.map(|taken| Self::kept(link, terms, taken)))
     }
 
-    /// Who holds it; `None` when no process does.
+    /// Returns the holder of the lease; `None` when there is none.
     ///
     /// # Errors
     /// When the servers do not answer.
@@ -167,11 +167,11 @@ impl Lease {
         Ok(found.and_then(|(_, value)| Holder::read(&value)))
     }
 
-    /// Takes the lease from its holder, which may rest responses on it until the time that is
-    /// returned with it; `None` where there is no holder that does.
+    /// Takes the lease from its holder. Also returns the time until which that holder's responses may rest on the
+    /// lease; `None` where no holder's do.
     ///
     /// # Errors
-    /// When the bucket cannot be used, or others take it, too.
+    /// When the bucket cannot be used, or other processes take the lease as well.
     pub fn seize(
         link: &Arc<JournalHandle>,
         terms: &Terms,
@@ -180,7 +180,7 @@ impl Lease {
         connection.block(async {
             let store = bucket(connection, terms.replicas).await?;
             let value = terms.value(link);
-            // Of every holder that was seen: an attempt may have taken it, whose answer was lost.
+            // Covers every holder that was seen, since an attempt whose answer was lost may have taken the lease.
             let mut relied = false;
             for _ in 0..SEIZED_WITHIN {
                 let sent = Instant::now();
@@ -246,19 +246,19 @@ impl Lease {
         }
     }
 
-    /// Until when it is held.
+    /// Returns the term of the lease.
     #[must_use]
     pub fn term(&self) -> &Arc<LeaseTerm> {
         &self.term
     }
 
-    /// Gives it up, so that another one may take it at once. Where that fails the servers forget it in
-    /// time.
+    /// Gives the lease up, so that another process may take it at once. Where that fails, the servers forget the
+    /// lease in time.
     pub fn give_up(mut self, connection: &Connection) {
         self.term.lost();
         self.stop.send_replace(true);
         connection.block(async {
-            // A renewal that is on its way is the last one.
+            // A renewal in flight is the last one.
             if timeout(RENEWAL_ENDS_WITHIN, &mut self.keeping)
                 .await
                 .is_err()
@@ -269,8 +269,7 @@ impl Lease {
         });
     }
 
-    /// Deletes this process's entry, whichever revision it has: the answer to the last renewal may
-    /// have been lost.
+    /// Deletes this process's entry, whatever its revision: the answer to the last renewal may have been lost.
     async fn delete(&self, connection: &Connection) {
         let mut revision = *self.revision.borrow();
         loop {
@@ -287,7 +286,7 @@ impl Lease {
     }
 }
 
-/// The current entry, as the stream's leader has it: revision and value, which is empty where it
+/// Returns the current entry, from the stream's leader: its revision and its value, which is empty where the lease
 /// was given up.
 async fn entry(connection: &Connection) -> Result<Option<(u64, Bytes)>, StreamError> {
     let name = &connection.names().bucket;
@@ -305,7 +304,7 @@ async fn take(
     let store = bucket(connection, terms.replicas).await?;
     let value = terms.value(link);
     let until = Instant::now() + within;
-    // Whether an attempt may have made it without an answer.
+    // Whether an attempt without an answer may have created the key.
     let mut is_unknown = false;
     loop {
         let sent = Instant::now();
@@ -333,8 +332,8 @@ async fn take(
     }
 }
 
-/// The revision of this value, where an attempt before has made it and the answer was lost. It is
-/// changed, so that nobody else can have it and the servers count its time from here on.
+/// Returns the revision of this value, where an earlier attempt has created it and the answer was lost. Changes it
+/// first, so that nobody else can have it and the servers count its time from here on.
 async fn adopted(connection: &Connection, store: &Store, value: &Bytes) -> Option<u64> {
     let found = timeout(ANSWER_WITHIN, entry(connection)).await;
     let (revision, found) = found.ok()?.ok()??;
@@ -365,7 +364,7 @@ impl Keeping {
                 return;
             }
             let sent = Instant::now();
-            // Giving it up needs the last revision.
+            // A renewal is not interrupted, since giving the lease up needs the last revision.
             match self.renew().await {
                 Renewed::Yes(revision) => {
                     self.revisions.send_replace(revision);
@@ -387,22 +386,22 @@ impl Keeping {
         }
     }
 
-    /// It expired, or another process has it, or an earlier renewal was taken whose answer was
-    /// lost. Another holder fences this process, which ends then; until it does, this process only
-    /// stops relying on the lease: for good, since the other one may have written and given it up.
+    /// Handles a refused renewal: the lease expired, or another process has it, or an earlier renewal succeeded whose
+    /// answer was lost. Another holder will fence this process, which then ends. Until then, this process only stops
+    /// relying on the lease, and for good: the other one may have written and given the lease up.
     async fn make_again(&self, sent: Instant) {
         self.term.lost();
         match entry(self.link.connection()).await {
             Ok(Some((revision, found))) if found == self.value => {
-                // The next renewal goes on from there.
+                // The next renewal continues from this revision.
                 self.revisions.send_replace(revision);
                 return;
             }
             Ok(_) => {}
             Err(_) => return,
         }
-        // Before it is made: the answer to that may be lost, and then it is found as if it had never been
-        // another's.
+        // Noted before the key is created: that answer may be lost, and the value would then be found as if no other
+        // process had held the lease.
         self.term.breaks();
         let made = self.store.create(KEY, self.value.clone());
         if let Ok(Ok(revision)) = timeout(ANSWER_WITHIN, made).await {
@@ -428,13 +427,13 @@ mod tests {
             relies: false,
             replicas: 1,
         };
-        // The answers to making it, and to the change that makes it certain.
+        // The lost answers are those to the creation, and to the change that makes it certain.
         for lost in [1, 2] {
             fake.kept.lock().lost = lost;
             let taken = Lease::take_within(&one, &terms, Duration::from_secs(6)).unwrap();
             let lease = taken.unwrap();
             assert!(lease.term().holds());
-            // Another process does not take it for its own, nor does this one at another time.
+            // Another process does not take it for its own, nor does this one in another attempt.
             for link in [&two, &one] {
                 let taken = Lease::take_within(link, &terms, Duration::from_millis(300));
                 assert!(taken.unwrap().is_none());

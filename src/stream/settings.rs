@@ -1,31 +1,31 @@
-//! What the stream's settings have to be, and what each weaker one would lose.
+//! The required settings of the stream, and what each weaker setting would lose.
 
 use serde_json::{Value, json};
 use wal::Ancestor;
 
 use crate::base::hex::hex;
 
-/// How the messages of a journal are named.
+/// Names of a journal's stream, subject and buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
-    /// The stream.
+    /// Name of the stream.
     pub stream: String,
-    /// Its one subject.
+    /// The stream's only subject.
     pub subject: String,
-    /// The bucket in which the writer's lease is.
+    /// Name of the bucket with the writer's lease.
     pub bucket: String,
-    /// The object store of its snapshots, and the bucket in which they are listed.
+    /// Name of the object store of the snapshots, and of the bucket with their list.
     pub snapshots: String,
 }
 
-/// The longest name of a journal.
+/// Maximum length of a journal's name.
 const NAME_MAX: usize = 32;
 
 impl Names {
-    /// Those of the journal of this name.
+    /// Returns the names for the journal with this name.
     ///
     /// # Errors
-    /// When it is no name.
+    /// When the name is invalid.
     pub fn of(name: &str) -> Result<Self, String> {
         let is_fit = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
         if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_fit) {
@@ -42,11 +42,11 @@ impl Names {
     }
 }
 
-/// For how long the servers know a message again at the least: longer than it is sent again for.
+/// How long the servers must recognize a repeated message: longer than messages are repeated.
 const KNOWN_AGAIN_SECONDS: i64 = 60;
 const NANOS: i64 = 1_000_000_000;
 
-/// The settings of a new stream.
+/// Returns the settings of a new stream.
 #[must_use]
 pub fn wanted(names: &Names, replicas: u64, bytes_max: u64) -> Value {
     json!({
@@ -70,10 +70,10 @@ pub fn wanted(names: &Names, replicas: u64, bytes_max: u64) -> Value {
     })
 }
 
-/// The mark of a stream into which a directory is being imported.
+/// Metadata key that marks a stream into which a directory is being imported.
 const IMPORT: &str = "carebook-import";
 
-/// These settings, with the mark that an import has not ended.
+/// Returns these settings, with the mark of an unfinished import.
 #[must_use]
 pub fn importing(config: &Value) -> Value {
     let mut marked = config.clone();
@@ -81,7 +81,7 @@ pub fn importing(config: &Value) -> Value {
     marked
 }
 
-/// These settings, without the mark.
+/// Returns these settings, without the mark.
 #[must_use]
 pub fn imported(config: &Value) -> Value {
     let mut config = config.clone();
@@ -91,10 +91,10 @@ pub fn imported(config: &Value) -> Value {
     config
 }
 
-/// Where a stream says which logs its own goes on from.
+/// Metadata key for the logs that the stream's log continues.
 const ANCESTORS: &str = "carebook-restored-from";
 
-/// These settings, of a stream whose log goes on from these.
+/// Returns these settings for a stream whose log continues these logs.
 #[must_use]
 pub fn going_on_from(config: &Value, ancestors: &[Ancestor]) -> Value {
     let mut config = config.clone();
@@ -107,8 +107,7 @@ pub fn going_on_from(config: &Value, ancestors: &[Ancestor]) -> Value {
     config
 }
 
-/// The logs that the stream's goes on from, the oldest first; `None` when what it says of them cannot
-/// be read.
+/// Returns the logs that the stream's log continues, the oldest first; `None` when that entry cannot be read.
 #[must_use]
 pub fn ancestors(config: &Value) -> Option<Vec<Ancestor>> {
     let Some(text) = config["metadata"][ANCESTORS].as_str() else {
@@ -125,13 +124,13 @@ pub fn ancestors(config: &Value) -> Option<Vec<Ancestor>> {
     each.collect()
 }
 
-/// Whether an import has not ended.
+/// Whether an import is unfinished.
 #[must_use]
 pub fn is_importing(config: &Value) -> bool {
     !config["metadata"][IMPORT].is_null()
 }
 
-/// Each setting of the stream under a bucket, or an object store, that could lose what is in it.
+/// Returns each setting of the stream of a bucket, or of an object store, that could lose its content.
 pub(super) fn weaker_beside(config: &Value, replicas_min: u64) -> Vec<String> {
     let storage = config["storage"].as_str().unwrap_or_default();
     let replicas = config["num_replicas"].as_u64().unwrap_or(0);
@@ -149,7 +148,7 @@ fn too_few(replicas: u64, replicas_min: u64) -> String {
     format!("num_replicas is {replicas}, and has to be {replicas_min} or more")
 }
 
-/// Each setting that could lose what is acknowledged, or answer with what is old.
+/// Returns each setting that could lose acknowledged messages, or return stale answers.
 #[must_use]
 pub fn weaker(config: &Value, names: &Names, replicas_min: u64) -> Vec<String> {
     let mut faults = Vec::new();
