@@ -203,7 +203,7 @@ impl ReplayWork for Worker {
         let changes = tasks.iter().filter(|(task, _)| !task.is_state);
         let keys = changes.map(|(task, _)| task.key);
         let is_own = |shard| lane_of(shard, self.lanes) == self.lane;
-        self.tables.have_at_hand(keys, is_own);
+        self.tables.prefetch(keys, is_own);
     }
 
     fn work(&mut self, task: &Task, bytes: &[u8]) -> Result<(), ReplayError> {

@@ -182,11 +182,11 @@ impl Row {
         if self.bytes.room() < len + TAGGED {
             self.bytes.move_to_room_for(len + TAGGED);
         }
-        self.have_at_hand(segment);
+        self.prefetch(segment);
     }
 
     /// Loads into the processor's cache the bytes that a lookup reads and that an insertion moves.
-    fn have_at_hand(&self, segment: usize) {
+    fn prefetch(&self, segment: usize) {
         let (start, _) = self.extent(segment);
         let moved = self.bytes[start..].iter().step_by(LINE);
         std::hint::black_box(moved.fold(0, |all, byte| all ^ byte));
@@ -397,10 +397,10 @@ impl HashIndex {
     }
 
     /// Loads into the processor's cache the bytes that a lookup of this key reads.
-    pub(super) fn have_at_hand(&self, key: Digest) {
+    pub(super) fn prefetch(&self, key: Digest) {
         let part = &self.0[part(key)];
         if let Some((row, segment)) = part.place(key) {
-            part.rows[row].have_at_hand(segment);
+            part.rows[row].prefetch(segment);
         }
     }
 

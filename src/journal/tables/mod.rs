@@ -443,7 +443,7 @@ impl Tables {
 
     /// Loads into the processor's cache the data that [`Tables::amend`] reads for these keys, in the shards for which
     /// `is_meant` holds: the waits for memory overlap, unlike during one change after the other.
-    pub(super) fn have_at_hand(
+    pub(super) fn prefetch(
         &self,
         keys: impl Iterator<Item = Digest>,
         is_meant: impl Fn(usize) -> bool,
@@ -454,7 +454,7 @@ impl Tables {
         let shards: Vec<_> = shards.collect();
         for key in keys {
             if let Some(states) = &shards[key.shard(SHARDS)] {
-                states.have_at_hand(key);
+                states.prefetch(key);
             }
         }
     }

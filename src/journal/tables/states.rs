@@ -155,8 +155,8 @@ impl States {
     }
 
     /// Loads into the processor's cache the data read for the state with this key.
-    pub(super) fn have_at_hand(&self, key: Digest) {
-        self.index.have_at_hand(key);
+    pub(super) fn prefetch(&self, key: Digest) {
+        self.index.prefetch(key);
     }
 
     /// Iterates over all states, in no particular order.
