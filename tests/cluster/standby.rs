@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use super::{Cluster, PATIENCE, ROOMY, ask, ask_for, start_refused, until};
 use crate::support::{Answer, Client, Server, World};
 
@@ -197,6 +199,31 @@ fn a_standby_takes_over_from_a_writer_that_is_killed_and_is_handed_over_to_by_on
     for name in ["data", "second", "third"] {
         cluster.verify(&world.path(name));
     }
+}
+
+#[test]
+fn a_standby_leaves_the_lease_while_the_stream_has_a_limit_that_a_start_refuses() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let writer = cluster.serve(&world);
+    ask_for(&world, &writer, 0..5);
+    let following = standby(&cluster, &world, &world.path("second"));
+    cluster.change(&json!({"max_msgs": 1_000_000}));
+    // The writer goes on, and gives up its lease when it ends.
+    ask_for(&world, &writer, 5..6);
+    assert_eq!(writer.stop(), Some(0));
+    // A free lease is otherwise taken within a second.
+    let ended = Instant::now();
+    until("it had its time", || {
+        assert_eq!(following.metric("carebook_role{role=\"standby\"}"), 1.0);
+        ended.elapsed() > Duration::from_secs(3)
+    });
+    cluster.change(&json!({"max_msgs": -1}));
+    until_taken(&world, &following, 6);
+    assert_eq!(following.stop(), Some(0));
+    cluster.verify(&world.path("second"));
 }
 
 #[test]
