@@ -222,13 +222,18 @@ pub(super) fn checked(connection: &Connection, replicas: u64) -> Result<StreamIn
         return Err(Failure::of_journal(&StreamError::Weak { stream, faults }));
     }
     if is_importing(&info.config) {
-        return Err(Failure::other(format!(
-            "an import into the stream {} has not ended: begin it again with `carebook journal create \
-             --from DIR`, which continues where it was",
-            connection.names().stream
-        )));
+        return Err(not_imported(connection));
     }
     Ok(info)
+}
+
+/// An import into the stream has not ended: nothing but the import goes on with it.
+pub(super) fn not_imported(connection: &Connection) -> Failure {
+    Failure::other(format!(
+        "an import into the stream {} has not ended: begin it again with `carebook journal create \
+         --from DIR`, which continues where it was",
+        connection.names().stream
+    ))
 }
 
 /// The most bytes of records that a message may have.
