@@ -31,6 +31,9 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(1_500);
 const RENEWAL_ENDS_WITHIN: Duration = Duration::from_millis(500);
 /// The pause between attempts to make it.
 const TRIED_EACH: Duration = Duration::from_millis(100);
+/// For how long after an attempt without an answer an entry may be of that one: it may come late, and is
+/// kept for a term.
+const OWN_WITHIN: Duration = Duration::from_secs(2 * TTL.as_secs());
 /// How often it is tried to take it from another.
 const SEIZED_WITHIN: usize = 50;
 /// The key.
@@ -71,7 +74,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// The lease's value. It is unique to each attempt, so a process that reads its own value back knows
+    /// The lease's value. It is unique to each claim, so a process that reads its own value back knows
     /// that nobody else took the lease.
     fn value(&self, link: &JournalHandle) -> Bytes {
         let value = json!({
@@ -82,6 +85,84 @@ impl Terms {
             "relies": self.relies,
         });
         value.to_string().into()
+    }
+}
+
+/// Attempts to take the lease, all by one value: what one of them has made although its answer was lost is
+/// known by those that follow, and taken over.
+pub struct Claim {
+    link: Arc<JournalHandle>,
+    terms: Terms,
+    value: Bytes,
+    /// When an attempt had no answer: it may have made the entry, or make it yet.
+    unanswered: Option<Instant>,
+}
+
+impl Claim {
+    /// Of this process.
+    #[must_use]
+    pub fn new(link: &Arc<JournalHandle>, terms: Terms) -> Self {
+        Self {
+            value: terms.value(link),
+            link: Arc::clone(link),
+            terms,
+            unanswered: None,
+        }
+    }
+
+    /// Takes the lease, or waits for it so long; `None` when another one holds it all the time.
+    ///
+    /// # Errors
+    /// When the bucket cannot be used.
+    pub fn take_within(&mut self, within: Duration) -> Result<Option<Lease>, StreamError> {
+        let link = Arc::clone(&self.link);
+        let Some(taken) = link.connection().block(self.take(within))? else {
+            return Ok(None);
+        };
+        // What is claimed after that is another lease.
+        self.value = self.terms.value(&link);
+        self.unanswered = None;
+        Ok(Some(Lease::kept(&link, &self.terms, taken)))
+    }
+
+    async fn take(&mut self, within: Duration) -> Result<Option<Taken>, StreamError> {
+        let connection = self.link.connection();
+        let store = bucket(connection, self.terms.replicas).await?;
+        let until = Instant::now() + within;
+        loop {
+            // Of what makes the entry, or changes one that is there: its time begins later.
+            let sent = Instant::now();
+            let made = timeout(ANSWER_WITHIN, store.create(KEY, self.value.clone())).await;
+            let is_there = match &made {
+                Ok(Err(error)) => error.kind() == CreateErrorKind::AlreadyExists,
+                _ => false,
+            };
+            let may_be_own = self
+                .unanswered
+                .is_some_and(|sent| sent.elapsed() < OWN_WITHIN);
+            let revision = match made {
+                Ok(Ok(revision)) => Some(revision),
+                Ok(Err(_)) if is_there && !may_be_own => None,
+                Ok(Err(_)) | Err(_) => {
+                    if !is_there {
+                        self.unanswered = Some(Instant::now());
+                    }
+                    adopted(connection, &store, &self.value).await
+                }
+            };
+            if let Some(revision) = revision {
+                return Ok(Some(Taken {
+                    store,
+                    value: self.value.clone(),
+                    revision,
+                    sent,
+                }));
+            }
+            if Instant::now() + TRIED_EACH >= until {
+                return Ok(None);
+            }
+            sleep(TRIED_EACH).await;
+        }
     }
 }
 
@@ -154,8 +235,7 @@ impl Lease {
         terms: &Terms,
         within: Duration,
     ) -> Result<Option<Self>, StreamError> {
-        let taken = link.connection().block(take(link, terms, within))?;
-        Ok(taken.map(|taken| Self::kept(link, terms, taken)))
+        Claim::new(link, terms.clone()).take_within(within)
     }
 
     /// Who holds it; `None` when no process does.
@@ -296,43 +376,6 @@ async fn entry(connection: &Connection) -> Result<Option<(u64, Bytes)>, StreamEr
     connection.stored(&subject, &body).await
 }
 
-async fn take(
-    link: &JournalHandle,
-    terms: &Terms,
-    within: Duration,
-) -> Result<Option<Taken>, StreamError> {
-    let connection = link.connection();
-    let store = bucket(connection, terms.replicas).await?;
-    let value = terms.value(link);
-    let until = Instant::now() + within;
-    // Whether an attempt may have made it without an answer.
-    let mut is_unknown = false;
-    loop {
-        let sent = Instant::now();
-        let made = timeout(ANSWER_WITHIN, store.create(KEY, value.clone())).await;
-        let revision = match made {
-            Ok(Ok(revision)) => Some(revision),
-            Ok(Err(error)) if !is_unknown && error.kind() == CreateErrorKind::AlreadyExists => None,
-            Ok(Err(_)) | Err(_) => {
-                is_unknown = true;
-                adopted(connection, &store, &value).await
-            }
-        };
-        if let Some(revision) = revision {
-            return Ok(Some(Taken {
-                store,
-                value,
-                revision,
-                sent,
-            }));
-        }
-        if Instant::now() + TRIED_EACH >= until {
-            return Ok(None);
-        }
-        sleep(TRIED_EACH).await;
-    }
-}
-
 /// The revision of this value, where an attempt before has made it and the answer was lost. It is
 /// changed, so that nobody else can have it and the servers count its time from here on.
 async fn adopted(connection: &Connection, store: &Store, value: &Bytes) -> Option<u64> {
@@ -445,6 +488,32 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_knows_the_lease_again_that_was_made_before_its_last_call_ended_and_then_claims_another()
+     {
+        let fake = Fake::with_room(1 << 20);
+        let link = hold(fake.connection(), "node", [1; 16]);
+        let terms = Terms {
+            address: "127.0.0.1:1".to_owned(),
+            relies: false,
+            replicas: 1,
+        };
+        let mut claim = Claim::new(&link, terms);
+        // The answers to making it, and to the change that makes it certain.
+        fake.kept.lock().lost = 2;
+        let soon = Duration::from_millis(300);
+        assert!(claim.take_within(soon).unwrap().is_none());
+        assert!(fake.kept.lock().key.is_some(), "it was made");
+        let began = Instant::now();
+        let lease = claim.take_within(soon).unwrap().unwrap();
+        // Its time is that of the change which was answered.
+        assert!(lease.term().holds());
+        assert!(lease.term().age().unwrap() <= began.elapsed());
+        // One that is held already is not taken a second time.
+        assert!(claim.take_within(soon).unwrap().is_none());
+        lease.give_up(link.connection());
+    }
+
+    #[test]
     fn who_seizes_a_lease_waits_for_a_holder_that_may_still_answer_and_for_no_other() {
         for relies in [false, true] {
             let fake = Fake::with_room(1 << 20);
@@ -474,7 +543,8 @@ mod tests {
             relies: true,
             replicas: 1,
         };
-        let taken = connection.block(take(&link, &terms, Duration::from_secs(6)));
+        let mut claim = Claim::new(&link, terms);
+        let taken = connection.block(claim.take(Duration::from_secs(6)));
         let taken = taken.unwrap().unwrap();
         let (revisions, _current) = watch::channel(taken.revision);
         let keeping = Keeping {

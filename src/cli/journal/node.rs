@@ -26,7 +26,7 @@ use crate::stream::connection::StreamInfo;
 use crate::stream::error::StreamError;
 use crate::stream::extent::{StreamState, tail_at};
 use crate::stream::handle::JournalHandle;
-use crate::stream::lease::{Lease, Terms};
+use crate::stream::lease::{Claim, Lease, Terms};
 use crate::stream::lease_term::{LeaseTerm, TTL};
 use crate::stream::reader::{Reader, Received};
 use crate::stream::settings::weaker;
@@ -425,6 +425,7 @@ impl Candidate {
     /// would write, leaves it to others; so does one that could not start on the stream as it is.
     fn run(self) {
         let mut was_refused = false;
+        let mut claim = Claim::new(&self.link, self.terms.clone());
         while !self.engine.feed().has_ended() {
             self.tell_of_writer();
             let is_behind = self.engine.lag().is_none_or(|lag| lag.is_behind());
@@ -433,7 +434,7 @@ impl Candidate {
                 thread::sleep(TURN);
                 continue;
             }
-            match Lease::take_within(&self.link, &self.terms, LOOK) {
+            match claim.take_within(LOOK) {
                 Ok(Some(lease)) => {
                     // A service that ends meanwhile leaves it to others.
                     if let Err(SendError(lease)) = self.taken.send(lease) {
