@@ -44,8 +44,8 @@ const KEY: &str = "writer";
 pub struct Holder {
     /// The name of its node.
     pub node: String,
-    /// Where it serves.
-    pub address: String,
+    /// Where it serves, when it says so.
+    pub address: Option<String>,
     /// Whether its answers rest on the lease.
     pub relies: bool,
 }
@@ -56,7 +56,7 @@ impl Holder {
         let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
         Some(Self {
             node: text("node"),
-            address: text("address"),
+            address: Some(text("address")).filter(|address| !address.is_empty()),
             relies: value["relies"].as_bool().unwrap_or(true),
         })
     }
@@ -580,5 +580,15 @@ mod tests {
         assert!(!relies("{\"node\":\"a\",\"relies\":false}"));
         assert!(relies("{\"node\":\"a\"}"));
         assert_eq!(Holder::read(b"no JSON"), None);
+    }
+
+    #[test]
+    fn a_holder_that_names_no_address_has_none() {
+        let address = |value: &str| Holder::read(value.as_bytes()).unwrap().address;
+        let said = address("{\"address\":\"https://a.example\"}");
+        assert_eq!(said.as_deref(), Some("https://a.example"));
+        for value in ["{}", "{\"address\":\"\"}", "{\"address\":7}"] {
+            assert_eq!(address(value), None, "{value}");
+        }
     }
 }

@@ -470,7 +470,7 @@ impl Candidate {
     /// Has the engine know where the writer is, for clients.
     fn tell_of_writer(&self) {
         let holder = Lease::holder(self.link.connection()).ok().flatten();
-        self.engine
-            .writer_is_at(holder.as_ref().map(|holder| holder.address.as_str()));
+        let address = holder.and_then(|holder| holder.address);
+        self.engine.writer_is_at(address.as_deref());
     }
 }
