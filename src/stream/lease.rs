@@ -46,6 +46,8 @@ pub struct Holder {
     pub node: String,
     /// Where it serves, when it says so.
     pub address: Option<String>,
+    /// The fingerprint of its key of webhooks, when it says so: older releases did not.
+    pub webhook_key: Option<String>,
     /// Whether its answers rest on the lease.
     pub relies: bool,
 }
@@ -54,9 +56,11 @@ impl Holder {
     fn read(value: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(value).ok()?;
         let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        let said = |name: &str| Some(text(name)).filter(|text| !text.is_empty());
         Some(Self {
             node: text("node"),
-            address: Some(text("address")).filter(|address| !address.is_empty()),
+            address: said("address"),
+            webhook_key: said("webhookKey"),
             relies: value["relies"].as_bool().unwrap_or(true),
         })
     }
@@ -67,6 +71,8 @@ impl Holder {
 pub struct Terms {
     /// Where it serves.
     pub address: String,
+    /// The fingerprint of its key of webhooks.
+    pub webhook_key: String,
     /// Whether its answers rest on the lease.
     pub relies: bool,
     /// How many copies the bucket has at the least.
@@ -82,9 +88,25 @@ impl Terms {
             "process": link.process(),
             "attempt": uuid::Uuid::new_v4().to_string(),
             "address": self.address,
+            "webhookKey": self.webhook_key,
             "relies": self.relies,
         });
         value.to_string().into()
+    }
+
+    /// Whether this holder has another key of webhooks; `None` when it does not say which one it has.
+    #[must_use]
+    pub fn have_other_key_than(&self, holder: &Holder) -> Option<bool> {
+        let key = holder.webhook_key.as_ref()?;
+        Some(*key != self.webhook_key)
+    }
+
+    /// This process writes in the place of one that had another key of webhooks.
+    pub fn warn_of_other_key() {
+        tracing::warn!(
+            "this process writes in the place of one with another key of webhooks: from here on the secret of \
+             every subscription is another one. If that is not meant, give every node the key of before"
+        );
     }
 }
 
@@ -262,12 +284,15 @@ impl Lease {
             let value = terms.value(link);
             // Of every holder that was seen: an attempt may have taken it, whose answer was lost.
             let mut relied = false;
+            let mut had_other_key = false;
             for _ in 0..SEIZED_WITHIN {
                 let sent = Instant::now();
                 let found = entry(connection).await?;
                 let before = found.as_ref().filter(|(_, found)| *found != value);
                 let before = before.and_then(|(_, found)| Holder::read(found));
-                relied |= before.is_some_and(|before| before.relies);
+                relied |= before.as_ref().is_some_and(|before| before.relies);
+                let other = before.and_then(|before| terms.have_other_key_than(&before));
+                had_other_key |= other.unwrap_or(false);
                 let taken = match &found {
                     Some((revision, _)) => {
                         let changed = store.update(KEY, value.clone(), *revision);
@@ -279,6 +304,9 @@ impl Lease {
                     }
                 };
                 if let Ok(Some(revision)) = taken {
+                    if had_other_key {
+                        Terms::warn_of_other_key();
+                    }
                     let until = relied.then(|| Instant::now() + TTL.saturating_sub(MARGIN));
                     let taken = Taken {
                         store,
@@ -468,6 +496,7 @@ mod tests {
         let [one, two] = [1, 2].map(|number| hold(fake.connection(), "node", [number; 16]));
         let terms = Terms {
             address: "127.0.0.1:1".to_owned(),
+            webhook_key: "0123456789abcdef".to_owned(),
             relies: false,
             replicas: 1,
         };
@@ -494,6 +523,7 @@ mod tests {
         let link = hold(fake.connection(), "node", [1; 16]);
         let terms = Terms {
             address: "127.0.0.1:1".to_owned(),
+            webhook_key: "0123456789abcdef".to_owned(),
             relies: false,
             replicas: 1,
         };
@@ -520,6 +550,7 @@ mod tests {
             let [one, two] = [1, 2].map(|number| hold(fake.connection(), "node", [number; 16]));
             let terms = Terms {
                 address: "127.0.0.1:1".to_owned(),
+                webhook_key: "0123456789abcdef".to_owned(),
                 relies,
                 replicas: 1,
             };
@@ -540,6 +571,7 @@ mod tests {
         let connection = link.connection();
         let terms = Terms {
             address: "127.0.0.1:1".to_owned(),
+            webhook_key: "0123456789abcdef".to_owned(),
             relies: true,
             replicas: 1,
         };
@@ -580,6 +612,24 @@ mod tests {
         assert!(!relies("{\"node\":\"a\",\"relies\":false}"));
         assert!(relies("{\"node\":\"a\"}"));
         assert_eq!(Holder::read(b"no JSON"), None);
+    }
+
+    #[test]
+    fn another_key_of_webhooks_is_seen_in_the_lease_where_its_holder_says_which_one_it_has() {
+        let fake = Fake::with_room(1 << 20);
+        let link = hold(fake.connection(), "node", [1; 16]);
+        let terms = |key: &str| Terms {
+            address: String::new(),
+            webhook_key: key.to_owned(),
+            relies: false,
+            replicas: 1,
+        };
+        let holder = Holder::read(&terms("0123456789abcdef").value(&link)).unwrap();
+        let other = |key: &str| terms(key).have_other_key_than(&holder);
+        assert_eq!(other("0123456789abcdef"), Some(false));
+        assert_eq!(other("0123456789abcdee"), Some(true));
+        let older = Holder::read(b"{\"node\":\"a\",\"address\":\"https://a.example\"}").unwrap();
+        assert_eq!(terms("0123456789abcdef").have_other_key_than(&older), None);
     }
 
     #[test]

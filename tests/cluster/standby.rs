@@ -144,6 +144,35 @@ fn a_standby_without_its_writer_s_key_of_webhooks_does_not_start() {
     assert_eq!(writer.stop(), Some(0));
 }
 
+#[test]
+fn a_standby_tells_when_its_key_of_webhooks_is_not_its_writer_s() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let writer = cluster.serve(&world);
+    ask_for(&world, &writer, 0..1);
+    let other = world.path("other.key");
+    std::fs::write(&other, "BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n").unwrap();
+    std::fs::set_permissions(&other, Permissions::from_mode(0o600)).unwrap();
+    let mut command = cluster.command(&world, &world.path("second"));
+    command.arg("--standby").arg("--webhook-key").arg(&other);
+    let following = Server::spawn(command);
+    let differs = |server: &Server| server.metric("carebook_journal_webhook_key_differs");
+    until("it has seen the writer's", || differs(&following) == 1.0);
+    assert_eq!(differs(&writer), 0.0);
+    assert_eq!(following.stop(), Some(0));
+    let following = standby(&cluster, &world, &world.path("second"));
+    until("it knows where its writer is", || {
+        refused(&world, &following)
+            .header("carebook-writer")
+            .is_some()
+    });
+    assert_eq!(differs(&following), 0.0);
+    assert_eq!(following.stop(), Some(0));
+    assert_eq!(writer.stop(), Some(0));
+}
+
 /// Asks until the server does it; how long that took.
 fn until_taken(world: &World, server: &Server, number: usize) -> Duration {
     let began = Instant::now();

@@ -310,6 +310,9 @@ impl Follower {
                 }
                 engine.answer_by(Arc::clone(&self.link) as Arc<dyn WriterProof>);
                 engine.promote()?;
+                if self.link.figures().has_other_key(false) {
+                    Terms::warn_of_other_key();
+                }
                 let epoch = self.link.figures().counted().epoch;
                 tracing::info!(
                     epoch,
@@ -467,9 +470,21 @@ impl Candidate {
         }
     }
 
-    /// Has the engine know where the writer is, for clients.
+    /// Has the engine know where the writer is, for clients, and compares its key of webhooks.
     fn tell_of_writer(&self) {
         let holder = Lease::holder(self.link.connection()).ok().flatten();
+        let other = holder
+            .as_ref()
+            .and_then(|holder| self.terms.have_other_key_than(holder));
+        if let Some(is_other) = other {
+            let was_other = self.link.figures().has_other_key(is_other);
+            if is_other && !was_other {
+                tracing::warn!(
+                    "the key of webhooks is not the writer's: if this process takes over, the secret of every \
+                     subscription is another one. Give every node the same key"
+                );
+            }
+        }
         let address = holder.and_then(|holder| holder.address);
         self.engine.writer_is_at(address.as_deref());
     }

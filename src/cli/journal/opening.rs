@@ -83,13 +83,14 @@ pub(super) struct Begun {
 }
 
 impl JournalArgs {
-    /// What the lease says of this node, which listens there.
-    pub(in super::super) fn terms(&self, base: &str) -> Terms {
+    /// What the lease says of this node, which listens there and has the key of webhooks of this fingerprint.
+    pub(in super::super) fn terms(&self, base: &str, webhook_key: String) -> Terms {
         Terms {
             address: self
                 .journal_address
                 .clone()
                 .unwrap_or_else(|| base.to_owned()),
+            webhook_key,
             relies: self.journal_reads == Reads::Lease,
             replicas: usize::try_from(self.place.journal_replicas).unwrap_or(1),
         }
