@@ -185,8 +185,8 @@ impl fmt::Display for StreamError {
             ),
             Self::Weak { stream, faults } => write!(
                 f,
-                "the stream {stream} could lose what is acknowledged: {}; change these settings, or \
-                 make a stream with `carebook journal create`",
+                "the stream {stream} could lose what is acknowledged, or refuse what is to come: {}; \
+                 change these settings, or make a stream with `carebook journal create`",
                 faults.join("; ")
             ),
             Self::Gap { missing, sequence } => write!(

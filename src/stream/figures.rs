@@ -1,7 +1,7 @@
 //! Figures of a journal, for the metrics.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counters of a journal.
 #[derive(Debug, Default)]
@@ -17,6 +17,7 @@ pub struct Figures {
     snapshot: AtomicU64,
     snapshot_failures: AtomicU64,
     first: AtomicU64,
+    has_other_key: AtomicBool,
 }
 
 /// Values of the counters at one time.
@@ -45,6 +46,8 @@ pub struct Counted {
     pub snapshot_failures: u64,
     /// First position in the stream at that time; 0 before.
     pub first: u64,
+    /// 1 while the key of webhooks is another one here than that of the node that writes.
+    pub has_other_key: u64,
 }
 
 /// Counts an append in flight, until it is dropped.
@@ -92,7 +95,14 @@ impl Figures {
         self.snapshot_failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the present values of all counters.
+    /// Whether the key of webhooks is another one here than that of the node that writes; returns what was
+    /// known before.
+    #[must_use]
+    pub fn has_other_key(&self, has_other: bool) -> bool {
+        self.has_other_key.swap(has_other, Ordering::Relaxed)
+    }
+
+    /// All of it, as it is now.
     #[must_use]
     pub fn counted(&self) -> Counted {
         let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
@@ -108,6 +118,7 @@ impl Figures {
             snapshot: load(&self.snapshot),
             snapshot_failures: load(&self.snapshot_failures),
             first: load(&self.first),
+            has_other_key: self.has_other_key.load(Ordering::Relaxed).into(),
         }
     }
 }

@@ -31,7 +31,10 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(1_500);
 const RENEWAL_ENDS_WITHIN: Duration = Duration::from_millis(500);
 /// Pause between attempts to create the key.
 const TRIED_EACH: Duration = Duration::from_millis(100);
-/// Maximum number of attempts to take the lease from another process.
+/// For how long after an attempt without an answer an entry may be of that one: it may come late, and is
+/// kept for a term.
+const OWN_WITHIN: Duration = Duration::from_secs(2 * TTL.as_secs());
+/// How often it is tried to take it from another.
 const SEIZED_WITHIN: usize = 50;
 /// Name of the key.
 const KEY: &str = "writer";
@@ -41,9 +44,11 @@ const KEY: &str = "writer";
 pub struct Holder {
     /// Name of the holder's node.
     pub node: String,
-    /// Address at which the holder serves.
-    pub address: String,
-    /// Whether the holder's responses rest on the lease.
+    /// Where it serves, when it says so.
+    pub address: Option<String>,
+    /// The fingerprint of its key of webhooks, when it says so: older releases did not.
+    pub webhook_key: Option<String>,
+    /// Whether its answers rest on the lease.
     pub relies: bool,
 }
 
@@ -51,9 +56,11 @@ impl Holder {
     fn read(value: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(value).ok()?;
         let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        let said = |name: &str| Some(text(name)).filter(|text| !text.is_empty());
         Some(Self {
             node: text("node"),
-            address: text("address"),
+            address: said("address"),
+            webhook_key: said("webhookKey"),
             relies: value["relies"].as_bool().unwrap_or(true),
         })
     }
@@ -64,7 +71,9 @@ impl Holder {
 pub struct Terms {
     /// Address at which the holder serves.
     pub address: String,
-    /// Whether the holder's responses rest on the lease.
+    /// The fingerprint of its key of webhooks.
+    pub webhook_key: String,
+    /// Whether its answers rest on the lease.
     pub relies: bool,
     /// Minimum number of copies of the bucket.
     pub replicas: usize,
@@ -79,9 +88,103 @@ impl Terms {
             "process": link.process(),
             "attempt": uuid::Uuid::new_v4().to_string(),
             "address": self.address,
+            "webhookKey": self.webhook_key,
             "relies": self.relies,
         });
         value.to_string().into()
+    }
+
+    /// Whether this holder has another key of webhooks; `None` when it does not say which one it has.
+    #[must_use]
+    pub fn have_other_key_than(&self, holder: &Holder) -> Option<bool> {
+        let key = holder.webhook_key.as_ref()?;
+        Some(*key != self.webhook_key)
+    }
+
+    /// This process writes in the place of one that had another key of webhooks.
+    pub fn warn_of_other_key() {
+        tracing::warn!(
+            "this process writes in the place of one with another key of webhooks: from here on the secret of \
+             every subscription is another one. If that is not meant, give every node the key of before"
+        );
+    }
+}
+
+/// Attempts to take the lease, all by one value: what one of them has made although its answer was lost is
+/// known by those that follow, and taken over.
+pub struct Claim {
+    link: Arc<JournalHandle>,
+    terms: Terms,
+    value: Bytes,
+    /// When an attempt had no answer: it may have made the entry, or make it yet.
+    unanswered: Option<Instant>,
+}
+
+impl Claim {
+    /// Of this process.
+    #[must_use]
+    pub fn new(link: &Arc<JournalHandle>, terms: Terms) -> Self {
+        Self {
+            value: terms.value(link),
+            link: Arc::clone(link),
+            terms,
+            unanswered: None,
+        }
+    }
+
+    /// Takes the lease, or waits for it so long; `None` when another one holds it all the time.
+    ///
+    /// # Errors
+    /// When the bucket cannot be used.
+    pub fn take_within(&mut self, within: Duration) -> Result<Option<Lease>, StreamError> {
+        let link = Arc::clone(&self.link);
+        let Some(taken) = link.connection().block(self.take(within))? else {
+            return Ok(None);
+        };
+        // What is claimed after that is another lease.
+        self.value = self.terms.value(&link);
+        self.unanswered = None;
+        Ok(Some(Lease::kept(&link, &self.terms, taken)))
+    }
+
+    async fn take(&mut self, within: Duration) -> Result<Option<Taken>, StreamError> {
+        let connection = self.link.connection();
+        let store = bucket(connection, self.terms.replicas).await?;
+        let until = Instant::now() + within;
+        loop {
+            // Of what makes the entry, or changes one that is there: its time begins later.
+            let sent = Instant::now();
+            let made = timeout(ANSWER_WITHIN, store.create(KEY, self.value.clone())).await;
+            let is_there = match &made {
+                Ok(Err(error)) => error.kind() == CreateErrorKind::AlreadyExists,
+                _ => false,
+            };
+            let may_be_own = self
+                .unanswered
+                .is_some_and(|sent| sent.elapsed() < OWN_WITHIN);
+            let revision = match made {
+                Ok(Ok(revision)) => Some(revision),
+                Ok(Err(_)) if is_there && !may_be_own => None,
+                Ok(Err(_)) | Err(_) => {
+                    if !is_there {
+                        self.unanswered = Some(Instant::now());
+                    }
+                    adopted(connection, &store, &self.value).await
+                }
+            };
+            if let Some(revision) = revision {
+                return Ok(Some(Taken {
+                    store,
+                    value: self.value.clone(),
+                    revision,
+                    sent,
+                }));
+            }
+            if Instant::now() + TRIED_EACH >= until {
+                return Ok(None);
+            }
+            sleep(TRIED_EACH).await;
+        }
     }
 }
 
@@ -154,8 +257,7 @@ impl Lease {
         terms: &Terms,
         within: Duration,
     ) -> Result<Option<Self>, StreamError> {
-        let taken = link.connection().block(take(link, terms, within))?;
-        Ok(taken.map(|taken| Self::kept(link, terms, taken)))
+        Claim::new(link, terms.clone()).take_within(within)
     }
 
     /// Returns the holder of the lease; `None` when there is none.
@@ -182,12 +284,15 @@ impl Lease {
             let value = terms.value(link);
             // Covers every holder that was seen, since an attempt whose answer was lost may have taken the lease.
             let mut relied = false;
+            let mut had_other_key = false;
             for _ in 0..SEIZED_WITHIN {
                 let sent = Instant::now();
                 let found = entry(connection).await?;
                 let before = found.as_ref().filter(|(_, found)| *found != value);
                 let before = before.and_then(|(_, found)| Holder::read(found));
-                relied |= before.is_some_and(|before| before.relies);
+                relied |= before.as_ref().is_some_and(|before| before.relies);
+                let other = before.and_then(|before| terms.have_other_key_than(&before));
+                had_other_key |= other.unwrap_or(false);
                 let taken = match &found {
                     Some((revision, _)) => {
                         let changed = store.update(KEY, value.clone(), *revision);
@@ -199,6 +304,9 @@ impl Lease {
                     }
                 };
                 if let Ok(Some(revision)) = taken {
+                    if had_other_key {
+                        Terms::warn_of_other_key();
+                    }
                     let until = relied.then(|| Instant::now() + TTL.saturating_sub(MARGIN));
                     let taken = Taken {
                         store,
@@ -295,45 +403,8 @@ async fn entry(connection: &Connection) -> Result<Option<(u64, Bytes)>, StreamEr
     connection.stored(&subject, &body).await
 }
 
-async fn take(
-    link: &JournalHandle,
-    terms: &Terms,
-    within: Duration,
-) -> Result<Option<Taken>, StreamError> {
-    let connection = link.connection();
-    let store = bucket(connection, terms.replicas).await?;
-    let value = terms.value(link);
-    let until = Instant::now() + within;
-    // Whether an attempt without an answer may have created the key.
-    let mut is_unknown = false;
-    loop {
-        let sent = Instant::now();
-        let made = timeout(ANSWER_WITHIN, store.create(KEY, value.clone())).await;
-        let revision = match made {
-            Ok(Ok(revision)) => Some(revision),
-            Ok(Err(error)) if !is_unknown && error.kind() == CreateErrorKind::AlreadyExists => None,
-            Ok(Err(_)) | Err(_) => {
-                is_unknown = true;
-                adopted(connection, &store, &value).await
-            }
-        };
-        if let Some(revision) = revision {
-            return Ok(Some(Taken {
-                store,
-                value,
-                revision,
-                sent,
-            }));
-        }
-        if Instant::now() + TRIED_EACH >= until {
-            return Ok(None);
-        }
-        sleep(TRIED_EACH).await;
-    }
-}
-
-/// Returns the revision of this value, where an earlier attempt has created it and the answer was lost. Changes it
-/// first, so that nobody else can have it and the servers count its time from here on.
+/// The revision of this value, where an attempt before has made it and the answer was lost. It is
+/// changed, so that nobody else can have it and the servers count its time from here on.
 async fn adopted(connection: &Connection, store: &Store, value: &Bytes) -> Option<u64> {
     let found = timeout(ANSWER_WITHIN, entry(connection)).await;
     let (revision, found) = found.ok()?.ok()??;
@@ -424,6 +495,7 @@ mod tests {
         let [one, two] = [1, 2].map(|number| hold(fake.connection(), "node", [number; 16]));
         let terms = Terms {
             address: "127.0.0.1:1".to_owned(),
+            webhook_key: "0123456789abcdef".to_owned(),
             relies: false,
             replicas: 1,
         };
@@ -444,12 +516,40 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_knows_the_lease_again_that_was_made_before_its_last_call_ended_and_then_claims_another()
+     {
+        let fake = Fake::with_room(1 << 20);
+        let link = hold(fake.connection(), "node", [1; 16]);
+        let terms = Terms {
+            address: "127.0.0.1:1".to_owned(),
+            webhook_key: "0123456789abcdef".to_owned(),
+            relies: false,
+            replicas: 1,
+        };
+        let mut claim = Claim::new(&link, terms);
+        // The answers to making it, and to the change that makes it certain.
+        fake.kept.lock().lost = 2;
+        let soon = Duration::from_millis(300);
+        assert!(claim.take_within(soon).unwrap().is_none());
+        assert!(fake.kept.lock().key.is_some(), "it was made");
+        let began = Instant::now();
+        let lease = claim.take_within(soon).unwrap().unwrap();
+        // Its time is that of the change which was answered.
+        assert!(lease.term().holds());
+        assert!(lease.term().age().unwrap() <= began.elapsed());
+        // One that is held already is not taken a second time.
+        assert!(claim.take_within(soon).unwrap().is_none());
+        lease.give_up(link.connection());
+    }
+
+    #[test]
     fn who_seizes_a_lease_waits_for_a_holder_that_may_still_answer_and_for_no_other() {
         for relies in [false, true] {
             let fake = Fake::with_room(1 << 20);
             let [one, two] = [1, 2].map(|number| hold(fake.connection(), "node", [number; 16]));
             let terms = Terms {
                 address: "127.0.0.1:1".to_owned(),
+                webhook_key: "0123456789abcdef".to_owned(),
                 relies,
                 replicas: 1,
             };
@@ -470,10 +570,12 @@ mod tests {
         let connection = link.connection();
         let terms = Terms {
             address: "127.0.0.1:1".to_owned(),
+            webhook_key: "0123456789abcdef".to_owned(),
             relies: true,
             replicas: 1,
         };
-        let taken = connection.block(take(&link, &terms, Duration::from_secs(6)));
+        let mut claim = Claim::new(&link, terms);
+        let taken = connection.block(claim.take(Duration::from_secs(6)));
         let taken = taken.unwrap().unwrap();
         let (revisions, _current) = watch::channel(taken.revision);
         let keeping = Keeping {
@@ -509,5 +611,33 @@ mod tests {
         assert!(!relies("{\"node\":\"a\",\"relies\":false}"));
         assert!(relies("{\"node\":\"a\"}"));
         assert_eq!(Holder::read(b"no JSON"), None);
+    }
+
+    #[test]
+    fn another_key_of_webhooks_is_seen_in_the_lease_where_its_holder_says_which_one_it_has() {
+        let fake = Fake::with_room(1 << 20);
+        let link = hold(fake.connection(), "node", [1; 16]);
+        let terms = |key: &str| Terms {
+            address: String::new(),
+            webhook_key: key.to_owned(),
+            relies: false,
+            replicas: 1,
+        };
+        let holder = Holder::read(&terms("0123456789abcdef").value(&link)).unwrap();
+        let other = |key: &str| terms(key).have_other_key_than(&holder);
+        assert_eq!(other("0123456789abcdef"), Some(false));
+        assert_eq!(other("0123456789abcdee"), Some(true));
+        let older = Holder::read(b"{\"node\":\"a\",\"address\":\"https://a.example\"}").unwrap();
+        assert_eq!(terms("0123456789abcdef").have_other_key_than(&older), None);
+    }
+
+    #[test]
+    fn a_holder_that_names_no_address_has_none() {
+        let address = |value: &str| Holder::read(value.as_bytes()).unwrap().address;
+        let said = address("{\"address\":\"https://a.example\"}");
+        assert_eq!(said.as_deref(), Some("https://a.example"));
+        for value in ["{}", "{\"address\":\"\"}", "{\"address\":7}"] {
+            assert_eq!(address(value), None, "{value}");
+        }
     }
 }

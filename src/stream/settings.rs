@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use wal::Ancestor;
 
+use super::message::{HEADERS_BYTES, MESSAGE_BYTES_MAX};
 use crate::base::hex::hex;
 
 /// Names of a journal's stream, subject and buckets.
@@ -148,7 +149,35 @@ fn too_few(replicas: u64, replicas_min: u64) -> String {
     format!("num_replicas is {replicas}, and has to be {replicas_min} or more")
 }
 
-/// Returns each setting that could lose acknowledged messages, or return stale answers.
+/// Each limit that would refuse a message or a purge one day, and with that end every writer in turn.
+fn limits(config: &Value) -> Vec<String> {
+    let number = |name: &str| config[name].as_i64().unwrap_or(0);
+    let mut faults = Vec::new();
+    for name in ["max_age", "max_msgs", "max_msgs_per_subject"] {
+        if number(name) > 0 {
+            faults.push(format!("{name} is {}, and must not be set", number(name)));
+        }
+    }
+    // The servers count the headers, too.
+    let longest = MESSAGE_BYTES_MAX + HEADERS_BYTES;
+    let size = number("max_msg_size");
+    if size > 0 && usize::try_from(size).is_ok_and(|size| size < longest) {
+        faults.push(format!(
+            "max_msg_size is {size}, and has to be {longest} or more, or not set"
+        ));
+    }
+    if config["deny_purge"].as_bool().unwrap_or(false) {
+        faults.push(
+            "deny_purge must not be set; it cannot be unset: import a directory into a journal of \
+             another name"
+                .to_owned(),
+        );
+    }
+    faults
+}
+
+/// Each setting that could lose what is acknowledged, answer with what is old, or refuse what a writer
+/// appends or purges.
 #[must_use]
 pub fn weaker(config: &Value, names: &Names, replicas_min: u64) -> Vec<String> {
     let mut faults = Vec::new();
@@ -182,10 +211,6 @@ pub fn weaker(config: &Value, names: &Names, replicas_min: u64) -> Vec<String> {
         number("max_bytes") > 0,
         "max_bytes has to be set: without it the servers' disks fill".to_owned(),
     );
-    for name in ["max_age", "max_msgs_per_subject"] {
-        let fault = format!("{name} is {}, and must not be set", number(name));
-        expect(number(name) <= 0, fault);
-    }
     for name in [
         "allow_direct",
         "mirror_direct",
@@ -214,6 +239,7 @@ pub fn weaker(config: &Value, names: &Names, replicas_min: u64) -> Vec<String> {
             "duplicate_window is {known_again} s, and has to be {KNOWN_AGAIN_SECONDS} s or more"
         ),
     );
+    faults.extend(limits(config));
     faults
 }
 
@@ -236,7 +262,11 @@ mod tests {
             ("deny_delete", json!(false)),
             ("max_bytes", json!(-1)),
             ("max_age", json!(NANOS)),
+            ("max_msgs", json!(1_000)),
             ("max_msgs_per_subject", json!(1)),
+            ("max_msg_size", json!(600)),
+            ("max_msg_size", json!((1 << 20) - 1)),
+            ("deny_purge", json!(true)),
             ("allow_direct", json!(true)),
             ("mirror_direct", json!(true)),
             ("allow_rollup_hdrs", json!(true)),
@@ -255,6 +285,21 @@ mod tests {
                 matches!(faults.as_slice(), [fault] if fault.contains(name)),
                 "{name}: {faults:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_limit_that_every_message_is_below_is_taken() {
+        let names = Names::of("main").unwrap();
+        for (name, value) in [
+            ("max_msg_size", json!(1 << 20)),
+            ("max_msg_size", json!(0)),
+            ("max_msgs", json!(0)),
+            ("deny_purge", json!(false)),
+        ] {
+            let mut config = wanted(&names, 3, 1 << 30);
+            config[name] = value;
+            assert_eq!(weaker(&config, &names, 3), Vec::<String>::new(), "{name}");
         }
     }
 

@@ -217,6 +217,18 @@ fn is_imported_although_interrupted(cluster: &Cluster, world: &World, first: u64
             assert_eq!(code, Some(1), "{said}");
             assert!(said.contains("has not ended"), "{said}");
         }
+        // Who looks at the stream sees why.
+        let (code, out, said) = cluster.journal("status", &["--json"]);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("has not ended"), "{said}");
+        let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(told["importing"], true, "{told}");
+        let (code, out, _) = cluster.journal("status", &[]);
+        assert_eq!(code, Some(1), "{out}");
+        assert!(
+            out.contains("import") && out.contains("has not ended"),
+            "{out}"
+        );
         // Nor is another directory imported behind it.
         let other = World::new();
         kept_alone(&other, 2);
@@ -227,6 +239,7 @@ fn is_imported_although_interrupted(cluster: &Cluster, world: &World, first: u64
     let (code, told, said) = import(cluster, world);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(told["importedRecords"], 41 - first, "{told}");
+    assert_eq!(cluster.status()["importing"], false);
     let server = Server::spawn(cluster.command(world, &world.path("empty")));
     for number in 0..41 {
         assert_eq!(ask(world, &mut server.client(), number), Some(201));

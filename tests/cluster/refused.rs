@@ -261,6 +261,7 @@ fn settings_that_a_stream_was_made_with_are_refused_by_their_names() {
         ("allow_msg_ttl", json!(true)),
         ("no_ack", json!(true)),
         ("max_msgs_per_subject", json!(1_000)),
+        ("deny_purge", json!(true)),
         ("sources", json!([{"name": "another"}])),
         ("republish", json!({"src": "carebook.>", "dest": "told.>"})),
     ] {
@@ -298,6 +299,8 @@ fn weaker_settings_are_refused_by_their_names() {
         ("discard", json!("old"), json!("new")),
         ("max_age", json!(3_600_000_000_000_u64), json!(0)),
         ("max_bytes", json!(-1), json!(ROOMY)),
+        ("max_msgs", json!(1_000_000), json!(-1)),
+        ("max_msg_size", json!(600), json!(-1)),
         ("allow_direct", json!(true), json!(false)),
         (
             "duplicate_window",

@@ -265,7 +265,7 @@ impl ServeArgs {
         let published = nats.map(|to| to.publish(&engine, &traces)).transpose()?;
         drop(starting);
         let base = format!("{scheme}://{address}");
-        let terms = self.journal.terms(&base);
+        let terms = self.journal.terms(&base, webhooks.key.fingerprint());
         let running = node
             .map(|node| node.start(&engine, terms, &data))
             .transpose()?;
