@@ -126,7 +126,7 @@ pub fn empty_directory(path: &Path) -> Result<Arc<dyn Storage>, Failure> {
 /// A failure to make a new directory, with what to do about its remains.
 #[must_use]
 pub fn unfinished(error: &wal::Error, target: &dyn Storage, path: &Path) -> Failure {
-    left_unfinished(Failure::of_log(error), error, target, path)
+    left_unfinished(Failure::of_whole_log(error), error, target, path)
 }
 
 /// The same, of a failure that is told in other words.

@@ -494,7 +494,7 @@ fn deposits(data: &Path) -> u64 {
 }
 
 #[test]
-fn a_damaged_snapshot_that_a_restore_leaves_out_is_told() {
+fn a_damaged_snapshot_is_told_as_one_and_a_restore_leaves_it_out() {
     let world = World::new();
     let server = Server::start(&world);
     deposit(&mut server.client(), &world, 0);
@@ -508,6 +508,18 @@ fn a_damaged_snapshot_that_a_restore_leaves_out_is_told() {
     let mut bytes = std::fs::read(&snapshots[1]).unwrap();
     bytes[200] ^= 1;
     std::fs::write(&snapshots[1], bytes).unwrap();
+    let copy = world.path("copy");
+    for command in [
+        &["verify", "--data", text(&data)][..],
+        &["backup", "--data", text(&data), "--to", text(&copy)],
+    ] {
+        let (code, _, err) = run(command);
+        assert_eq!(code, Some(3), "{command:?}: {err}");
+        for told in ["a snapshot is damaged: ", ".snap, offset", "a start reads"] {
+            assert!(err.contains(told), "{command:?}: {err}");
+        }
+        assert!(!err.contains("giving up"), "{command:?}: {err}");
+    }
     let target = world.path("restored");
     let (code, out, err) = run(&[
         "restore",

@@ -454,3 +454,29 @@ fn of_the_copy_of_a_journal_nothing_is_given_up_and_it_is_said_what_to_do() {
     assert!(export.exists());
     assert!(before == content(), "nothing was changed");
 }
+
+#[test]
+fn of_a_damaged_copy_of_a_journal_each_command_says_that_the_stream_fills_an_empty_directory() {
+    let world = World::new();
+    lived(&world, 3);
+    flip(&segments(&world)[1], 4_300);
+    let data = world.data();
+    std::fs::write(data.join("journal"), "CAREBOOK_main\n").unwrap();
+    let (backup, restored) = (world.path("backup"), world.path("restored"));
+    for command in [
+        &["verify", "--data", text(&data)][..],
+        &["inspect", "counts", "--data", text(&data)],
+        &["outbox", "list", "--data", text(&data)],
+        &["compact", "--data", text(&data)],
+        &["backup", "--data", text(&data), "--to", text(&backup)],
+        &["restore", "--from", text(&data), "--data", text(&restored)],
+    ] {
+        let (code, _, err) = run(command);
+        assert_eq!(code, Some(3), "{command:?}: {err}");
+        let told = "it is the copy of the journal CAREBOOK_main: move the directory away";
+        assert!(err.contains(told), "{command:?}: {err}");
+        for elsewhere in ["restore a backup", "giving up", "carebook recover"] {
+            assert!(!err.contains(elsewhere), "{command:?}: {err}");
+        }
+    }
+}
