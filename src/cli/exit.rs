@@ -157,11 +157,14 @@ impl Failure {
         }
     }
 
-    /// A failure of reading everything that a directory has, also snapshots that a start does not need.
+    /// A failure of reading everything that a directory has, also snapshots that a start does not need. One
+    /// whose bytes are sound, which is rejected as a whole, may be believed by a start.
     #[must_use]
     pub fn of_whole_log(error: &wal::Error) -> Self {
         match error {
-            wal::Error::Damaged { file, .. } if is_snapshot(file) => Self::DamageTold(format!(
+            wal::Error::Damaged {
+                file, offset: 1.., ..
+            } if is_snapshot(file) => Self::DamageTold(format!(
                 "a snapshot is damaged: {}. Nothing was changed. Check the disk; {WHEN_A_SNAPSHOT}",
                 error.damage().unwrap_or_default()
             )),
@@ -175,7 +178,7 @@ impl Failure {
     pub fn of_archive(error: &wal::Error, next: impl fmt::Display) -> Self {
         match error.damage() {
             Some(damage) => Self::DamageTold(format!(
-                "the archive is damaged: {damage}. Nothing was changed; {next}"
+                "the archive is damaged: {damage}. It was not changed; {next}"
             )),
             None => Self::of_log(error),
         }

@@ -295,7 +295,8 @@ fn what_is_wrong_with_an_archive_is_told_with_what_can_be_restored() {
     assert_eq!(code, Some(3));
     assert!(err.contains("the archive is damaged"), "{err}");
     assert!(err.contains("up to 9 everything is there"), "{err}");
-    assert!(err.contains("--at 9 restores it"), "{err}");
+    assert!(err.contains("--at 9 restores what is before"), "{err}");
+    assert!(!err.contains("Nothing was changed"), "{err}");
     assert!(!err.contains("carebook recover"), "{err}");
     let (code, _, err) = restored("before", &[&archived[..], &["--at", "9"]].concat());
     assert_eq!(code, Some(0), "{err}");

@@ -114,7 +114,7 @@ pub fn records(storage: &dyn Storage, visitor: &mut dyn Visitor) -> Result<(), E
 /// What came from an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FromArchive {
-    /// Number of segments.
+    /// Number of segments that have these positions.
     pub segments: u64,
     /// Number of positions that were nowhere else.
     pub positions: u64,
@@ -245,8 +245,12 @@ impl Past {
     /// archive.
     #[must_use]
     pub fn from_archive(&self, first: u64, last: u64) -> FromArchive {
-        let holds =
-            |seal: &&Seal| seal.first <= seal.last && seal.first <= last && first <= seal.last;
+        // The archive's copy of one that the log has counts where it goes on after that.
+        let is_behind = |seal: &Seal| self.own_last < seal.last && self.own_last < last;
+        let holds = |seal: &&Seal| {
+            let is_within = seal.first <= seal.last && seal.first <= last && first <= seal.last;
+            is_within && (seal.first < self.own_first || is_behind(seal))
+        };
         let before = self
             .own_first
             .min(last.saturating_add(1))

@@ -547,6 +547,28 @@ fn left_behind() -> (SimDisk, SimDisk) {
 }
 
 #[test]
+fn a_longer_copy_of_a_segment_in_an_archive_counts_only_where_its_positions_are_wanted() {
+    let (source, archive) = (SimDisk::new(), disk(5));
+    let mut log = open(&source).unwrap().log;
+    append(&mut log, 1..=60);
+    // Its last segment is one that goes on afterwards.
+    let copy = backup(&source.after_kill());
+    append(&mut log, 61..=200);
+    snapshot(&mut log, 190).unwrap();
+    snapshot(&mut log, 195).unwrap();
+    log.compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
+        .unwrap();
+    let past = past(&copy, Some(&archive)).unwrap();
+    assert_eq!(restore(&past, 1, Some(60)).unwrap().1.last_position, 60);
+    let came = past.from_archive(1, 60);
+    assert_eq!((came.segments, came.positions), (0, 0));
+    let last = restore(&past, 1, None).unwrap().1.last_position;
+    let came = past.from_archive(1, last);
+    assert_eq!(came.positions, last - 60);
+    assert!(came.segments > 3, "{came:?}");
+}
+
+#[test]
 fn records_that_are_missing_in_an_archive_behind_a_backup_are_told_and_not_left_out_silently() {
     let (copy, archive) = left_behind();
     let whole = past(&copy, Some(&archive)).unwrap();
