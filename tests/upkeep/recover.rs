@@ -1,10 +1,11 @@
 //! A damaged directory: what can be had of it, at what cost, and only on demand.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Answer, Server, World, files, run};
+use crate::support::{Answer, Server, World, carebook, files, run};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -479,4 +480,25 @@ fn of_a_damaged_copy_of_a_journal_each_command_says_that_the_stream_fills_an_emp
             assert!(!err.contains(elsewhere), "{command:?}: {err}");
         }
     }
+}
+
+#[test]
+fn the_command_of_a_way_out_can_be_pasted_whatever_the_directory_is_called() {
+    let world = World::new();
+    lived(&world, 3);
+    flip(&segments(&world)[1], 4_300);
+    let data = world.path("it's my dir");
+    std::fs::rename(world.data(), &data).unwrap();
+    let (code, out, err) = run(&["recover", "--data", text(&data)]);
+    assert_eq!(code, Some(3), "{err}");
+    let mut ways = out
+        .lines()
+        .filter_map(|line| line.strip_prefix("way out: carebook "));
+    let pasted = format!("\"$0\" {}", ways.next().unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &pasted]).arg(carebook().get_program());
+    let done = shell.output().unwrap();
+    assert!(done.status.success(), "{pasted}: {done:?}");
+    let (code, _, err) = run(&["verify", "--data", text(&data)]);
+    assert_eq!(code, Some(0), "{err}");
 }

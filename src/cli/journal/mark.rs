@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::super::exit::Failure;
-use super::super::printable::printable;
+use super::super::printable::{as_argument, printable};
 use super::super::whole_file;
 use crate::http::small_file;
 
@@ -55,8 +55,9 @@ pub(in super::super) fn expect_no_journal(data: &Path) -> Result<(), Failure> {
         Some(stream) => Err(Failure::other(format!(
             "{shown} is the copy of the journal {stream}: what was written there alone would be lost to \
              the journal, and the next start on it be refused. Nothing was changed. `carebook serve` needs \
-             --journal, and other commands ask that server with --url; `carebook restore --from {shown} \
-             --data DIR` makes a directory of it that is no copy"
+             --journal, and other commands ask that server with --url; `carebook restore --from {} --data DIR` \
+             makes a directory of it that is no copy",
+            as_argument(data)
         ))),
     }
 }
