@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::journal::{WHEN_A_COPY, journal_of};
+use super::copy_mark::{WHEN_A_COPY, stream_of};
 use super::tell::tell;
 use crate::base::codec::DecodeError;
 use crate::journal::replay_error::ReplayError;
@@ -148,7 +148,7 @@ impl Failure {
     /// Damage in a file of a log. A directory that is the copy of a journal needs no backup.
     fn of_damage(error: &wal::Error, file: &Path) -> Self {
         let place = error.damage().unwrap_or_default();
-        match file.parent().map(journal_of) {
+        match file.parent().map(stream_of) {
             Some(Ok(Some(stream))) => Self::DamageTold(format!(
                 "the log is damaged: {place}. Nothing was changed. Check the disk; it is the copy of the \
                  journal {stream}: {WHEN_A_COPY}"

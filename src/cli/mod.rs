@@ -1,6 +1,7 @@
 //! The command line: what each command does, and its exit codes.
 
 mod backup_status;
+mod copy_mark;
 mod duration;
 mod ending;
 pub mod exit;
