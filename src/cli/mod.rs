@@ -10,6 +10,7 @@ mod manager;
 pub mod nats;
 pub mod offline;
 pub mod open;
+mod others;
 pub mod output;
 mod printable;
 pub mod remote;
