@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use wal::{BoxError, Identity, Log, Options, Record, Report, SnapshotInfo, Visitor};
 
 use super::exit::Failure;
+use super::others::expect_no_others;
 use crate::base::codec::DecodeError;
 use crate::engine::clock::SystemClock;
 use crate::engine::{Engine, Limits, OnFatal};
@@ -220,7 +221,7 @@ pub struct Opening {
     pub limits: Limits,
     /// Free space below which commands are rejected.
     pub reserve_bytes: u64,
-    /// Whether an empty directory becomes a new log.
+    /// Whether a directory that holds nothing of others becomes a new log.
     pub create: bool,
 }
 
@@ -235,6 +236,9 @@ pub fn open(data: &Path, opening: Opening, on_fatal: OnFatal) -> Result<(Engine,
         existing(data)
     };
     let storage = storage.map_err(|error| unusable(data, &error))?;
+    if opening.create {
+        expect_no_others(data)?;
+    }
     let options = Options {
         reserve_bytes: opening.reserve_bytes,
         create: opening.create,

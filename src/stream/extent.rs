@@ -165,8 +165,25 @@ impl Extent {
         Ok(extent)
     }
 
-    /// Returns the sequence and digest of the message with which the stream has every record up to a position.
-    /// Blocks.
+    /// A directory that ends at this position lacks nothing that comes before the stream. It has the
+    /// stream's first position, or ends right before it where the stream never had more, as after an import.
+    /// After a purge, nothing would show that a directory that ends right before is of the same history.
+    ///
+    /// # Errors
+    /// [`StreamError::Purged`] when it ends sooner.
+    pub fn is_reached_by(&self, end: u64) -> Result<(), StreamError> {
+        let first = self.base.next;
+        let least = match self.base.sequence {
+            0 => first - 1,
+            _ => first,
+        };
+        match end == 0 || end >= least {
+            true => Ok(()),
+            false => Err(StreamError::Purged { end, first }),
+        }
+    }
+
+    /// The message after which everything is up to a position, and its digest. Blocks.
     ///
     /// # Errors
     /// When the stream does not have the position yet, a message is missing or invalid, or the servers do not answer.

@@ -4,22 +4,11 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use rustix::fs::OFlags;
-
+use super::super::copy_mark::{NAME, WHEN_A_COPY, read, stream_of};
 use super::super::exit::Failure;
 use super::super::open::{next_step, unusable};
-use super::super::printable::printable;
+use super::super::printable::as_argument;
 use super::super::whole_file;
-use crate::http::small_file;
-
-/// Its name, beside the log. It has the name of the stream.
-const NAME: &str = "journal";
-/// More than it has.
-const FILE_BYTES_MAX: usize = 4_096;
-
-/// What to do with the copy of a journal that is damaged.
-pub(in super::super) const WHEN_A_COPY: &str =
-    "move the directory away and start with an empty one: the stream fills it";
 
 /// Marks the directory as the copy of this stream, durably.
 ///
@@ -38,14 +27,13 @@ pub(super) fn put(data: &Path, stream: &str) -> io::Result<()> {
 /// # Errors
 /// When that cannot be found out.
 pub(in super::super) fn journal_of(data: &Path) -> Result<Option<String>, Failure> {
-    let found = read(data).map_err(|error| {
+    stream_of(data).map_err(|error| {
         if error.kind() == ErrorKind::NotADirectory {
             return unusable(data, &error);
         }
         let (file, next) = (data.join(NAME), next_step(&error));
         Failure::other(format!("{} cannot be read: {error}{next}", file.display()))
-    })?;
-    Ok(found.map(|stream| printable(stream.trim_end())))
+    })
 }
 
 /// Refuses a directory that is the copy of a journal, to a command that would write to it alone.
@@ -59,8 +47,9 @@ pub(in super::super) fn expect_no_journal(data: &Path) -> Result<(), Failure> {
         Some(stream) => Err(Failure::other(format!(
             "{shown} is the copy of the journal {stream}: what was written there alone would be lost to \
              the journal, and the next start on it be refused. Nothing was changed. `carebook serve` needs \
-             --journal, and other commands ask that server with --url; `carebook restore --from {shown} \
-             --data DIR` makes a directory of it that is no copy"
+             --journal, and other commands ask that server with --url; `carebook restore --from {} --data DIR` \
+             makes a directory of it that is no copy",
+            as_argument(data)
         ))),
     }
 }
@@ -79,19 +68,6 @@ pub(in super::super) fn expect_no_copy_to_cut(data: &Path) -> Result<(), Failure
              Nothing was changed"
         ))),
     }
-}
-
-/// What the directory's mark says.
-fn read(data: &Path) -> io::Result<Option<String>> {
-    let opened = match small_file::open(&data.join(NAME), OFlags::NOFOLLOW) {
-        Ok(opened) => opened,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let bytes = small_file::read_opened(opened, FILE_BYTES_MAX)?;
-    let text = String::from_utf8(bytes);
-    text.map(Some)
-        .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
 #[cfg(test)]

@@ -7,11 +7,12 @@ use clap::{Args, ValueEnum};
 use tokio_rustls::rustls::ClientConfig;
 use wal::{Options, Report};
 
+use super::super::copy_mark::WHEN_A_COPY;
 use super::super::ending::end_the_process_of;
 use super::super::exit::Failure;
 use super::super::open::{Opening, Replaying, unusable};
 use super::args::PlaceArgs;
-use super::mark::{self, WHEN_A_COPY};
+use super::mark;
 use crate::engine::clock::SystemClock;
 use crate::engine::role::Role;
 use crate::engine::role::writer_proof::WriterProof;

@@ -286,11 +286,10 @@ pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<Compa
                 directory: last,
                 journal: end.next - 1,
             }),
-            _ if 0 < last && last < found.extent.base.next => Err(StreamError::Purged {
-                end: last,
-                first: found.extent.base.next,
-            }),
-            _ => Ok(found.extent.clone()),
+            _ => {
+                found.extent.is_reached_by(last)?;
+                Ok(found.extent.clone())
+            }
         }
     });
     let extent = extent.map_err(|error| Failure::of_journal(&error))?;
