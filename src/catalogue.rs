@@ -1,5 +1,5 @@
-//! The one table of operations, of reads, of kinds of resources and of kinds of facts. Router,
-//! log, documents and tests all read it; nothing else lists them.
+//! The one table of operations, of reads, of kinds of resources and of kinds of facts. Router, log,
+//! documents and tests all read it; no other module lists them.
 
 mod lists;
 mod reads;
@@ -223,8 +223,8 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Body),
 ];
 
-/// The operations by which the service itself is managed, by their numbers, which begin behind
-/// those of all others.
+/// The operations that manage the service itself, by their numbers, which follow those of all
+/// others.
 pub static MANAGEMENT: &[Row] = &[
     Row::new(
         101,
@@ -292,7 +292,7 @@ pub static MANAGEMENT: &[Row] = &[
     .keyed(KeySource::HeaderIfSent),
 ];
 
-/// What the service reports to itself: no request leads there.
+/// The operations by which the service reports to itself; no request leads to them.
 pub static REPORTS: &[Row] = &[
     Row::new(
         RECORD_WEBHOOK_PROGRESS,
@@ -311,23 +311,24 @@ pub static REPORTS: &[Row] = &[
     .without_token(),
 ];
 
-/// The tag of the report of how far the deliveries of a webhook subscription are.
+/// The tag of the report that records the progress of a webhook subscription's deliveries.
 pub const RECORD_WEBHOOK_PROGRESS: u16 = 201;
 
-/// The tag of the report of how far the publishing of events is.
+/// The tag of the report that records the progress of publishing events.
 pub const RECORD_PUBLICATION: u16 = 202;
 
-/// The tag of the report that a receiver has taken a message, or has not.
+/// The tag of the report whether a receiver has taken a message.
 pub const RECORD_MESSAGE_ATTEMPT: u16 = 203;
 
-/// The row of the operation with this tag, in whichever table it is.
+/// Returns the row of the operation with this tag, from whichever table.
 #[must_use]
 pub fn row(tag: u16) -> Option<&'static Row> {
     let all = OPERATIONS.iter().chain(MANAGEMENT).chain(REPORTS);
     all.into_iter().find(|row| row.tag == tag)
 }
 
-/// The kinds of resources, by their tags; facts come in to those whose tag is below 100.
+/// The kinds of resources, by their tags; those with a tag below 100 receive facts from other
+/// systems.
 pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<actor::ActorFact>>::NEW,
     &Registered::<Fact<family_account::FamilyAccount>>::NEW,
@@ -373,24 +374,24 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Publication>::NEW,
 ];
 
-/// The name of the operation with this tag, as events and reads show it; `reference_fact` for the
-/// tag of facts that come in.
+/// Returns the name of the operation with this tag, as events and reads show it; `reference_fact`
+/// for the tag of facts that come in.
 #[must_use]
 pub fn operation_name(tag: u16) -> &'static str {
     let known = recorded_operations().find(|(known, _)| *known == tag);
     known.map_or("reference_fact", |(_, name)| name)
 }
 
-/// The tags that records have, other than that of facts, each with its operation's name.
+/// Returns the tags that records have, except that of facts, each with its operation's name.
 pub fn recorded_operations() -> impl Iterator<Item = (u16, &'static str)> {
     let rows = OPERATIONS.iter().chain(MANAGEMENT).chain(REPORTS);
     rows.map(|row| (row.tag, row.name))
 }
 
-/// The kind of resource with this tag.
+/// Returns the kind of resource with this tag.
 #[must_use]
 pub fn resource(tag: u16) -> Option<&'static dyn AnyResource> {
-    /// Recovery asks once for each change in the log.
+    /// The kinds by tag, since recovery looks one up for each change in the log.
     static BY_TAG: LazyLock<Vec<Option<&'static dyn AnyResource>>> = LazyLock::new(|| {
         let mut by_tag = Vec::new();
         for resource in RESOURCES {

@@ -1,8 +1,9 @@
-//! The program `carebook`: parses its arguments and does what they say.
+//! The program `carebook`: parses its arguments and runs the command that they name.
 
 use std::process::ExitCode;
 
-/// Answers are many short-lived allocations on few threads, which this allocator is made for.
+/// Allocator for many short-lived allocations on few threads, which is what answering requests
+/// makes.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -36,6 +36,8 @@ member's delegation has to cover the amount in 1 and 20.
 ";
 
 const READS: &str = "
+The draft of 18 is a mother's here. Any kind of actor confirms the drafts that its subject owns, and no others.
+
 ## Reads, lists, histories
 
 A read, its history and its list show the same: what a list does not show is 404 when it is read.

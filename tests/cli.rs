@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -162,6 +163,44 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
             "--token",
             "t",
         ],
+        &[
+            "facts",
+            "load",
+            "x",
+            "--url",
+            "http://127.0.0.1:99999",
+            "--token",
+            "t",
+        ],
+        &[
+            "serve",
+            "--demo",
+            "--check",
+            "--receiver",
+            "a.*=http://127.0.0.1:99999/in",
+        ],
+        &[
+            "serve",
+            "--demo",
+            "--check",
+            "--directory-url",
+            "http://127.0.0.1:/",
+        ],
+        &[
+            "serve",
+            "--demo",
+            "--check",
+            "--otlp-endpoint",
+            "http://127.0.0.1:99999",
+        ],
+        &[
+            "serve",
+            "--data",
+            "x",
+            "--check",
+            "--jwks",
+            "https://127.0.0.1:70000/",
+        ],
         &["verify"],
         &["verify", "--data"],
         &["inspect"],
@@ -293,6 +332,31 @@ fn a_directory_has_one_server_and_the_second_is_told_which() {
     );
     server.kill();
     assert_eq!(Server::start(&world).stop(), Some(0));
+}
+
+#[test]
+fn no_log_is_begun_among_files_of_others() {
+    let world = World::new();
+    let (data, facts) = (world.data(), world.path("facts"));
+    let others = data.join("letters.txt");
+    std::fs::create_dir_all(data.join("lost+found")).unwrap();
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::write(&others, "of somebody else").unwrap();
+    std::fs::write(&facts, run(&["facts", "template"]).1).unwrap();
+    let (data, facts) = (data.to_str().unwrap(), facts.to_str().unwrap());
+    let load = ["facts", "load", facts, "--data", data];
+    let (code, _, err) = run(&load);
+    assert_eq!(code, Some(1), "{err}");
+    let told = "the directory is not empty, it holds letters.txt";
+    assert!(err.contains(told), "{err}");
+    assert_eq!(Server::try_start(&world, &[]).err(), Some(Some(1)));
+    assert!(!world.data().join("manifest").exists());
+    // What a file system keeps there is no hindrance, nor is anything beside a log.
+    std::fs::remove_file(&others).unwrap();
+    assert_eq!(Server::start(&world).stop(), Some(0));
+    std::fs::write(&others, "of somebody else").unwrap();
+    let (code, _, err) = run(&load);
+    assert_eq!(code, Some(0), "{err}");
 }
 
 /// A stopped directory with some commits in it.

@@ -180,7 +180,7 @@ fn a_demonstration_that_was_interrupted_while_it_made_its_key_starts_again() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("demo");
     std::fs::create_dir(&data).unwrap();
-    let unfinished = data.join("demo-key.pem.new");
+    let unfinished = data.join("demo-key.pem.carebook-new");
     std::fs::write(&unfinished, "-----BEGIN").unwrap();
     let demo = Running::start(&data);
     assert!(!unfinished.exists());
@@ -202,7 +202,7 @@ fn a_demonstration_that_was_interrupted_while_it_made_its_key_starts_again() {
     command.args(["-e", "inject=write:signal=KILL:when=1", "-P"]);
     command.arg(traced.join("demo-key.pem")).arg("-P");
     command
-        .arg(traced.join("demo-key.pem.new"))
+        .arg(traced.join("demo-key.pem.carebook-new"))
         .arg("-o")
         .arg(log);
     command.arg(env!("CARGO_BIN_EXE_carebook"));

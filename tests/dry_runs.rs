@@ -2,7 +2,9 @@
 //! ones for every command of the model is in `tests/model`.
 
 use carebook::base::actor::ActorKind;
-use carebook::catalogue::{Invalid, OPERATIONS, ProblemShape, READS};
+use carebook::catalogue::{
+    BodySource, Invalid, MANAGEMENT, Method, OPERATIONS, ProblemShape, READS,
+};
 use serde_json::json;
 
 use crate::support::good::Good;
@@ -87,8 +89,7 @@ fn what_asks_for_a_dry_run_in_another_way_is_invalid_with_what_else_is() {
             assert_eq!(answer.status, status, "{} {query}: {answer:?}", row.name);
             if row.problem == ProblemShape::Full {
                 let faults = answer.faults();
-                let dry_run = ("query.dryRun".to_owned(), "not_allowed".to_owned());
-                assert!(faults.contains(&dry_run), "{faults:?}");
+                assert!(faults.contains(&no_dry_run()), "{faults:?}");
                 assert!(
                     faults.iter().any(|(path, _)| path == "unknown"),
                     "{faults:?}"
@@ -114,5 +115,52 @@ fn nothing_but_an_operation_has_dry_runs() {
         &json!({"facts": []}),
     );
     assert_eq!(facts.status, 400, "{facts:?}");
+    let bearer = format!("Bearer {token}");
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/x-ndjson"),
+    ];
+    let stream = client.request("POST", "/reference-facts?dryRun=true", &headers, b"{}");
+    assert_eq!(stream.faults(), [no_dry_run()]);
     assert_eq!(client.get("/events?dryRun=true", &token).status, 400);
+}
+
+#[test]
+fn that_there_is_no_dry_run_is_told_with_what_else_is_wrong_with_a_command() {
+    let theatre = theatre();
+    let mut client = theatre.server.client();
+    let token = theatre.world.workflow();
+    let places = MANAGEMENT
+        .iter()
+        .filter(|row| row.body != BodySource::Query);
+    let places = places.map(|row| (row.method, row.path.replace(['{', '}'], "")));
+    let facts = (Method::Post, "/reference-facts".to_owned());
+    for (method, path) in places.chain([facts]) {
+        let method = match method {
+            Method::Post => "POST",
+            Method::Patch => "PATCH",
+            Method::Delete => "DELETE",
+        };
+        for query in ["dryRun=true", "dryRun=false"] {
+            let path = format!("{path}?{query}");
+            let answer = client.send_json(method, &path, &token, &[], &json!({"unknown": 1}));
+            let faults = answer.faults();
+            assert!(faults.contains(&no_dry_run()), "{path}: {faults:?}");
+            let unknown = ("unknown".to_owned(), "unknown_field".to_owned());
+            assert!(faults.contains(&unknown), "{path}: {faults:?}");
+        }
+    }
+    let path = "/webhook-subscriptions/1?expectedRevision=1&dryRun=true";
+    let deletion = client.send_json(
+        "DELETE",
+        path,
+        &token,
+        &[("Idempotency-Key", "k")],
+        &json!({}),
+    );
+    assert_eq!(deletion.faults(), [no_dry_run()]);
+}
+
+fn no_dry_run() -> (String, String) {
+    ("query.dryRun".to_owned(), "not_allowed".to_owned())
 }

@@ -294,6 +294,22 @@ fn lanes_have_a_processor_each_when_there_are_as_many_and_nobody_minds() {
     }
 }
 
+#[test]
+fn more_lanes_than_the_process_may_have_are_told_with_the_option() {
+    let world = World::new();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 150 && exec \"$0\" \"$@\""]);
+    command.arg(env!("CARGO_BIN_EXE_carebook"));
+    let output = serve_arguments(&mut command, &world)
+        .args(["--runtimes", "300"])
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("300 lanes cannot be started"), "{err}");
+    assert!(err.contains("--runtimes"), "{err}");
+}
+
 /// Connections that stay open, and the number of those that the server has closed.
 fn crowd(addresses: &[&str], count: usize) -> (Vec<Client>, usize) {
     let mut open = Vec::new();

@@ -290,6 +290,45 @@ fn a_key_that_is_not_the_certificate_s_is_named_before_anything_is_opened() {
     assert!(!world.data().exists());
 }
 
+#[test]
+fn that_a_certificate_has_expired_is_told_by_a_check_and_at_a_start() {
+    let world = World::new();
+    let mut parameters = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+    parameters.not_after = rcgen::date_time_ymd(2020, 2, 29);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = parameters.self_signed(&key).unwrap();
+    std::fs::write(world.path("cert.pem"), certificate.pem()).unwrap();
+    std::fs::write(world.path("key.pem"), key.serialize_pem()).unwrap();
+    let serve = |more: &[&str]| {
+        let mut command = carebook();
+        serve_arguments(&mut command, &world)
+            .arg("--tls-cert")
+            .arg(world.path("cert.pem"))
+            .arg("--tls-key")
+            .arg(world.path("key.pem"))
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let checked = serve(&["--check"]).wait_with_output().unwrap();
+    let mut child = serve(&[]);
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut String::new()).unwrap();
+    let id = child.id().to_string();
+    let told = Command::new("kill").args(["-TERM", &id]).status();
+    assert!(told.unwrap().success());
+    let served = child.wait_with_output().unwrap();
+    for output in [checked, served] {
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{err}");
+        assert!(
+            err.contains("has expired") && err.contains("2020-02-29"),
+            "{err}"
+        );
+    }
+}
+
 /// So many forged signatures end a connection: over HTTP/2 it is notified, and what was sent before
 /// that is answered.
 #[test]

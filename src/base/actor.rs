@@ -31,7 +31,8 @@ impl fmt::Display for ActorKind {
     }
 }
 
-/// A text that names no kind of actor. It does not carry the text, which came from outside.
+/// The error of a text that names no kind of actor. It does not carry the text, which came from
+/// outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownActorKind;
 
@@ -67,13 +68,13 @@ pub struct Actor {
     pub member_id: Option<MemberId>,
     /// The profile that the actor acts under; see [`Actor::profile_id`].
     pub actor_profile_id: Option<Box<str>>,
-    /// The branches that a branch's people act for.
+    /// The branches that the actor acts for, when it is one of a branch's people.
     pub branch_profile_ids: Vec<Box<str>>,
     /// Permissions such as `branch:create`.
     pub permissions: Vec<Box<str>>,
     /// The e-mail address, as the identity provider knows it.
     pub email: Option<Box<str>>,
-    /// Whether the identity provider has seen that the address is the actor's own.
+    /// Whether the identity provider has verified that the address is the actor's own.
     pub email_verified: bool,
 }
 
@@ -192,7 +193,7 @@ mod tests {
             let json = serde_json::to_string(&kind).unwrap();
             assert_eq!(json, format!("\"{word}\""));
             assert_eq!(serde_json::from_str::<ActorKind>(&json).unwrap(), kind);
-            // An escape in the JSON makes the word an owned string on the way.
+            // An escape in the JSON makes serde pass the word as an owned string.
             let escaped = json.replacen('_', "\\u005f", 1);
             assert_eq!(serde_json::from_str::<ActorKind>(&escaped).unwrap(), kind);
         }

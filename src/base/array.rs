@@ -1,15 +1,15 @@
 //! Arrays of bytes, encoded as those bytes.
 //!
-//! serde has no such thing: it makes a call for each byte of an array, and writes a length in front of a
-//! slice. The codec writes an integer in as many bytes as its value needs, but a floating-point number
-//! always as its eight bytes, in order, unchanged. So eight bytes at a time travel as the number that has
-//! these bits, and the encoding is that of the array.
+//! serde has no such encoding: it makes a call for each byte of an array, and writes a length in front
+//! of a slice. The codec writes an integer in as many bytes as its value needs, but a floating-point
+//! number always as its eight bytes, in order, unchanged. So eight bytes at a time are passed to serde
+//! as the number that has these bits, and the encoding is that of the array.
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::ser::SerializeTuple as _;
 use serde::{Deserializer, Serializer};
 
-/// How many bytes travel together.
+/// Bytes that are passed to serde as one floating-point number.
 const WORD: usize = 8;
 
 /// # Errors
@@ -30,7 +30,7 @@ pub fn serialize<const N: usize, S: Serializer>(
     tuple.end()
 }
 
-/// The bytes of a type of this name that is nothing but an array.
+/// Decodes the bytes of a newtype named `name` that contains nothing but an array.
 ///
 /// # Errors
 /// The deserializer's.

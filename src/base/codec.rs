@@ -1,22 +1,24 @@
-//! The encoding of records and states: bincode, named in this file only.
+//! The encoding of records and states: bincode. Only this file names it.
 //!
 //! The bytes are those of bincode 2 with its standard configuration: little-endian, integers of
-//! variable length. Measured on a settlement statement with one line, that is 335 bytes instead of
-//! 520 with fixed-width integers. The package is no longer maintained, so nothing else may name it:
-//! another codec needs to replace this file and the format version of the record, nothing more.
+//! variable length. A settlement statement with one line measured 335 bytes, instead of 520 with
+//! fixed-width integers. The package is no longer maintained, so no other file may name it: to
+//! change the codec, it is enough to replace this file and the format version of the record.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::output::{Output, in_scratch};
 
-/// The most bytes that decoding one value may take, so that a hostile length cannot exhaust memory.
-/// A list counts with the memory of its items, which is more than their bytes.
+/// Maximum number of bytes that decoding one value may take, so that a hostile length cannot
+/// exhaust memory. A list counts with the memory of its items, which is more than their encoded
+/// bytes.
 const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The most bytes that one state or event may have, and one record, which also carries a response:
-/// anything larger could be written and not be decoded again.
+/// Maximum number of encoded bytes of one state or event. A larger one could be written and not be
+/// decoded again.
 pub const STATE_BYTES_MAX: usize = VALUE_BYTES_MAX / 8;
-/// See [`STATE_BYTES_MAX`].
+/// Maximum number of encoded bytes of one record, which also carries a response; see
+/// [`STATE_BYTES_MAX`].
 pub const RECORD_BYTES_MAX: usize = VALUE_BYTES_MAX / 4 * 3;
 
 fn config() -> bincode::config::Configuration<
@@ -30,17 +32,18 @@ fn config() -> bincode::config::Configuration<
 /// Why bytes are not a value of the type asked for.
 #[derive(Debug)]
 pub enum DecodeError {
-    /// They do not decode.
+    /// The bytes do not decode.
     Malformed(String),
-    /// They decode, and `0` of them are left over.
+    /// The bytes decode, and `0` of them are left over.
     Trailing(usize),
-    /// They have the form of another version of this program: a sentence that says which, and what
-    /// to do.
+    /// The bytes have the form of another version of this program. The sentence says which version,
+    /// and what to do.
     OtherVersion(String),
 }
 
 impl DecodeError {
-    /// `what` has the version `found`, and this program reads only `known`, or nothing above it.
+    /// Returns the error that `what` has the version `found`, while this program reads only the
+    /// version `known`, or none above it.
     #[must_use]
     pub fn other_version(what: impl std::fmt::Display, found: u16, known: u16) -> Self {
         let whose = if found > known {
@@ -67,18 +70,18 @@ impl std::fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// The bytes of `value`, a state or an event.
+/// Encodes `value`, a state or an event.
 ///
 /// # Panics
-/// When the value has more than [`STATE_BYTES_MAX`] bytes: the command that makes it so fails with
-/// 500, before anything is written. And when the type cannot be encoded at all (a map of unknown
-/// length, say), which the tests of each type would have shown.
+/// When the encoded value has more than [`STATE_BYTES_MAX`] bytes: the command that builds it fails
+/// with 500, before anything is written. Also when the type cannot be encoded at all (a map of
+/// unknown length, say), which the tests of each type would have shown.
 #[must_use]
 pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     encoded(value, STATE_BYTES_MAX, <[u8]>::to_vec)
 }
 
-/// The bytes of `value`, a record.
+/// Encodes `value`, a record.
 ///
 /// # Panics
 /// As [`encode`], with [`RECORD_BYTES_MAX`].
@@ -87,17 +90,17 @@ pub fn encode_record<T: Serialize>(value: &T) -> Vec<u8> {
     encoded(value, RECORD_BYTES_MAX, <[u8]>::to_vec)
 }
 
-/// A value has more bytes than it may.
+/// The error of a value whose encoding has more bytes than allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge {
-    /// How many it has.
+    /// Number of bytes of the encoding.
     pub bytes: usize,
 }
 
-/// The bytes of `value`, a record.
+/// Encodes `value`, a record, if it is not too large.
 ///
 /// # Errors
-/// [`TooLarge`] when there are more than `most`, or more than [`RECORD_BYTES_MAX`].
+/// [`TooLarge`] when the encoding has more than `most` bytes, or more than [`RECORD_BYTES_MAX`].
 ///
 /// # Panics
 /// When the type cannot be encoded at all, as [`encode`].
@@ -110,7 +113,8 @@ pub fn encode_record_within<T: Serialize>(value: &T, most: usize) -> Result<Vec<
     })
 }
 
-/// As [`encode`], into `bytes`, whose content before is gone: for a writer of many values.
+/// Encodes like [`encode`], into `bytes`, whose earlier content is replaced: for a writer of many
+/// values.
 ///
 /// # Panics
 /// As [`encode`].
@@ -121,7 +125,7 @@ pub fn encode_into<T: Serialize>(value: &T, bytes: &mut Vec<u8>) {
     });
 }
 
-/// As [`encode_record`], into `bytes`, whose content before is gone.
+/// Encodes like [`encode_record`], into `bytes`, whose earlier content is replaced.
 ///
 /// # Panics
 /// As [`encode_record`].
@@ -132,8 +136,8 @@ pub fn encode_record_into<T: Serialize>(value: &T, bytes: &mut Vec<u8>) {
     });
 }
 
-/// Where bytes are encoded to. bincode's own writer counts what it has written and goes through
-/// `std::io::Write`, byte by byte.
+/// The writer that bincode encodes into. bincode's own writer counts the bytes written and goes
+/// through `std::io::Write`, byte by byte.
 struct End<'o>(&'o mut Output);
 
 impl bincode::enc::write::Writer for End<'_> {
@@ -144,7 +148,7 @@ impl bincode::enc::write::Writer for End<'_> {
     }
 }
 
-/// What `take` makes of the encoded value, which may have up to `max` bytes.
+/// Encodes `value`, which may have up to `max` bytes, and returns what `take` makes of these bytes.
 fn encoded<T: Serialize, R>(value: &T, max: usize, take: impl FnOnce(&[u8]) -> R) -> R {
     in_scratch(|output| {
         bincode::serde::encode_into_writer(value, End(output), config())
@@ -158,16 +162,17 @@ fn encoded<T: Serialize, R>(value: &T, max: usize, take: impl FnOnce(&[u8]) -> R
     })
 }
 
-/// Decodes the value that all of `bytes` are.
+/// Decodes a value from `bytes`, all of which must belong to it.
 ///
 /// # Errors
-/// When the bytes are not the encoding of such a value, or go on after it.
+/// When the bytes are not the encoding of such a value, or when bytes are left over.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let decoded = bincode::serde::decode_from_slice(bytes, config());
     whole(decoded, bytes)
 }
 
-/// Decodes the value that all of `bytes` are; its text and its bytes are borrowed from them.
+/// Decodes a value from `bytes`, all of which must belong to it; its strings and byte slices are
+/// borrowed from them.
 ///
 /// # Errors
 /// As [`decode`].
@@ -176,7 +181,7 @@ pub fn decode_borrowed<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Dec
     whole(decoded, bytes)
 }
 
-/// The decoded value, if it took all of `bytes`.
+/// Returns the decoded value, if decoding it took all of `bytes`.
 fn whole<T>(
     decoded: Result<(T, usize), bincode::error::DecodeError>,
     bytes: &[u8],
@@ -189,7 +194,8 @@ fn whole<T>(
     }
 }
 
-/// Bytes that are written as they are, not one by one; as hexadecimal digits for people and tools.
+/// Bytes that are encoded in one piece, not one by one. Formats for people and tools show them as
+/// hexadecimal digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blob<B = Vec<u8>>(pub B);
 

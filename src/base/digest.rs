@@ -7,24 +7,24 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::array;
 use super::hex::hex;
 
-/// 128 bits of BLAKE3 over a few labelled parts: the key of the in-memory indexes. Two different
-/// things with one digest would take 2^64 tries to find.
+/// 128 bits of BLAKE3 over a few labelled parts: the key of the in-memory indexes. Finding two
+/// different inputs with one digest would take 2^64 tries.
 ///
-/// For people and tools it is written as hexadecimal digits, in records as its bytes.
+/// Formats for people and tools show it as hexadecimal digits; records contain its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 16]);
 
-/// Names up to this many bytes, with their lengths, are kept with their digests for a while: a command
-/// looks the same ones up several times, and many commands have one actor or one branch.
+/// Maximum length of the bytes (label, parts and their lengths) whose digests are cached: a command
+/// looks the same names up several times, and many commands have one actor or one branch.
 const SHORT: usize = 64;
-/// How many of them, on each thread.
+/// Number of cached digests of each thread.
 const RECENTS: usize = 128;
 
-/// A digest that was made before.
+/// A cached digest, with the bytes that it was computed from.
 #[derive(Clone, Copy)]
 struct Recent {
     bytes: [u8; SHORT],
-    /// How many of the bytes; 0 is of none.
+    /// Number of bytes in use; 0 in an entry that is empty.
     length: usize,
     digest: Digest,
 }
@@ -54,8 +54,8 @@ impl<'de> Deserialize<'de> for Digest {
 }
 
 impl Digest {
-    /// The digest of `parts`, each preceded by its length, under a label that distinguishes kinds
-    /// of digests.
+    /// Returns the digest of `parts`, each preceded by its length, under a label that distinguishes
+    /// kinds of digests.
     #[must_use]
     pub fn of<S: AsRef<str>>(label: u16, parts: &[S]) -> Self {
         // One buffer and one call: hashing in pieces costs more than copying short strings.
@@ -90,7 +90,7 @@ impl Digest {
         Self(digest)
     }
 
-    /// The digest of the first `length` bytes; all others are 0.
+    /// Returns the digest of the first `length` bytes, maybe from the cache; all others are 0.
     fn of_short(bytes: [u8; SHORT], length: usize) -> Self {
         thread_local! {
             static RECENT: [Cell<Recent>; RECENTS] = const { [const { Cell::new(Recent::NONE) }; RECENTS] };
@@ -99,7 +99,7 @@ impl Digest {
         let mixed = words.iter().fold(0_u64, |mixed, word| {
             (mixed.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         });
-        // The higher bits depend on all others.
+        // The higher bits of `mixed` depend on all bytes.
         let place = (mixed >> 32) as usize % RECENTS;
         RECENT.with(|recent| {
             let known = recent[place].get();
@@ -116,7 +116,7 @@ impl Digest {
         })
     }
 
-    /// Which of `count` shards (a power of two) the digest belongs to.
+    /// Returns the shard that the digest belongs to, of `count` shards (a power of two).
     #[must_use]
     pub fn shard(self, count: usize) -> usize {
         usize::from(u16::from_le_bytes([self.0[0], self.0[1]])) & (count - 1)
@@ -129,7 +129,7 @@ impl std::fmt::Debug for Digest {
     }
 }
 
-/// A hasher for tables keyed by [`Digest`]: takes eight of its bytes as they are.
+/// A hasher for tables keyed by [`Digest`]: uses the last eight bytes of the digest as the hash.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DigestHasher(u64);
 
@@ -149,12 +149,12 @@ impl std::hash::Hasher for DigestHasher {
 /// Builds [`DigestHasher`]s.
 pub type DigestBuild = std::hash::BuildHasherDefault<DigestHasher>;
 
-/// The digest of an idempotency key in its scope: a type of its own, so that no resource is looked up
-/// as an idempotency key, and none of these as a resource.
+/// The digest of an idempotency key in its scope. It is a type of its own, so that no resource is
+/// looked up as an idempotency key, and no idempotency key as a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyDigest(pub Digest);
 
-/// SHA-256 over the canonical form of a command. Written as a [`Digest`] is.
+/// SHA-256 over the canonical form of a command. It is written in the same formats as a [`Digest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(pub [u8; 32]);
 
@@ -175,7 +175,7 @@ impl<'de> Deserialize<'de> for Fingerprint {
 }
 
 impl Fingerprint {
-    /// For commands that need none: a reference fact has no idempotency key.
+    /// The fingerprint of commands that need none: a reference fact has no idempotency key.
     pub const NONE: Self = Self([0; 32]);
 
     /// SHA-256 of `bytes`.
@@ -219,8 +219,8 @@ mod tests {
             }
             blake3::hash(&bytes).as_bytes()[..16].to_vec()
         };
-        // Bytes that are all 0, and lengths that tell such names apart: with nothing else they would be
-        // alike, and lie at one place.
+        // Inputs whose bytes are all 0, so that only their lengths distinguish them: without the length
+        // they would be alike, and share one place in the cache.
         let zeros: Vec<Vec<&str>> = (0..8).map(|count| vec![""; count]).collect();
         let names: Vec<String> = (0..1_000).map(|number| format!("name-{number}")).collect();
         let long = [SHORT - 11, SHORT - 10, SHORT - 9].map(|length| "x".repeat(length));

@@ -1,10 +1,10 @@
-//! The forms in which values are stored, traced from their `Deserialize` implementations: for the
+//! Traces the forms in which values are stored, from their `Deserialize` implementations: for the
 //! list of all stored types, which a test compares.
 //!
-//! Everything is read through `Deserialize`, so a deserializer that hands out zeros and notes what
-//! it is asked for learns each field with its name, type and place. It can give one answer to each
-//! question, so enumerations take several passes: each time the variant that was chosen least often
-//! is chosen, until every variant of every enumeration was.
+//! Everything is read through `Deserialize`. So a deserializer that returns zeros and notes each
+//! request learns each field with its name, type and place. It can give one answer to each request,
+//! so enumerations take several passes: each pass chooses the variant that was chosen least often,
+//! until every variant of every enumeration was chosen.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,18 +22,18 @@ type Form = String;
 /// Fields by their names, in order.
 type Members = Vec<(String, Form)>;
 
-/// A type with a name.
+/// The form of a type that has a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Named {
-    /// One value under a name.
+    /// A newtype: one value under a name.
     Of(Form),
-    /// Fields, in order.
+    /// A struct: fields, in order.
     Members(Members),
-    /// Variants, in order, each with its fields, once it was traced.
+    /// An enumeration: variants, in order, each with its fields, once it was traced.
     Variants(Vec<(String, Option<Members>)>),
 }
 
-/// All named types in what was traced.
+/// All named types that the traced types contain.
 #[derive(Default)]
 pub(crate) struct Forms {
     named: RefCell<BTreeMap<String, Named>>,
@@ -42,12 +42,12 @@ pub(crate) struct Forms {
 }
 
 impl Forms {
-    /// Traces a type; its form.
+    /// Traces a type and returns its form.
     pub(crate) fn trace<T: DeserializeOwned>(&self) -> Form {
         self.trace_by(|tracer| T::deserialize(tracer).map(drop))
     }
 
-    /// As [`Forms::trace`], with a function that reads such a type.
+    /// Traces like [`Forms::trace`], with a function that reads such a type.
     ///
     /// # Panics
     /// When the type does not have a fixed form.
@@ -74,7 +74,7 @@ impl Forms {
         })
     }
 
-    /// The types by their names, each with its fields below it.
+    /// Returns the named types in order of their names, each with its fields below it.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let member = |(name, form): &(String, Form)| match name.parse::<usize>() {
@@ -101,7 +101,7 @@ impl Forms {
         lines
     }
 
-    /// Notes a type; two of one name have to be the same.
+    /// Notes a named type; two types of one name have to be the same.
     fn note(&self, name: &str, named: Named) {
         let mut all = self.named.borrow_mut();
         let known = all.entry(name.to_owned()).or_insert_with(|| named.clone());
@@ -111,7 +111,7 @@ impl Forms {
         );
     }
 
-    /// Reads fields one after the other.
+    /// Reads fields one after the other, and returns the value with the fields' forms.
     fn members<'de, V: Visitor<'de>>(
         &self,
         names: Vec<String>,
@@ -163,7 +163,8 @@ fn names(names: &[&str]) -> Vec<String> {
 fn listed(members: &[(String, Form)]) -> String {
     let forms: Vec<_> = members.iter().map(|(_, form)| form.as_str()).collect();
     match forms.as_slice() {
-        // Nothing that is stored has such a number, but arrays of bytes travel as some.
+        // No stored type has a floating-point number, but arrays of bytes are encoded as some
+        // (`crate::base::array`).
         ["f64", rest @ ..] if rest.iter().all(|form| *form == "f64") => {
             format!("[u8; {}]", 8 * forms.len())
         }
@@ -174,7 +175,7 @@ fn listed(members: &[(String, Form)]) -> String {
     }
 }
 
-/// A value without parts.
+/// Defines how values without parts are read.
 macro_rules! plain {
     ($($read:ident $form:literal $visit:ident($($value:expr)?);)*) => { $(
         fn $read<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
@@ -204,7 +205,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
         deserialize_char "char" visit_char('a');
         deserialize_str "string" visit_borrowed_str("");
         deserialize_string "string" visit_borrowed_str("");
-        // As many as an identifier has.
+        // 16 bytes, as many as an identifier has.
         deserialize_bytes "bytes" visit_borrowed_bytes(&[0; 16]);
         deserialize_byte_buf "bytes" visit_borrowed_bytes(&[0; 16]);
         deserialize_unit "nothing" visit_unit();
@@ -358,7 +359,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
     }
 }
 
-/// Hands out one value for each form that is to be noted.
+/// Returns one value for each form that is to be noted.
 struct Sequence<'a> {
     forms: &'a Forms,
     rest: std::slice::Iter<'a, RefCell<Form>>,
@@ -394,7 +395,7 @@ impl<'de> MapAccess<'de> for Sequence<'_> {
     }
 }
 
-/// Hands out one variant.
+/// Returns one variant.
 struct Variant<'a> {
     forms: &'a Forms,
     number: u32,

@@ -2,14 +2,14 @@
 
 use data_encoding::HEXLOWER;
 
-/// The digits of these bytes.
+/// Encodes the bytes as hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     HEXLOWER.encode(bytes)
 }
 
-/// The bytes with these digits: `None` unless there are twice as many digits as bytes, and nothing else.
-/// Upper-case digits are none.
+/// Decodes lower-case hexadecimal digits: `None` unless there are exactly twice as many digits as
+/// bytes, and no other characters. Upper-case digits are refused.
 #[must_use]
 pub fn unhex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     let mut bytes = [0; N];

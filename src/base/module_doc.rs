@@ -1,8 +1,8 @@
 //! What a source file says at its top, as a constant: so the published description is that comment,
 //! and is written once.
 
-/// The documentation at the top of the named file, which is the one that calls this: each paragraph
-/// on a line of its own, with an empty line between.
+/// Returns the documentation at the top of the named file, which is the one that calls this macro:
+/// each paragraph on a line of its own, with an empty line between.
 ///
 /// ```text
 /// const DOC: &'static str = module_doc!("grant_payment.rs");
@@ -24,7 +24,7 @@ const fn is_doc(source: &[u8], at: usize) -> bool {
     at + 3 < source.len() && source[at] == b'/' && source[at + 1] == b'/' && source[at + 2] == b'!'
 }
 
-/// Where the line that begins here ends.
+/// Returns where the line that contains `at` ends.
 const fn end_of_line(source: &[u8], mut at: usize) -> usize {
     while at < source.len() && source[at] != b'\n' {
         at += 1;
@@ -32,13 +32,13 @@ const fn end_of_line(source: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// How many bytes the documentation at the top of a source has.
+/// Returns the length in bytes of the documentation at the top of a source.
 #[must_use]
 pub const fn length(source: &[u8]) -> usize {
     let (mut at, mut length) = (0, 0);
     while is_doc(source, at) {
         let end = end_of_line(source, at);
-        // Each line loses `//! ` and keeps the character that ends it.
+        // Each line loses `//! ` and keeps its line feed, or the space in its place.
         length += if end > at + 4 { end - at - 3 } else { 1 };
         at = end + 1;
     }
@@ -46,7 +46,7 @@ pub const fn length(source: &[u8]) -> usize {
     length - 1
 }
 
-/// The documentation itself, in so many bytes.
+/// Returns the documentation itself, which has `LENGTH` bytes.
 #[must_use]
 pub const fn text<const LENGTH: usize>(source: &[u8]) -> [u8; LENGTH] {
     let mut text = [0; LENGTH];
@@ -62,7 +62,7 @@ pub const fn text<const LENGTH: usize>(source: &[u8]) -> [u8; LENGTH] {
         }
         at = end + 1;
         if written < LENGTH {
-            // Lines of one paragraph are one; an empty one stays between two.
+            // Joins the lines of a paragraph by spaces; keeps an empty line between paragraphs.
             let follows = end_of_line(source, at) > at + 4;
             text[written] = if is_empty || !follows { b'\n' } else { b' ' };
             written += 1;

@@ -1,29 +1,29 @@
-//! Where JSON and encoded states are written before they have their final size: memory of a thread's own
-//! that is used again and again.
+//! The buffer into which JSON and encoded states are written before their final size is known: memory
+//! of a thread's own that is used again and again.
 //!
-//! Most of what is written is short: a name, a word, a byte. A `Vec` asks for room and calls `memcpy` for
-//! each; here short pieces are copied as two halves of a fixed size that overlap.
+//! Most pieces that are written are short: a name, a word, a byte. A `Vec` reserves capacity and calls
+//! `memcpy` for each; here short pieces are copied as two halves of a fixed size that overlap.
 
 use std::cell::Cell;
 use std::io;
 
-/// Memory beyond this is given back after use.
+/// Maximum size of a buffer that is kept after use, in bytes; a larger one is freed.
 const KEPT_MAX: usize = 64 << 10;
 
-/// Bytes that were written, with room after them.
+/// Bytes that were written, with spare capacity after them.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// All of it is initialized, and what lies at `end` and after is of no meaning.
+    /// The whole buffer is initialized; the bytes from `end` on have no meaning.
     room: Vec<u8>,
     end: usize,
 }
 
-/// What `write` makes of a thread's output, which is empty first.
+/// Returns what `write` makes of the thread's buffer, which is empty at first.
 pub fn in_scratch<T>(write: impl FnOnce(&mut Output) -> T) -> T {
     thread_local! {
         static SCRATCH: Cell<Output> = const { Cell::new(Output { room: Vec::new(), end: 0 }) };
     }
-    // One that is asked for within another is a fresh one.
+    // A nested call gets a fresh buffer.
     let mut output = SCRATCH.take();
     output.end = 0;
     let made = write(&mut output);
@@ -33,8 +33,8 @@ pub fn in_scratch<T>(write: impl FnOnce(&mut Output) -> T) -> T {
     made
 }
 
-/// Copies all of `bytes`, of which there are `N` to `2 * N`, to `to`, which is as long: the first `N` and
-/// the last `N`, which overlap and are returned.
+/// Copies all of `bytes`, of which there are `N` to `2 * N`, to `to`, which is as long: the first `N`
+/// and the last `N`. Returns these two halves, which overlap.
 #[inline(always)]
 pub(super) fn copy_halves<'b, const N: usize>(
     bytes: &'b [u8],
@@ -65,7 +65,7 @@ impl Output {
         self.end == 0
     }
 
-    /// Takes back what was written from `end` on.
+    /// Removes what was written from `end` on.
     pub fn truncate(&mut self, end: usize) {
         self.end = self.end.min(end);
     }
@@ -97,7 +97,7 @@ impl Output {
         }
     }
 
-    /// Room for so many bytes, which count as written from here on.
+    /// Appends `bytes` bytes for the caller to fill in; they count as written.
     #[inline(always)]
     pub fn room(&mut self, bytes: usize) -> &mut [u8] {
         let begin = self.end;

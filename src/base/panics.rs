@@ -1,18 +1,18 @@
-//! Panics: a panic ends one piece of work. What it held is released, and others are not affected;
-//! the panic hook has reported it by then.
+//! Panics: a panic ends one piece of work. The resources of that work are released, and other work
+//! is not affected. When these functions return, the panic hook has reported the panic.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::Poll;
 
-/// The result of `work`; `None` when it panics.
+/// Returns the result of `work`; `None` when it panics.
 pub fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// The result of the future `work`; `None` when it panics. The future stays where its caller has
-/// pinned it: futures of requests are large, and moving one is expensive.
+/// Returns the result of the future `work`; `None` when it panics. The future stays where its
+/// caller has pinned it: futures of requests are large, and moving one is expensive.
 pub async fn unless_its_future_panics<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     poll_fn(
         |context| match unless_it_panics(|| work.as_mut().poll(context)) {

@@ -1,8 +1,8 @@
-//! Revisions: what optimistic concurrency compares.
+//! Revisions: the numbers that optimistic concurrency compares.
 
 use serde::{Deserialize, Serialize};
 
-/// How many commits a resource has seen. It begins at 1 and advances by exactly one.
+/// The number of commits that a resource has seen. It begins at 1 and advances by exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Revision(i64);
@@ -19,7 +19,7 @@ impl Revision {
         Self(number)
     }
 
-    /// This revision, where the resource stands at one.
+    /// Returns this revision, if the resource has any commit; `None` for [`Revision::NONE`].
     #[must_use]
     pub fn known(self) -> Option<Self> {
         (self >= Self::FIRST).then_some(self)
@@ -28,7 +28,8 @@ impl Revision {
     /// The revision after this one.
     ///
     /// # Panics
-    /// After 2^63 - 1 commits, which no resource lives to see: facts come in with at most 2^62.
+    /// After 2^63 - 1 commits, which no resource reaches: facts come in with revisions of at most
+    /// 2^62.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.checked_add(1).expect("fewer than 2^63 commits"))

@@ -1,14 +1,14 @@
-//! A part of a state that never changes, shared with the event that brought it: stored as what it is, and
-//! cloned without being copied.
+//! Serializes a part of a state that never changes and is shared with the event that brought it: it is
+//! stored like the value itself, and cloned without being copied.
 //!
-//! For `#[serde(with = "crate::base::shared")]`; serde's own way for an `Arc` is a feature that every crate
-//! with serde would be built with.
+//! Use it as `#[serde(with = "crate::base::shared")]`. serde's own support for `Arc` is a feature that
+//! every crate with serde would be built with.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// As the value alone.
+/// Serializes the value alone.
 ///
 /// # Errors
 /// Those of the value.
@@ -19,7 +19,7 @@ pub fn serialize<T: Serialize, S: Serializer>(
     T::serialize(value, serializer)
 }
 
-/// As the value alone.
+/// Deserializes the value alone.
 ///
 /// # Errors
 /// Those of the value.

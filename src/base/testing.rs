@@ -1,7 +1,7 @@
-//! What tests of random cases have in common.
+//! Helpers of tests with random cases.
 
-/// The seed of a test: that of the environment variable `SEED`, by which a run is repeated, or a random
-/// one. It is printed, so that a test that fails tells it.
+/// Returns the seed of a test: that of the environment variable `SEED`, which repeats a run, or a
+/// random one. The seed is printed, so that the output of a failed test contains it.
 pub(crate) fn seed() -> u64 {
     let seed = std::env::var("SEED").map_or_else(
         |_| rand::random(),

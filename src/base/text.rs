@@ -4,8 +4,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::json::{FaultCode, FromJson, Json, Reader, Scanner, Shape};
 
-/// A text as it is decoded: copied from what is decoded, once. A `Box<str>` itself is decoded by way of a
-/// `String` whose memory is zeroed before.
+/// Deserializes a text by copying it once from the input. serde's `Box<str>` goes through a `String`
+/// whose memory is zeroed before.
 fn copied<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<str>, D::Error> {
     struct Copied;
     impl serde::de::Visitor<'_> for Copied {
@@ -34,13 +34,13 @@ fn bounded<'v>(text: &'v str, at: &mut Reader, max: usize, blank_allowed: bool) 
     Some(text)
 }
 
-/// Whether there is nothing but white space.
+/// Whether the text has nothing but white space.
 #[must_use]
 pub fn is_blank(text: &str) -> bool {
     text.chars().all(char::is_whitespace)
 }
 
-/// Whether it begins or ends with white space.
+/// Whether the text begins or ends with white space.
 fn is_padded(text: &str) -> bool {
     text.starts_with(char::is_whitespace) || text.ends_with(char::is_whitespace)
 }
@@ -57,7 +57,7 @@ macro_rules! texts {
         pub struct $name(#[serde(deserialize_with = "copied")] Box<str>);
 
         impl $name {
-            /// A value that this program makes itself, or has checked.
+            /// Makes a value from a text that this program has built itself, or has checked.
             #[must_use]
             pub fn from_trusted(text: impl Into<Box<str>>) -> Self {
                 Self(text.into())
@@ -69,7 +69,7 @@ macro_rules! texts {
                 &self.0
             }
 
-            /// The text, unless it has a fault, which is noted.
+            /// Returns the text, unless it has a fault, which is noted.
             pub fn check<'t>(text: &'t str, at: &mut Reader) -> Option<&'t str> {
                 let text = bounded(text, at, $max, $blank)?;
                 let has_form: fn(&str) -> bool = $form;
@@ -172,9 +172,9 @@ texts! {
     AssignmentKey { max: 512, blank: false, form: |_| true, says: "", pattern: "" }
     /// The name of an object in a store: 1 to 1,024 characters, not blank.
     ObjectKey { max: 1_024, blank: false, form: |_| true, says: "", pattern: "" }
-    /// A string without a length of its own: 1 to 4,000 characters.
+    /// A string without a bound of its own: 1 to 4,000 characters.
     Text { max: 4_000, blank: true, form: |_| true, says: "", pattern: "" }
-    /// As [`Text`], not blank.
+    /// A [`Text`] that is not blank.
     NonBlankText { max: 4_000, blank: false, form: |_| true, says: "", pattern: "" }
     /// A person's name: 1 to 100 characters, not blank.
     FullName { max: 100, blank: false, form: |_| true, says: "", pattern: "" }
@@ -191,38 +191,39 @@ texts! {
     /// The identifier of an account, a profile or a receipt: 1 to 255 characters, no white space
     /// at its ends.
     TrimmedId { max: 255, blank: false, form: |text| !is_padded(text), says: "no white space at its ends", pattern: r"^[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]([\s\S]*[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000])?$" }
-    /// A consent policy's key: 1 to 120 characters; a lower-case letter, then those, digits and
-    /// `_.:-`.
+    /// A consent policy's key: 1 to 120 characters; a lower-case letter, then lower-case letters,
+    /// digits and `_.:-`.
     PolicyKey { max: 120, blank: true, form: |text| is_label(text, u8::is_ascii_lowercase), says: "a lower-case letter, then those, digits and `_.:-`", pattern: r"^[a-z][a-z0-9_.:-]*$" }
-    /// A consent version's label: 1 to 120 characters; a lower-case letter or digit, then those
-    /// and `_.:-`.
+    /// A consent version's label: 1 to 120 characters; a lower-case letter or digit, then lower-case
+    /// letters, digits and `_.:-`.
     VersionLabel { max: 120, blank: true, form: |text| {
         is_label(text, |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
     }, says: "a lower-case letter or digit, then those and `_.:-`", pattern: r"^[a-z0-9][a-z0-9_.:-]*$" }
-    /// The name of a collection of records: 1 to 64 characters; a lower-case letter, then those,
-    /// digits and `_`.
+    /// The name of a collection of records: 1 to 64 characters; a lower-case letter, then lower-case
+    /// letters, digits and `_`.
     CollectionName { max: 4_000, blank: true, form: is_collection_name, says: "at most 64 characters: a lower-case letter, then those, digits and `_`", pattern: r"^[a-z][a-z0-9_]{0,63}$" }
     /// 64 lower-case hexadecimal digits.
     Sha256Hex { max: 4_000, blank: true, form: |text| {
         text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     }, says: "64 lower-case hexadecimal digits", pattern: r"^[0-9a-f]{64}$" }
-    /// A branch's code: a capital letter or digit, then 1 to 31 of those, `_` and `-`.
+    /// A branch's code: a capital letter or digit, then 1 to 31 capital letters, digits, `_` and `-`.
     BranchCode { max: 4_000, blank: true, form: is_branch_code, says: "a capital letter or digit, then 1 to 31 of those, `_` and `-`", pattern: r"^[A-Z0-9][A-Z0-9_-]{1,31}$" }
-    /// The URL of a receiver of events, by its form alone: `https` or `http`, a host, and no user
+    /// The URL of a receiver of events, checked by its form alone: `https` or `http`, a host, no user
     /// name and no fragment.
     ReceiverUrl { max: 2_000, blank: true, form: |text| url_host(text).is_some(), says: "a URL with `https://`, or `http://`, without a user name and a fragment", pattern: r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?][!$-;=?-\[\]_a-z~]*)?$" }
-    /// Which types of events are meant: one, or with a `*` at the end all that begin so.
+    /// The types of events that are meant: one type, or, with a `*` at the end, all types with that
+    /// prefix.
     EventTypePattern { max: TYPE_PATTERN_CHARS_MAX, blank: false, form: is_type_pattern, says: "a type, or its beginning with `*` at the end", pattern: r"^([^*]*[^*\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000][^*]*\*?|[^*]+\*)$" }
 }
 
 impl ReceiverUrl {
-    /// Whether it is one of `http`, whose requests anybody on the way can read.
+    /// Whether the URL is `http`, whose requests anybody on the network path can read.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.starts_with("http://")
     }
 
-    /// Whether its host names this machine by itself: a loopback address, or `localhost`.
+    /// Whether the host names this machine without a look-up: a loopback address, or `localhost`.
     #[must_use]
     pub fn is_to_loopback(&self) -> bool {
         let host = url_host(self).unwrap_or_default();
@@ -233,14 +234,14 @@ impl ReceiverUrl {
     }
 }
 
-/// The characters of an [`EventTypePattern`].
+/// Maximum number of characters of an [`EventTypePattern`].
 const TYPE_PATTERN_CHARS_MAX: usize = 200;
 
 impl EventTypePattern {
-    /// The pattern in a query, which has the bounds of one in a body.
+    /// Parses a pattern from a query, with the bounds of one in a body.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the text.
     pub fn in_query(text: &str) -> Result<Self, FaultCode> {
         if text.chars().count() > TYPE_PATTERN_CHARS_MAX {
             return Err(FaultCode::TooLong);
@@ -254,7 +255,7 @@ impl EventTypePattern {
         Self::parse(text).ok_or(FaultCode::Pattern)
     }
 
-    /// The pattern, of whatever length; `None` for a `*` elsewhere than at the end, or alone.
+    /// Parses a pattern of any length; `None` for a `*` elsewhere than at the end, or alone.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         is_type_pattern(text).then(|| Self(text.into()))
@@ -270,7 +271,7 @@ impl EventTypePattern {
     }
 }
 
-/// The host of a URL that a receiver may have; `None` for another text.
+/// Returns the host of a URL that a receiver may have; `None` for any other text.
 fn url_host(text: &str) -> Option<&str> {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\"#<>\\^`{|}".contains(&byte);
     if !text.bytes().all(is_plain) {
@@ -309,8 +310,8 @@ fn is_type_pattern(text: &str) -> bool {
     !beginning.is_empty() && !beginning.contains('*')
 }
 
-/// An idempotency key in a body: as [`Ident`]. It is not part of the request content, so it is
-/// written into the canonical form as null.
+/// An idempotency key in a body, with the bounds of an [`Ident`]. It is not part of the request
+/// content, so the canonical form contains null in its place.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct BodyKey(Ident);
@@ -376,9 +377,9 @@ fn is_label(text: &str, leads: fn(&u8) -> bool) -> bool {
             .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b':' | b'-'))
 }
 
-/// Whether it is an e-mail address: the `addr-spec` of RFC 5322 without comments, quotes and
-/// literals, with a host name that has a dot for its domain, and at most 64 characters before the
-/// `@` (RFC 5321 4.5.3.1.1).
+/// Whether the text is an e-mail address: the `addr-spec` of RFC 5322 without comments, quotes and
+/// literals, whose domain is a host name with a dot, and with at most 64 characters before the `@` (RFC
+/// 5321 4.5.3.1.1).
 fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else {
         return false;

@@ -8,15 +8,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A point in time: milliseconds since 1970-01-01T00:00:00Z.
 ///
-/// Parsed from any RFC 3339 form whose year is 1 to 9999; fractions beyond milliseconds are cut, a
-/// leap second and a space instead of `T` are rejected. Written in UTC with three digits of
-/// milliseconds and `Z`. In records: the number.
+/// It is parsed from any RFC 3339 form whose year is 1 to 9999; fractions beyond milliseconds are cut,
+/// a leap second and a space instead of `T` are rejected. It is written in UTC with three digits of
+/// milliseconds and `Z`. Records contain the number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
 /// 0001-01-01T00:00:00Z, the first point that can be written with four digits and no sign.
 const FIRST_MILLIS: i64 = -62_135_596_800_000;
-/// 9999-12-31T23:59:59.999Z, the last one.
+/// 9999-12-31T23:59:59.999Z, the last point that can be written so.
 const LAST_MILLIS: i64 = 253_402_300_799_999;
 /// 0001-01-01 and 9999-12-31, in days.
 const FIRST_DAY: i32 = -719_162;
@@ -42,12 +42,12 @@ impl Timestamp {
         Self::from_millis(self.0.saturating_add(seconds.saturating_mul(1_000)))
     }
 
-    /// The calendar day in Seoul (UTC+9 all year): the day that users of the service live in.
+    /// Returns the calendar day in Seoul (UTC+9 all year), where the users of the service live.
     #[must_use]
     pub fn seoul_date(self) -> Date {
         const SEOUL_OFFSET_MILLIS: i64 = 9 * 3_600_000;
         let days = (self.0 + SEOUL_OFFSET_MILLIS).div_euclid(DAY_MILLIS);
-        // The last nine hours of the year 9999 are of that year in Seoul, too.
+        // In Seoul, the last nine hours of 9999 (UTC) are in the year 10000: they count as 9999-12-31.
         Date(i32::try_from(days).map_or(LAST_DAY, |day| day.min(LAST_DAY)))
     }
 
@@ -67,14 +67,14 @@ impl Timestamp {
             .then_some(Self(millis))
     }
 
-    /// `take`s `YYYY-MM-DDTHH:MM:SS.mmmZ`.
+    /// Returns what `take` makes of the text `YYYY-MM-DDTHH:MM:SS.mmmZ`.
     fn written<R>(self, take: impl FnOnce(&str) -> R) -> R {
         let place = usize::try_from(self.0).unwrap_or(0);
         INSTANTS.with(|recent| written(recent, place, self, || self.write().0, take))
     }
 
     fn write(self) -> Written<24> {
-        // Such a number of days is one of the years 1 to 9999.
+        // Every timestamp is in the years 1 to 9999, so its day fits.
         let day = Date(i32::try_from(self.0.div_euclid(DAY_MILLIS)).unwrap_or(0));
         let millis = u32::try_from(self.0.rem_euclid(DAY_MILLIS)).unwrap_or(0);
         let seconds = millis / 1_000;
@@ -88,21 +88,22 @@ impl Timestamp {
     }
 }
 
-/// How many texts of either kind a thread remembers.
+/// Number of texts that each thread caches, of timestamps and of dates.
 const WRITTEN: usize = 8;
 
-/// What was written last, each at its place.
+/// The texts that were written last, each in the slot of its value.
 type Recent<T> = [Cell<Option<(T, String)>>; WRITTEN];
 
 thread_local! {
-    /// A response contains its commit's time several times, and others of what it is about.
+    /// Texts of timestamps: a response contains its commit's time several times, and other times of its
+    /// resource.
     static INSTANTS: Recent<Timestamp> = const { [const { Cell::new(None) }; WRITTEN] };
-    /// Mostly the same few days, and finding out a day's month takes most of the time that it takes
-    /// to write one.
+    /// Texts of dates: most are the same few days, and computing a day's month takes most of the time
+    /// that it takes to write one.
     static DAYS: Recent<Date> = const { [const { Cell::new(None) }; WRITTEN] };
 }
 
-/// `take`s the text of `value`, as it was written the last time, or as `write` makes it.
+/// Returns what `take` makes of the text of `value`: the cached text, or the one that `write` makes.
 fn written<T: Copy + PartialEq, const N: usize, R>(
     recent: &Recent<T>,
     place: usize,
@@ -125,16 +126,16 @@ fn written<T: Copy + PartialEq, const N: usize, R>(
     taken
 }
 
-/// A text of so many ASCII characters. Times are in every response, several of them, and formatting
-/// them with `fmt` takes ten times as long.
+/// A text of `N` ASCII characters. Every response has several times, and formatting them with `fmt`
+/// takes ten times as long.
 #[derive(Clone, Copy)]
 struct Written<const N: usize>([u8; N]);
 
 impl<const N: usize> Written<N> {
-    /// Puts `count` decimal digits of `number` at `at`.
+    /// Writes `count` decimal digits of `number` at `at`.
     fn digits(&mut self, at: usize, count: usize, mut number: u32) {
         for place in self.0[at..at + count].iter_mut().rev() {
-            // One digit.
+            // The remainder is one digit, so it fits.
             *place = b'0' + u8::try_from(number % 10).unwrap_or(0);
             number /= 10;
         }
@@ -171,7 +172,7 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// A calendar day, `YYYY-MM-DD`, of the years 1 to 9999. In records: days since 1970-01-01.
+/// A calendar day, `YYYY-MM-DD`, of the years 1 to 9999. Records contain the days since 1970-01-01.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Date(i32);
 
@@ -187,7 +188,7 @@ impl Date {
         i32::try_from(days).ok().map(Self)
     }
 
-    /// The day so many days after 1970-01-01; `None` outside the years 1 to 9999.
+    /// Returns the day `days` days after 1970-01-01; `None` outside the years 1 to 9999.
     fn from_days(days: i32) -> Option<Self> {
         (FIRST_DAY..=LAST_DAY).contains(&days).then_some(Self(days))
     }
@@ -212,7 +213,7 @@ impl Date {
         )
     }
 
-    /// `take`s `YYYY-MM-DD`.
+    /// Returns what `take` makes of the text `YYYY-MM-DD`.
     fn written<R>(self, take: impl FnOnce(&str) -> R) -> R {
         let place = usize::try_from(self.0).unwrap_or(0);
         DAYS.with(|recent| written(recent, place, self, || self.write().0, take))
@@ -220,7 +221,7 @@ impl Date {
 
     fn write(self) -> Written<10> {
         let date = NaiveDate::default().checked_add_signed(Duration::days(i64::from(self.0)));
-        // Such a day is one of the years 1 to 9999.
+        // Every date is in the years 1 to 9999, so the sum exists.
         let date = date.unwrap_or_default();
         let mut text = Written(*b"0000-00-00");
         text.digits(0, 4, date.year().unsigned_abs());
@@ -329,7 +330,7 @@ mod tests {
         for millis in all {
             let time = DateTime::from_timestamp_millis(millis).unwrap();
             let text = time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
-            // Once more from memory.
+            // The second time, the text comes from the cache.
             for _ in 0..2 {
                 assert_eq!(Timestamp(millis).to_string(), text);
             }

@@ -1,16 +1,16 @@
-//! The trace that a request belongs to, as it is handed on (W3C Trace Context, version 00).
+//! The trace that a request belongs to, as it is passed on (W3C Trace Context, version 00).
 
 use super::hex::{hex, unhex};
 
-/// The most characters of `tracestate` that are handed on, and the most members of it.
+/// Maximum number of characters and, below, of members of a `tracestate` that is passed on.
 pub const STATE_CHARS_MAX: usize = 512;
 const STATE_MEMBERS_MAX: usize = 32;
 /// Characters of a `traceparent` of version 00.
 const PARENT_CHARS: usize = 55;
-/// The caller may have recorded its part of the trace.
+/// The flag that the caller may have recorded its part of the trace.
 const SAMPLED: u8 = 1;
 
-/// A place in a trace: the trace, and the span that is the parent of what comes next.
+/// A place in a trace: the trace, and the span that is the parent of the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceContext {
     /// The trace; not all zeros.
@@ -19,14 +19,15 @@ pub struct TraceContext {
     pub span_id: [u8; 8],
     /// Whether the trace is recorded.
     pub is_sampled: bool,
-    /// What systems on the way have to say to themselves; empty where there is nothing.
+    /// The `tracestate`: data that systems on the way add for themselves; empty where there is
+    /// none.
     pub state: Box<str>,
 }
 
 impl TraceContext {
-    /// What the headers `traceparent` and `tracestate` say. `None` where there is no parent, more
-    /// than one, or one that is malformed: then a new trace begins. A state that is malformed, or
-    /// larger than [`STATE_CHARS_MAX`], is dropped by itself.
+    /// Reads the headers `traceparent` and `tracestate`. `None` where there is no `traceparent`,
+    /// more than one, or a malformed one: then a new trace begins. A `tracestate` that is
+    /// malformed, or larger than [`STATE_CHARS_MAX`], is dropped alone.
     #[must_use]
     pub fn read<'h>(
         parents: impl IntoIterator<Item = &'h [u8]>,
@@ -41,7 +42,7 @@ impl TraceContext {
         Some(context)
     }
 
-    /// Reads a `traceparent`. Later versions than 00 may have more behind what is known.
+    /// Parses a `traceparent`. Versions after 00 may have more characters behind the known ones.
     fn parse(parent: &[u8]) -> Option<Self> {
         let (known, more) = parent.split_at_checked(PARENT_CHARS)?;
         let version = unhex::<1>(known.get(..2)?)?[0];
@@ -68,7 +69,7 @@ impl TraceContext {
         })
     }
 
-    /// The header `traceparent` of whatever is asked next.
+    /// Returns the header `traceparent` for requests that this place in the trace causes.
     #[must_use]
     pub fn parent(&self) -> String {
         let flags = if self.is_sampled { SAMPLED } else { 0 };
@@ -79,14 +80,14 @@ impl TraceContext {
         )
     }
 
-    /// The trace, in hexadecimal digits.
+    /// Returns the trace's identifier in hexadecimal digits.
     #[must_use]
     pub fn trace(&self) -> String {
         hex(&self.trace_id)
     }
 }
 
-/// The values of `tracestate` as one; `None` where they are malformed or too large.
+/// Joins the values of `tracestate`; `None` where they are malformed or too large.
 fn state<'h>(values: impl IntoIterator<Item = &'h [u8]>) -> Option<Box<str>> {
     let mut state = String::new();
     let mut members = 0;
@@ -140,10 +141,10 @@ mod tests {
         let quiet = GOOD.replace("-01", "-00");
         assert!(!read(&[&quiet], &[]).unwrap().is_sampled);
         assert_eq!(read(&[&quiet], &[]).unwrap().parent(), quiet);
-        // Flags that are not known are not handed on.
+        // Unknown flags are not passed on.
         let flags = GOOD.replace("-01", "-ff");
         assert_eq!(read(&[&flags], &[]).unwrap().parent(), GOOD);
-        // A later version may have more to say.
+        // A later version may have more characters.
         for later in ["cc-", "01-"] {
             let later = GOOD.replacen("00-", later, 1);
             assert_eq!(read(&[&later], &[]).unwrap().parent(), GOOD);

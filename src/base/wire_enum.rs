@@ -1,9 +1,9 @@
 //! Enumerations whose values have names in JSON.
 
 /// Declares an enumeration with the JSON name of each value: `as_str`, `parse`, reading from a
-/// request (`not_allowed` for another name) and writing into JSON as the name, into records as one
-/// byte, the value's number in the order of declaration. So new values go at the end, and with a
-/// new version of each kind of resource that uses the enumeration.
+/// request (`not_allowed` for another name) and writing. JSON contains the name; records contain
+/// one byte, the value's number in the order of declaration. So new values go at the end, and with
+/// a new version of each kind of resource that uses the enumeration.
 #[macro_export]
 macro_rules! wire_enum {
     (

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::json::{AtLeast, FromJson, Json, Reader, Shape};
 
-/// An amount in won, which has no smaller unit. It is no plain number: no amount is added to a
-/// revision by mistake, and nothing is computed without saying what happens where 64 bits do not
-/// suffice. Sums of several are computed in 128 bits (`i128::from`), in which none overflows.
+/// An amount in won, which has no smaller unit. It is a type of its own, so that no amount is added
+/// to a revision by mistake, and each computation has to say what happens where 64 bits do not
+/// suffice. Sums of several amounts are computed in 128 bits (`i128::from`), in which none
+/// overflows.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -16,30 +17,30 @@ use super::json::{AtLeast, FromJson, Json, Reader, Shape};
 pub struct Won(i64);
 
 impl Won {
-    /// None at all.
+    /// 0 won.
     pub const ZERO: Self = Self(0);
-    /// The largest amount that there can be.
+    /// The largest amount.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// So many won.
+    /// Makes an amount of `number` won.
     #[must_use]
     pub const fn new(number: i64) -> Self {
         Self(number)
     }
 
-    /// How many won.
+    /// Returns the number of won.
     #[must_use]
     pub const fn number(self) -> i64 {
         self.0
     }
 
-    /// The amount of a sum; `None` where it does not fit in 64 bits.
+    /// Returns the amount of a sum; `None` where it does not fit in 64 bits.
     #[must_use]
     pub fn of_sum(sum: i128) -> Option<Self> {
         i64::try_from(sum).ok().map(Self)
     }
 
-    /// Both together; `None` where that does not fit in 64 bits.
+    /// Returns the sum of both; `None` where it does not fit in 64 bits.
     #[must_use]
     pub fn checked_add(self, other: Self) -> Option<Self> {
         self.0.checked_add(other.0).map(Self)

@@ -20,8 +20,8 @@ use crate::domain::settlement::data_room::DataRoomRequest;
 use crate::domain::settlement::statement::Statement;
 use crate::domain::{branch, family, payment, payout, reservation, settlement};
 
-/// The lists, each of what one read gives. A new one is a row here, a new filter a line beside the
-/// state.
+/// The lists. Each shows items of the form that one read gives. A new list is a row here, a new
+/// filter a line beside the state.
 pub static LISTS: LazyLock<Vec<ListRow>> = LazyLock::new(|| {
     let list = |name, path, read, resource, scope| ListRow {
         name,
@@ -125,7 +125,7 @@ pub static LISTS: LazyLock<Vec<ListRow>> = LazyLock::new(|| {
     ]
 });
 
-/// The read of this name.
+/// Returns the read of this name.
 fn read_named(name: &str) -> &'static ReadRow {
     let found = READS.iter().find(|row| row.name == name);
     found.expect("a list is of what a read gives")

@@ -19,7 +19,7 @@ use crate::domain::{
     branch, family, mother, outbox, payment, payout, reservation, settlement, webhook,
 };
 
-/// The reads of what the service is managed by.
+/// The reads of the resources by which the service is managed.
 pub static MANAGEMENT_READS: &[ReadRow] = &[
     ReadRow::new::<webhook::body::SubscriptionBody<'static>>(
         "read_webhook_subscription",

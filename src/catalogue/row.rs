@@ -1,4 +1,4 @@
-//! What a row of the catalogue says of its operation, or of its read.
+//! The form of the catalogue's rows, of operations and of reads.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
@@ -24,31 +24,32 @@ pub enum Method {
 pub enum KeySource {
     /// In the header `Idempotency-Key`.
     Header,
-    /// In that header, where it is sent; a request without it is carried out each time.
+    /// In the header `Idempotency-Key`, which is optional; a request without it is carried out each
+    /// time.
     HeaderIfSent,
     /// In the body, scoped to operation and subject.
     Body,
     /// In the body, scoped to the operation alone, with a conflict code of its own.
     BodyOfAll {
-        /// The code of a key with other facts.
+        /// The code of the conflict when the key was used with other facts.
         reused: &'static str,
     },
-    /// It only reads: there is none.
+    /// The operation only reads, so there is no key.
     None,
 }
 
-/// Where what a command says beside its path is.
+/// Where a command's content is, apart from its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodySource {
     /// In a JSON body.
     Json,
     /// In the query; there is no body.
     Query,
-    /// Nothing is said: the body is empty, or an empty object.
+    /// There is no content: the body is empty, or an empty object.
     Nothing,
 }
 
-/// What a success is answered with: what was brought into being is Created.
+/// The status of a success: `Created` where a resource is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Success {
     /// 200, always.
@@ -63,7 +64,7 @@ pub enum Success {
     NoContent,
 }
 
-/// What an invalid request is answered with.
+/// The status of the response to an invalid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalid {
     /// 400
@@ -83,14 +84,14 @@ pub enum ProblemShape {
     Invitation,
 }
 
-/// What an operation is for.
+/// What an operation is for, which decides how it is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// The service's own: it can be rehearsed by a dry run.
+    /// The service's own business: a dry run can rehearse it.
     Service,
-    /// Webhooks are managed by it, of which their dispatcher has to hear.
+    /// To manage webhooks: their dispatcher has to be notified.
     Webhooks,
-    /// Messages to other systems are managed by it.
+    /// To manage messages to other systems.
     Messages,
 }
 
@@ -106,19 +107,19 @@ pub struct Row {
     pub path: &'static str,
     /// Whether it needs a token.
     pub bearer: bool,
-    /// Where its key is.
+    /// Where its idempotency key is.
     pub key: KeySource,
-    /// Where what it says is.
+    /// Where its content is.
     pub body: BodySource,
-    /// What a success is answered with.
+    /// The status of a success.
     pub success: Success,
-    /// What an invalid request is answered with.
+    /// The status of the response to an invalid request.
     pub invalid: Invalid,
     /// The shape of its problems.
     pub problem: ProblemShape,
     /// What it is for.
     pub purpose: Purpose,
-    /// Whether its answer waits a little until the messages that it sends are taken.
+    /// Whether its answer waits a little until the receivers have taken the messages that it sends.
     pub awaits_receivers: bool,
     /// How it reads and decides.
     pub operation: &'static dyn AnyOperation,
@@ -134,21 +135,21 @@ pub struct ReadRow {
     pub problem: ProblemShape,
     /// How it reads.
     pub read: Read,
-    /// The schema of what it gives.
+    /// The schema of its body.
     pub body: SchemaOf,
-    /// Whether actors without a permission are rejected as such; others get "not found".
+    /// Whether it refuses actors without a permission as such; otherwise they get "not found".
     pub needs_permission: bool,
-    /// Whether what it gives is always there.
+    /// Whether the resource always exists.
     pub is_always: bool,
-    /// How its history is found, where it has one.
+    /// Where its history comes from, if it has one.
     pub trail: Option<HistorySource>,
 }
 
-/// Makes the schema of a body, among those of the document that it is for.
+/// Makes the schema of a body, for a document whose schemas the generator collects.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 impl Row {
-    /// The usual: POST with a token, no key, 200, 400, the full problem.
+    /// Makes a usual row: POST with a token, no key, 200, 400, the full problem.
     pub(super) const fn new(
         tag: u16,
         name: &'static str,
@@ -172,17 +173,17 @@ impl Row {
         }
     }
 
-    /// With its key there.
+    /// Sets where its key is.
     pub(super) const fn keyed(self, key: KeySource) -> Self {
         Self { key, ..self }
     }
 
-    /// With this success.
+    /// Sets the status of a success.
     pub(super) const fn succeeds_with(self, success: Success) -> Self {
         Self { success, ..self }
     }
 
-    /// Without a token: none is looked at.
+    /// Lets the operation need no token, and ignore one.
     pub(super) const fn without_token(self) -> Self {
         Self {
             bearer: false,
@@ -190,7 +191,7 @@ impl Row {
         }
     }
 
-    /// With 422 in the place of 400.
+    /// Answers an invalid request with 422 instead of 400.
     pub(super) const fn unprocessable(self) -> Self {
         Self {
             invalid: Invalid::Unprocessable,
@@ -198,7 +199,7 @@ impl Row {
         }
     }
 
-    /// By which webhooks are managed.
+    /// Marks an operation that manages webhooks.
     pub(super) const fn of_webhooks(self) -> Self {
         Self {
             purpose: Purpose::Webhooks,
@@ -206,7 +207,7 @@ impl Row {
         }
     }
 
-    /// By which messages to other systems are managed.
+    /// Marks an operation that manages messages to other systems.
     pub(super) const fn of_messages(self) -> Self {
         Self {
             purpose: Purpose::Messages,
@@ -214,7 +215,7 @@ impl Row {
         }
     }
 
-    /// With an answer that waits a little until the messages that it sends are taken.
+    /// Lets its answer wait a little until the receivers have taken the messages that it sends.
     pub(super) const fn awaits_receivers(self) -> Self {
         Self {
             awaits_receivers: true,
@@ -222,7 +223,7 @@ impl Row {
         }
     }
 
-    /// With PATCH.
+    /// Sets the method PATCH.
     pub(super) const fn patch(self) -> Self {
         Self {
             method: Method::Patch,
@@ -230,7 +231,7 @@ impl Row {
         }
     }
 
-    /// With DELETE, and what it says in the query.
+    /// Sets the method DELETE, with the content in the query.
     pub(super) const fn delete(self) -> Self {
         Self {
             method: Method::Delete,
@@ -239,7 +240,7 @@ impl Row {
         }
     }
 
-    /// Without anything to say beside its path.
+    /// Lets the operation have no content apart from its path.
     pub(super) const fn without_body(self) -> Self {
         Self {
             body: BodySource::Nothing,
@@ -247,18 +248,18 @@ impl Row {
         }
     }
 
-    /// With this shape of problems.
+    /// Sets the shape of its problems.
     pub(super) const fn problems(self, problem: ProblemShape) -> Self {
         Self { problem, ..self }
     }
 
-    /// The names of the parameters of its path.
+    /// Returns the names of the parameters of its path.
     pub fn parameters(&self) -> impl Iterator<Item = &'static str> {
         parameters(self.path)
     }
 }
 
-/// One list: of a kind whose resources can be read by id.
+/// One list, of a kind whose resources can be read by id.
 pub struct ListRow {
     /// Its name.
     pub name: &'static str,
@@ -266,14 +267,14 @@ pub struct ListRow {
     pub path: &'static str,
     /// The kind.
     pub resource: &'static dyn AnyResource,
-    /// The read of one of them: what it gives of each is the list.
+    /// The read of one of its resources, whose body is the list's item.
     pub read: &'static ReadRow,
-    /// What of it an actor may be shown.
+    /// The part of the list that an actor may be shown.
     pub scope: ScopeOf,
 }
 
 impl ListRow {
-    /// The filters that a request can name, in the order of the documents.
+    /// Returns the filters that a request can name, in the order of the documents.
     pub fn filters(&self) -> impl Iterator<Item = (Filter, &'static str)> {
         Filter::PUBLIC.into_iter().filter_map(|filter| {
             self.resource.filter(filter)?;
@@ -283,7 +284,7 @@ impl ListRow {
 }
 
 impl ReadRow {
-    /// A read that gives a `B`.
+    /// Makes a read whose body is a `B`.
     pub(super) const fn new<B: JsonSchema>(
         name: &'static str,
         path: &'static str,
@@ -301,7 +302,7 @@ impl ReadRow {
         }
     }
 
-    /// Refused to actors without a permission.
+    /// Refuses actors without a permission as such.
     pub(super) const fn permitted(self) -> Self {
         Self {
             needs_permission: true,
@@ -309,7 +310,7 @@ impl ReadRow {
         }
     }
 
-    /// Of what is always there.
+    /// Marks a read of a resource that always exists.
     pub(super) const fn always(self) -> Self {
         Self {
             is_always: true,
@@ -317,7 +318,7 @@ impl ReadRow {
         }
     }
 
-    /// Of the resource that the path names, whose revisions are its own.
+    /// Makes a read of the resource that the path names, whose revisions are its own.
     pub(super) const fn of<R: Resource, B: JsonSchema>(
         name: &'static str,
         path: &'static str,
@@ -326,7 +327,8 @@ impl ReadRow {
         Self::new::<B>(name, path, read).with(HistorySource::of_path::<R>(Numbered::ByRevision))
     }
 
-    /// Of the resource that the path names, which has no revision but the positions of its commits.
+    /// Makes a read of the resource that the path names, which has no revision of its own: the
+    /// positions of its commits number its history.
     pub(super) const fn of_commits<R: Resource, B: JsonSchema>(
         name: &'static str,
         path: &'static str,
@@ -335,7 +337,7 @@ impl ReadRow {
         Self::new::<B>(name, path, read).with(HistorySource::of_path::<R>(Numbered::ByPosition))
     }
 
-    /// With a history that is found so.
+    /// Sets where its history comes from.
     pub(super) const fn with(self, trail: HistorySource) -> Self {
         Self {
             trail: Some(trail),
@@ -343,13 +345,13 @@ impl ReadRow {
         }
     }
 
-    /// The names of the parameters of its path.
+    /// Returns the names of the parameters of its path.
     pub fn parameters(&self) -> impl Iterator<Item = &'static str> {
         parameters(self.path)
     }
 }
 
-/// The names of the parameters of a path.
+/// Returns the names of the parameters of a path.
 fn parameters(path: &'static str) -> impl Iterator<Item = &'static str> {
     let parts = path.split('/');
     parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))

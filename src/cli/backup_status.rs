@@ -207,6 +207,17 @@ mod tests {
     }
 
     #[test]
+    fn a_file_beside_it_that_has_new_at_its_end_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("status.json");
+        let other = directory.path().join("status.json.new");
+        std::fs::write(&other, "precious").unwrap();
+        note(&file, None, Timestamp::from_millis(1_000)).unwrap();
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "precious");
+        assert_eq!(directory.path().read_dir().unwrap().count(), 2);
+    }
+
+    #[test]
     fn backups_that_end_at_once_are_all_counted_and_a_link_stays_one() {
         let directory = tempfile::tempdir().unwrap();
         let (file, link) = (
@@ -222,7 +233,7 @@ mod tests {
         });
         assert!(link.is_symlink());
         assert_eq!(BackupStatus::read(&file).unwrap().figures().failures, 17);
-        assert!(!directory.path().join("status.json.new").exists());
+        assert_eq!(directory.path().read_dir().unwrap().count(), 2);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! How a command ends: the one place that knows exit codes.
 
 use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
 
+use super::copy_mark::{WHEN_A_COPY, stream_of};
 use super::tell::tell;
 use crate::base::codec::DecodeError;
 use crate::journal::replay_error::ReplayError;
@@ -11,6 +13,8 @@ use crate::stream::error::StreamError;
 const WHEN_HELD: &str = "a running server can be asked by inspect and backup, and with --url by facts load and \
     outbox";
 const WHEN_DAMAGED: &str = "`carebook recover --data DIR` says what can be saved, and at what cost";
+const WHEN_A_SNAPSHOT: &str = "a start reads an older one, or the records, where these are whole, and sets the \
+    damaged one aside; where it refuses, `carebook recover --data DIR` says what can be saved";
 const WHEN_BUSY: &str = "or verify a copy, which `carebook backup` makes of a running server";
 const WHEN_OTHER_VERSION: &str = "use the carebook that wrote it, or a newer one; to go back to an older \
     one, restore a backup that it made";
@@ -135,10 +139,36 @@ impl Failure {
             }
             wal::Error::Unfinished { .. } => Self::Unfinished(error.to_string()),
             wal::Error::Unsupported { .. } => Self::OtherVersion(error.to_string()),
-            wal::Error::Damaged { .. } | wal::Error::Visitor { .. } => {
-                Self::Damaged(error.to_string())
-            }
+            wal::Error::Damaged { file, .. } => Self::of_damage(error, Path::new(file)),
+            wal::Error::Visitor { .. } => Self::Damaged(error.to_string()),
             other => Self::Other(other.to_string()),
+        }
+    }
+
+    /// Damage in a file of a log. A directory that is the copy of a journal needs no backup.
+    fn of_damage(error: &wal::Error, file: &Path) -> Self {
+        let place = error.damage().unwrap_or_default();
+        match file.parent().map(stream_of) {
+            Some(Ok(Some(stream))) => Self::DamageTold(format!(
+                "the log is damaged: {place}. Nothing was changed. Check the disk; it is the copy of the \
+                 journal {stream}: {WHEN_A_COPY}"
+            )),
+            _ => Self::Damaged(error.to_string()),
+        }
+    }
+
+    /// A failure of reading everything that a directory has, also snapshots that a start does not need. One
+    /// whose bytes are sound, which is rejected as a whole, may be believed by a start.
+    #[must_use]
+    pub fn of_whole_log(error: &wal::Error) -> Self {
+        match error {
+            wal::Error::Damaged {
+                file, offset: 1.., ..
+            } if is_snapshot(file) => Self::DamageTold(format!(
+                "a snapshot is damaged: {}. Nothing was changed. Check the disk; {WHEN_A_SNAPSHOT}",
+                error.damage().unwrap_or_default()
+            )),
+            other => Self::of_log(other),
         }
     }
 
@@ -148,7 +178,7 @@ impl Failure {
     pub fn of_archive(error: &wal::Error, next: impl fmt::Display) -> Self {
         match error.damage() {
             Some(damage) => Self::DamageTold(format!(
-                "the archive is damaged: {damage}. Nothing was changed; {next}"
+                "the archive is damaged: {damage}. It was not changed; {next}"
             )),
             None => Self::of_log(error),
         }
@@ -191,6 +221,13 @@ impl Failure {
 /// Whether a record was rejected only for the version of its form.
 fn is_of_other_version(source: &wal::BoxError) -> bool {
     matches!(source.downcast_ref(), Some(DecodeError::OtherVersion(_)))
+}
+
+/// Whether a file has the name of a snapshot.
+fn is_snapshot(file: &str) -> bool {
+    Path::new(file)
+        .extension()
+        .is_some_and(|ending| ending == "snap")
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The command line: runs each command, and maps its result to an exit code.
 
 mod backup_status;
+mod copy_mark;
 mod duration;
 mod ending;
 pub mod exit;
@@ -9,6 +10,7 @@ mod manager;
 pub mod nats;
 pub mod offline;
 pub mod open;
+mod others;
 pub mod output;
 mod printable;
 pub mod remote;

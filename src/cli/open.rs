@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use wal::{BoxError, Identity, Log, Options, Record, Report, SnapshotInfo, Visitor};
 
 use super::exit::Failure;
+use super::others::expect_no_others;
 use crate::base::codec::DecodeError;
 use crate::engine::clock::SystemClock;
 use crate::engine::{Engine, Limits, OnFatal};
@@ -220,7 +221,7 @@ pub struct Opening {
     pub limits: Limits,
     /// Free space below which commands are rejected.
     pub reserve_bytes: u64,
-    /// Whether an empty directory becomes a new log.
+    /// Whether a directory that holds nothing of others becomes a new log.
     pub create: bool,
 }
 
@@ -235,6 +236,9 @@ pub fn open(data: &Path, opening: Opening, on_fatal: OnFatal) -> Result<(Engine,
         existing(data)
     };
     let storage = storage.map_err(|error| unusable(data, &error))?;
+    if opening.create {
+        expect_no_others(data)?;
+    }
     let options = Options {
         reserve_bytes: opening.reserve_bytes,
         create: opening.create,
@@ -257,15 +261,23 @@ pub fn open(data: &Path, opening: Opening, on_fatal: OnFatal) -> Result<(Engine,
 
 /// Why a data directory cannot be used, and what to do.
 pub(super) fn unusable(data: &Path, error: &std::io::Error) -> Failure {
+    let (data, next) = (data.display(), next_step(error));
+    Failure::other(format!("{data} cannot be used: {error}{next}"))
+}
+
+/// What to do about an error at a data directory, as the end of the sentence that tells it.
+pub(super) fn next_step(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind;
-    let next = match error.kind() {
+    match error.kind() {
         ErrorKind::NotFound => {
             "; name the directory that `carebook serve --data` was given, or that of a backup"
         }
-        ErrorKind::PermissionDenied => "; run the command as the service's user",
+        // Without a number it is not the system's error, and says itself what to do.
+        ErrorKind::PermissionDenied if error.raw_os_error().is_some() => {
+            "; run the command as the service's user"
+        }
         _ => "",
-    };
-    Failure::other(format!("{} cannot be used: {error}{next}", data.display()))
+    }
 }
 
 /// The storage of a directory that exists; nothing is written.
@@ -320,6 +332,21 @@ mod tests {
     use crate::domain::reference::{Fact, FactKind as _};
     use crate::journal::counters::Counters;
     use crate::journal::snapshot::{StateEntry, Summary};
+
+    #[test]
+    fn another_user_is_named_where_the_system_refuses_this_one_and_not_beside_another_way_out() {
+        let told = |error: std::io::Error| match unusable(Path::new("data"), &error) {
+            Failure::Other(told) => told,
+            _ => panic!("another failure"),
+        };
+        let denied = told(rustix::io::Errno::ACCESS.into());
+        assert!(
+            denied.ends_with("; run the command as the service's user"),
+            "{denied}"
+        );
+        let own = std::io::Error::new(std::io::ErrorKind::PermissionDenied, "take it from them");
+        assert_eq!(told(own), "data cannot be used: take it from them");
+    }
 
     #[test]
     fn a_snapshot_that_has_a_resource_twice_is_refused_as_soon_as_it_was_shown() {

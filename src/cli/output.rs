@@ -11,11 +11,8 @@ use wal::SnapshotInfo;
 use wal::storage::Storage;
 
 use super::exit::Failure;
-use super::printable::printable;
+use super::others::{LOST_AND_FOUND, expect_only};
 use crate::catalogue;
-
-/// Directory that a new file system contains.
-const LOST_AND_FOUND: &str = "lost+found";
 
 /// Standard output. A closed pipe or a full disk is a [`Failure`], and never a panic.
 pub struct Output {
@@ -105,28 +102,17 @@ pub fn new_directory(path: &Path) -> Result<Arc<dyn Storage>, Failure> {
 /// The errors of [`new_directory`]; when the directory holds directories, or names that are no file names of a log.
 pub fn empty_directory(path: &Path) -> Result<Arc<dyn Storage>, Failure> {
     let storage = new_directory(path)?;
-    let failed =
-        |error: io::Error| Failure::other(format!("{} cannot be read: {error}", path.display()));
-    for entry in path.read_dir().map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let (name, kind) = (entry.file_name(), entry.file_type().map_err(failed)?);
-        if !kind.is_dir() && name.to_str().is_some() || kind.is_dir() && name == LOST_AND_FOUND {
-            continue;
-        }
-        return Err(Failure::other(format!(
-            "{} cannot be used: the directory is not empty, it holds {}; name one that is empty or not \
-             there yet",
-            path.display(),
-            printable(&name.to_string_lossy())
-        )));
-    }
+    expect_only(path, |name, is_directory| match is_directory {
+        true => name == LOST_AND_FOUND,
+        false => name.to_str().is_some(),
+    })?;
     Ok(storage)
 }
 
 /// Returns the failure to make a new directory, with advice on its remains.
 #[must_use]
 pub fn unfinished(error: &wal::Error, target: &dyn Storage, path: &Path) -> Failure {
-    left_unfinished(Failure::of_log(error), error, target, path)
+    left_unfinished(Failure::of_whole_log(error), error, target, path)
 }
 
 /// Does what [`unfinished`] does, for a failure with another message.

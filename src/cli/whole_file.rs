@@ -12,10 +12,14 @@ use rustix::fs::OFlags;
 /// Who may read a private file: its owner.
 const PRIVATE: u32 = 0o600;
 
+/// What the name of a file has at its end until the file is whole. A file of such a name is removed: no
+/// other program uses it.
+const UNFINISHED: &str = ".carebook-new";
+
 /// Where the file is until it is whole.
 pub(super) fn unfinished(file: &Path) -> PathBuf {
     let mut fresh = OsString::from(file);
-    fresh.push(".new");
+    fresh.push(UNFINISHED);
     fresh.into()
 }
 

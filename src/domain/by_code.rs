@@ -1,4 +1,5 @@
-//! What people call a resource by: its code, which is unique. Each with the read that gives it.
+//! Finds resources by their code, which people use as a name and which is unique; each comes with
+//! the read that shows it.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,20 +11,20 @@ use super::resource::{Index, IndexKey, Resource};
 use super::settlement::data_room::DataRoomRequest;
 use super::settlement::statement::Statement;
 
-/// A resource that has a code: its read, and its identifier there. Whether an actor may see it is
-/// up to that read.
+/// A resource that has a code: the name of its read, and its identifier there. That read decides
+/// whether an actor may see it.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coded {
     /// The name of the read.
     pub read: String,
-    /// The parameter of its path.
+    /// The value of the parameter of its path.
     pub id: String,
 }
 
-/// The resources whose code is the parameter `code`.
+/// Finds the resources whose code is the parameter `code`.
 ///
 /// # Errors
-/// Never; a `Result` as every read has one.
+/// Never; it returns a `Result` as every read does.
 pub fn by_code(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let (code, view) = (request.param("code"), request.view);
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! What a commit changes in one resource: its event and its state, and the indexes that follow from
-//! the states before and after.
+//! The changes that a commit makes in one resource: its event and its state, and the changes of
+//! indexes that follow from the states before and after.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -20,47 +20,47 @@ pub struct Change {
     pub version: u16,
     /// Its key.
     pub key: Digest,
-    /// The resource's revision after it, as its readers know it.
+    /// The resource's revision after the change, as its readers know it.
     pub revision: Revision,
-    /// Whether the resource's own revision has advanced.
+    /// Whether the change advances the resource's own revision.
     pub advances: bool,
     /// The values of the parameters of the path at which the resource is read.
     pub path: Vec<String>,
     /// The event's bytes.
     pub event: Vec<u8>,
-    /// The bytes of the state after it.
+    /// The bytes of the state after the change.
     pub state: Vec<u8>,
-    /// The unique keys that it held before and holds no more.
+    /// The unique keys that the resource held before and no longer holds.
     pub unique_left: Vec<IndexKey>,
-    /// The unique keys that it holds now and did not before.
+    /// The unique keys that the resource holds now and did not hold before.
     pub unique_taken: Vec<IndexKey>,
-    /// The lists (secondary index keys) that it was in before and is not in any more.
+    /// The lists (secondary index keys) that the resource has left.
     pub secondary_left: Vec<IndexKey>,
-    /// The lists that it is in now and was not before.
+    /// The lists that the resource has joined.
     pub secondary_joined: Vec<IndexKey>,
-    /// The lists that it was in before and still is.
+    /// The lists in which the resource stays.
     pub secondary_kept: Vec<IndexKey>,
-    /// The lists in which it has, or had, a rank.
+    /// The lists in which the resource has, or had, a rank.
     pub ranks: Vec<RankChange>,
-    /// What becomes of its place in the list of its kind, if anything does.
+    /// The change of its place in the list of its kind, if there is one.
     pub list: Option<ListMove>,
-    /// What becomes of that by which others are found in lists, if anything does.
+    /// The change of the values by which other resources are found in lists, if there is one.
     pub lead: Option<LeadMove>,
 }
 
-/// What a change makes of a resource's rank in a list.
+/// The change of a resource's rank in a list.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RankChange {
     /// The list.
     pub list: IndexKey,
-    /// The rank before; `None` when it was not in the list.
+    /// The rank before; `None` when the resource was not in the list.
     pub before: Option<Rank>,
-    /// The rank from here on; `None` when it is not in the list any more.
+    /// The rank after; `None` when the resource is no longer in the list.
     pub after: Option<Rank>,
 }
 
 impl RankChange {
-    /// All of them, from what a resource had before and what it has now.
+    /// Returns the changes between the ranks that a resource had before and those that it has now.
     #[must_use]
     pub fn all(before: Vec<(IndexKey, Rank)>, after: Vec<(IndexKey, Rank)>) -> Vec<Self> {
         if before.is_empty() && after.is_empty() {
@@ -83,7 +83,7 @@ impl RankChange {
     }
 }
 
-/// What two sets differ in and what they share, each thing once.
+/// The differences of two sets and their intersection, each value once.
 struct Differences<T> {
     left: Vec<T>,
     taken: Vec<T>,
@@ -133,7 +133,7 @@ impl<T: Ord + Copy> Differences<T> {
 }
 
 impl Change {
-    /// The change that `event` makes of `before`.
+    /// Makes the change from `before` to `next`, the state after `event`.
     pub(crate) fn of<R: Resource>(before: Option<&R>, event: &R::Event, next: &R) -> Self {
         let held = before.map(R::unique_keys).unwrap_or_default();
         let names = Differences::of(held, next.unique_keys());
@@ -206,7 +206,7 @@ mod tests {
         static COMPARED: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Counts how often it is compared.
+    /// A value that counts how often it is compared.
     #[derive(Clone, Copy, Debug)]
     struct Counted(u32);
 

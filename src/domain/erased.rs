@@ -1,4 +1,4 @@
-//! Operations and commands with their types erased: what the engine handles.
+//! Operations and commands with their types erased, as the engine handles them.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Reader, Shape};
 use crate::base::time::Timestamp;
 
-/// The state that an actor has at hand between two commands.
+/// The state that an actor keeps in memory between two commands.
 pub type AnyState = Option<Box<dyn Any + Send>>;
 
 /// A decided commit with its types erased, ready for the log.
@@ -27,13 +27,13 @@ pub struct Decided {
     pub outbox: Vec<OutboxMessage>,
     /// The answer's body.
     pub answer: Vec<u8>,
-    /// How far it went.
+    /// Whether a side effect is pending.
     pub disposition: Disposition,
     /// The deciding resource's state after the commit, for its actor to keep.
     pub next: Box<dyn Any + Send>,
 }
 
-/// What a command came to, with its types erased.
+/// The result of a command, with its types erased.
 pub enum AnyDecision {
     /// A commit.
     Commit(Box<Decided>),
@@ -47,7 +47,7 @@ pub enum AnyDecision {
 pub trait AnyCommand: Send + Sync {
     /// See [`Operation::key`].
     fn key(&self) -> Option<&str>;
-    /// The fingerprint of the command's facts.
+    /// Returns the fingerprint of the command's facts.
     fn fingerprint(&self) -> Fingerprint;
     /// See [`Operation::key_reused`].
     fn key_reused(&self, actor: &Actor, view: &ReadView<'_>) -> Option<Vec<u8>>;
@@ -100,9 +100,9 @@ pub trait AnyOperation: Send + Sync {
     fn says(&self) -> &'static str;
     /// See [`Operation::REJECTIONS`].
     fn rejections(&self) -> &'static [Declared];
-    /// What the body of a request may be.
+    /// Returns the shape of the body of a request.
     fn shape(&self) -> Shape;
-    /// The schema of the body of its answer ([`Operation::Answer`]).
+    /// Returns the schema of the body of its answer ([`Operation::Answer`]).
     fn answer(&self, schemas: &mut SchemaGenerator) -> Schema;
     /// See [`Operation::conflict`].
     fn conflict(&self, schemas: &mut SchemaGenerator) -> Option<(&'static str, Schema)>;
@@ -117,13 +117,13 @@ pub trait AnyOperation: Send + Sync {
 pub struct Erased<O>(PhantomData<O>);
 
 impl<O> Erased<O> {
-    /// The one value.
+    /// The one value of the type.
     pub const NEW: Self = Self(PhantomData);
 }
 
 impl<O: Operation> Erased<O> {
-    /// Erases the types of a command that was read already: for an operation on resources of
-    /// several kinds, which hands its command on to the decider of the kind that is meant.
+    /// Erases the types of a command that was already read: for an operation on resources of
+    /// several kinds, which passes its command on to the operation of the kind that is meant.
     #[must_use]
     pub fn command(name: &'static str, command: O::Command) -> Box<dyn AnyCommand> {
         Box::new(ErasedCommand::<O> {
@@ -231,7 +231,7 @@ impl<O: Operation> AnyCommand for ErasedCommand<O> {
     }
 }
 
-/// The deciding resource's state: the one at hand, or as it was committed.
+/// Returns the deciding resource's state: the one in `slot`, or else the committed one.
 pub(crate) fn own_state<'s, R: Resource>(
     target: Option<Digest>,
     slot: &'s mut AnyState,
@@ -245,7 +245,7 @@ pub(crate) fn own_state<'s, R: Resource>(
     slot.as_ref().and_then(|state| state.downcast_ref())
 }
 
-/// A decision with its types erased.
+/// Erases the types of a decision.
 pub(crate) fn erase<R: Resource>(
     state: Option<&R>,
     decision: Decision<R>,

@@ -1,7 +1,7 @@
-//! Public events: what other systems see of a commit, one event for each resource that it changed.
-//! Each is declared beside the resource's own event, with [`public_events!`], and carries
-//! identifiers, states, dates and amounts, never personal data: a receiver that needs those reads
-//! the resource, with a right to it.
+//! Public events: how other systems see a commit, one event for each resource that it changed. Each
+//! is declared beside the resource's own event, with [`public_events!`], and carries identifiers,
+//! states, dates and amounts, never personal data: a receiver that needs personal data reads the
+//! resource, with a right to it.
 //!
 //! [`public_events!`]: crate::public_events
 
@@ -14,7 +14,7 @@ use super::resource::Resource;
 use crate::base::json::{FromJson, Presence, Shape};
 use crate::base::revision::Revision;
 
-/// The type of the event of a fact that came in from its own system.
+/// The type of the event of a fact that came in from the system that owns it.
 pub const FACT_APPLIED: EventType = EventType {
     name: Name {
         kind: "reference-fact",
@@ -29,15 +29,15 @@ pub const FACT_APPLIED: EventType = EventType {
 pub struct Name {
     /// The kind of resource.
     pub kind: &'static str,
-    /// What happened to it.
+    /// What happened to the resource.
     pub what: &'static str,
 }
 
 impl Name {
-    /// The name of the type as it is sent.
+    /// Returns the name of the type as it is sent.
     #[must_use]
     pub fn event_type(self) -> String {
-        // Kinds of facts are written with underscores.
+        // Names of the kinds of facts contain underscores.
         format!("carebook.{}.{}", self.kind.replace('_', "-"), self.what)
     }
 }
@@ -47,14 +47,14 @@ impl Name {
 pub struct EventType {
     /// Its name.
     pub name: Name,
-    /// What it says, in a sentence.
+    /// Its meaning, in a sentence.
     pub says: &'static str,
-    /// What its data has beside operation, revision and actor.
+    /// The fields of its data, apart from operation, revision and actor.
     pub fields: fn() -> Vec<EventField>,
 }
 
 impl EventType {
-    /// Of a fact of this kind that an operation has put in place.
+    /// Makes the type of a fact of this kind that an operation has made or changed.
     #[must_use]
     pub const fn fact_put(kind: &'static str) -> Self {
         Self {
@@ -72,12 +72,12 @@ pub struct EventField {
     pub name: &'static str,
     /// Whether it may be null.
     pub is_nullable: bool,
-    /// What its value is.
+    /// The shape of its value.
     pub shape: Shape,
 }
 
 impl EventField {
-    /// A field with values of the type `T`.
+    /// Makes a field with values of the type `T`.
     #[must_use]
     pub fn of<T: EventValue>(name: &'static str) -> Self {
         Self {
@@ -88,11 +88,11 @@ impl EventField {
     }
 }
 
-/// What can be a value in an event's data.
+/// A type whose values may be in an event's data.
 pub trait EventValue: Serialize {
-    /// What such values are.
+    /// Returns the shape of such values.
     fn event_shape() -> Shape;
-    /// Whether null is one of them.
+    /// Returns whether null is one of the values.
     fn is_nullable() -> bool {
         false
     }
@@ -151,7 +151,7 @@ impl EventValue for Revision {
     }
 }
 
-/// An identifier as tokens carry them.
+/// An identifier as tokens contain it.
 impl EventValue for Box<str> {
     fn event_shape() -> Shape {
         Shape::Text {
@@ -165,7 +165,7 @@ impl EventValue for Box<str> {
     }
 }
 
-/// A resource's change, as its record has it, beside the event.
+/// The context of a resource's event, as its record has it.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed<'a> {
     /// Whether a fact came in; otherwise an operation made the change.
@@ -178,7 +178,7 @@ pub struct Changed<'a> {
     pub revision: Revision,
 }
 
-/// The public event of a change.
+/// A public event of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicEvent {
     /// The type.
@@ -187,12 +187,12 @@ pub struct PublicEvent {
     pub subject: String,
     /// The revision after the change; `None` where the resource has none of its own.
     pub revision: Option<Revision>,
-    /// Further fields of the data, in JSON: each with a comma before it.
+    /// Further fields of the data, as JSON members, each with a comma before it.
     pub fields: String,
 }
 
 impl PublicEvent {
-    /// An event without fields of its own.
+    /// Makes an event without fields of its own.
     #[must_use]
     pub fn new(name: Name, subject: String, revision: Option<Revision>) -> Self {
         Self {
@@ -203,7 +203,7 @@ impl PublicEvent {
         }
     }
 
-    /// Of a fact that came in, or that an operation has put in place.
+    /// Makes the event of a fact that came in, or that an operation has made or changed.
     #[must_use]
     pub fn fact(kind: &'static str, id: &str, revision: Revision, changed: &Changed<'_>) -> Self {
         let subject = subject("reference-facts/{}/{}", &[kind, id]);
@@ -213,7 +213,7 @@ impl PublicEvent {
         Self::new(EventType::fact_put(kind).name, subject, Some(revision))
     }
 
-    /// With this field.
+    /// Adds a field.
     ///
     /// # Panics
     /// When the value has no JSON form, which a test over all events would show.
@@ -225,10 +225,10 @@ impl PublicEvent {
     }
 }
 
-/// A path with `{}` for each of its parameters, filled with these values, percent-encoded.
+/// Fills a path, which has `{}` for each parameter, with these values, percent-encoded.
 #[must_use]
 pub fn subject(path: &str, values: &[&str]) -> String {
-    /// All but what RFC 3986 (2.3) calls unreserved.
+    /// The characters to encode: all but those that RFC 3986 (2.3) calls unreserved.
     const ENCODED: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUMERIC
         .remove(b'-')
         .remove(b'.')
@@ -255,8 +255,8 @@ pub trait PublicEvents: Resource {
     /// The types of its events.
     const TYPES: &'static [EventType];
 
-    /// The public events of a change: none, where the resource is a part of another one that has
-    /// them.
+    /// Returns the public events of a change: none, where the resource is a part of another one
+    /// that has them.
     fn public_events(event: &Self::Event, changed: &Changed<'_>) -> Vec<PublicEvent>;
 }
 
@@ -276,12 +276,13 @@ pub trait PublicEvents: Resource {
 /// }
 /// ```
 ///
-/// `revision none` is written where the resource has no revision that its readers know; while one
-/// stands at none yet, its events have none either. An event of a fact that came in has the fact's
-/// own path; where it also changes what is read of the resource itself, a type with its fields
-/// follows after `and`, sent when the resource's own revision advances. After a type,
-/// `(at "path/{}", revision own)` names another path than the resource's.
-/// The value of a field is of the type given.
+/// `revision none` is written where the resource has no revision that its readers know. While a
+/// resource's revision is [`Revision::NONE`](crate::base::revision::Revision::NONE), its events
+/// have none either. An event of a fact that came in has the fact's own path. Where the fact also
+/// changes what readers see of the resource itself, `and` is followed by a type with its fields:
+/// that event is sent when the resource's own revision advances. After a type,
+/// `(at "path/{}", revision own)` names another path than the resource's. The value of a field has
+/// the type given.
 #[macro_export]
 macro_rules! public_events {
     (

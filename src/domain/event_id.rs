@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 
-/// An event's identifier: the position of its commit, and which of the commit's events it is.
+/// An event's identifier: the position of its commit, and the event's number in the commit.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct EventId {
     /// The commit's position; 0 only in [`EventId::NONE`].
     pub position: u64,
-    /// Counted from 0.
+    /// The number among the events of the commit, counted from 0.
     pub number: u32,
 }
 
 impl EventId {
-    /// Before the first event.
+    /// The identifier before that of the first event.
     pub const NONE: Self = Self {
         position: 0,
         number: 0,
     };
 
-    /// Behind every event of the commit at this position.
+    /// Makes an identifier after those of all events of the commit at this position.
     #[must_use]
     pub fn behind(position: u64) -> Self {
         Self {
@@ -41,14 +41,14 @@ impl fmt::Display for EventId {
     }
 }
 
-/// A text that is no event's identifier.
+/// The error of a text that is no event's identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoEventId;
 
 impl FromStr for EventId {
     type Err = NoEventId;
 
-    /// Takes what [`EventId`] is displayed as and nothing else: no signs, no leading zeros.
+    /// Parses exactly the text that an [`EventId`] is displayed as: no signs, no leading zeros.
     fn from_str(text: &str) -> Result<Self, NoEventId> {
         let (position, number) = text.split_once('-').ok_or(NoEventId)?;
         let is_plain = |digits: &str| {

@@ -1,5 +1,6 @@
-//! The table of the kinds of facts, each by the resource that they come in to. It is above the
-//! resources: an operation that asks for facts of any kind is given [`revision_of`] in its context.
+//! The table of the kinds of facts, each with the resource that receives them. It depends on the
+//! resources, so they cannot use it: an operation that needs facts of any kind gets [`revision_of`] in
+//! its context.
 
 use std::borrow::Cow;
 
@@ -23,7 +24,7 @@ use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
 use crate::domain::reservation::draft::ReservationDraft;
 use crate::domain::resource::ReadView;
 
-/// The kinds of facts, each by the resource that they come in to.
+/// The kinds of facts, each with the resource that receives them.
 pub static FACTS: &[&dyn AnyFactKind] = &[
     &FactsOf::<Fact<actor::ActorFact>>::NEW,
     &FactsOf::<Fact<family_account::FamilyAccount>>::NEW,
@@ -46,7 +47,7 @@ pub static FACTS: &[&dyn AnyFactKind] = &[
     &FactsOf::<PaymentSubject>::NEW,
 ];
 
-/// A fact of any kind as it is read, as its schema.
+/// Stands for the schema of a fact of any kind in a response.
 pub struct AnyFact;
 
 impl JsonSchema for AnyFact {
@@ -64,12 +65,12 @@ impl JsonSchema for AnyFact {
 pub struct FactSchemas {
     /// References to them, for a `oneOf`.
     pub kinds: Vec<Value>,
-    /// How it is known which of them is meant (the Discriminator Object of `OpenAPI`).
+    /// The rule by which a receiver knows the kind (the Discriminator Object of `OpenAPI`).
     pub by_kind: Value,
 }
 
-/// The schemas of a fact of each kind, which get a name each: `ActorFact` as it is read, and
-/// `ActorFactToPut` as it comes in, their facts `ActorFacts` and `ActorFactsToPut`.
+/// Makes the schemas of a fact of each kind, each with a name of its own: `ActorFact` in responses and
+/// `ActorFactToPut` in requests, with their facts in `ActorFacts` and `ActorFactsToPut`.
 pub fn fact_schemas(side: Side, schemas: &mut SchemaGenerator) -> FactSchemas {
     let end = match side {
         Side::Request => "ToPut",
@@ -99,7 +100,7 @@ pub fn fact_schemas(side: Side, schemas: &mut SchemaGenerator) -> FactSchemas {
     }
 }
 
-/// A reference to the schema, which gets this name.
+/// Adds the schema under this name, and returns a reference to it.
 fn named(name: String, schema: Value, schemas: &mut SchemaGenerator) -> Value {
     let place = format!("#{}/{name}", schemas.settings().definitions_path);
     let before = schemas.definitions_mut().insert(name, schema);
@@ -107,14 +108,14 @@ fn named(name: String, schema: Value, schemas: &mut SchemaGenerator) -> Value {
     json!({ "$ref": place })
 }
 
-/// The word with a capital letter.
+/// Returns the word with a capital letter.
 fn capital(word: &str) -> String {
     let mut letters = word.chars();
     let first = letters.next().map(|first| first.to_ascii_uppercase());
     first.into_iter().chain(letters).collect()
 }
 
-/// The schema of a fact of this kind, with facts of this schema.
+/// Returns the schema of a fact of this kind; `facts` is the schema of its facts.
 fn fact_schema(kind: &dyn AnyFactKind, facts: Value) -> Value {
     let mut id = kind.id_shape().schema(Side::Request);
     id["description"] = json!(kind.id());
@@ -131,8 +132,8 @@ fn fact_schema(kind: &dyn AnyFactKind, facts: Value) -> Value {
     })
 }
 
-/// The current revision of the fact of the kind so named; `None` when there is no such fact, or no
-/// such kind.
+/// Returns the current revision of a fact of the kind named `kind`; `None` when there is no such fact,
+/// or no such kind.
 #[must_use]
 pub fn revision_of(view: &ReadView<'_>, kind: &str, id: &str) -> Option<Revision> {
     let kind = FACTS.iter().find(|known| known.kind().name == kind)?;
@@ -153,22 +154,22 @@ mod tests {
     use crate::domain::reference::samples;
     use crate::domain::scenario::{Scenario, Then};
 
-    /// Pieces of identifiers: what one may be made of, what spoils it, and what looks like white space
-    /// and is none.
+    /// Pieces of random identifiers: valid ones, invalid ones, and characters that look like white
+    /// space and are none.
     const PIECES: [&str; 27] = [
         "a", "z", "privacy", "0", "9", "_", ".", ":", "-", "@", "@", "@", "A", "é", "가", "😀",
         " ", "\t", "\n", "\r", "\u{85}", "\u{a0}", "\u{1680}", "\u{3000}", "\u{200b}", "\u{feff}",
         "\u{1c}",
     ];
 
-    /// How many of the pieces are for labels.
+    /// Number of pieces that labels may contain.
     const OF_LABELS: usize = 9;
 
     fn random_text(pieces: &[&str], random: &mut SmallRng) -> String {
         let piece = |random: &mut SmallRng| pieces[random.random_range(0..pieces.len())];
         let few = random.random_range(0..6);
         let mut all: Vec<_> = (0..few).map(|_| piece(random).to_owned()).collect();
-        // About as long as an identifier, or a part of one, may be.
+        // Sometimes about as long as an identifier, or a part of one, may be.
         if random.random_ratio(1, 3) {
             let bounds = [120, 241, 255, 512];
             let most = bounds[random.random_range(0..bounds.len())] + 1_usize;
@@ -178,7 +179,7 @@ mod tests {
         all.concat()
     }
 
-    /// Any text, or two labels: of any texts nearly none would be those.
+    /// Returns any text, or two labels, since among random texts there would be nearly no labels.
     fn random_id(random: &mut SmallRng) -> String {
         if random.random() {
             return random_text(&PIECES, random);
@@ -221,7 +222,7 @@ mod tests {
             assert_eq!(of(&service), None, "{kind} {id}");
             service.fact(kind, id, revision, fact["facts"].clone());
             assert_eq!(of(&service), Some(Revision::new(revision)), "{kind} {id}");
-            // It is returned as it came in; what was absent is null.
+            // The read returns the fact as it came in, with null for absent fields.
             let known = FACTS
                 .iter()
                 .find(|known| known.kind().name == kind)
@@ -232,7 +233,7 @@ mod tests {
             let told = told.as_object_mut().unwrap();
             told.retain(|name, value| !value.is_null() || came_in.contains_key(name));
             assert_eq!(told, came_in, "{kind} {id}");
-            // And the same once more changes nothing.
+            // Putting the same fact once more changes nothing.
             let again = service.put_fact(kind, id, revision, fact["facts"].clone());
             assert!(matches!(again, Then::Answered(_)), "{kind} {id}: {again:?}");
             kinds.insert(kind);

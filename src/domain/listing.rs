@@ -1,8 +1,9 @@
-//! Lists: by what a kind's resources are found, and what of them an actor may be shown.
+//! Lists: the filters by which a kind's resources are found, and the part of a list that an actor
+//! may be shown.
 //!
-//! A kind that can be listed says so beside its state, in [`Resource::LIST`]: one line for each
-//! filter. What a booking's own fact says of it (its branch, its mother) is a filter of everything
-//! that is bound to the booking, and follows that fact ([`Resource::filter_values`]).
+//! A kind that can be listed declares it beside its state, in [`Resource::LIST`]: one line for each
+//! filter. The values that a booking's own fact gives (its branch, its mother) are filters of all
+//! resources that are bound to the booking, and follow that fact ([`Resource::filter_values`]).
 //!
 //! [`Resource::LIST`]: super::resource::Resource::LIST
 //! [`Resource::filter_values`]: super::resource::Resource::filter_values
@@ -14,37 +15,39 @@ use std::sync::LazyLock;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Digest;
 
-/// What resources are found by in lists.
+/// The properties by which lists find resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Filter {
-    /// The branch that it belongs to.
+    /// The branch that the resource belongs to.
     Branch,
-    /// The booking that it belongs to.
+    /// The booking that the resource belongs to.
     Booking,
-    /// Its status.
+    /// The resource's status.
     Status,
-    /// The payment that it is about.
+    /// The payment that the resource is about.
     Payment,
-    /// The mother whom it concerns, as a user.
+    /// The mother whom the resource concerns, as a user.
     Mother,
-    /// The mother who granted it, as a member. No parameter: what she may read is found by it.
+    /// The mother who granted it, as a member. No parameter: it finds what she may read.
     GrantedBy,
-    /// The member to whom it was granted. No parameter: what the member may read is found by it.
+    /// The member to whom it was granted. No parameter: it finds what the member may read.
     GrantedTo,
-    /// The branch that the fact it rests on names by now, where that is another one than its own.
-    /// No parameter, and so are the next two.
+    /// The branch that the resource's fact names now, where that differs from the resource's own.
+    /// No parameter.
     MovedToBranch,
-    /// The mother whom the fact that it rests on names by now, where that is another one.
+    /// The mother whom the resource's fact names now, where that differs from its own. No
+    /// parameter.
     MovedToMother,
-    /// The booking that the fact it rests on names by now, where that is another one.
+    /// The booking that the resource's fact names now, where that differs from its own. No
+    /// parameter.
     MovedToBooking,
-    /// The branch that a charge names, which counts while nothing is known of its booking. No
+    /// The branch that a charge names, which counts while no fact of its booking is known. No
     /// parameter.
     ChargedBranch,
 }
 
 impl Filter {
-    /// Those that a request can name, in the order of the documents.
+    /// The filters that a request can name, in the order of the documents.
     pub const PUBLIC: [Self; 5] = [
         Self::Branch,
         Self::Booking,
@@ -53,7 +56,7 @@ impl Filter {
         Self::Mother,
     ];
 
-    /// The name of its parameter; `None` for one that no request can name.
+    /// Returns the name of its parameter; `None` for a filter that no request can name.
     #[must_use]
     pub const fn parameter(self) -> Option<&'static str> {
         match self {
@@ -72,7 +75,7 @@ impl Filter {
     }
 }
 
-/// How many resources share one value of a filter, which decides how they are kept together.
+/// How many resources share one value of a filter; this decides how the index stores them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
     /// Thousands: a status, a branch.
@@ -83,14 +86,14 @@ pub enum Shared {
 
 /// A filter of a kind.
 pub struct ListFilter<R: 'static> {
-    /// Which one.
+    /// The property.
     pub filter: Filter,
-    /// How many share a value.
+    /// How many resources share a value.
     pub shared: Shared,
     value: fn(&R) -> Option<Cow<'_, str>>,
 }
 
-/// A filter whose values are shared by many resources.
+/// Makes a filter whose values are shared by many resources.
 pub const fn by_many<R>(filter: Filter, value: fn(&R) -> Option<Cow<'_, str>>) -> ListFilter<R> {
     ListFilter {
         filter,
@@ -99,7 +102,7 @@ pub const fn by_many<R>(filter: Filter, value: fn(&R) -> Option<Cow<'_, str>>) -
     }
 }
 
-/// A filter whose values are shared by few resources.
+/// Makes a filter whose values are shared by few resources.
 pub const fn by_few<R>(filter: Filter, value: fn(&R) -> Option<Cow<'_, str>>) -> ListFilter<R> {
     ListFilter {
         filter,
@@ -108,29 +111,29 @@ pub const fn by_few<R>(filter: Filter, value: fn(&R) -> Option<Cow<'_, str>>) ->
     }
 }
 
-/// A value of a filter.
+/// Returns `value` as the value of a filter.
 pub fn is(value: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(value))
 }
 
 /// How the resources of a kind are listed.
 pub struct List<R: 'static> {
-    /// What they are found by.
+    /// The filters on the resource's own values.
     pub filters: &'static [ListFilter<R>],
-    /// The booking that one is bound to: the current values of its fact are what it is found by
-    /// under [`List::by_booking`].
+    /// The booking that a resource is bound to: the current values of that booking's fact are the
+    /// resource's values of the filters in [`List::by_booking`].
     pub booking: fn(&R) -> Option<&str>,
     /// The filters whose values come from the booking's fact.
     pub by_booking: &'static [Filter],
-    /// Whether one is listed, where that is not from its first commit on; once it is, it stays so.
+    /// Whether a resource is listed, if not from its first commit on; once listed, it stays so.
     pub from_when: Option<fn(&R) -> bool>,
-    /// Where several are one item of the list: the key of the list with ranks that they are in, the
-    /// highest of which is shown.
+    /// If several resources are one item of the list: the key of the ranked list that they share,
+    /// whose highest-ranked resource is shown.
     pub together: Option<fn(&R) -> Digest>,
 }
 
 impl<R> List<R> {
-    /// A list with these filters, whose resources are bound to no booking.
+    /// Makes a list with these filters, whose resources are bound to no booking.
     #[must_use]
     pub const fn by(filters: &'static [ListFilter<R>]) -> Self {
         Self {
@@ -142,7 +145,7 @@ impl<R> List<R> {
         }
     }
 
-    /// With what a booking's fact says as further filters.
+    /// Adds filters whose values come from the fact of the resource's booking.
     #[must_use]
     pub const fn bound(
         self,
@@ -156,7 +159,8 @@ impl<R> List<R> {
         }
     }
 
-    /// How many share a value of this filter; `None` when the kind does not have it.
+    /// Returns how many resources share a value of this filter; `None` when the kind does not have
+    /// it.
     #[must_use]
     pub fn shared(&self, filter: Filter) -> Option<Shared> {
         let own = self.filters.iter().find(|own| own.filter == filter);
@@ -172,10 +176,12 @@ impl<R> List<R> {
         self.from_when.is_none_or(|is_listed| is_listed(state))
     }
 
-    /// What a commit makes of the place of the resource with this key; `None` when nothing.
+    /// Returns how a commit changes the place of the resource with this key; `None` when it does
+    /// not.
     pub fn moved(&self, before: Option<&R>, next: &R, key: Digest) -> Option<ListMove> {
         let before = before.filter(|before| self.is_listed(before));
-        // Most commits leave a resource's place as it is: texts are compared sooner than hashed.
+        // Most commits leave a resource's place as it is, and comparing texts is faster than
+        // hashing them.
         let stays = match before {
             None => !self.is_listed(next),
             Some(before) => {
@@ -185,7 +191,7 @@ impl<R> List<R> {
                     && (self.booking)(before) == (self.booking)(next)
             }
         };
-        // Of several that are one item another one may be shown from here on.
+        // Where several resources are one item, the commit may change which of them is shown.
         if stays && self.together.is_none() {
             return None;
         }
@@ -202,14 +208,14 @@ impl<R> List<R> {
         })
     }
 
-    /// The place of the resource with this key; `None` while it is not listed.
+    /// Returns the place of the resource with this key; `None` while it is not listed.
     pub fn place(&self, state: &R, key: Digest) -> Option<ListPlace> {
         let booking = || (self.booking)(state).map(BookingHash::of);
         self.is_listed(state)
             .then(|| self.place_of(state, key, booking()))
     }
 
-    /// The place of one that is listed, and bound to this booking.
+    /// Returns the place of a listed resource that is bound to this booking.
     fn place_of(&self, state: &R, key: Digest, booking: Option<BookingHash>) -> ListPlace {
         let value = |own: &ListFilter<R>| {
             let value = (own.value)(state)?;
@@ -222,7 +228,7 @@ impl<R> List<R> {
         }
     }
 
-    /// What a page needs to know of a resource that is listed.
+    /// Returns what a page needs to know of the resource; `None` while it is not listed.
     pub fn item(&self, state: &R, path: Vec<String>) -> Option<ListItem> {
         if !self.is_listed(state) {
             return None;
@@ -236,14 +242,13 @@ impl<R> List<R> {
     }
 }
 
-/// A filter and a value of it, as a 64-bit hash that is good for this process only: keyed at
-/// random, so that collisions cannot be searched for. What is found by it is checked for having the
-/// value.
+/// A filter with a value, as a 64-bit hash that is valid in this process only: keyed at random, so
+/// that collisions cannot be searched for. Resources found by it are checked for having the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ValueHash(pub u64);
 
 impl ValueHash {
-    /// Of this value.
+    /// Hashes this value of this filter.
     #[must_use]
     pub fn of(filter: Filter, value: &str) -> Self {
         static KEYED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -251,12 +256,12 @@ impl ValueHash {
     }
 }
 
-/// A booking that something is bound to.
+/// A booking that resources are bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BookingHash {
     /// The key of its fact.
     pub fact: Digest,
-    /// What is bound to it is found by this.
+    /// The hash by which the resources bound to it are found.
     pub value: ValueHash,
 }
 
@@ -264,7 +269,7 @@ impl BookingHash {
     /// The kind of a booking's fact.
     pub const KIND: u16 = 3;
 
-    /// Of this booking.
+    /// Makes the hash of this booking.
     #[must_use]
     pub fn of(id: &str) -> Self {
         Self {
@@ -277,29 +282,30 @@ impl BookingHash {
 /// A resource's place in its kind's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListPlace {
-    /// The item that it is, or is one of: its own key, or the name that several share.
+    /// The key of the item that the resource is, or belongs to: its own key, or that of the list
+    /// that several share.
     pub entry: Digest,
-    /// What it is found by.
+    /// The values by which it is found.
     pub values: Vec<(Shared, ValueHash)>,
-    /// The booking whose fact says by what else.
+    /// The booking whose fact gives further values.
     pub booking: Option<BookingHash>,
 }
 
-/// What a commit makes of a resource's place in its list.
+/// The change of a resource's place in its list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListMove {
     /// The place before; `None` when it was not listed.
     pub before: Option<ListPlace>,
-    /// The place from here on.
+    /// The place after.
     pub after: Option<ListPlace>,
 }
 
-/// What a commit makes of that by which others are found: of a booking's fact.
+/// The change of the values by which other resources are found: those of a booking's fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadMove {
-    /// What is bound to it is found by this.
+    /// The hash by which the resources bound to the booking are found.
     pub bound: ValueHash,
-    /// Each filter with its value before and from here on.
+    /// Each filter with its value before and after.
     pub leads: Vec<(Filter, Option<ValueHash>, ValueHash)>,
 }
 
@@ -308,37 +314,38 @@ pub struct LeadMove {
 pub struct ListItem {
     /// The values of the parameters of the path at which it is read.
     pub path: Vec<String>,
-    /// What it is found by, of its own.
+    /// The values of its own by which it is found.
     pub values: Vec<(Filter, String)>,
     /// The booking that it is bound to.
     pub booking: Option<String>,
 }
 
-/// How many values of a filter a scope has at most: an actor whose own are found by more is looked
-/// for among all, page by page.
+/// Maximum number of values of a filter in a scope. For an actor with more values, the whole list
+/// is searched page by page.
 pub const SCOPE_MAX: usize = 1_000;
 
-/// What of a list an actor may be shown: never less than the reads by id give, and no more than is
-/// looked at one by one. What it is shown is decided by the read.
+/// The part of a list that an actor may be shown: at least everything that the reads by id allow,
+/// and not much more, since each resource is then checked one by one. The read decides what the
+/// actor is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Anything.
+    /// Every resource.
     All,
-    /// What has one of these values; nothing when there is none.
+    /// The resources that have one of these values; none when there are no values.
     Of(Vec<(Filter, String)>),
 }
 
 impl Scope {
-    /// Nothing of the list.
+    /// No resource.
     pub const NOTHING: Self = Self::Of(Vec::new());
 
-    /// What has one of these values of a filter.
+    /// Makes the scope of resources that have one of these values of a filter.
     pub fn any<S: AsRef<str>>(filter: Filter, values: impl IntoIterator<Item = S>) -> Self {
         let one = |value: S| (filter, value.as_ref().to_owned());
         Self::Of(values.into_iter().map(one).collect())
     }
 
-    /// What belongs to the branches that the actor manages.
+    /// Makes the scope of resources that belong to the branches that the actor manages.
     #[must_use]
     pub fn managed_by(actor: &Actor) -> Self {
         match actor.kind {
@@ -347,7 +354,7 @@ impl Scope {
         }
     }
 
-    /// What is in this one or in the other.
+    /// Makes the scope of resources that are in this one or in the other.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match (self, other) {
@@ -361,7 +368,7 @@ impl Scope {
 mod tests {
     use super::*;
 
-    /// Status, booking, whether it is listed.
+    /// A resource: status, booking, whether it is listed.
     #[derive(Clone, Copy)]
     struct One(&'static str, Option<&'static str>, bool);
 

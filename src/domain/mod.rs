@@ -1,5 +1,5 @@
-//! What the service decides, and nothing else: pure functions from a state and a command to a
-//! commit or a refusal. No clock, no chance, no I/O, nothing asynchronous.
+//! The decisions of the service, and nothing else: pure functions from a state and a command to a
+//! commit or a refusal. No clock, no randomness, no I/O, nothing asynchronous.
 //!
 //! Each group of resources has a folder. In it, each kind of resource has a file that says what the
 //! resource is and how events change it: `state.rs` where a group has one main kind (`branch`,

@@ -1,5 +1,5 @@
-//! The contract of an operation: what it reads from a request, on which resource it is decided,
-//! and what a decision can be.
+//! The contract of an operation: what it reads from a request, which resource decides it, and which
+//! results a decision can have.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
@@ -36,7 +36,7 @@ impl Parts<'_> {
     }
 }
 
-/// A command: what a request asks for, checked as far as a request can be checked by itself.
+/// A command: what a request asks for, checked as far as the request alone allows.
 ///
 /// Its JSON form (fields in the order of their declaration, times in UTC, absent fields as
 /// null, the key left out) is the canonical form of the command's facts.
@@ -45,7 +45,7 @@ pub trait Request: Serialize + Send + Sync + Sized + 'static {
     fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self>;
 
     /// Reads the command from its path and the bytes of its body, when it has no fault and can be read
-    /// without a tree of the body; with the number of values in the body.
+    /// without a tree of the body; also returns the number of values in the body.
     fn read_straight(
         _path: &[(&str, &str)],
         _body: &[u8],
@@ -54,11 +54,11 @@ pub trait Request: Serialize + Send + Sync + Sized + 'static {
         None
     }
 
-    /// What its body may be.
+    /// Returns the shape of its body.
     fn shape() -> Shape;
 }
 
-/// A command without parameters in its path is its body.
+/// A command without parameters in its path is read from its body alone.
 impl<T: FromJson + Serialize + Send + Sync + 'static> Request for T {
     fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
         T::read(parts.body, at)
@@ -133,83 +133,83 @@ macro_rules! path_and_body {
     };
 }
 
-/// Fresh identifiers, handed in so that deciding stays a function of its arguments.
+/// A source of fresh identifiers, passed in so that deciding stays a function of its arguments.
 pub trait IdSource {
-    /// A new UUIDv7.
+    /// Returns a new UUIDv7.
     fn id(&self) -> Uuid;
-    /// The next number of an outbox message.
+    /// Returns the next number of an outbox message.
     fn outbox_number(&self) -> i64;
 }
 
-/// What surrounds a decision.
+/// The circumstances of a decision.
 pub struct Context<'a> {
-    /// Who asks.
+    /// The actor who sends the request.
     pub actor: &'a Actor,
     /// The time of the decision, by the system's clock: rules are judged by it.
     pub now: Timestamp,
     /// The time that a commit is recorded with: `now`, or later where the clock was set back, since
-    /// the times of commits never fall.
+    /// the recorded times of commits never decrease.
     pub at: Timestamp,
     /// The idempotency key as sent; empty where the operation has none.
     pub key: &'a str,
     /// The fingerprint of the command's facts.
     pub fingerprint: Fingerprint,
-    /// A fresh identifier for the resource that the command brings into being: the same one in
+    /// A fresh identifier for the resource that the command creates: the same one in
     /// [`Operation::target`] and [`Operation::decide`].
     pub new_id: Uuid,
-    /// Whether a receiver is named for messages of a topic.
+    /// Whether a receiver is configured for messages of a topic.
     pub has_receiver: &'a dyn Fn(&str) -> bool,
     /// Whether webhooks may go over plain HTTP to other machines.
     pub plain_webhooks: bool,
-    /// Further identifiers.
+    /// The source of further identifiers.
     pub ids: &'a dyn IdSource,
     /// Committed state of other resources.
     pub view: ReadView<'a>,
-    /// The revision in a view of the fact of the kind so named; `None` when there is no such fact,
-    /// or no such kind.
+    /// Returns the revision in a view of a fact of the kind so named; `None` when there is no such
+    /// fact, or no such kind.
     pub fact_revision: fn(&ReadView<'_>, &str, &str) -> Option<Revision>,
 }
 
 /// One of the service's operations.
 pub trait Operation: Send + Sync + 'static {
-    /// What it reads from a request.
+    /// The command that it reads from a request.
     type Command: Request;
     /// The resource whose actor decides.
     type Resource: Resource;
-    /// What the body of its answer is.
+    /// The type of the body of its answer.
     type Answer: JsonSchema;
 
-    /// What it does, on what and under which conditions: the documentation of its file
-    /// ([`module_doc!`](crate::module_doc)), which is published.
+    /// The description of what it does, on what and under which conditions: the documentation of its
+    /// file ([`module_doc!`](crate::module_doc)), which is published.
     const DOC: &'static str;
 
     /// Its own rejections, in the order in which they are tested.
     const REJECTIONS: &'static [Declared];
 
-    /// One request that is carried out in the samples' world.
+    /// One request that succeeds in the samples' world.
     const EXAMPLE: Example;
 
-    /// For each of its rejections, in their order, what makes it apply to the example.
+    /// Returns, for each of its rejections, in their order, a case in which it applies to the example.
     #[cfg(test)]
     fn ladder() -> super::ladder::Ladder;
 
-    /// The key of the resource whose actor decides; `None` when there cannot be one (an index
-    /// does not know it), then [`Operation::decide`] is asked without a state, to refuse.
+    /// Returns the key of the resource whose actor decides; `None` when there cannot be one (an index
+    /// does not know it). [`Operation::decide`] is then called without a state, and refuses.
     fn target(command: &Self::Command, context: &Context<'_>) -> Option<Digest>;
 
-    /// The idempotency key, where it is a field of the body.
+    /// Returns the idempotency key, where it is a field of the body.
     fn key(_command: &Self::Command) -> Option<&str> {
         None
     }
 
-    /// The unique keys that a commit of this command takes. The engine locks them for the command
-    /// before it is decided; [`ReadView::holder`] shows one that another resource holds.
+    /// Returns the unique keys that a commit of this command takes. The engine locks them for the
+    /// command before it is decided; [`ReadView::holder`] shows whether another resource holds one.
     fn unique_keys(_command: &Self::Command, _context: &Context<'_>) -> Vec<IndexKey> {
         Vec::new()
     }
 
-    /// Decides: a commit, the answer of an earlier one, an answer without a commit, or a
-    /// refusal. Authority comes first, then what is missing, then conflicts in their order.
+    /// Decides: a commit, the answer of an earlier commit, an answer without a commit, or a refusal.
+    /// Authority is checked first, then what is missing, then conflicts in their order.
     ///
     /// # Errors
     /// The first rejection that applies.
@@ -219,25 +219,25 @@ pub trait Operation: Send + Sync + 'static {
         context: &Context<'_>,
     ) -> Result<Decision<Self::Resource>, Rejection>;
 
-    /// The schema of the body of its conflicts, where that is one of its own; their code is then in
-    /// the field that is named beside it.
+    /// Returns the schema of the body of its conflicts, where it has one of its own, with the name of
+    /// the field that contains their code.
     fn conflict(_schemas: &mut SchemaGenerator) -> Option<(&'static str, Schema)> {
         None
     }
 
-    /// The stored response's body as a replay shows it.
+    /// Returns the body that a replay shows for the stored one.
     fn replayed(body: Vec<u8>) -> Vec<u8> {
         body
     }
 
-    /// The response that replaces the stored one, once messages that the commit sent were taken;
-    /// `None` where that is the same. Called for operations whose row says that they wait for that,
-    /// after a commit that was accepted ([`Disposition::Accepted`]).
+    /// Returns the response that replaces the stored one once messages of the commit were taken;
+    /// `None` where the stored one stays. Called for operations whose row lets their answer wait for
+    /// receivers, after a commit that was accepted ([`Disposition::Accepted`]).
     fn final_response(_first: &[u8], _view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
         None
     }
 
-    /// The body that rejects a command whose key was used before with other facts, where the
+    /// Returns the body that rejects a command whose key was used before with other facts, where the
     /// operation has a shape of its own for its conflicts. Called before [`Operation::decide`]: the
     /// actor's authority was not checked yet.
     fn key_reused(
@@ -249,23 +249,23 @@ pub trait Operation: Send + Sync + 'static {
     }
 }
 
-/// What a command comes to.
+/// The result of a command.
 pub enum Decision<R: Resource> {
-    /// Something changes.
+    /// A commit.
     Commit(Box<Commit<R>>),
-    /// The same subject has had this carried out before, under the key given here: that answer
-    /// again, and the present key is taken for it too.
+    /// The command was carried out before for the same subject, under this other key: its answer is
+    /// returned again, and the present key is recorded for it too.
     ReplayOf(Box<str>),
-    /// An answer that changes nothing and takes no key: its body.
+    /// An answer, as its body, that changes nothing and uses no key.
     Answer(Vec<u8>),
 }
 
-/// How far a commit went.
+/// Whether all effects of a commit are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// All that was asked for is done.
+    /// Everything that was requested is done.
     Done,
-    /// It is accepted; a side effect is still on its way.
+    /// The command is accepted; a side effect is still pending.
     Accepted,
 }
 
@@ -274,13 +274,14 @@ pub enum Disposition {
 pub struct OutboxMessage {
     /// Its number, unique in the service.
     pub number: i64,
-    /// What it is about, a dotted word.
+    /// Its topic, a dotted word.
     pub topic: Box<str>,
     /// Its content, JSON.
     pub body: Blob,
 }
 
-/// A commit in the making: the resource's own event, what else it changes, messages, answer.
+/// A commit that is being built: the resource's own event, the changes of others, messages, the
+/// answer.
 pub struct Commit<R: Resource> {
     pub(super) event: R::Event,
     /// The resource's state after the commit.
@@ -292,7 +293,8 @@ pub struct Commit<R: Resource> {
     pub(super) disposition: Disposition,
 }
 
-/// The state after `event`, which validates itself: what a start would reject is never committed.
+/// Returns the state after `event`. Validates it, so that no state is committed that a start would
+/// reject.
 fn applied<R: Resource>(state: Option<R>, event: &R::Event, at: Timestamp) -> R {
     let next = R::apply(state, event, at);
     if let Err(fault) = next.validate() {
@@ -302,7 +304,7 @@ fn applied<R: Resource>(state: Option<R>, event: &R::Event, at: Timestamp) -> R 
 }
 
 impl<R: Resource> Commit<R> {
-    /// The commit of `event` on `state`.
+    /// Starts the commit of `event` on `state`.
     #[must_use]
     pub fn new(state: Option<&R>, event: R::Event, at: Timestamp) -> Self {
         let next = applied(state.cloned(), &event, at);
@@ -323,16 +325,16 @@ impl<R: Resource> Commit<R> {
         self.change(None, event)
     }
 
-    /// Adds a change of another resource, whose state is `before`. That must have been read from
-    /// the context's view: the commit is then made only while it is still current. A resource is
-    /// changed once in a commit.
+    /// Adds a change of another resource, whose state is `before`. This state must have been read from
+    /// the context's view: the commit is then made only while it is still current. A commit changes a
+    /// resource only once.
     pub fn change<B: Resource>(&mut self, before: Option<&B>, event: &B::Event) -> B {
         let state = applied(before.cloned(), event, self.at);
         self.other_changes.push(Change::of(before, event, &state));
         state
     }
 
-    /// Adds a message to the outbox, which is born with the commit ([`born`]).
+    /// Adds a message to the outbox; the commit creates its resource ([`born`]).
     ///
     /// [`born`]: super::outbox::message::born
     pub fn send(&mut self, number: i64, topic: &str, body: &impl Serialize) {
@@ -343,22 +345,22 @@ impl<R: Resource> Commit<R> {
         });
     }
 
-    /// Marks the commit as accepted with a side effect still on its way.
+    /// Marks the commit as accepted with a side effect still pending.
     pub fn accepted(&mut self) {
         self.disposition = Disposition::Accepted;
     }
 
-    /// The decision to commit this, answering with `body` ([`to_json`] makes it).
+    /// Ends with the decision to make this commit, answering with `body` (made by [`to_json`]).
     ///
     /// # Errors
-    /// Never; a `Result` so that a ladder of guards can end with it.
+    /// Never; it returns a `Result` so that a ladder of guards can end with it.
     pub fn answer(mut self, body: Vec<u8>) -> Result<Decision<R>, Rejection> {
         self.answer = body;
         Ok(Decision::Commit(Box::new(self)))
     }
 }
 
-/// The JSON text of a body of ours.
+/// Returns the JSON text of a response body.
 ///
 /// # Panics
 /// When the type has no JSON form, which a test of its operation would have shown.
@@ -366,7 +368,7 @@ impl<R: Resource> Commit<R> {
 pub fn to_json(body: &impl Serialize) -> Vec<u8> {
     in_scratch(|text| {
         write_json(body, text).expect("an answer has a JSON form");
-        // An answer is kept for replays: in as many bytes as it has, and no more.
+        // An answer is kept for replays, so its capacity is exactly its size.
         text.as_slice().to_vec()
     })
 }
@@ -384,8 +386,8 @@ pub fn mark_replayed(mut body: Vec<u8>) -> Vec<u8> {
     body
 }
 
-/// SHA-256 over the canonical form of a command's facts: the operation's name, a line feed, and
-/// the command in JSON.
+/// Returns SHA-256 over the canonical form of a command's facts: the operation's name, a line feed,
+/// and the command in JSON.
 #[must_use]
 pub fn fingerprint(operation: &str, command: &impl Serialize) -> Fingerprint {
     in_scratch(|text| {

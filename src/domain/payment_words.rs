@@ -1,5 +1,5 @@
-//! The vocabulary of payments: what the product plans, the obligations and the operations on them
-//! have in common. New values go at the end, since records store a value's number.
+//! The vocabulary of payments, shared by product plans, obligations and the operations on them. New
+//! values go at the end, since records store a value's number.
 
 use crate::wire_enum;
 

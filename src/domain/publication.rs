@@ -1,7 +1,7 @@
-//! How far the publishing of events to NATS is: the last event that the stream has acknowledged.
+//! The progress of publishing events to NATS: the last event that the stream has acknowledged.
 //!
 //! There is one such resource. No client can change it: the publisher reports, and a report that is
-//! behind the recorded position changes nothing.
+//! not ahead of the recorded event changes nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,17 +14,17 @@ use crate::base::revision::Revision;
 use crate::base::time::Timestamp;
 use crate::public_events;
 
-/// The identifier of the one there is.
+/// The identifier of the only resource of this kind.
 const ID: &str = "nats";
 
-/// How far the publishing is.
+/// The progress of publishing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Publication {
     /// How many commits it has seen.
     pub revision: Revision,
-    /// The position of the last event that is published,
+    /// The position of the commit of the last published event.
     pub position: u64,
-    /// and its number among the events of that commit.
+    /// The number of that event among the events of its commit.
     pub number: u32,
 }
 
@@ -34,15 +34,15 @@ pub struct Publication {
 pub enum PublicationEvent {
     /// More events are published.
     Advanced {
-        /// The position of the last one,
+        /// The position of the commit of the last published event.
         position: u64,
-        /// and its number among the events of that commit.
+        /// The number of that event among the events of its commit.
         number: u32,
     },
 }
 
 impl Publication {
-    /// Its key.
+    /// Returns the key of the only resource of this kind.
     #[must_use]
     pub fn the_key() -> Digest {
         Self::KIND.key(&[ID])
@@ -81,12 +81,12 @@ public_events! {
     Advanced { .. } => nothing,
 }
 
-/// The report: events up to this one are published.
+/// The report that all events up to this one are published.
 #[derive(Clone, Copy, Debug)]
 pub struct Published {
-    /// The position of the last one,
+    /// The position of the commit of the last published event.
     pub position: u64,
-    /// and its number among the events of that commit.
+    /// The number of that event among the events of its commit.
     pub number: u32,
 }
 
@@ -120,7 +120,8 @@ mod tests {
     use super::*;
     use crate::base::codec;
 
-    /// No walk through the operations makes one, so no stored directory of a version has one.
+    /// No run through the operations creates such a resource, so no stored directory of an older
+    /// version contains one.
     #[test]
     fn what_is_stored_of_it_is_read_for_ever() {
         let event = PublicationEvent::Advanced {

@@ -1,25 +1,26 @@
-//! Ranks: the places of resources in a list that is kept in an order of its own.
+//! Ranks: the places of resources in a list that has an order of its own.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::base::time::Timestamp;
 
-/// A resource's place among those of a list: a time, and what orders those of one time.
+/// A resource's place in a list: a time, and an identifier that orders resources of one time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank(Box<[u8]>);
 
 impl Rank {
-    /// The rank of what is as of `at`; of several at one time, the one whose `id` is the largest
-    /// ranks highest.
+    /// Makes the rank of a resource with the time `at`; among ranks of one time, the one with the
+    /// largest `id` is the highest.
     #[must_use]
     pub fn new(at: Timestamp, id: &str) -> Self {
-        // As bytes, which are compared from the first on, negative numbers come first.
+        // The sign bit is inverted, so that negative numbers come first when the bytes are
+        // compared.
         let time = (at.millis() ^ i64::MIN).to_be_bytes();
         Self([time.as_slice(), id.as_bytes()].concat().into())
     }
 
-    /// What orders those of one time.
+    /// Returns the identifier that orders ranks of one time.
     #[must_use]
     pub fn id(&self) -> &str {
         let id = self.0.get(size_of::<i64>()..).unwrap_or_default();
@@ -27,7 +28,7 @@ impl Rank {
     }
 }
 
-/// The milliseconds of the time in 20 digits, and the identifier.
+/// Writes the milliseconds of the time in 20 digits, and the identifier.
 impl fmt::Display for Rank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time: [u8; 8] = self.0.first_chunk().copied().unwrap_or_default();
@@ -36,7 +37,7 @@ impl fmt::Display for Rank {
     }
 }
 
-/// A text that is no rank.
+/// The error of a text that is no rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRank;
 
@@ -47,7 +48,7 @@ impl FromStr for Rank {
         let (millis, id) = text.split_once('/').ok_or(NoRank)?;
         let millis = millis.parse::<i64>().map_err(|_| NoRank)?;
         let rank = Self::new(Timestamp::from_millis(millis), id);
-        // One text for one rank.
+        // Each rank has only one accepted text.
         (rank.to_string() == text).then_some(rank).ok_or(NoRank)
     }
 }

@@ -1,4 +1,4 @@
-//! Reading: what a `GET` gives of a resource, and to whom.
+//! Reads: what a `GET` shows of a resource, and to whom.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::base::time::Timestamp;
 
 /// A request to read.
 pub struct ReadRequest<'a> {
-    /// Who asks.
+    /// The actor who sends the request.
     pub actor: &'a Actor,
     /// The time of reading.
     pub now: Timestamp,
@@ -20,20 +20,19 @@ pub struct ReadRequest<'a> {
     pub path: &'a [(&'a str, &'a str)],
     /// Committed state.
     pub view: &'a ReadView<'a>,
-    /// Whether the actor may read was decided on current state: it may, and the view is of the
-    /// past.
+    /// Whether access was already granted on current state, while the view is of the past.
     pub access_checked: bool,
 }
 
 impl ReadRequest<'_> {
-    /// Whether the actor is to be shown the body: `may` says whether it may read the resource as the
-    /// view shows it.
+    /// Whether the actor may see the body: `may` tells whether it may read the resource as the view
+    /// shows it.
     #[must_use]
     pub fn allows(&self, may: impl FnOnce() -> bool) -> bool {
         self.access_checked || may()
     }
 
-    /// A parameter of the path; empty when the route has none of that name.
+    /// Returns a parameter of the path; empty when the route has none of that name.
     #[must_use]
     pub fn param(&self, name: &str) -> &str {
         self.path
@@ -43,22 +42,22 @@ impl ReadRequest<'_> {
     }
 }
 
-/// What a read gives.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Representation {
     /// The content of the entity tag: the revision, with a digest where the body depends on more
-    /// than that; or the position of the last commit, where the resource has no revision of its
-    /// own.
+    /// than the resource; or the position of the last commit, where the resource has no revision of
+    /// its own.
     pub tag: String,
     /// The body.
     pub body: Vec<u8>,
 }
 
 impl Representation {
-    /// A resource at its revision.
+    /// Makes the representation of a resource at its revision.
     ///
     /// # Errors
-    /// Never; a `Result` so that a ladder of guards can end with it.
+    /// Never; it returns a `Result` so that a ladder of guards can end with it.
     pub fn at_revision(resource: &impl Resource, body: &impl Serialize) -> Result<Self, Rejection> {
         Ok(Self {
             tag: resource.revision().to_string(),
@@ -66,12 +65,12 @@ impl Representation {
         })
     }
 
-    /// A resource at its revision, whose body depends on more than the resource: on what is joined
-    /// to it, or on who reads. The tag has a digest of the body beside the revision (16 hexadecimal
-    /// digits), so that it changes whenever the body does.
+    /// Makes the representation of a resource at its revision whose body depends on more than the
+    /// resource: on data joined to it, or on the reader. The tag has a digest of the body beside the
+    /// revision (16 hexadecimal digits), so that it changes whenever the body does.
     ///
     /// # Errors
-    /// Never; a `Result` so that a ladder of guards can end with it.
+    /// Never; it returns a `Result` so that a ladder of guards can end with it.
     pub fn at_revision_and_digest(
         resource: &impl Resource,
         body: &impl Serialize,
@@ -85,10 +84,11 @@ impl Representation {
         })
     }
 
-    /// A resource that has no revision of its own: the position of its last commit.
+    /// Makes the representation of a resource that has no revision of its own, at the position of
+    /// its last commit.
     ///
     /// # Errors
-    /// Never; a `Result` so that a ladder of guards can end with it.
+    /// Never; it returns a `Result` so that a ladder of guards can end with it.
     pub fn at_position(
         view: &ReadView<'_>,
         key: Digest,
@@ -101,29 +101,29 @@ impl Representation {
     }
 }
 
-/// How the revisions of what a read gives are numbered.
+/// How a resource's revisions are numbered for its readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbered {
-    /// By the resource's own revision: only commits that advance it make one.
+    /// By the resource's own revision; commits that do not advance it are not counted.
     ByRevision,
-    /// By the positions of its commits: it has no revision of its own.
+    /// By the positions of the resource's commits, since it has no revision of its own.
     ByPosition,
 }
 
-/// How the history of what a read gives is found.
+/// How the history of a resource is found for its readers.
 #[derive(Clone, Copy)]
 pub struct HistorySource {
-    /// The kind of the resource whose commits it lists.
+    /// The kind of the resource whose commits the history lists.
     pub kind: Kind,
     /// How its revisions are numbered.
     pub numbered: Numbered,
-    /// The keys of the resources whose commits they are: one, or several that the read takes the
-    /// latest of.
+    /// Returns the keys of the resources whose commits the history lists: one, or several of which
+    /// the read shows the latest.
     pub keys: fn(&ReadRequest<'_>) -> Vec<Digest>,
 }
 
 impl HistorySource {
-    /// Of the resource whose identifier is what the path names.
+    /// Makes the source of the history of the resource that the path names.
     #[must_use]
     pub const fn of_path<R: Resource>(numbered: Numbered) -> Self {
         Self::of::<R>(numbered, |request| {
@@ -132,7 +132,7 @@ impl HistorySource {
         })
     }
 
-    /// Of the resources with these keys.
+    /// Makes the source of the history of the resources with these keys.
     #[must_use]
     pub const fn of<R: Resource>(
         numbered: Numbered,
@@ -146,8 +146,8 @@ impl HistorySource {
     }
 }
 
-/// Reads one resource for one actor; by default, as it is answered.
+/// Reads one resource for one actor; by default, into its response.
 pub type Read<T = Representation> = fn(&ReadRequest<'_>) -> Result<T, Rejection>;
 
-/// Says what of a list the actor of this request, which has no path, may be shown.
+/// Returns the part of a list that the actor of this request, which has no path, may be shown.
 pub type ScopeOf = fn(&ReadRequest<'_>) -> Scope;

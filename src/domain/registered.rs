@@ -1,5 +1,5 @@
-//! Kinds of resources with their types erased: what a registry of them holds, and how the log's bytes
-//! become states again.
+//! Kinds of resources with their types erased, as the registry holds them, and the way from the log's
+//! bytes back to states.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ pub use super::version::version;
 use crate::base::codec::{self, DecodeError};
 use crate::base::{digest::Digest, revision::Revision, time::Timestamp};
 
-/// What the indexes hold of a resource, as its state says.
+/// The index entries of a resource, as they follow from its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entries {
     /// Its key.
@@ -30,27 +30,28 @@ pub struct Entries {
     pub place: Option<ListPlace>,
 }
 
-/// What replaying an event tells of its resource.
+/// What replaying an event finds out about its resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// Its key.
     pub key: Digest,
-    /// What the indexes hold of it, where the event was its first one.
+    /// Its index entries, if the event was its first one.
     pub born: Option<Entries>,
 }
 
-/// How the list of a kind is kept.
+/// When the resources of a kind get into its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listed {
-    /// There is none.
+    /// Never: the kind has no list.
     Never,
-    /// Its resources are in it from their first commit on.
+    /// From their first commit on.
     FromBirth,
-    /// They are in it from some later commit on.
+    /// From some later commit on.
     Later,
 }
 
-/// How bytes of this version are read, when it is an older one; `None` when it is the present one.
+/// Returns how bytes of the version `found` are read, if it is an older one; `None` if it is the
+/// present one.
 fn older<R: Resource>(found: u16) -> Result<Option<&'static Older<R, R::Event>>, DecodeError> {
     let known = version::<R>();
     if found == known {
@@ -78,23 +79,23 @@ fn read_event<R: Resource>(event: Versioned<'_>) -> Result<R::Event, DecodeError
     }
 }
 
-/// A kind of resource with its types erased: how the log's bytes become states again.
+/// A kind of resource with its types erased: turns the log's bytes back into states.
 pub trait AnyResource: Send + Sync {
-    /// The kind.
+    /// Returns the kind.
     fn kind(&self) -> Kind;
-    /// The version of its stored form ([`version`]). States in memory, and all that is said here to
-    /// be a state's bytes without a version, are of this one.
+    /// Returns the version of its stored form ([`version`]). States in memory have this version, and
+    /// so has every state that is passed here as bytes without a version.
     fn version(&self) -> u16;
-    /// A state's bytes in the present version.
+    /// Converts a state's bytes to the present version.
     ///
     /// # Errors
     /// When the bytes are no state of that version, or this program does not know it.
     fn present<'a>(&self, state: Versioned<'a>) -> Result<Cow<'a, [u8]>, DecodeError>;
-    /// Applies an event to a state's bytes, as [`Resource::apply`]: the bytes of the state after it
-    /// become the content of `next`.
+    /// Applies an event to a state's bytes, like [`Resource::apply`], and puts the bytes of the state
+    /// after it into `next`.
     ///
     /// # Errors
-    /// A sentence that says why the event does not follow on the state.
+    /// A sentence that says why the event cannot follow on the state.
     fn replay(
         &self,
         state: Option<&[u8]>,
@@ -102,8 +103,8 @@ pub trait AnyResource: Send + Sync {
         at: Timestamp,
         next: &mut Vec<u8>,
     ) -> Result<Replayed, String>;
-    /// The change that an event makes of a resource, as the process that committed it had it: the
-    /// state after it, and the changes of indexes and lists.
+    /// Returns the change that an event makes of a resource, as the process had it that committed the
+    /// event: the state after it, and the changes of indexes and lists.
     ///
     /// # Errors
     /// As [`AnyResource::replay`].
@@ -113,46 +114,46 @@ pub trait AnyResource: Send + Sync {
         event: Versioned<'_>,
         at: Timestamp,
     ) -> Result<Change, String>;
-    /// The states of a resource one after another, from this one on; from before its birth where
-    /// there is none.
+    /// Returns a walk through the states of a resource, starting with `from`, or before its birth
+    /// where that is `None`.
     ///
     /// # Errors
     /// When the bytes are no such state.
     fn retrace(&self, from: Option<Versioned<'_>>) -> Result<Box<dyn Retracing>, DecodeError>;
-    /// What the indexes hold of a resource in this state.
+    /// Returns the index entries of a resource in this state.
     ///
     /// # Errors
-    /// A sentence that says why there is no such state, or why it cannot be.
+    /// A sentence that says why the bytes are no such state, or why the state is invalid.
     fn entries(&self, state: &[u8]) -> Result<Entries, String>;
-    /// The unique keys of a state.
+    /// Returns the unique keys of a state.
     ///
     /// # Errors
     /// When the bytes are no such state.
     fn unique_keys(&self, state: &[u8]) -> Result<Vec<IndexKey>, DecodeError>;
-    /// The revision of a state.
+    /// Returns the revision of a state.
     ///
     /// # Errors
     /// When the bytes are no such state.
     fn revision(&self, state: &[u8]) -> Result<Revision, DecodeError>;
-    /// A state as JSON, for people and tools: fields by the names that the code has for them, and
-    /// what is derived from them ([`Resource::derived`]); bytes as hexadecimal digits. Its form is
-    /// no contract.
+    /// Shows a state as JSON, for people and tools: its fields under the names that they have in the
+    /// code, and values derived from them ([`Resource::derived`]); bytes as hexadecimal digits. The
+    /// form of this JSON is not part of any contract.
     ///
     /// # Errors
     /// When the bytes are no such state.
     fn state_json(&self, state: &[u8]) -> Result<Value, DecodeError>;
-    /// An event as JSON, as [`AnyResource::state_json`]: an object whose one field is the event's
-    /// name.
+    /// Shows an event as JSON, like [`AnyResource::state_json`]: an object whose one field is the
+    /// event's name.
     ///
     /// # Errors
     /// When the bytes are no such event.
     fn event_json(&self, event: Versioned<'_>) -> Result<Value, DecodeError>;
-    /// The parts of a state's identifier.
+    /// Returns the parts of a state's identifier.
     ///
     /// # Errors
     /// When the bytes are no such state.
     fn id(&self, state: &[u8]) -> Result<Vec<String>, DecodeError>;
-    /// The public events of a change, which is this event.
+    /// Returns the public events of the change that this event makes.
     ///
     /// # Errors
     /// When the bytes are no such event.
@@ -161,46 +162,47 @@ pub trait AnyResource: Send + Sync {
         event: Versioned<'_>,
         changed: &Changed<'_>,
     ) -> Result<Vec<PublicEvent>, DecodeError>;
-    /// The types of its public events.
+    /// Returns the types of its public events.
     fn event_types(&self) -> &'static [EventType];
-    /// The path at which such a resource is read ([`PublicEvents::READ_AT`]).
+    /// Returns the path at which such a resource is read ([`PublicEvents::READ_AT`]).
     fn read_at(&self) -> &'static str;
-    /// From when on a resource is in the list of its kind.
+    /// Returns when a resource gets into the list of its kind.
     fn listed(&self) -> Listed;
-    /// Whether several are one item of the list: that which ranks highest in the list with ranks
-    /// whose name the item has.
+    /// Whether several resources are one item of the list: the resource that ranks highest in the
+    /// ranked list whose key the item has.
     fn is_together(&self) -> bool;
-    /// How many share a value of this filter; `None` when the kind does not have it.
+    /// Returns how many resources share a value of this filter; `None` when the kind does not have
+    /// it.
     fn filter(&self, filter: Filter) -> Option<Shared>;
-    /// The filters that follow a booking's fact.
+    /// Returns the filters whose values come from a booking's fact.
     fn by_booking(&self) -> &'static [Filter];
-    /// The place of a resource in the list of its kind; `None` when it is in none.
+    /// Returns the place of a resource in the list of its kind; `None` when it is not listed.
     ///
     /// # Errors
     /// When the bytes are no such state.
     fn place(&self, state: &[u8]) -> Result<Option<ListPlace>, DecodeError>;
-    /// A resource, as a page of the list needs it, and the resource itself; `None` when it is not
-    /// listed.
+    /// Returns a resource as a page of the list needs it, with the decoded resource; `None` when it
+    /// is not listed.
     ///
     /// # Errors
     /// When the bytes are no such state.
     fn item(&self, state: &[u8]) -> Result<Option<(ListItem, Decoded)>, DecodeError>;
-    /// The forms of state and event, and of all types that they contain.
+    /// Returns the forms of state and event, and of all types that they contain.
     #[cfg(test)]
     fn forms(&self) -> Vec<String>;
 }
 
-/// The states of a resource one after another, as its events have made them. A state is decoded once
-/// and not encoded before it is asked for, so that many events cost little.
+/// A walk through the states of a resource, one after another, as its events have made them. A state
+/// is decoded once, and encoded only on request, so that many events cost little.
 pub trait Retracing {
-    /// Goes on to the state after this event, which was committed at `at`.
+    /// Advances to the state after this event, which was committed at `at`.
     ///
     /// # Errors
-    /// A sentence that says why the event does not follow on the state.
+    /// A sentence that says why the event cannot follow on the state.
     fn apply(&mut self, event: Versioned<'_>, at: Timestamp) -> Result<(), String>;
-    /// The bytes of the state, in the present version; `None` before the birth.
+    /// Returns the bytes of the state, in the present version; `None` before the birth.
     fn state(&self) -> Option<Vec<u8>>;
-    /// The revision of the state; [`Revision::NONE`] before the birth.
+    /// Returns the revision of the state; [`Revision::NONE`] before the birth.
     fn revision(&self) -> Revision;
 }
 
@@ -220,7 +222,7 @@ impl<R: Resource> Retracing for Option<R> {
     }
 }
 
-/// The state after an event, if it follows on the state before.
+/// Returns the state after an event, or a sentence that says why the event cannot follow.
 fn applied<R: Resource>(before: Option<R>, event: &R::Event, at: Timestamp) -> Result<R, String> {
     let revision = before.as_ref().map(R::revision);
     let apply = std::panic::AssertUnwindSafe(|| R::apply(before, event, at));
@@ -230,7 +232,7 @@ fn applied<R: Resource>(before: Option<R>, event: &R::Event, at: Timestamp) -> R
     })
 }
 
-/// A state and an event that is to follow on it.
+/// Decodes a state and the event that is to follow on it.
 fn decoded<R: Resource>(
     state: Option<&[u8]>,
     event: Versioned<'_>,
@@ -241,7 +243,7 @@ fn decoded<R: Resource>(
     Ok((state, event))
 }
 
-/// The state after an event, if it follows on the state before and can be.
+/// Returns the state after an event, if the event can follow and the state after it is valid.
 fn valid_after<R: Resource>(
     before: Option<R>,
     event: &R::Event,
@@ -252,13 +254,13 @@ fn valid_after<R: Resource>(
     Ok(after)
 }
 
-/// Finds a kind of resource by its tag.
+/// A function that finds a kind of resource by its tag.
 pub type Kinds = fn(u16) -> Option<&'static dyn AnyResource>;
 
-/// The kind with this tag, which reads bytes of this version.
+/// Finds the kind with this tag, which must be able to read bytes of this version.
 ///
 /// # Errors
-/// [`DecodeError::OtherVersion`] when there is none, or it knows no such version.
+/// [`DecodeError::OtherVersion`] when there is no such kind, or it does not know the version.
 pub fn known(
     kinds: Kinds,
     tag: u16,
@@ -277,17 +279,17 @@ pub fn known(
     }
 }
 
-/// The value as JSON.
+/// Returns the value as JSON.
 fn json_of<T: Serialize>(value: &T) -> Result<Value, DecodeError> {
     serde_json::to_value(value).map_err(|error| DecodeError::Malformed(error.to_string()))
 }
 
-/// How the kind `R` is listed, if it can be.
+/// Returns how the kind `R` is listed, if it is.
 fn list_of<R: Resource>() -> Option<&'static List<R>> {
     const { &R::LIST }.as_ref()
 }
 
-/// What the indexes hold of a resource, which has this key.
+/// Returns the index entries of a resource, which has this key.
 fn entries<R: Resource>(state: &R, key: Digest) -> Entries {
     Entries {
         key,
@@ -302,7 +304,7 @@ fn entries<R: Resource>(state: &R, key: Digest) -> Entries {
 pub struct Registered<R>(std::marker::PhantomData<R>);
 
 impl<R> Registered<R> {
-    /// The one value.
+    /// The one value of the type.
     pub const NEW: Self = Self(std::marker::PhantomData);
 }
 

@@ -1,7 +1,7 @@
-//! Reports: what is said of a resource without an idempotency key, because saying it again does no
-//! harm: by the service itself that a message was taken, or how far deliveries are; by a request
-//! that brings reference facts how the world is. A report is decided by the resource's actor as a
-//! command is.
+//! Reports: statements about a resource that need no idempotency key, because repeating them does
+//! no harm. The service itself reports that a message was taken, or the progress of deliveries; a
+//! request that brings reference facts reports what other systems know. The resource's actor
+//! decides a report like a command.
 
 use schemars::{Schema, SchemaGenerator};
 
@@ -15,12 +15,12 @@ use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Reader, Shape};
 
-/// What is said of a resource.
+/// A statement about a resource.
 pub trait Report: Send + Sync + 'static {
     /// The resource.
     type Resource: Resource;
 
-    /// Its key.
+    /// Returns the resource's key.
     fn resource(&self) -> Digest;
 
     /// See [`Operation::unique_keys`](super::operation::Operation::unique_keys).
@@ -28,10 +28,10 @@ pub trait Report: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Decides, as [`Operation::decide`](super::operation::Operation::decide).
+    /// Decides like [`Operation::decide`](super::operation::Operation::decide).
     ///
     /// # Errors
-    /// Why nothing is recorded.
+    /// The reason why nothing is recorded.
     fn decide(
         &self,
         state: Option<&Self::Resource>,
@@ -72,7 +72,7 @@ impl<T: Report> AnyCommand for T {
     }
 }
 
-/// The operation in the row of what the service itself reports: no request leads to it.
+/// The operation in the rows of the service's own reports, to which no request leads.
 pub struct NoRequest;
 
 impl AnyOperation for NoRequest {

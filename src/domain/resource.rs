@@ -1,4 +1,4 @@
-//! What a revisioned resource is, and the one read-only view of the others' committed state.
+//! The contract of a resource, and the read-only view of other resources' committed state.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -23,7 +23,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// The key of the resource of this kind with this identifier (its parts, where it has
+    /// Returns the key of the resource of this kind with this identifier (all its parts, where it has
     /// several).
     #[must_use]
     pub fn key<S: AsRef<str>>(&self, id: &[S]) -> Digest {
@@ -33,8 +33,8 @@ impl Kind {
 
 /// A resource: its state, and how an event changes it.
 ///
-/// The same code runs when a command is decided, in recovery, and in tests, so it knows neither
-/// clock nor chance.
+/// The same code runs when a command is decided, in recovery, and in tests, so it uses neither a clock
+/// nor randomness.
 pub trait Resource:
     Serialize + DeserializeOwned + Clone + PartialEq + fmt::Debug + Send + Sync + 'static
 {
@@ -44,85 +44,84 @@ pub trait Resource:
     /// What can happen to it.
     type Event: Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static;
 
-    /// The older versions of its stored form, the first one first: the one place that brings what
-    /// was stored before up to the present form. Its version
-    /// ([`version`](super::registered::version)) is one more than there are of these. A change of
-    /// what is stored adds the previous form here; `docs/changing-stored-types.md` says how.
+    /// The older versions of its stored form, the first one first: the one place that converts older
+    /// stored forms to the present one. The number of its version
+    /// ([`version`](super::registered::version)) is one more than the number of these. A change of the
+    /// stored form adds the previous one here; `docs/changing-stored-types.md` says how.
     const OLDER: &'static [Older<Self, Self::Event>] = &[];
 
-    /// How the kind is listed, if it can be.
+    /// How the kind is listed, if it is.
     const LIST: Option<List<Self>> = None;
 
-    /// The state after `event`, which was committed at `at`.
+    /// Returns the state after `event`, which was committed at `at`.
     ///
     /// # Panics
-    /// When the event cannot follow on the state: `decide` has let through what it may not, or
-    /// the log is not this program's.
+    /// When the event cannot follow on the state: `decide` has accepted what it must refuse, or the log
+    /// was not written by this program.
     fn apply(state: Option<Self>, event: &Self::Event, at: Timestamp) -> Self;
 
-    /// The parts of its identifier.
+    /// Returns the parts of its identifier.
     fn id(&self) -> Vec<String>;
 
-    /// The values of the parameters of the path at which it is read: by default, its identifier
-    /// `id`.
+    /// Returns the values of the parameters of the path at which it is read: by default, its
+    /// identifier, which is passed as `id`.
     fn path_by(&self, id: Vec<String>) -> Vec<String> {
         id
     }
 
-    /// As [`Resource::path_by`], for who does not have the identifier at hand.
+    /// Returns the same as [`Resource::path_by`], for callers without the identifier.
     fn path(&self) -> Vec<String> {
         self.path_by(self.id())
     }
 
-    /// How many commits it has seen.
+    /// Returns the number of commits that it has seen.
     fn revision(&self) -> Revision;
 
-    /// The revision that its readers know: by default, [`Resource::revision`].
+    /// Returns the revision that its readers know: by default, [`Resource::revision`].
     fn read_revision(&self) -> Revision {
         self.revision()
     }
 
-    /// Its keys in unique indexes: a statement's code, a profile's owner. The engine keeps them
+    /// Returns its keys in unique indexes: a statement's code, a profile's owner. The engine keeps them
     /// unique among all resources.
     fn unique_keys(&self) -> Vec<IndexKey> {
         Vec::new()
     }
 
-    /// Its keys in secondary indexes (*lists*), each once: the adjustments of a booking, the
-    /// policies of a service type. Unlike a unique key, a list's key is shared by all resources in
-    /// it. [`ReadView::listed`] finds them.
+    /// Returns its keys in secondary indexes (*lists*), each once: the adjustments of a booking, the
+    /// policies of a service type. Unlike a unique key, a list's key is shared by all resources in the
+    /// list. [`ReadView::listed`] finds them.
     fn secondary_keys(&self) -> Vec<IndexKey> {
         Vec::new()
     }
 
-    /// The lists in which it has a rank, each once, with that rank: the one that ranks highest is
-    /// found with [`ReadView::last_ranked`], and the one behind any rank likewise, whatever else is in
-    /// it. A list is of this sort or of the other one.
+    /// Returns the lists in which it has a rank, each once, with that rank. [`ReadView::last_ranked`]
+    /// finds the highest-ranked resource; finding it, or the one behind any rank, costs the same
+    /// however long the list is. A list is either ranked, or one of [`Resource::secondary_keys`].
     fn ranked(&self) -> Vec<(IndexKey, Rank)> {
         Vec::new()
     }
 
-    /// What the resources that are bound to this one are found by in lists.
+    /// Returns the values by which lists find the resources that are bound to this one.
     fn filter_values(&self) -> Vec<(Filter, &str)> {
         Vec::new()
     }
 
-    /// What is told of a state to people and tools beside its fields, since it follows from them and
-    /// is not stored: each with a name and its value.
+    /// Returns values, with their names, that people and tools see beside the state's fields: they
+    /// follow from the fields, so they are not stored.
     fn derived(&self) -> Vec<(&'static str, Value)> {
         Vec::new()
     }
 
-    /// Whether the state is one that can be; checked before each commit, and by
-    /// recovery and `verify`.
+    /// Checks that the state is a possible one: before each commit, in recovery, and in `verify`.
     ///
     /// # Errors
-    /// A sentence that says what cannot be.
+    /// A sentence that says what is impossible.
     fn validate(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// The resource's key in every index.
+    /// Returns the resource's key in every index.
     fn key(&self) -> Digest {
         Self::KIND.key(&self.id())
     }
@@ -175,51 +174,51 @@ crate::wire_enum! {
     }
 }
 
-/// A name that one resource holds at a time, or that a list has.
+/// A key in an index: a unique key, which one resource holds at a time, or the key of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IndexKey(pub Digest);
 
 impl IndexKey {
-    /// The name made of `parts` in `index`.
+    /// Returns the key made of `parts` in `index`.
     #[must_use]
     pub fn new(index: Index, parts: &[&str]) -> Self {
-        /// Keeps digests of names apart from those of resources.
+        /// Keeps digests of index keys distinct from those of resources.
         const INDEX_LABEL: u16 = 0x8000;
         Self(Digest::of(INDEX_LABEL | index as u16, parts))
     }
 }
 
-/// Where committed state is read from.
+/// A source of committed state.
 pub trait Source {
-    /// Hands the state's bytes to `read` and returns the position of the resource's last commit;
+    /// Passes the state's bytes to `read` and returns the position of the resource's last commit;
     /// `None` when there is no such resource.
     fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64>;
 
-    /// The key of the resource that holds `name`.
+    /// Returns the key of the resource that holds the unique key `name`.
     fn holder(&self, name: IndexKey) -> Option<Digest>;
 
-    /// The position of the last commit by which something has joined or left `list`, or has changed
-    /// while in it; 0 when there was none since the start.
+    /// Returns the position of the last commit by which a resource has joined or left `list`, or has
+    /// changed while in it; 0 when there was none since the start.
     fn secondary_touched(&self, list: IndexKey) -> u64;
 
-    /// The keys of the resources in `list`, in ascending order, each once. When the list is touched
-    /// meanwhile, those that joined or left by that may or may not be among them.
+    /// Returns the keys of the resources in `list`, in ascending order, each once. When commits change
+    /// the list meanwhile, resources that these commits add or remove may or may not be among them.
     fn listed(&self, list: IndexKey) -> Vec<Digest>;
 
-    /// The key of the resource that ranks highest in `list`, which is one with ranks.
+    /// Returns the key of the highest-ranked resource in `list`, which must be a ranked one.
     fn last_ranked(&self, list: IndexKey) -> Option<Digest>;
 
-    /// The keys of all resources that have a rank in `list`, in ascending order of their ranks.
+    /// Returns the keys of all resources that have a rank in `list`, in ascending order of their ranks.
     fn ranked(&self, list: IndexKey) -> Vec<Digest>;
 
-    /// Whether this is the state as of an earlier position. Lists then contain only resources that
-    /// are still in them.
+    /// Whether the source shows the state as of an earlier position. Lists then contain only resources
+    /// that are still in them.
     fn is_of_the_past(&self) -> bool {
         false
     }
 }
 
-/// A resource as it was decoded from its state, of whatever kind.
+/// A resource of any kind, decoded from its state.
 pub type Decoded = Box<dyn Any>;
 
 /// A read-only view of committed state that records what was read from it (the read set), so that a
@@ -229,17 +228,16 @@ pub struct ReadView<'a> {
     seen: RefCell<Vec<(Digest, u64)>>,
     unique_seen: RefCell<Vec<(IndexKey, Option<Digest>)>>,
     secondary_seen: RefCell<Vec<(IndexKey, u64)>>,
-    /// Resources in those lists, each with the position of its last commit.
+    /// Resources read through lists, each with the position of its last commit.
     in_lists: RefCell<Vec<(Digest, u64)>>,
-    /// A resource that was decoded ahead of its read, with its key and the position of its last
-    /// commit.
+    /// A resource that was decoded before it is read, with its key and the position of its last commit.
     ahead: RefCell<Option<(Digest, u64, Decoded)>>,
-    /// The bytes of the states that were decoded.
+    /// Number of bytes of the states that were decoded.
     decoded_bytes: Cell<usize>,
 }
 
 impl<'a> ReadView<'a> {
-    /// A view of `source` from which nothing was read yet.
+    /// Makes a view of `source` with an empty read set.
     #[must_use]
     pub fn new(source: &'a dyn Source) -> Self {
         Self {
@@ -253,20 +251,20 @@ impl<'a> ReadView<'a> {
         }
     }
 
-    /// Whether this is the state as of an earlier position, see [`Source::is_of_the_past`].
+    /// Whether the view shows the state as of an earlier position, see [`Source::is_of_the_past`].
     #[must_use]
     pub fn is_of_the_past(&self) -> bool {
         self.source.is_of_the_past()
     }
 
-    /// The resource with this identifier.
+    /// Returns the resource with this identifier.
     #[must_use]
     pub fn get<R: Resource>(&self, id: &[&str]) -> Option<R> {
         self.at(R::KIND.key(id))
     }
 
-    /// The position of the last commit to the resource with this key, as read before; 0 when it
-    /// was not read, or does not exist.
+    /// Returns the position of the last commit to the resource with this key, as this view has read it;
+    /// 0 when it was not read, or does not exist.
     #[must_use]
     pub fn position(&self, key: Digest) -> u64 {
         let (seen, in_lists) = (self.seen.borrow(), self.in_lists.borrow());
@@ -276,7 +274,7 @@ impl<'a> ReadView<'a> {
             .map_or(0, |(_, position)| *position)
     }
 
-    /// The resource with this key, which is of the kind asked for.
+    /// Returns the resource with this key, which must be of the kind `R`.
     ///
     /// # Panics
     /// When the state of that key is of another kind.
@@ -287,7 +285,7 @@ impl<'a> ReadView<'a> {
         state
     }
 
-    /// A state and the position of its last commit; 0 when there is none.
+    /// Returns a state and the position of its last commit; 0 when there is none.
     fn state<R: Resource>(&self, key: Digest) -> (Option<R>, u64) {
         let ahead = self.ahead.borrow_mut().take_if(|(known, ..)| *known == key);
         if let Some((_, position, decoded)) = ahead
@@ -302,8 +300,8 @@ impl<'a> ReadView<'a> {
         (state, position)
     }
 
-    /// Hands the bytes of a state to `read`, and counts them; the position of its last commit, 0 when
-    /// there is none.
+    /// Passes the bytes of a state to `read`, and counts them; returns the position of the resource's
+    /// last commit, 0 when there is none.
     fn read_counted(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> u64 {
         let position = self.source.read(key, &mut |bytes| {
             let decoded = self.decoded_bytes.get();
@@ -313,8 +311,8 @@ impl<'a> ReadView<'a> {
         position.unwrap_or(0)
     }
 
-    /// What `decode` makes of the state with this key, whatever kind it is of. The next read of the
-    /// resource takes what was decoded: a large state is not decoded once more.
+    /// Returns what `decode` makes of the state with this key, whatever its kind. The next read of the
+    /// resource takes the decoded value, so that a large state is not decoded twice.
     pub(crate) fn decode_ahead<T>(
         &self,
         key: Digest,
@@ -328,31 +326,31 @@ impl<'a> ReadView<'a> {
         Some(made)
     }
 
-    /// How many bytes of states were decoded.
+    /// Returns how many bytes of states were decoded.
     pub(crate) fn decoded_bytes(&self) -> usize {
         self.decoded_bytes.get()
     }
 
-    /// The key of the resource that ranks highest in `list`, which is one with ranks.
+    /// Returns the key of the highest-ranked resource in `list`, which must be a ranked one.
     pub(crate) fn last_ranked_key(&self, list: IndexKey) -> Option<Digest> {
         let touched = self.source.secondary_touched(list);
         self.secondary_seen.borrow_mut().push((list, touched));
         self.source.last_ranked(list)
     }
 
-    /// Notes that the resource with this key was read at this position without being asked for:
-    /// its actor has it at hand.
+    /// Adds the resource with this key to the read set, at this position, without reading it: its actor
+    /// has its state in memory.
     pub(crate) fn note(&self, key: Digest, position: u64) {
         self.seen.borrow_mut().push((key, position));
     }
 
-    /// The resource that holds `name`.
+    /// Returns the resource that holds the unique key `name`.
     #[must_use]
     pub fn named<R: Resource>(&self, name: IndexKey) -> Option<R> {
         self.holder(name).and_then(|key| self.at(key))
     }
 
-    /// The key of the resource that holds `name`.
+    /// Returns the key of the resource that holds the unique key `name`.
     #[must_use]
     pub fn holder(&self, name: IndexKey) -> Option<Digest> {
         let holder = self.source.holder(name);
@@ -360,25 +358,25 @@ impl<'a> ReadView<'a> {
         holder
     }
 
-    /// The keys of the resources in `list`, in ascending order (which has no meaning: sort by what
-    /// matters).
+    /// Returns the keys of the resources in `list`, in ascending order (which has no meaning: sort by
+    /// what matters).
     #[must_use]
     pub fn listed(&self, list: IndexKey) -> Vec<Digest> {
-        // Read first, so that validation sees whatever is committed in between.
+        // The position is read first, so that validation sees every commit made in between.
         let touched = self.source.secondary_touched(list);
         self.secondary_seen.borrow_mut().push((list, touched));
         self.source.listed(list)
     }
 
-    /// The resources in `list`, which are all of the kind asked for, in the order of their keys.
-    /// They are not recorded one by one: a list is touched when one of them changes.
+    /// Returns the resources in `list`, which must all be of the kind `R`, in the order of their keys.
+    /// They are not added to the read set one by one: the list's position covers their changes.
     #[must_use]
     pub fn all_listed<R: Resource>(&self, list: IndexKey) -> Vec<R> {
         let all = self.all_listed_with_positions(list).into_iter();
         all.map(|(state, _)| state).collect()
     }
 
-    /// As [`ReadView::all_listed`]; `None` when there are more than `most`.
+    /// Returns the same as [`ReadView::all_listed`]; `None` when there are more than `most`.
     #[must_use]
     pub fn at_most_listed<R: Resource>(&self, list: IndexKey, most: usize) -> Option<Vec<R>> {
         let keys = self.listed(list);
@@ -389,7 +387,7 @@ impl<'a> ReadView<'a> {
         Some(all.filter_map(|key| self.at(key)).collect())
     }
 
-    /// As [`ReadView::all_listed`], each with the position of its last commit.
+    /// Returns the same as [`ReadView::all_listed`], each with the position of its last commit.
     #[must_use]
     pub fn all_listed_with_positions<R: Resource>(&self, list: IndexKey) -> Vec<(R, u64)> {
         self.listed(list)
@@ -402,8 +400,8 @@ impl<'a> ReadView<'a> {
             .collect()
     }
 
-    /// The resource that ranks highest in `list`, which is one with ranks. The cost does not depend
-    /// on how many are in it.
+    /// Returns the highest-ranked resource in `list`, which must be a ranked one. The cost does not
+    /// depend on the number of resources in it.
     #[must_use]
     pub fn last_ranked<R: Resource>(&self, list: IndexKey) -> Option<R> {
         let touched = self.source.secondary_touched(list);
@@ -414,15 +412,15 @@ impl<'a> ReadView<'a> {
         state
     }
 
-    /// The resources that have a rank in `list`, which are all of the kind asked for, in ascending order
-    /// of their ranks.
+    /// Returns the resources that have a rank in `list`, which must all be of the kind `R`, in
+    /// ascending order of their ranks.
     #[must_use]
     pub fn all_ranked<R: Resource>(&self, list: IndexKey) -> Vec<R> {
         let keys = self.ranked(list).into_iter();
         keys.filter_map(|key| self.at(key)).collect()
     }
 
-    /// The keys of all resources that have a rank in `list`, in ascending order of their ranks.
+    /// Returns the keys of all resources that have a rank in `list`, in ascending order of their ranks.
     #[must_use]
     pub fn ranked(&self, list: IndexKey) -> Vec<Digest> {
         let touched = self.source.secondary_touched(list);
@@ -430,7 +428,7 @@ impl<'a> ReadView<'a> {
         self.source.ranked(list)
     }
 
-    /// How many resources were read through secondary indexes.
+    /// Returns how many resources were read through secondary indexes.
     #[must_use]
     pub fn read_in_secondary(&self) -> usize {
         self.in_lists.borrow().len()
@@ -443,35 +441,36 @@ impl<'a> ReadView<'a> {
         read || !self.secondary_seen.borrow().is_empty()
     }
 
-    /// What was read: each resource with the position of its last commit (0: it did not exist).
+    /// Returns the resources in the read set, each with the position of its last commit (0: it did not
+    /// exist).
     #[must_use]
     pub fn seen(&self) -> Vec<(Digest, u64)> {
         self.seen.borrow().clone()
     }
 
-    /// The unique keys that were looked up, each with its holder.
+    /// Returns the unique keys that were looked up, each with its holder.
     #[must_use]
     pub fn unique_seen(&self) -> Vec<(IndexKey, Option<Digest>)> {
         self.unique_seen.borrow().clone()
     }
 
-    /// The lists that were looked up, each with the position at which it was touched last. While
-    /// that is the same, the same resources are in it, each in the same state.
+    /// Returns the lists that were looked up, each with the position of the last commit that touched
+    /// it. While that position stays, the list contains the same resources, each in the same state.
     #[must_use]
     pub fn secondary_seen(&self) -> Vec<(IndexKey, u64)> {
         self.secondary_seen.borrow().clone()
     }
 }
 
-/// The name of an event, without what is in it: what a fault says of it ends up where personal data
-/// has no place.
+/// Returns the name of an event, without its content: messages of faults end up where personal data
+/// must not be.
 pub(crate) fn event_name(event: &impl fmt::Debug) -> String {
     let shown = format!("{event:?}");
     let name = shown.split(|letter: char| !letter.is_alphanumeric()).next();
     name.unwrap_or_default().to_owned()
 }
 
-/// An event cannot follow on what is there of its resource.
+/// Panics, since the event cannot follow on the state of the resource.
 ///
 /// # Panics
 /// Always.
@@ -496,7 +495,7 @@ mod tests {
     use super::*;
     use crate::domain::event::{Changed, EventType, PublicEvent, PublicEvents};
 
-    /// Something in the list of its owner.
+    /// A resource in the list of its owner.
     #[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
     struct Thing {
         number: u8,

@@ -1,7 +1,8 @@
-//! Response bodies, declared with where each field comes from.
+//! Declares response bodies together with the source of each field.
 
-/// Declares a response body: each field once, with its type and its value. `from` names what the body is
-/// made of, and what is computed first; `as` are the fields. They may borrow, and are in camel case.
+/// Declares a response body: each field once, with its type and its value. `from` lists the arguments
+/// that the body is made from, followed by computations that come first; `as` lists the fields. They
+/// may borrow, and their names in JSON are in camel case.
 ///
 /// ```text
 /// response_body! {

@@ -3,8 +3,8 @@
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::text::MemberId;
 
-/// Who acts in the samples' world: one actor of each kind, in the order of [`ActorKind::ALL`],
-/// with all that each needs for the operations of its kind.
+/// Returns the actors of the samples' world: one of each kind, in the order of [`ActorKind::ALL`],
+/// with everything that each needs for the operations of its kind.
 #[must_use]
 pub fn sample_actors() -> Vec<Actor> {
     ActorKind::ALL.into_iter().map(sample_actor).collect()

@@ -1,7 +1,7 @@
-//! Given, when, then: how the tests of an operation speak.
+//! Scenarios in the form given, when, then, for the tests of operations.
 //!
-//! A scenario holds committed state in memory and carries commands out as the engine does: read,
-//! decide, apply. A refusal is checked to have changed nothing.
+//! A scenario holds committed state in memory and carries commands out like the engine: read,
+//! decide, apply. It checks that a refusal has changed nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -53,7 +53,7 @@ impl Source for Memory {
     }
 
     fn secondary_touched(&self, list: IndexKey) -> u64 {
-        // Nothing is validated here: the number of its entries will do.
+        // Scenarios validate no read sets, so the number of entries is enough.
         let ranked = self.ranks.get(&list).map_or(0, BTreeSet::len);
         self.lists.get(&list).map_or(ranked, BTreeSet::len) as u64
     }
@@ -110,7 +110,7 @@ impl Source for Counting<'_> {
     }
 }
 
-/// Identifiers in a row, the same in every run.
+/// Sequential identifiers, the same in every run.
 #[derive(Clone, Default)]
 struct Counter(Cell<u64>);
 
@@ -126,21 +126,21 @@ impl IdSource for Counter {
     }
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug)]
 pub enum Then {
-    /// It was committed; the answer.
+    /// The command was committed, with this answer.
     Committed(Value),
-    /// It is the replay of the command with this key.
+    /// The command is the replay of the one with this key.
     ReplayOf(String),
-    /// It was answered without a commit.
+    /// The command was answered without a commit.
     Answered(Value),
-    /// It was refused.
+    /// The command was refused.
     Refused(Rejection),
 }
 
 impl Then {
-    /// The answer of a commit.
+    /// Returns the answer of a commit; panics when there was none.
     #[track_caller]
     pub fn committed(self) -> Value {
         match self {
@@ -149,7 +149,7 @@ impl Then {
         }
     }
 
-    /// The answer without a commit.
+    /// Returns the answer without a commit; panics when there was none.
     #[track_caller]
     pub fn answered(self) -> Value {
         match self {
@@ -158,7 +158,7 @@ impl Then {
         }
     }
 
-    /// The refusal.
+    /// Returns the refusal; panics when there was none.
     #[track_caller]
     pub fn refusal(self) -> Rejection {
         match self {
@@ -167,13 +167,13 @@ impl Then {
         }
     }
 
-    /// The code of the refusal.
+    /// Returns the code of the refusal.
     #[track_caller]
     pub fn code(self) -> &'static str {
         self.refusal().code
     }
 
-    /// The faults of an invalid command: place and code.
+    /// Returns the faults of an invalid command: path and code.
     #[track_caller]
     pub fn faults(self) -> Vec<(String, &'static str)> {
         let faults = self.refusal().faults;
@@ -184,7 +184,7 @@ impl Then {
     }
 }
 
-/// The command was rejected as a conflict with this code at these fields.
+/// Asserts that the command was rejected as a conflict with this code at these fields.
 #[track_caller]
 pub fn assert_conflict(then: Then, code: &str, members: &[&str]) {
     let refusal = then.refusal();
@@ -192,7 +192,7 @@ pub fn assert_conflict(then: Then, code: &str, members: &[&str]) {
     assert_eq!(refusal.conflicting, members);
 }
 
-/// The log of a scenario.
+/// The identifier of a scenario's log.
 const LOG_ID: [u8; 16] = [0x5c; 16];
 
 /// A service in memory.
@@ -205,20 +205,20 @@ pub struct Scenario {
     key: u64,
     /// The messages sent so far.
     pub outbox: Vec<OutboxMessage>,
-    /// Whether a receiver is named for a topic.
+    /// Whether a receiver is configured for a topic.
     pub has_receiver: &'static dyn Fn(&str) -> bool,
-    /// How far the last commit went.
+    /// Whether all effects of the last commit are done.
     pub disposition: Disposition,
-    /// What the last commit cost.
+    /// The size of the last commit.
     pub cost: Cost,
 }
 
-/// What a commit costs, in bytes.
+/// The size of a commit, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Of its events and its answer: what its record has.
+    /// Size of its events and its answer, which its record contains.
     pub record: usize,
-    /// Of the states after it: what is written over in memory.
+    /// Size of the states after it, which are written in memory.
     pub states: usize,
 }
 
@@ -229,7 +229,7 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// An empty service on 2026-11-20 at noon, UTC; the actor is a workflow.
+    /// Makes an empty service on 2026-11-20 at noon, UTC; the actor is a workflow.
     pub fn new() -> Self {
         Self {
             memory: Memory::default(),
@@ -244,7 +244,7 @@ impl Scenario {
         }
     }
 
-    /// The samples' world.
+    /// Makes a service that contains the samples' world.
     pub fn of_samples() -> Self {
         let mut service = Self::new();
         for line in samples::lines() {
@@ -254,19 +254,19 @@ impl Scenario {
         service
     }
 
-    /// From here on, `actor` acts.
+    /// Lets `actor` send the following commands.
     pub fn acting(&mut self, actor: Actor) -> &mut Self {
         self.actor = actor;
         self
     }
 
-    /// From here on, it is this time.
+    /// Sets the time.
     pub fn at(&mut self, now: &str) -> &mut Self {
         self.now = Timestamp::parse(now).unwrap();
         self
     }
 
-    /// A reference fact comes in; panics when it is invalid or not applied.
+    /// Puts a reference fact; panics when it is invalid or not applied.
     #[track_caller]
     pub fn fact(&mut self, kind: &str, id: &str, revision: i64, facts: Value) -> &mut Self {
         let then = self.put_fact(kind, id, revision, facts);
@@ -274,14 +274,14 @@ impl Scenario {
         self
     }
 
-    /// A reference fact comes in.
+    /// Puts a reference fact.
     pub fn put_fact(&mut self, kind: &str, id: &str, revision: i64, facts: Value) -> Then {
         let text =
             serde_json::json!({"kind": kind, "id": id, "revision": revision, "facts": facts});
         self.put_fact_as_sent(&text.to_string())
     }
 
-    /// A reference fact comes in, spelled so.
+    /// Puts a reference fact from this JSON text.
     pub fn put_fact_as_sent(&mut self, text: &str) -> Then {
         let json = Json::parse(text.as_bytes()).unwrap();
         let mut at = Reader::new(self.now);
@@ -292,7 +292,7 @@ impl Scenario {
         self.carry_out(&*command, "")
     }
 
-    /// A resource in a state that no command of this service leads to.
+    /// Puts a resource into a state that no command of this service leads to.
     pub fn given<R: Resource>(&mut self, state: &R) -> &mut Self {
         let (key, memory) = (state.key(), &mut self.memory);
         memory.position += 1;
@@ -318,14 +318,14 @@ impl Scenario {
         self
     }
 
-    /// The operation named is asked for, with a fresh key where it has a header for one.
+    /// Sends a command of the operation named, with a fresh key where it has a header for one.
     pub fn when(&mut self, operation: &str, path: &[(&str, &str)], body: &Value) -> Then {
         self.key += 1;
         let key = format!("header-key-{}", self.key);
         self.when_keyed(operation, &key, path, body)
     }
 
-    /// The operation named is asked for, with this key in the header.
+    /// Sends a command of the operation named, with this key in the header.
     pub fn when_keyed(
         &mut self,
         operation: &str,
@@ -341,8 +341,8 @@ impl Scenario {
         self.when_decided_by(row.operation, row, key, path, body)
     }
 
-    /// The operation of `row` is asked for, with this key in the header, and `operation` reads
-    /// and decides in its place: as when a system around it answers otherwise.
+    /// Sends a command of the operation of `row`, with this key in the header; `operation` reads
+    /// and decides it instead, as if another system answered differently.
     pub fn when_decided_by(
         &mut self,
         operation: &dyn AnyOperation,
@@ -368,7 +368,7 @@ impl Scenario {
         self.carry_out(&*command, &key)
     }
 
-    /// The receiver of the message of this number has done this with it.
+    /// Records this attempt to send the message of this number to its receiver.
     pub fn attempted(&mut self, number: i64, attempt: Attempt) -> &mut Self {
         let message = Message::of_number(&ReadView::new(&self.memory), number);
         self.recorded(&RecordAttempt {
@@ -378,7 +378,7 @@ impl Scenario {
         })
     }
 
-    /// The service reports this of itself: that an attempt is over, how far deliveries are.
+    /// Records a report of the service itself: the end of an attempt, the progress of deliveries.
     pub fn recorded(&mut self, report: &impl Report) -> &mut Self {
         self.carry_out(report, "");
         self
@@ -524,17 +524,17 @@ impl Scenario {
         Then::Committed(json_or_null(&decided.answer))
     }
 
-    /// The current state of the resource with this identifier.
+    /// Returns the current state of the resource with this identifier.
     pub fn state<R: Resource>(&self, id: &[&str]) -> Option<R> {
         ReadView::new(&self.memory).get(id)
     }
 
-    /// What `look` finds in a view of the committed state.
+    /// Returns what `look` finds in a view of the committed state.
     pub fn view<T>(&self, look: impl FnOnce(&ReadView<'_>) -> T) -> T {
         look(&ReadView::new(&self.memory))
     }
 
-    /// As [`Scenario::view`], with how many states were read for it.
+    /// Returns the same as [`Scenario::view`], with the number of states that were read for it.
     pub fn counted_view<T>(&self, look: impl FnOnce(&ReadView<'_>) -> T) -> (T, usize) {
         let counting = Counting {
             source: &self.memory,
@@ -544,12 +544,12 @@ impl Scenario {
         (found, counting.reads.get())
     }
 
-    /// A view of the committed state, for a decision by hand.
+    /// Returns a view of the committed state, for a test that calls a decision directly.
     pub fn own_view(&self) -> ReadView<'_> {
         ReadView::new(&self.memory)
     }
 
-    /// What the acting actor reads at `path`, a row of the reads, filled with `parameters`.
+    /// Reads, as the acting actor, at the path of the read named, filled with `parameters`.
     pub fn read(
         &self,
         name: &str,
@@ -571,8 +571,8 @@ impl Scenario {
         (row.read)(&request).map(|Representation { tag, body }| (tag, json_or_null(&body)))
     }
 
-    /// The operation's own body for a command of the acting actor whose key was used before with
-    /// other facts.
+    /// Returns the operation's own body for a command of the acting actor whose key was used before
+    /// with other facts.
     pub fn key_reused(
         &self,
         operation: &str,
@@ -584,12 +584,12 @@ impl Scenario {
         body.map(|body| json_or_null(&body))
     }
 
-    /// The fingerprint that a command has.
+    /// Returns the fingerprint of a command.
     pub fn fingerprint(&self, operation: &str, path: &[(&str, &str)], body: &Value) -> Fingerprint {
         self.command(operation, path, body).fingerprint()
     }
 
-    /// A good command.
+    /// Reads a command that has no fault.
     fn command(
         &self,
         operation: &str,
@@ -607,7 +607,7 @@ impl Scenario {
     }
 }
 
-/// The revision in an entity tag that has a digest beside it.
+/// Returns the revision in an entity tag that also has a digest.
 #[track_caller]
 pub fn revision_of(tag: &str) -> String {
     let (revision, digest) = tag.split_once('-').expect("a revision and a digest");
@@ -622,7 +622,7 @@ fn json_or_null(body: &[u8]) -> Value {
     serde_json::from_slice(body).unwrap()
 }
 
-/// An actor with nothing but a kind and a subject.
+/// Makes an actor with nothing but a kind and a subject.
 pub fn actor(kind: ActorKind, subject: &str) -> Actor {
     Actor {
         subject: subject.into(),
@@ -636,7 +636,7 @@ pub fn actor(kind: ActorKind, subject: &str) -> Actor {
     }
 }
 
-/// An actor who is a member.
+/// Makes an actor who is a member.
 pub fn member(kind: ActorKind, subject: &str, member_id: &str) -> Actor {
     Actor {
         member_id: Some(MemberId::from_trusted(member_id)),
@@ -644,7 +644,7 @@ pub fn member(kind: ActorKind, subject: &str, member_id: &str) -> Actor {
     }
 }
 
-/// A branch manager of one branch.
+/// Makes a branch manager of one branch.
 pub fn manager(subject: &str, branch: &str) -> Actor {
     Actor {
         branch_profile_ids: vec![branch.into()],

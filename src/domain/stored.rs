@@ -1,10 +1,10 @@
-//! The versions in which a resource is stored, and how bytes of an older one are read.
+//! The versions in which a resource is stored, and the reading of bytes of an older one.
 
 use serde::de::DeserializeOwned;
 
 use crate::base::codec::{self, DecodeError};
 
-/// Bytes of a state or an event as they are stored, and the version of the form that they have.
+/// Bytes of a state or an event as they are stored, with the version of their form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versioned<'a> {
     /// The version of the resource's stored form when they were written.
@@ -13,8 +13,7 @@ pub struct Versioned<'a> {
     pub bytes: &'a [u8],
 }
 
-/// How bytes of an older version of a resource's stored form are read: at once as what they are by
-/// now.
+/// Reads bytes of an older version of a resource's stored form, directly into the present types.
 pub struct Older<S, E> {
     /// Reads a state.
     pub state: fn(&[u8]) -> Result<S, DecodeError>,
@@ -23,8 +22,8 @@ pub struct Older<S, E> {
 }
 
 impl<S: DeserializeOwned, E: DeserializeOwned> Older<S, E> {
-    /// Of a version after which something was added at an end that older bytes cannot have: another
-    /// event, another word of an enumeration. What there was before is read as it is now.
+    /// For a version after which something was added only at an end: another event, another word of
+    /// an enumeration. Older bytes cannot contain the addition, and everything else is read as now.
     pub const ADDED_TO: Self = Self {
         state: codec::decode,
         event: codec::decode,

@@ -2,7 +2,8 @@
 
 use super::resource::Resource;
 
-/// The version of the form in which `R` is stored: state and event, and all that they contain.
+/// Returns the version of the form in which `R` is stored: that of state and event, and of all that
+/// they contain.
 #[must_use]
 pub const fn version<R: Resource>() -> u16 {
     assert!(R::OLDER.len() < u16::MAX as usize, "that are too many");

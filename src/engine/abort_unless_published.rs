@@ -1,7 +1,7 @@
-//! The moment at which a commit must not stay half done.
+//! Aborts the process where a commit would otherwise stay half published.
 
-/// Ends the process when it is dropped: by a panic between the moment at which a record has its
-/// place in the log and the publishing of all that it changes.
+/// Aborts the process when it is dropped, which only a panic causes: one between the moment at which a record gets
+/// its position in the log and the publication of all its changes.
 pub(super) struct AbortUnlessPublished;
 
 impl Drop for AbortUnlessPublished {

@@ -14,7 +14,7 @@
 //! while commands are in flight. A snapshot that fails is discarded and tried again later: commands
 //! do not need it.
 //!
-//! What it is told and what it tells is here; the work is done in `checkpoint/snapshots.rs` and
+//! This file has the checkpointer's settings, figures and requests; the work is done in `checkpoint/snapshots.rs` and
 //! `checkpoint/log_upkeep.rs`.
 
 use std::sync::Arc;
@@ -40,14 +40,14 @@ pub struct CheckpointPolicy {
     pub log_bytes: u64,
     /// How long after the last snapshot the next one is taken, when anything was committed since.
     pub interval: Duration,
-    /// How long idempotency keys are kept; for ever when this is `None`.
+    /// How long idempotency keys are kept; `None`: for ever.
     pub retention: Option<Duration>,
-    /// What the log keeps of what its snapshots cover.
+    /// What the log keeps of the records that its snapshots cover.
     pub log: LogRetention,
     /// Where segments that the log no longer keeps are moved; without it they are deleted.
     pub archive: Option<Arc<dyn Storage>>,
-    /// Whether the oldest segments that snapshots cover may go before their time where the disk lacks
-    /// room for the next one. Never what is to go to an archive.
+    /// Whether the oldest covered segments may be removed before their time where the disk lacks room for the next
+    /// one. Segments that are to go to an archive never are.
     pub gives_up_for_room: bool,
     /// How often the thread checks whether there is something to do.
     pub look: Duration,
@@ -56,9 +56,9 @@ pub struct CheckpointPolicy {
 }
 
 impl Default for CheckpointPolicy {
-    /// A snapshot after 256 MiB or an hour. Keys are kept for ever; of the log only what no snapshot
-    /// covers is kept, the rest is deleted, early where the disk lacks room. The thread looks each
-    /// second, and waits a minute after a failure.
+    /// Takes a snapshot after 256 MiB or an hour. Keeps keys for ever, and of the log only what no snapshot covers;
+    /// deletes the rest, early where the disk lacks room. The thread checks each second, and waits a minute after a
+    /// failure.
     fn default() -> Self {
         Self {
             log_bytes: 256 << 20,
@@ -73,7 +73,7 @@ impl Default for CheckpointPolicy {
     }
 }
 
-/// What the checkpointer has done.
+/// Counts and sizes of the checkpointer's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointFigures {
     /// Snapshots taken since the start.
@@ -84,25 +84,25 @@ pub struct CheckpointFigures {
     pub covers: u64,
     /// Bytes of the newest snapshot.
     pub bytes: u64,
-    /// How long the last snapshot took.
+    /// Duration of the last snapshot.
     pub took: Duration,
-    /// When the newest one was written; `None` if there is none.
+    /// When the newest snapshot was written; `None` if there is none.
     pub at: Option<Timestamp>,
-    /// Segments that were removed from the log.
+    /// Number of segments removed from the log.
     pub compacted_segments: u64,
-    /// Their bytes.
+    /// Bytes of the segments removed from the log.
     pub compacted_bytes: u64,
-    /// Idempotency keys that were forgotten.
+    /// Number of forgotten idempotency keys.
     pub forgotten_keys: u64,
-    /// Attempts that were not begun, or abandoned, for lack of disk space.
+    /// Number of attempts that did not begin, or were abandoned, for lack of disk space.
     pub without_room: u64,
-    /// The estimate, made before it began, of the last snapshot's size in bytes: rather too many.
+    /// Estimate of the last snapshot's size in bytes, made before it began: rather too high.
     pub estimate: u64,
     /// The first position that the log keeps as a record.
     pub log_first: u64,
     /// Bytes of the log, without the segment that is being written.
     pub log_bytes: u64,
-    /// Of these, bytes that are kept only because deliveries need them.
+    /// Bytes of the log that are kept only because deliveries need them; part of `log_bytes`.
     pub log_kept_for_delivery_bytes: u64,
     /// Bytes that were removed from the log early, because the disk was nearly full.
     pub log_given_up_bytes: u64,
@@ -110,7 +110,7 @@ pub struct CheckpointFigures {
     pub looks: u64,
 }
 
-/// One snapshot taken, and what was removed from the log after it.
+/// A snapshot, and what was removed from the log after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Checkpoint {
     /// The snapshot.
@@ -119,23 +119,23 @@ pub struct Checkpoint {
     pub compacted: Compacted,
 }
 
-/// How far a checkpoint is.
+/// Progress of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// So many resources, of so many, are in the snapshot.
+    /// Number of resources written to the snapshot, and their total.
     Writing(u64, u64),
-    /// So many bytes, of so many, of segments that the log lets go of are in the archive.
+    /// Bytes in the archive of the segments that leave the log, and their total.
     Archiving(u64, u64),
 }
 
 /// Called with the progress of a checkpoint.
 pub type OnProgress<'a> = &'a mut dyn FnMut(Step);
 
-/// What the checkpointer knows between two snapshots. Locked while one is taken.
+/// What the checkpointer remembers from one snapshot to the next. Locked while one is taken.
 pub(super) struct Known {
     /// Counters over the records that the newest snapshot covers.
     pub(super) covered: Counters,
-    /// How old positions are.
+    /// Ages of positions, by the running time.
     pub(super) marks: Marks,
 }
 
@@ -144,17 +144,17 @@ pub(crate) struct Checkpointer {
     pub(super) policy: Mutex<CheckpointPolicy>,
     pub(super) known: Mutex<Known>,
     pub(super) figures: Mutex<CheckpointFigures>,
-    /// What deliveries need of the log.
+    /// Position from which deliveries need the log.
     pub(super) needed_from: NeededFrom,
-    /// That much is kept for them.
+    /// Decides when to warn that much of the log is kept for deliveries.
     pub(super) reminder: Mutex<Reminder>,
-    /// Bytes that the log gave up by itself, as far as that was logged.
+    /// Bytes that the log gave up by itself, as far as they were reported.
     pub(super) given_up: AtomicU64,
     pub(super) wake_up: Arc<WakeUp>,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Where the thread waits.
+/// Where the checkpointer's thread waits.
 #[derive(Default)]
 pub(super) struct WakeUp {
     pub(super) stop: AtomicBool,
@@ -163,7 +163,7 @@ pub(super) struct WakeUp {
 }
 
 impl WakeUp {
-    /// Waits for a wake-up, at most so long; whether a snapshot was requested.
+    /// Waits for a wake-up, at most this long; returns whether a snapshot was requested.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
         let until = Instant::now() + at_most;
         let mut requested = self.requested.lock();
@@ -175,7 +175,7 @@ impl WakeUp {
         std::mem::take(&mut *requested)
     }
 
-    /// Pauses, unless it has to stop. A request made meanwhile is kept.
+    /// Pauses, unless the thread has to stop. A request made meanwhile is kept.
     pub(super) fn rest(&self, duration: Duration) {
         let until = Instant::now() + duration;
         let mut requested = self.requested.lock();
@@ -199,8 +199,8 @@ impl WakeUp {
 }
 
 impl Checkpointer {
-    /// The checkpointer of a recovered log that keeps records from `first` on, with the newest
-    /// snapshot that there is, written at `written`.
+    /// Creates the checkpointer of a recovered log whose records begin at `first`; `newest` is its newest snapshot,
+    /// if any, written at `written`.
     pub(crate) fn new(
         recovered: &Recovered,
         first: u64,
@@ -238,7 +238,7 @@ impl Checkpointer {
         *self.policy.lock() = policy;
     }
 
-    /// Requests a snapshot, and does not wait for it.
+    /// Requests a snapshot without waiting for it.
     pub(crate) fn request(&self) {
         self.wake_up.request();
     }
@@ -247,22 +247,22 @@ impl Checkpointer {
     pub(crate) fn stop(&self) {
         self.wake_up.stop();
         if let Some(thread) = self.thread.lock().take() {
-            // A panic was reported where it happened.
+            // The panic was reported where it happened.
             let _ = thread.join();
         }
     }
 }
 
-/// When the next snapshot is taken.
+/// Decides when the next snapshot is taken.
 pub(super) struct Schedule {
-    /// When the last attempt ended, or the thread began.
+    /// When the last attempt ended, or else when the thread began.
     pub(super) last: Instant,
     pub(super) failed: bool,
 }
 
 impl Schedule {
-    /// Whether a snapshot is taken now: if one was requested, or if one is due so long after the
-    /// last attempt, with a pause after a failure.
+    /// Whether to take a snapshot now: one was requested, or one is due by the time since the last attempt and, after
+    /// a failure, the pause is over.
     pub(super) fn wants(
         &self,
         now: Instant,
@@ -273,7 +273,7 @@ impl Schedule {
         requested || (self.may_begin(now, pause) && is_due(now.duration_since(self.last)))
     }
 
-    /// Whether the pause after a failure is over, where the last attempt was one.
+    /// Whether the pause after the last attempt is over, if that attempt failed.
     pub(super) fn may_begin(&self, now: Instant, pause: Duration) -> bool {
         !self.failed || now.duration_since(self.last) >= pause
     }
@@ -283,8 +283,8 @@ impl Schedule {
     }
 }
 
-/// Whether a snapshot is due so long after the last one: by how much was written since, or by its
-/// age if anything was committed since.
+/// Whether a snapshot is due `since` after the last one: by the bytes written since, or by its age if anything was
+/// committed since.
 pub(super) fn is_due(
     policy: &CheckpointPolicy,
     since: Duration,
@@ -314,7 +314,7 @@ mod tests {
             (0, 99, 0, true, false),
             (0, 100, 0, true, true),
             (0, 100, 100, true, true),
-            // Of a large state as much is written before it is written anew.
+            // A large state is written anew only after as many bytes of log.
             (0, 100, 101, true, false),
             (0, 101, 101, true, true),
             (3_599, 1, 0, true, false),
@@ -327,7 +327,7 @@ mod tests {
             });
             assert_eq!(due, expected, "{since} s, {log_bytes} bytes");
         }
-        // Finding out whether there is news is slow: it is asked for only when it decides.
+        // Finding out whether anything was committed is slow, so it is done only when it decides.
         let is_due = is_due(&policy, seconds(3_599), 1, 0, || panic!("asked"));
         assert!(!is_due);
     }

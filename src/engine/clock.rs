@@ -1,5 +1,5 @@
-//! Time. Nothing else reads the system's clock for what is decided or recorded; deadlines elsewhere
-//! are counted by monotonic clocks.
+//! Time. Decisions and records use no other source of the system's time; deadlines elsewhere are counted by monotonic
+//! clocks.
 //!
 //! Three times are distinguished, since a system clock may be set forward and back, on purpose or
 //! by mistake, by seconds or by years:
@@ -16,20 +16,20 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::base::time::Timestamp;
 
-/// How far the last commit must lie ahead of the system's clock for a warning: clock
-/// synchronization makes smaller steps.
+/// The service warns when the last commit lies at least this far ahead of the system's clock: clock synchronization
+/// makes smaller steps.
 const WARN_FROM: Duration = Duration::from_secs(1);
-/// How often the warning is repeated while it lasts.
+/// How often the warning is repeated while the cause lasts.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
-/// A time from the system, such as when a file was written; none before 1970.
+/// Converts a system time, such as that of a file; `None` before 1970.
 pub(crate) fn instant_of(time: SystemTime) -> Option<Timestamp> {
     let since = time.duration_since(UNIX_EPOCH).ok()?;
     let millis = i64::try_from(since.as_millis()).ok()?;
     Some(Timestamp::from_millis(millis))
 }
 
-/// The system's clock.
+/// Source of the system's time.
 pub trait Clock: Send + Sync {
     /// The present time of the system. It may be set forward and back at any time.
     fn now(&self) -> Timestamp;
@@ -72,64 +72,64 @@ pub(crate) struct CommitTimes {
 }
 
 impl CommitTimes {
-    /// After a log whose last commit has this time.
+    /// Continues after a log whose last commit has this time.
     pub(crate) fn after(last: Option<Timestamp>) -> Self {
         Self {
             last: AtomicI64::new(last.unwrap_or_default().millis()),
         }
     }
 
-    /// The time to record for a decision at `now`.
+    /// Returns the time to record for a decision made at `now`.
     pub(crate) fn at(&self, now: Timestamp) -> Timestamp {
         let last = self.last.load(Ordering::Relaxed);
         Timestamp::from_millis(now.millis().max(last))
     }
 
-    /// Whether a commit of this time can be the next one. To be called under the log's sequencer.
+    /// Whether the next commit may have this time. The caller holds the log's sequencer.
     pub(crate) fn can_be_next(&self, at: Timestamp) -> bool {
         at.millis() >= self.last.load(Ordering::Relaxed)
     }
 
-    /// The next commit has this time. To be called under the log's sequencer.
+    /// Sets the time of the last commit. The caller holds the log's sequencer.
     pub(crate) fn next_is(&self, at: Timestamp) {
         self.last.store(at.millis(), Ordering::Relaxed);
     }
 
-    /// How far the last commit lies ahead of `now`.
+    /// Returns how far the last commit lies ahead of `now`.
     pub(crate) fn ahead_of(&self, now: Timestamp) -> Duration {
         let ahead = self.at(now).millis().saturating_sub(now.millis());
         Duration::from_millis(u64::try_from(ahead).unwrap_or(0))
     }
 }
 
-/// How far ahead of the clock the time of a decision lies that takes long.
+/// How far ahead of the clock a slow decision's time is set.
 ///
-/// A decision records the time at which it began. Commits that others make meanwhile have later ones,
-/// and times of commits never decrease: beside them a long decision would be overtaken each time. Once
-/// it was, it records the time by which it is presumably done.
+/// A decision records the time at which it began. Meanwhile other commits get later times, and times of commits never
+/// decrease: a slow decision would be overtaken each time. After the first time, it records the time by which it will
+/// presumably be done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lead(Duration);
 
 impl Lead {
-    /// The longest; shorter than what is warned of.
+    /// Longest lead; shorter than the difference that causes a warning.
     const MAX: Duration = Duration::from_millis(500);
 
-    /// For the next attempt of a decision that has taken from `began` to `ended`.
+    /// Returns the lead for the next attempt of a decision that took from `began` to `ended`.
     pub(crate) fn after(began: Timestamp, ended: Timestamp) -> Self {
         let took = ended.millis().saturating_sub(began.millis());
         let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
         Self(took.saturating_mul(2).min(Self::MAX))
     }
 
-    /// The time that a decision which begins at `now` is to have.
+    /// Returns the time to record for a decision that begins at `now`.
     pub(crate) fn before(self, now: Timestamp) -> Timestamp {
         let ahead = i64::try_from(self.0.as_millis()).unwrap_or(0);
         Timestamp::from_millis(now.millis().saturating_add(ahead))
     }
 }
 
-/// The time that the service has run, whatever its clock was set to; the age of idempotency keys.
-/// It continues from the newest snapshot, so it does not advance while no server runs.
+/// How long the service has run, whatever its clock was set to; measures the age of idempotency keys. It continues
+/// from the newest snapshot, so it does not advance while no server runs.
 #[derive(Debug)]
 pub(crate) struct RunningTime {
     began: Timestamp,
@@ -137,7 +137,7 @@ pub(crate) struct RunningTime {
 }
 
 impl RunningTime {
-    /// A running time that has reached `reached`.
+    /// Continues a running time from `reached`.
     pub(crate) fn from(reached: Timestamp, clock: &dyn Clock) -> Self {
         Self {
             began: reached,
@@ -145,7 +145,7 @@ impl RunningTime {
         }
     }
 
-    /// What it has reached.
+    /// Returns the running time so far.
     pub(crate) fn now(&self, clock: &dyn Clock) -> Timestamp {
         let ran = clock.steady().saturating_sub(self.began_steady);
         let ran = i64::try_from(ran.as_millis()).unwrap_or(i64::MAX);
@@ -160,7 +160,7 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Whether to warn now: at once, and each minute while it lasts.
+    /// Whether to warn now: at once, and each minute while the cause lasts.
     pub(crate) fn is_due(&mut self, ahead: Duration, steady: Duration) -> bool {
         if ahead < WARN_FROM {
             self.last_warning = None;
@@ -203,7 +203,7 @@ mod tests {
             (7, 7, 0),
             (7, 107, 200),
             (7, 1_007, 500),
-            // The clock was set.
+            // The clock was set back.
             (7, 6, 0),
             (i64::MIN, i64::MAX, 500),
         ] {

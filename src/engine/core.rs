@@ -1,4 +1,4 @@
-//! What actors, connections and the log's thread share, and what passes between them.
+//! State shared by actors, connections and the log's thread, and the messages between them.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,14 +37,14 @@ use crate::domain::rejection::Rejection;
 use crate::domain::resource::IndexKey;
 use crate::journal::tables::Tables;
 
-/// How the engine is set up.
+/// Limits of the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Commands that may be in flight at once; further ones are rejected.
+    /// Maximum number of commands in flight; further ones are rejected.
     pub commands_max: usize,
-    /// Bytes of records that may wait for the disk; beyond that, commands are rejected.
+    /// Maximum bytes of records that wait for the disk; beyond it, commands are rejected.
     pub queued_bytes_max: usize,
-    /// Responses of the last commits that are kept in memory for replays.
+    /// Number of the newest responses kept in memory for replays.
     pub recent_max: usize,
     /// Bytes of the largest record that the log accepts, at most
     /// [`RECORD_BYTES_MAX`](crate::base::codec::RECORD_BYTES_MAX). A command that would make a
@@ -63,52 +63,52 @@ impl Default for Limits {
     }
 }
 
-/// A command on its way in.
+/// A command as it enters the engine.
 pub struct CommandRequest {
-    /// Its row of the catalogue; `None` for a reference fact.
+    /// Row of the operation in the catalogue; `None` for a reference fact.
     pub row: Option<&'static Row>,
-    /// Who sends it.
+    /// Sender of the command.
     pub actor: Arc<Actor>,
     /// The command.
     pub command: Box<dyn AnyCommand>,
-    /// The idempotency key from the header, where the operation has it there.
+    /// Idempotency key from the header, where the operation has it there.
     pub header_key: Option<Box<str>>,
 }
 
 /// The result of a command.
 #[derive(Debug)]
 pub enum CommandResult {
-    /// It is done, and durable.
+    /// The command is done, and durable.
     Done {
         /// The response body.
         body: Bytes,
         /// Whether side effects are still pending.
         disposition: Disposition,
-        /// Whether it is the stored response of an earlier command.
+        /// Whether this is the stored response of an earlier command.
         replay: bool,
         /// The position that the response depends on.
         position: u64,
     },
-    /// It is rejected.
+    /// The command is rejected.
     Refused {
-        /// Why.
+        /// Reason of the rejection.
         rejection: Box<Rejection>,
         /// The position that the rejection depends on.
         position: u64,
     },
-    /// It was rejected for load before any work.
+    /// The command was rejected because of the load, before any work.
     Overloaded,
     /// Nothing was done: the disk has no room, or the service is stopping.
     Unavailable,
-    /// Nothing was done: this engine follows another one, which is to be asked.
+    /// Nothing was done: this engine is a standby, and the client must ask the writer.
     NotWriter,
-    /// It may or may not have been committed.
+    /// The command may or may not have been committed.
     OutcomeUnknown,
     /// An internal error; nothing was done.
     Fault,
 }
 
-/// What actors, connections and the log's thread share.
+/// State shared by actors, connections and the log's thread.
 pub(crate) struct Shared {
     pub(super) tables: Tables,
     pub(super) journal: Arc<Appender>,
@@ -117,7 +117,7 @@ pub(crate) struct Shared {
     pub(super) unique_keys: Arc<KeyLocks>,
     pub(super) directory: Directory<Box<ActorMessage>>,
     pub(super) admission: Arc<Admission>,
-    /// The share of commands in flight that may be facts.
+    /// Admission of facts: their share of the commands in flight.
     pub(super) facts: Arc<Admission>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) commit_times: CommitTimes,
@@ -130,7 +130,7 @@ pub(crate) struct Shared {
     pub(super) published: PublisherCounts,
     pub(super) checkpointer: Checkpointer,
     pub(super) room: RoomWatch,
-    /// Who may look at the past now.
+    /// Queue of reads of past states.
     pub(super) past_queue: Arc<FairQueue>,
     pub(super) recent: RecentAnswers,
     pub(super) limits: Limits,
@@ -139,7 +139,7 @@ pub(crate) struct Shared {
     pub(super) writer_proof: OwnWriterProof,
     pub(super) standby: Standby,
     pub(super) awaited: Arc<PositionWaiters>,
-    /// When it was started, by the steady clock.
+    /// When the engine was started, by the steady clock.
     pub(super) began: Duration,
     /// Whether webhooks may go over plain HTTP to other machines.
     pub(super) plain_webhooks: AtomicBool,
@@ -147,49 +147,49 @@ pub(crate) struct Shared {
     pub(super) on_sequenced: OnceLock<OnSequenced>,
 }
 
-/// A commit and the log's sequencer.
+/// Whether a commit holds the log's sequencer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sequenced {
-    /// The commit has the sequencer from here on: all others wait for it.
+    /// The commit has taken the sequencer: all others wait for it.
     Taken,
-    /// It has released it, after [`Sequenced::Taken`] on the same thread. Not reported for a commit
-    /// that is not made after all.
+    /// The commit has released the sequencer, after [`Sequenced::Taken`] on the same thread. Not reported for an
+    /// attempt that ends without a commit.
     GivenBack,
 }
 
 /// Notified of how long each commit holds the log's sequencer.
 pub type OnSequenced = Box<dyn Fn(Sequenced) + Send + Sync>;
 
-/// An actor may act, and since which commit: everything that is decided and answered for it depends
-/// on that.
+/// An actor's permission to act, and the commit that it dates from: every decision and response for the actor depends
+/// on it.
 #[derive(Clone, Copy)]
 pub(crate) struct MayAct {
-    /// The key of the fact that says so.
+    /// Key of the fact that grants the permission.
     pub(super) fact: Digest,
     /// The position of that fact's last commit; 0 when there is no fact about the actor.
     pub(super) since: u64,
 }
 
-/// A command with everything that belongs to it until it is decided and published, whether or not
-/// the client still waits for the response.
+/// A command and its resources until it is decided and published, whether or not the client still waits for the
+/// response.
 pub(crate) struct PendingCommand {
     /// Whether it is a dry run: decided as any command, and not committed.
     pub(super) is_dry_run: bool,
     pub(super) request: CommandRequest,
-    /// The tag of its operation, as it is recorded; 0 for a reference fact.
+    /// Tag of the operation, as it is recorded; 0 for a reference fact.
     pub(super) operation: u16,
     /// The idempotency key, its scope and its digest; empty if there is none.
     pub(super) key: Box<str>,
     pub(super) scope: Box<str>,
     pub(super) key_digest: Option<KeyDigest>,
     pub(super) fingerprint: Fingerprint,
-    /// The identifier of the resource that it creates, if it creates one.
+    /// Identifier of the resource that the command creates, if any.
     pub(super) born: Uuid,
-    /// The lock on its idempotency key.
+    /// Lock on the command's idempotency key.
     pub(super) key_lock: Option<KeyLock>,
-    /// Its place among the commands in flight.
+    /// Permit of the command among those in flight.
     pub(super) permit: Option<Permit>,
-    /// That the actor may act; `None` for operations without a token.
+    /// The actor's permission; `None` for operations without a token.
     pub(super) may_act: Option<MayAct>,
 }
 
@@ -204,7 +204,7 @@ pub(crate) struct CachedState {
 pub(crate) struct ActorMessage {
     pub(crate) pending: PendingCommand,
     pub(crate) target: Option<Digest>,
-    /// Whether the target was found by looking something up, which may have changed since.
+    /// Whether the target was found by a lookup whose result may have changed since.
     pub(crate) looked_up: bool,
     /// The unique keys that the command may take, and their locks.
     pub(crate) unique_keys: Vec<IndexKey>,
@@ -213,16 +213,15 @@ pub(crate) struct ActorMessage {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// The result of a command in its actor. Nothing of it may leave the process before its position is
-/// durable.
+/// The result of a command in its actor. No part of it may leave the process before its position is durable.
 pub(crate) enum ActorResult {
     Committed {
         position: u64,
         stored: Stored,
-        /// The numbers of the messages whose receivers the response waits for.
+        /// Numbers of the messages whose receivers the response waits for.
         awaited: Vec<i64>,
     },
-    /// Its messages are being delivered: the response comes from there.
+    /// The command's messages are being delivered; the response arrives here.
     Settling(oneshot::Receiver<CommandResult>),
     ReplayOf {
         first: u64,
@@ -236,9 +235,9 @@ pub(crate) enum ActorResult {
         rejection: Rejection,
         position: u64,
     },
-    /// Nothing was done: no room on the disk, or the log has ended.
+    /// Nothing was done: the disk has no room, or the log has ended.
     Unavailable,
-    /// What was done can just now not be told.
+    /// The outcome cannot be determined at present.
     OutcomeUnknown,
     /// Nothing was done: an internal error.
     Fault,
@@ -263,17 +262,17 @@ impl Shared {
         has_room
     }
 
-    /// Logs whether there is room, if that has changed or is due to be repeated.
+    /// Logs whether the log has room, if that has changed or the report is due again.
     pub(super) fn look_for_room(&self) {
         self.room.look(self.journal.lack().as_ref());
     }
 
-    /// The present, by both clocks.
+    /// Returns the present, by both clocks.
     pub(super) fn both_clocks(&self) -> Now {
         self.present(self.clock.steady())
     }
 
-    /// The present, at this time of the steady clock that the caller counts by.
+    /// Returns the present, given the caller's time of the steady clock.
     pub(super) fn present(&self, steady: Duration) -> Now {
         let wall = self.clock.now();
         Now {

@@ -1,5 +1,5 @@
-//! What only a demonstration asks of the engine: a command whose new resource has an identifier that was
-//! chosen beforehand, and whether a resource is there.
+//! Functions for demonstrations only: a command whose new resource gets an identifier chosen beforehand, and a check
+//! whether a resource exists.
 
 use std::pin::pin;
 
@@ -13,8 +13,7 @@ use crate::base::panics::unless_its_future_panics;
 use crate::domain::resource::Source as _;
 
 impl Engine {
-    /// Carries a command out; what it brings into being gets this identifier, which nothing else may
-    /// have.
+    /// Executes a command; the resource that it creates gets this identifier, which no other resource may have.
     pub async fn execute_with_id(
         &self,
         born: Uuid,

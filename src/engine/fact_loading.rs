@@ -1,8 +1,8 @@
 //! A batch of reference facts: several are in flight at once, facts of one resource keep their
 //! order, and each result is counted.
 //!
-//! Facts are admitted like commands. When there is no room for one more, a batch waits for its own
-//! facts first, then a little longer, and then ends.
+//! Facts are admitted like commands. When there is no room for one more, a batch waits for its own facts in flight
+//! first, then a little longer, and then ends.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::domain::reference::fact_lines::{Incoming, Label, Line, Summary};
 use crate::domain::reference::put::FactResult;
 use crate::domain::rejection::Class;
 
-/// Facts of one batch that may be in flight at once.
+/// Maximum number of facts of one batch in flight.
 const IN_FLIGHT_MAX: usize = 512;
-/// The memory that a fact takes, at most, for each byte of its line: an array of the shortest
-/// distinct strings has four bytes for each of them, which take 32 when decoded.
+/// Maximum memory of a fact, in bytes for each byte of its line: in an array of the shortest distinct strings, each
+/// takes four bytes, and 32 when decoded.
 const BYTES_PER_LINE_BYTE: usize = 8;
-/// How long, and how many times, a batch that is not admitted waits.
+/// How long, and how many times, a batch waits to be admitted.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSES_MAX: u32 = 100;
 
@@ -32,12 +32,12 @@ const PAUSES_MAX: u32 = 100;
 pub struct FactBatch<'a> {
     engine: &'a Arc<Engine>,
     actor: Arc<Actor>,
-    /// What its lines are charged to while they are in flight.
+    /// Budget that the lines are charged to while they are in flight.
     budget: Option<Arc<Admission>>,
     summary: Summary,
     /// Facts in flight.
     tasks: JoinSet<(Label, CommandResult)>,
-    /// The resources in flight, and which one each fact in flight belongs to.
+    /// Resources in flight, and the resource of each fact in flight.
     busy: HashSet<Digest>,
     numbers: HashMap<u64, Digest>,
     position: u64,
@@ -50,12 +50,12 @@ pub struct FactBatch<'a> {
 pub struct Ended {
     /// The result that ended it.
     pub reply: CommandResult,
-    /// How many facts were applied before. They remain, and sending the batch again is safe.
+    /// Number of facts applied before. They remain, and sending the batch again is safe.
     pub applied: u64,
 }
 
 impl<'a> FactBatch<'a> {
-    /// A batch that `actor` applies.
+    /// Creates a batch that `actor` applies.
     #[must_use]
     pub fn new(engine: &'a Arc<Engine>, actor: Arc<Actor>) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl<'a> FactBatch<'a> {
         }
     }
 
-    /// The same, with its lines charged to the budget while they are in flight.
+    /// Charges the batch's lines to the budget while they are in flight.
     #[must_use]
     pub fn charged_to(self, budget: &Arc<Admission>) -> Self {
         Self {
@@ -80,14 +80,14 @@ impl<'a> FactBatch<'a> {
         }
     }
 
-    /// Applies one fact; waits when many are in flight, or one of the same resource, or when there
-    /// is no room for it.
+    /// Applies one fact. Waits when many facts are in flight, when one of the same resource is, or when there is no
+    /// room for it.
     pub async fn take(&mut self, incoming: Incoming) {
         self.take_charged(incoming, None).await;
     }
 
-    /// Parses a line and applies its fact, as [`FactBatch::take`] does. Its memory is charged
-    /// before it is parsed: a batch that waits for room holds no more than it is charged for.
+    /// Parses a line and applies its fact, as [`FactBatch::take`] does. Its memory is charged before it is parsed, so
+    /// a batch that waits for room holds no more memory than it is charged for.
     pub async fn take_line(&mut self, line: &Line<'_>) {
         let share = match self.budget.clone() {
             None => None,
@@ -117,7 +117,7 @@ impl<'a> FactBatch<'a> {
         let resource = Digest::of(0, &[kind, id]);
         while self.tasks.len() >= IN_FLIGHT_MAX || self.busy.contains(&resource) {
             self.finish_one().await;
-            // The resource of a fact that panicked stays busy: nothing more is accepted.
+            // The resource of a fact that panicked stays busy, so no further fact of the batch is accepted.
             if self.ended_by.is_some() {
                 return;
             }
@@ -136,7 +136,7 @@ impl<'a> FactBatch<'a> {
         });
     }
 
-    /// Waits for room for one more fact, as `admit` finds it; `None` when the batch ends.
+    /// Waits until `admit` admits one more fact; `None` when the batch ends.
     async fn room<T>(&mut self, admit: impl Fn() -> Option<T>) -> Option<T> {
         let mut pauses = 0;
         loop {
@@ -174,8 +174,7 @@ impl<'a> FactBatch<'a> {
                 let result = serde_json::from_slice(&body).unwrap_or(FactResult::Unchanged);
                 self.summary.count(label, result, Vec::new());
             }
-            // An actor that may no longer act gets that as its response, and nothing more of its
-            // batch is applied.
+            // The response is the rejection of an actor that may no longer act; nothing more of its batch is applied.
             CommandResult::Refused { ref rejection, .. } if rejection.class == Class::Forbidden => {
                 self.ended_by.get_or_insert(reply);
             }
@@ -211,7 +210,7 @@ impl<'a> FactBatch<'a> {
         self.ended_by.get_or_insert(reply);
     }
 
-    /// Waits for what is in flight; the summary, and the position that it depends on.
+    /// Waits for the facts in flight; returns the summary, and the position that it depends on.
     ///
     /// # Errors
     /// When the batch ended early.

@@ -1,11 +1,11 @@
-//! The feed: what is committed, as public events, for readers that follow. An event is given out
-//! once its commit is durable.
+//! The feed: committed changes as public events, for readers that follow the log. An event is handed out once its
+//! commit is durable.
 //!
-//! Readers ask for pages: what comes after an identifier. Those who are near the end share the
-//! events of the last commits in memory, so that a thousand of them cost one reading of the log;
-//! one that is behind reads the log itself, on a thread that no command waits for. However many are
-//! behind, they delay neither those near the end nor what is delivered: the readings of each kind
-//! have room of their own. Clients who are behind take turns by their subjects.
+//! Readers request pages: the events after an identifier. Readers near the end share the events of the last commits
+//! in memory, so that a thousand of them cost one reading of the log. A reader that is behind reads the log itself,
+//! on a thread that no command waits for. However many are behind, they delay neither those near the end nor
+//! deliveries, since each kind of reader has readings of its own. Clients that are behind take turns by their
+//! subjects.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,34 +20,33 @@ use crate::domain::event::Name;
 use crate::journal::events::{Event, EventId, Teller};
 use tokio::sync::{Mutex, watch};
 
-/// Bytes of events that are shared.
+/// Maximum bytes of the events shared in memory.
 const SHARED_BYTES_MAX: usize = 8 << 20;
-/// Readings of the log's end that are under way at once, for all who share it: they wait for the same
-/// one. Each reading of any kind holds a thread and a window of a segment.
+/// Maximum concurrent readings of the log's end, whose result all readers near it share. Each reading of any kind
+/// holds a thread and a window of a segment.
 const END_READINGS_MAX: usize = 1;
-/// Readings at once for NATS and for all webhooks near the end, where they are behind what is shared.
+/// Maximum concurrent readings for NATS and for all webhooks near the end, where they are behind the shared events.
 const DELIVERY_READINGS_MAX: usize = 1;
-/// Readings at once for webhooks that are behind, each with a page at a time.
+/// Maximum concurrent readings for webhooks that are behind, each of one page.
 const WEBHOOK_READINGS_MAX: usize = 1;
-/// Readings at once for clients who are behind; more of them are not done sooner.
+/// Maximum concurrent readings for clients that are behind; more would not be faster.
 pub(super) const CATCHING_UP_MAX: usize = 2;
-/// Readings at once of single events, each of one record.
+/// Maximum concurrent readings of single events, each of one record.
 const SINGLE_READINGS_MAX: usize = 2;
-/// The news once no more of them will come.
+/// Value of `news` after the end of the feed.
 const ENDED: u64 = u64::MAX;
 
-/// Which events are wanted: all of a subject, where one is named, and of some types, where there
-/// are patterns.
+/// Selects events: those of one subject, where one is named, and of some types, where there are patterns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventFilter {
-    /// The types.
+    /// Patterns of the wanted types; empty: all types.
     pub types: Vec<EventTypePattern>,
-    /// The subject.
+    /// The wanted subject; `None`: all subjects.
     pub subject: Option<Box<str>>,
 }
 
 impl EventFilter {
-    /// Whether such an event is wanted.
+    /// Whether an event of this name and subject is wanted.
     #[must_use]
     pub fn wants(&self, name: Name, subject: &str) -> bool {
         if self.subject.as_deref().is_some_and(|only| only != subject) {
@@ -63,19 +62,19 @@ impl EventFilter {
     }
 }
 
-/// Who asks for a page, which says for whom it waits where the log has to be read for it alone.
+/// The reader of a page, which determines the queue in which it waits where the log is read for it alone.
 #[derive(Clone, Copy, Debug)]
 pub enum EventReader<'s> {
-    /// The publisher, or what feeds all webhooks that are near the end of the log: neither waits for
-    /// any other reader.
+    /// The publisher, or the reader that feeds all webhooks near the end of the log: neither waits for any other
+    /// reader.
     Delivery,
-    /// A webhook that is behind: those wait for each other.
+    /// A webhook that is behind: such webhooks wait for each other.
     Webhook,
     /// A client.
     Client {
         /// The actor's subject.
         subject: &'s str,
-        /// Whether it goes on with what it was given before: then it is never refused.
+        /// Whether the client continues after an earlier page: then it is never refused.
         is_begun: bool,
     },
 }
@@ -83,13 +82,13 @@ pub enum EventReader<'s> {
 /// Some events, in the order of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Those that are wanted.
+    /// The wanted events.
     pub events: Vec<Arc<Event>>,
-    /// The last one that was looked at, wanted or not: where to go on.
+    /// The last event examined, wanted or not: where the next page begins.
     pub next: EventId,
-    /// Whether nothing durable lies behind it.
+    /// Whether no durable event follows `next`.
     pub end: bool,
-    /// The highest durable position when it was made.
+    /// The highest durable position when the page was made.
     pub durable: u64,
 }
 
@@ -98,46 +97,45 @@ pub struct Page {
 pub enum NoPage {
     /// Events after the identifier are no longer kept.
     Gone {
-        /// The earliest that may be.
+        /// The earliest identifier that may still be kept.
         earliest: EventId,
     },
     /// The identifier lies beyond the last durable commit.
     Future,
-    /// So many of this client's subject, or of all, wait for a reading already that this one is
-    /// refused.
+    /// So many readers of this client's subject, or of all subjects, wait for a reading that this one is refused.
     QueueFull,
     /// The log cannot be read, or has ended.
     Unavailable,
 }
 
-/// What readers of the feed share.
+/// State that the readers of the feed share.
 pub struct Feed {
     log_id: Box<str>,
     pub(super) teller: Arc<Teller>,
     /// The highest durable position.
     news: watch::Sender<u64>,
     pub(super) recent: Mutex<Recent>,
-    /// Readings of the log's end, which is shared.
+    /// Limits readings of the log's end, which is shared.
     pub(super) end_readings: Readings,
-    /// Those for what is delivered, where it is behind that.
+    /// Limits readings for deliveries that are behind the shared events.
     pub(super) delivery_readings: Readings,
-    /// Those for webhooks that are behind.
+    /// Limits readings for webhooks that are behind.
     pub(super) webhook_readings: Readings,
-    /// Those for clients who are behind.
+    /// Limits readings for clients that are behind.
     pub(super) catching_up: Arc<FairQueue>,
-    /// Those of single events, which are delivered once more.
+    /// Limits readings of single events that are delivered once more.
     pub(super) single_readings: Readings,
 }
 
-/// The events of commits that follow each other.
+/// The events of consecutive commits.
 pub(super) struct Recent {
     pub(super) events: VecDeque<Arc<Event>>,
     bytes: usize,
-    /// The bytes of events that there is room for.
+    /// Maximum bytes of the events.
     pub(super) bytes_max: usize,
-    /// Their first position; nothing before it is here.
+    /// The first position covered; no earlier event is here.
     pub(super) from: u64,
-    /// The last one that was examined.
+    /// The last event examined.
     pub(super) upto: EventId,
 }
 
@@ -154,7 +152,7 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Begins anew at this position, of which no event was examined yet.
+    /// Starts over at this position, none of whose events was examined yet.
     pub(super) fn begin_at(&mut self, from: u64) {
         *self = Self {
             bytes_max: self.bytes_max,
@@ -167,13 +165,13 @@ impl Recent {
         };
     }
 
-    /// Whether all that comes after this identifier is here, as far as it was looked at. Of its own
-    /// commit more may be wanted.
+    /// Whether all examined events after this identifier are here. More events of the identifier's own commit may be
+    /// wanted, so that commit counts as well.
     pub(super) fn covers(&self, after: EventId) -> bool {
         self.from <= after.position.max(1)
     }
 
-    /// The bytes of the events.
+    /// Returns the bytes of the events.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
@@ -184,7 +182,7 @@ impl Recent {
         self.events.push_back(Arc::new(event));
     }
 
-    /// Lets the oldest go.
+    /// Drops the oldest events beyond the maximum, commit by commit.
     pub(super) fn trim(&mut self) {
         while self.bytes > self.bytes_max
             && let Some(gone) = self.events.pop_front()
@@ -202,7 +200,7 @@ impl Recent {
 }
 
 impl Feed {
-    /// The feed of the log with this identity.
+    /// Creates the feed of the log with this identity.
     pub(super) fn new(log_id: [u8; 16]) -> Self {
         let log_id = hex(&log_id);
         Self {
@@ -218,7 +216,7 @@ impl Feed {
         }
     }
 
-    /// Everything up to this position is durable.
+    /// Records that everything up to this position is durable.
     pub(super) fn durable(&self, position: u64) {
         self.news.send_modify(|news| *news = position.max(*news));
     }
@@ -228,14 +226,14 @@ impl Feed {
         self.news.send_replace(ENDED);
     }
 
-    /// Waits until something beyond this position is durable; whether more may come.
+    /// Waits until a position beyond this one is durable; returns whether more may come.
     pub async fn beyond(&self, position: u64) -> bool {
         let mut news = self.news.subscribe();
         let news = news.wait_for(|durable| *durable > position).await;
         news.is_ok_and(|durable| *durable != ENDED)
     }
 
-    /// The identity of the log: an event's identifier names it within its log alone.
+    /// Returns the identity of the log: an event's identifier is unique only within its log.
     #[must_use]
     pub fn log_id(&self) -> &str {
         &self.log_id
@@ -246,7 +244,7 @@ impl Feed {
         while self.beyond(ENDED - 1).await {}
     }
 
-    /// Waits until the feed has ended so long ago: for what a stop gives a little time.
+    /// Waits until this long after the end of the feed: for work to which a stop grants a little time.
     pub async fn ended_for(&self, long: Duration) {
         self.ended().await;
         tokio::time::sleep(long).await;

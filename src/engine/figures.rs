@@ -1,4 +1,4 @@
-//! What the engine holds and has done, as figures.
+//! Figures of the engine's content and work, for monitoring.
 
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ use super::role::lag::Lag;
 /// The engine's figures.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// Resources.
+    /// Number of resources.
     pub resources: usize,
-    /// Idempotency keys.
+    /// Number of idempotency keys.
     pub keys: usize,
     /// The highest durable position.
     pub durable: u64,
-    /// Resources with an actor.
+    /// Number of resources with an actor.
     pub live_actors: usize,
-    /// Commands in flight.
+    /// Number of commands in flight.
     pub commands_in_flight: usize,
     /// Bytes of records that wait for the disk.
     pub queued_bytes: usize,
-    /// How long batches of records took to be written and synced, in total.
+    /// Total time to write and sync batches of records.
     pub log_batch_time: Duration,
-    /// How many of them took so long, in the buckets of [`BATCH_BOUNDS`] and one beyond.
+    /// Number of batches by duration, in the buckets of [`BATCH_BOUNDS`] and one beyond.
     pub log_batches_by_time: [u64; BATCH_BOUNDS.len() + 1],
-    /// The free space of the log's disk; `None` when the system does not tell.
+    /// Free space of the log's disk; `None` when the system does not report it.
     pub disk: Option<DiskFigures>,
-    /// Why commands are not accepted.
+    /// Reasons why commands are not accepted.
     pub unready: Unready,
     /// Messages and their receivers.
     pub outbox: OutboxFigures,
@@ -42,25 +42,25 @@ pub struct Figures {
     pub has_room: bool,
     /// How far the time of the last commit lies ahead of the system's clock.
     pub commits_ahead: Duration,
-    /// What the engine is for.
+    /// Role of the engine.
     pub role: Role,
-    /// How far it is behind, where it follows.
+    /// How far a standby is behind its writer.
     pub lag: Option<Lag>,
-    /// How many readers wait for a position, and how many have waited in vain.
+    /// Number of readers that wait for a position, and of those that waited in vain.
     pub min_position: (usize, u64),
 }
 
 /// The disk of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskFigures {
-    /// Free bytes, when last looked at.
+    /// Free bytes at the last check.
     pub free: u64,
     /// Free bytes below which commands are rejected.
     pub reserve: u64,
 }
 
 impl Shared {
-    /// The figures of this moment.
+    /// Collects the present figures.
     pub(super) fn figures(&self) -> Figures {
         let batches = self.journal.batches();
         Figures {

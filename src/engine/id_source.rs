@@ -7,28 +7,28 @@ use uuid::Uuid;
 use crate::base::time::Timestamp;
 use crate::domain::operation::IdSource;
 
-/// What the engine makes identifiers with.
+/// The engine's source of identifiers.
 pub(crate) struct EngineIdSource {
     outbox_number: AtomicI64,
 }
 
-/// The id source at one point in time, as a decision sees it.
+/// The source of identifiers at the time of one decision.
 pub(crate) struct IdSourceAt<'a> {
     ids: &'a EngineIdSource,
     now: Timestamp,
-    /// How many numbers of messages were given as examples; `None` when they are given for good.
+    /// Number of example numbers given to messages; `None` when numbers are assigned for good.
     examples: Option<AtomicI64>,
 }
 
 impl EngineIdSource {
-    /// An id source whose outbox messages are numbered from after `last`.
+    /// Creates a source that numbers outbox messages from after `last`.
     pub(crate) fn new(last: i64) -> Self {
         Self {
             outbox_number: AtomicI64::new(last),
         }
     }
 
-    /// A new UUIDv7 of this time: 48 bits of it, 74 random bits.
+    /// Creates a UUIDv7 with this time in 48 bits, and 74 random bits.
     #[allow(clippy::unused_self)]
     pub(crate) fn id(&self, now: Timestamp) -> Uuid {
         let random = Uuid::new_v4();
@@ -41,12 +41,12 @@ impl EngineIdSource {
         uuid::Builder::from_unix_timestamp_millis(millis, &chance).into_uuid()
     }
 
-    /// The highest number that a message may have by now.
+    /// Returns the highest number that a message may have by now.
     pub(crate) fn last_outbox_number(&self) -> i64 {
         self.outbox_number.load(Ordering::Relaxed)
     }
 
-    /// A message has this number, which another process assigned.
+    /// Notes a message number that another process assigned.
     pub(crate) fn note(&self, number: i64) {
         self.outbox_number.fetch_max(number, Ordering::Relaxed);
     }
@@ -59,7 +59,7 @@ impl EngineIdSource {
         }
     }
 
-    /// An id source for a dry run: what it gives is as it would be, and given again to others.
+    /// Creates a source for a dry run: its identifiers are examples, which others may get again.
     pub(crate) fn examples_at(&self, now: Timestamp) -> IdSourceAt<'_> {
         IdSourceAt {
             examples: Some(AtomicI64::new(0)),

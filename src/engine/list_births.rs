@@ -1,5 +1,5 @@
-//! Lists after a snapshot without the positions at which its resources were first listed, as
-//! versions before lists took them: the log has these, as far as it goes back.
+//! Restores the order of lists after a snapshot that lacks the positions at which its resources were first listed,
+//! such as one by a version before lists: the log has these positions, as far as it goes back.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -12,9 +12,8 @@ use crate::domain::registered::{AnyResource, Listed};
 use crate::journal::record::Record;
 use crate::journal::tables::{ListedAt, Tables};
 
-/// Orders the lists by the log, where recovery has guessed. What was created before the log's first
-/// record comes before all others, in the order of last commits. After an error, which is logged,
-/// the guess stays.
+/// Orders the lists by the log, where recovery has guessed. Resources created before the log's first record come
+/// first, in the order of their last commits. After an error, which is logged, the guess stays.
 pub(super) fn place(tables: &Tables, journal: &Appender) {
     if !tables.has_guessed_births() {
         return;
@@ -25,7 +24,7 @@ pub(super) fn place(tables: &Tables, journal: &Appender) {
         let record = Record::decode(found.payload)?;
         for (number, change) in (0..).zip(&record.changes) {
             let is_first = |kind: &dyn AnyResource| {
-                // What is listed later than created, or with others, stays at its last commit.
+                // A resource listed later than created, or together with others, stays at its last commit.
                 change.before == 0 && kind.listed() == Listed::FromBirth && !kind.is_together()
             };
             if catalogue::resource(change.kind).is_some_and(is_first) {

@@ -90,10 +90,10 @@ pub struct Engine {
     shared: Arc<Shared>,
 }
 
-/// Called once when the log has failed: the process has to end.
+/// Called once when the log has failed, after which the process must end.
 pub type OnFatal = Box<dyn FnOnce(&wal::Error) + Send>;
 
-/// The engine's side of the events of the log's thread.
+/// The engine's handlers for the events of the log's thread.
 struct JournalEvents {
     lanes: Arc<Lanes>,
     admission: Arc<Admission>,
@@ -121,11 +121,11 @@ impl wal::Events for JournalEvents {
     }
 }
 
-/// How long the service has run with the log, at `now`.
+/// Returns how long the service has run with the log, at `now`.
 fn reached(recovered: &mut Recovered, now: Timestamp) -> Timestamp {
     let counters = &mut recovered.counters;
-    // A version that measured ages by the clock may have stored ages ahead of it when the clock was
-    // wrong: they continue from here.
+    // A version that measured ages by the system's clock may have stored ages ahead of it when the clock was wrong:
+    // then ages continue from `now`.
     if counters.marks.reached(now) > now {
         counters.marks = Marks::default();
         counters.marks.note(counters.position, now);
@@ -150,8 +150,8 @@ impl Engine {
         Self::start_as(Role::Writer, log, recovered, lanes, limits, clock, on_fatal)
     }
 
-    /// As [`Engine::start`], for an engine that begins in this role. One that follows takes no
-    /// commands until it is promoted ([`Engine::apply`], [`Engine::promote`]).
+    /// Starts an engine in this role, as [`Engine::start`] does. A standby takes no commands until it is promoted
+    /// ([`Engine::apply`], [`Engine::promote`]).
     ///
     /// # Errors
     /// As [`Engine::start`].
@@ -231,7 +231,7 @@ impl Engine {
         self.shared.clock.now()
     }
 
-    /// A new UUIDv7.
+    /// Creates a UUIDv7.
     #[must_use]
     pub fn new_id(&self) -> uuid::Uuid {
         self.shared.ids.id(self.now())
@@ -244,8 +244,7 @@ impl Engine {
             || self.shared.admission.is_full()
     }
 
-    /// A permit for one more command; `None` when too many are in flight, or too much waits for the
-    /// disk.
+    /// Grants a permit for one more command; `None` when too many are in flight, or too many bytes wait for the disk.
     #[must_use]
     pub fn admit(&self) -> Option<Permit> {
         if self.is_full() {
@@ -254,10 +253,10 @@ impl Engine {
         Admission::admit(&self.shared.admission, 1)
     }
 
-    /// From here on, `listener` is notified of how long each commit holds the log's sequencer,
-    /// which is how long all others may have to wait for it. For measurements; to be called once.
+    /// Notifies `listener` from here on of how long each commit holds the log's sequencer, which is how long all
+    /// others may have to wait for it. For measurements; to be called once.
     pub fn on_sequenced(&self, listener: OnSequenced) {
-        // The first listener stays.
+        // Only the first listener is kept.
         let _ = self.shared.on_sequenced.set(listener);
     }
 
@@ -267,15 +266,15 @@ impl Engine {
         self.shared.unready().is_ready()
     }
 
-    /// What the engine holds and has done.
+    /// Returns the engine's figures.
     #[must_use]
     pub fn figures(&self) -> Figures {
         self.shared.figures()
     }
 
-    /// Sets how snapshots are taken from here on.
+    /// Sets the policy of snapshots and of the log's retention from here on.
     pub fn checkpoint_by(&self, policy: CheckpointPolicy) {
-        // What goes to an archive is not removed before it is there.
+        // Segments that go to an archive are not removed before they are there.
         let may_remove = policy.gives_up_for_room && policy.archive.is_none();
         self.shared.journal.give_up_for_room(may_remove);
         self.shared.checkpointer.set_policy(policy);
@@ -290,7 +289,7 @@ impl Engine {
         self.shared.start_checkpointer()
     }
 
-    /// Requests a snapshot, and does not wait for it.
+    /// Requests a snapshot without waiting for it.
     pub fn request_snapshot(&self) {
         self.shared.checkpointer.request();
     }
@@ -299,8 +298,8 @@ impl Engine {
     /// `None` when there is no record yet. Blocks; `progress` is called meanwhile.
     ///
     /// # Errors
-    /// [`wal::Error::Stopped`] when the log has failed or the service is stopping. Every other
-    /// error, a disk without room for example, does no harm.
+    /// Returns [`wal::Error::Stopped`] when the log has failed or the service is stopping. Every other error, such as
+    /// a full disk, is harmless.
     pub fn snapshot_now(&self, progress: OnProgress<'_>) -> Result<Option<Checkpoint>, wal::Error> {
         self.shared.checkpoint(false, progress)
     }
@@ -313,36 +312,36 @@ impl Engine {
         self.shared.compact_log(progress)
     }
 
-    /// The snapshots there are, newest first.
+    /// Returns the existing snapshots, newest first.
     #[must_use]
     pub fn snapshots(&self) -> Vec<wal::SnapshotInfo> {
         self.shared.journal.snapshots()
     }
 
-    /// A 256-bit digest of committed state and idempotency keys.
+    /// Returns a 256-bit digest of the committed states and idempotency keys.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         self.shared.tables.digest()
     }
 
-    /// Whether the idempotency key of this command was used: then it is replayed, or rejected.
+    /// Whether the idempotency key of this command was used: then the command is replayed, or rejected.
     #[must_use]
     pub fn has_used_key_of(&self, request: &CommandRequest) -> bool {
         self.shared.has_used_key_of(request)
     }
 
-    /// Carries a command out. The permit is held until there is a response.
+    /// Executes a command. The permit is held until there is a response.
     pub async fn execute(&self, request: CommandRequest, permit: Permit) -> CommandResult {
         self.carry_out(request, permit, false).await
     }
 
-    /// Decides a command as [`Engine::execute`] does, and commits nothing: the response is the one
-    /// that it would have had, with examples in the place of fresh identifiers.
+    /// Decides a command as [`Engine::execute`] does, but commits nothing: the response is the one that the command
+    /// would have got, with examples in place of fresh identifiers.
     pub async fn dry_run(&self, request: CommandRequest, permit: Permit) -> CommandResult {
         self.carry_out(request, permit, true).await
     }
 
-    /// [`Self::execute`] or [`Self::dry_run`].
+    /// Executes a command, as [`Self::execute`] or [`Self::dry_run`].
     pub async fn carry_out(
         &self,
         request: CommandRequest,
@@ -355,17 +354,17 @@ impl Engine {
             .unwrap_or(CommandResult::Fault)
     }
 
-    /// Whether the actor may act at all.
+    /// Checks whether the actor may act at all.
     ///
     /// # Errors
-    /// The rejection of an inactive or withdrawn actor.
+    /// Returns the rejection of an inactive or withdrawn actor.
     pub async fn may_act(&self, actor: &Actor) -> Result<(), CommandResult> {
         let judged = unless_its_future_panics(pin!(self.shared.may_act(&actor.subject))).await;
         judged.unwrap_or(Err(CommandResult::Fault)).map(drop)
     }
 
-    /// A permit for one more fact, as [`Engine::admit`] gives for a command. Facts may use half of
-    /// the commands in flight at most: loading facts must not crowd out commands.
+    /// Grants a permit for one more fact, like [`Engine::admit`] for a command. Facts may use at most half of the
+    /// commands in flight: loading facts must not crowd out commands.
     #[must_use]
     pub fn admit_fact(&self) -> Option<FactPermit> {
         Some(FactPermit {
@@ -407,7 +406,7 @@ impl Engine {
         self.shared.journal.durable()
     }
 
-    /// Reads.
+    /// Reads a resource.
     pub async fn read(
         &self,
         read: Read,
@@ -418,11 +417,11 @@ impl Engine {
         found.unwrap_or(Err(CommandResult::Fault))
     }
 
-    /// At most `limit` of the events after `after` that are wanted, as far as they are durable. A
-    /// reader who is behind waits for its turn.
+    /// Returns at most `limit` of the wanted durable events after `after`. A reader that is behind waits for its
+    /// turn.
     ///
     /// # Errors
-    /// Why there are none to give.
+    /// Returns the reason why there is no page.
     pub async fn events(
         &self,
         reader: EventReader<'_>,
@@ -433,7 +432,7 @@ impl Engine {
         self.shared.events(reader, after, filter, limit).await
     }
 
-    /// Before the earliest event that may be kept.
+    /// Returns the identifier before the earliest event that may be kept.
     #[must_use]
     pub fn before_first_event(&self) -> EventId {
         let first = self.shared.journal.first();
@@ -449,16 +448,16 @@ impl Engine {
         &self.shared.feed
     }
 
-    /// Ends the feed, and all waits for a position: the service is about to end.
+    /// Ends the feed and all waits for a position, since the service is about to end.
     pub fn end_feed(&self) {
         self.shared.feed.end();
         self.shared.awaited.end();
     }
 
-    /// Accepts no more commands, makes durable what was committed, closes the log.
+    /// Accepts no more commands, makes the commits durable, and closes the log.
     ///
     /// # Errors
-    /// When the log had failed.
+    /// Returns an error when the log had failed.
     pub fn shut_down(&self) -> Result<(), wal::Error> {
         self.shared.ended.store(true, Ordering::Release);
         self.shared.feed.end();

@@ -1,12 +1,11 @@
-//! The publisher: hands every event to a sink outside, one after the other in the log's order, the
-//! next one only when the one before is acknowledged. Its progress is a resource in the log,
-//! changed at most once a second, more often in the first two, and when the service ends.
+//! The publisher: hands every event to an outside sink, one after the other in the log's order, each only when its
+//! predecessor is acknowledged. Its progress is a resource in the log, recorded at most once a second, more often in
+//! the first two seconds, and when the service ends.
 //!
-//! After a crash what was acknowledged since the last such commit is handed over again. Each event
-//! has an identifier of its own, by which the sink can know it.
+//! After a crash the publisher repeats the events acknowledged since the last record of its progress. Each event has
+//! an identifier by which the sink can recognize it.
 //!
-//! A sink that does not answer holds up nothing but the publisher, which tries again after pauses
-//! that grow to a bound.
+//! A sink that does not answer delays only the publisher, which retries after pauses that grow to a maximum.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -28,42 +27,43 @@ use crate::domain::resource::ReadView;
 use crate::engine::role::writer_proof::CONFIRM_AGAIN;
 use crate::journal::events::{Event, EventId};
 
-/// The pause after the first failure; each further one is twice as long, up to the bound.
+/// Pause after the first failure; each further pause is twice as long, up to `PAUSE_MAX`.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// How far recorded progress, from which the log is kept, may lag where commits have no events.
+/// Maximum number of positions by which the recorded progress, from which the log is kept, may lag where commits have
+/// no events.
 const RECORDED_BEHIND_MAX: u64 = 10_000;
-/// How long the acknowledgement of an event that is on its way is waited for when the service ends,
-/// and then the commit of how far it is.
+/// Timeout, when the service ends, for the acknowledgement of an event in flight, and then for the commit of the
+/// progress.
 const LAST_WAIT: Duration = Duration::from_millis(300);
-/// For how long it counts that this process was confirmed to write. Events are handed over one after
-/// the other: each of them would wait for an append. One that a writer repeats which was replaced
-/// since is known by its identifier.
+/// How long a confirmation that this process is the writer counts. Events are handed over one after the other, and
+/// each would otherwise wait for an append. If a writer that was replaced since repeats an event, the sink knows it
+/// by its identifier.
 const CONFIRMED_FOR: Duration = Duration::from_secs(1);
-/// How often a failure that lasts is logged again.
+/// Interval between log lines about a failure that lasts.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
-/// Events that are read at once.
+/// Number of events read at once.
 const PAGE: usize = 1_000;
 
-/// What becomes of an event that is handed over: nothing, or why it was not taken.
+/// Outcome of handing an event over: acknowledged, or the reason why not.
 pub type Publishing<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
-/// Where events are published.
+/// A sink to which events are published.
 pub trait EventSink: Send + Sync {
-    /// Hands the event over. It may have been handed over before: `id` identifies it, `{log
-    /// id}-{event id}`.
+    /// Hands the event over. It may have been handed over before: `id`, which is `{log id}-{event id}`, identifies
+    /// it.
     ///
     /// # Errors
-    /// When it is not acknowledged, or that is unknown; why.
+    /// Returns the reason when the event is not acknowledged, or that is unknown.
     fn publish<'a>(&'a self, id: String, event: &'a Event) -> Publishing<'a>;
 
-    /// Waits until trying again before the pause is over makes sense: a connection is back.
+    /// Waits until a retry before the end of the pause makes sense, since a connection is back.
     fn is_back(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-/// How the next event is gone on with.
+/// Whether the publisher continues with the next event.
 enum Next {
-    /// There is more.
+    /// The service goes on.
     GoOn,
     /// The service ends.
     End,
@@ -74,23 +74,23 @@ pub struct Publisher {
     engine: Arc<Engine>,
     sink: Arc<dyn EventSink>,
     filter: Arc<EventFilter>,
-    /// The last event that was passed.
+    /// The last event that was passed, published or not.
     passed: EventId,
-    /// The last event that was acknowledged, where that is not recorded yet.
+    /// The last acknowledged event, where the log does not record it yet.
     unrecorded: Option<EventId>,
-    /// The recorded position, and when it was recorded.
+    /// The recorded position.
     recorded_position: u64,
     begun: Instant,
     recorded: Instant,
-    /// When a failure was last logged, while it lasts.
+    /// When the present failure was last logged.
     told: Option<Instant>,
-    /// As of when this process was confirmed to write.
+    /// When this process was last confirmed to be the writer.
     confirmed: Option<Instant>,
 }
 
 impl Publisher {
-    /// A publisher that goes on from the recorded progress; the first one begins with the earliest
-    /// event that is kept.
+    /// Creates a publisher that continues from the recorded progress; the first one begins with the earliest event
+    /// that is kept.
     #[must_use]
     pub fn new(engine: &Arc<Engine>, sink: Arc<dyn EventSink>) -> Self {
         let passed = engine.begin_to_publish();
@@ -145,7 +145,7 @@ impl Publisher {
         self.record().await;
     }
 
-    /// The log has given up what comes before this event.
+    /// Moves on to this event, since the log has given up the earlier ones.
     fn skip_to(&mut self, earliest: EventId) {
         tracing::warn!(
             after = %self.passed,
@@ -174,7 +174,7 @@ impl Publisher {
         }
     }
 
-    /// Hands the event over until it is acknowledged.
+    /// Hands the event over again and again until it is acknowledged.
     async fn hand_over(&mut self, event: &Event) -> Next {
         let engine = Arc::clone(&self.engine);
         let counts = &engine.shared.published;
@@ -195,7 +195,7 @@ impl Publisher {
                     counts.micros.fetch_add(micros, Ordering::Relaxed);
                     counts.published.fetch_add(1, Ordering::Relaxed);
                     counts.waits_since.store(0, Ordering::Relaxed);
-                    // All before it are published.
+                    // All events of earlier commits are published.
                     let before = event.id.position.saturating_sub(1);
                     counts.through.store(before, Ordering::Relaxed);
                     self.succeeded();
@@ -227,8 +227,8 @@ impl Publisher {
         }
     }
 
-    /// Waits until it is known that this process writes, as of a second ago at the most; `false` when
-    /// the service ends before.
+    /// Waits until this process is known to be the writer, as of at most a second ago; `false` when the service ends
+    /// before.
     async fn until_confirmed(&mut self) -> bool {
         let is_known = |at: Instant| at.elapsed() < CONFIRMED_FOR;
         if self.confirmed.is_some_and(is_known) {
@@ -253,7 +253,7 @@ impl Publisher {
         confirmed.is_some()
     }
 
-    /// One attempt; `None` when the service ends before the event is acknowledged.
+    /// Makes one attempt; `None` when the service ends before the event is acknowledged.
     async fn attempt(&self, event: &Event) -> Option<Result<(), String>> {
         let feed = self.engine.feed();
         let id = format!("{}-{}", feed.log_id(), event.id);
@@ -266,7 +266,7 @@ impl Publisher {
         };
         let done = match ended {
             Ok(done) => done,
-            // What is taken now need not be sent again by the next start.
+            // An event acknowledged now need not be sent again by the next start.
             Err(()) => match timeout(LAST_WAIT, attempt).await {
                 Ok(Some(Ok(()))) => Some(Ok(())),
                 _ => return None,
@@ -293,12 +293,12 @@ impl Publisher {
         }
     }
 
-    /// When the publisher's progress is recorded next.
+    /// Returns when the publisher's progress is recorded next.
     fn due(&self) -> Instant {
         self.recorded + recorded_every(self.begun.elapsed())
     }
 
-    /// Records the publisher's progress, where that has changed.
+    /// Records the publisher's progress, if it has changed.
     async fn record(&mut self) {
         let Some(through) = self.unrecorded else {
             return;
@@ -310,12 +310,11 @@ impl Publisher {
         };
         let recorded = self.engine.shared.report(RECORD_PUBLICATION, report);
         let recorded = match self.engine.feed().has_ended() {
-            // It is committed at once; that it is durable may not be learned while the service
-            // ends.
+            // The commit is made at once, but its durability may remain unknown while the service ends.
             true => timeout(LAST_WAIT, recorded).await.ok(),
             false => Some(recorded.await),
         };
-        // Otherwise it is tried with the next one.
+        // After a failure the progress is recorded with a later event.
         if let Some(CommandResult::Done { .. }) = recorded {
             self.unrecorded = None;
             self.recorded_position = through.position;
@@ -325,7 +324,7 @@ impl Publisher {
     }
 }
 
-/// The pause after so many failures, shortened at random by up to a half.
+/// Returns the pause after this many failures, shortened at random by up to a half.
 #[must_use]
 pub fn pause(failed: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(failed.saturating_sub(1).min(16));
@@ -335,7 +334,7 @@ pub fn pause(failed: u32) -> Duration {
 }
 
 impl Shared {
-    /// The recorded progress of the publisher.
+    /// Returns the recorded progress of the publisher.
     pub(super) fn published_through(&self) -> Option<EventId> {
         let stored = ReadView::new(&self.tables).at::<Publication>(Publication::the_key())?;
         Some(EventId {
@@ -346,16 +345,15 @@ impl Shared {
 }
 
 impl Engine {
-    /// What the publisher has done; `None` where there is none.
+    /// Returns the publisher's figures; `None` where there is no publisher.
     #[must_use]
     pub fn publisher_figures(&self) -> Option<PublisherFigures> {
         let now = self.shared.both_clocks();
         self.shared.published.figures(self.durable(), now)
     }
 
-    /// From here on the log is kept for the publisher from where the last one was; that is
-    /// returned. The first one begins with the earliest event that is kept. To be called before
-    /// [`Engine::start_checkpointer`].
+    /// Keeps the log for the publisher from its recorded progress on, and returns that. The first publisher begins
+    /// with the earliest event that is kept. To be called before [`Engine::start_checkpointer`].
     pub fn begin_to_publish(&self) -> EventId {
         let shared = &self.shared;
         let passed = shared.published_through();

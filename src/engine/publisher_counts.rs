@@ -1,4 +1,4 @@
-//! What the publisher counts, and its figures.
+//! Counters of the publisher, and its figures.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use super::channel::Now;
 use crate::base::time::Timestamp;
 
-/// What the publisher counts.
+/// Counters of the publisher.
 #[derive(Debug, Default)]
 pub(super) struct PublisherCounts {
     /// Whether there is a publisher.
     pub(super) is_on: AtomicBool,
-    /// Everything up to this position is published.
+    /// Position up to which everything is published.
     pub(super) through: AtomicU64,
     pub(super) published: AtomicU64,
     pub(super) failures: AtomicU64,
     pub(super) gaps: AtomicU64,
     pub(super) micros: AtomicU64,
-    /// When the commit was made whose event waits for its acknowledgement; 0 when none does.
+    /// Time of the commit whose event awaits its acknowledgement; 0 when none does.
     pub(super) waits_since: AtomicI64,
-    /// Since when the publisher has that event, by the steady clock, in milliseconds.
+    /// When the publisher got that event, by the steady clock, in milliseconds.
     pub(super) seen_since: AtomicU64,
     pub(super) is_failing: AtomicBool,
 }
@@ -27,25 +27,24 @@ pub(super) struct PublisherCounts {
 /// The publisher's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PublisherFigures {
-    /// Positions of the log whose events are not published yet.
+    /// Number of positions of the log whose events are not published yet.
     pub waiting: u64,
-    /// Events that were acknowledged since the start.
+    /// Number of events acknowledged since the start.
     pub published: u64,
-    /// Attempts that failed.
+    /// Number of failed attempts.
     pub failures: u64,
-    /// How often the log had given events up before they were published.
+    /// Number of times that the log had given events up before they were published.
     pub gaps: u64,
-    /// How long the acknowledged attempts took together.
+    /// Total duration of the acknowledged attempts.
     pub took: Duration,
-    /// The age of the oldest event that waits.
+    /// Age of the oldest waiting event.
     pub oldest: Duration,
     /// Whether the newest attempt failed.
     pub is_failing: bool,
 }
 
 impl PublisherCounts {
-    /// The figures at `now`, when everything up to `durable` is durable; `None` where nothing is
-    /// published.
+    /// Returns the figures at `now`, when everything up to `durable` is durable; `None` where there is no publisher.
     pub(super) fn figures(&self, durable: u64, now: Now) -> Option<PublisherFigures> {
         if !self.is_on.load(Ordering::Acquire) {
             return None;

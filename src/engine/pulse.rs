@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::Engine;
 use super::core::Shared;
 
-/// Looks now and then whether the engine goes on: whether each lane's tasks have their turns, and
-/// whether what was appended to the log becomes durable.
+/// Checks now and then whether the engine makes progress: whether each lane's tasks get their turns, and whether
+/// appended records become durable.
 pub struct Pulse {
     shared: Arc<Shared>,
-    /// How far the log was, at the look before.
+    /// State of the log at the previous check.
     before: Option<Reached>,
 }
 
@@ -20,12 +20,12 @@ struct Reached {
     durable: u64,
 }
 
-/// What does not go on.
+/// The part of the engine that makes no progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stuck {
-    /// No task of this lane had a turn since the look before.
+    /// No task of this lane has had a turn since the previous check.
     Lane(usize),
-    /// Nothing became durable since the look before, though this position waits.
+    /// Nothing has become durable since the previous check, though this position waits.
     Log(u64),
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Stuck {
 }
 
 impl Engine {
-    /// What looks whether it goes on.
+    /// Creates a check of the engine's progress.
     #[must_use]
     pub fn pulse(&self) -> Pulse {
         Pulse {
@@ -53,8 +53,8 @@ impl Engine {
 }
 
 impl Pulse {
-    /// What has not gone on since the look before; the first look finds nothing. A log that waits
-    /// for room on its disk is not stuck: it goes on by itself.
+    /// Returns what has made no progress since the previous check; the first check finds nothing. A log that waits
+    /// for disk space is not stuck: it continues by itself.
     pub fn look(&mut self) -> Option<Stuck> {
         let Shared { lanes, journal, .. } = &*self.shared;
         let now = Reached {

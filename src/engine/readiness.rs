@@ -6,7 +6,7 @@ use wal::Lack;
 
 use super::core::Shared;
 
-/// Why commands are not accepted; each reason by itself, as several may be there at once.
+/// Reasons why commands are not accepted; several may apply at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unready {
     /// The service is stopping.
@@ -15,16 +15,16 @@ pub struct Unready {
     pub log_failed: bool,
     /// The disk has less free space than the reserve.
     pub disk_full: bool,
-    /// The log's current segment is nearly full, and no other could be made.
+    /// The log's current segment is nearly full, and no further one could be created.
     pub no_segment: bool,
-    /// It follows a writer, and does not have what that one has committed, or does not know.
+    /// This standby lacks commits of its writer, or does not know whether it does.
     pub behind: bool,
-    /// The journal that this process shares with others takes nothing: it is full, or not reached.
+    /// The journal that this process shares with others accepts nothing: it is full, or out of reach.
     pub no_journal: bool,
 }
 
 impl Unready {
-    /// Each reason, by a word, and whether it is there.
+    /// Returns each reason as a word, and whether it applies.
     #[must_use]
     pub fn reasons(self) -> [(&'static str, bool); 6] {
         [
@@ -37,7 +37,7 @@ impl Unready {
         ]
     }
 
-    /// Whether none is there.
+    /// Whether no reason applies.
     #[must_use]
     pub fn is_ready(self) -> bool {
         self == Self::default()
@@ -45,7 +45,7 @@ impl Unready {
 }
 
 impl Shared {
-    /// Why commands are not accepted.
+    /// Collects the reasons why commands are not accepted.
     pub(super) fn unready(&self) -> Unready {
         let lack = self.journal.lack();
         Unready {

@@ -1,10 +1,9 @@
-//! The responses of the last commits, for replays: whoever repeats a command at once is answered
-//! without a look into the log.
+//! Responses of the last commits, for replays: a client that repeats a command soon is answered without reading the
+//! log.
 //!
-//! There is a fixed number of places, and the response of a commit takes that of the commit so many
-//! positions before it. They are few on purpose: a commit writes to one of them and frees what was
-//! there, and all are used in turn. Were they more than the processor's caches hold, each commit
-//! would wait for memory, for the sake of replays that are rare.
+//! There is a fixed number of places, and a commit's response replaces the one that many positions before. The places
+//! are few on purpose: each commit writes one of them and frees its old content, and all are used in turn. If they
+//! exceeded the processor's caches, each commit would wait for memory, for the sake of rare replays.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -20,7 +19,7 @@ pub(crate) struct Stored {
     pub(super) disposition: Disposition,
 }
 
-/// Longer responses are read from the log: how many there are says how much memory they take.
+/// Longest response kept, in bytes; longer ones are read from the log. So the number of places bounds the memory.
 const BODY_BYTES_MAX: usize = 4 << 10;
 
 /// A response with the position of its commit.
@@ -32,7 +31,7 @@ pub(super) struct RecentAnswers {
 }
 
 impl RecentAnswers {
-    /// None yet, and never more than `most`.
+    /// Creates an empty set of `most` places.
     pub(super) fn new(most: usize) -> Self {
         Self {
             places: (0..most).map(|_| Mutex::default()).collect(),
@@ -52,12 +51,12 @@ impl RecentAnswers {
         }
         if let Some(place) = self.place(position) {
             let before = place.lock().replace((position, stored.clone()));
-            // Freed when the lock is not held any more.
+            // Freed after the lock is released.
             drop(before);
         }
     }
 
-    /// That response, if it is kept.
+    /// Returns the response of the commit at `position`, if it is kept.
     pub(super) fn get(&self, position: u64) -> Option<Stored> {
         let kept = self.place(position)?.lock();
         let (_, stored) = kept.as_ref().filter(|(of, _)| *of == position)?;

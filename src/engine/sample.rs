@@ -11,12 +11,12 @@ use crate::catalogue::FACTS;
 use crate::cli::open::Replaying;
 use crate::domain::reference::fact_lines::Incoming;
 
-/// An engine with one lane and an empty log.
+/// Creates an engine with one lane and an empty log.
 pub(crate) fn engine() -> Engine {
     engine_at(Arc::new(SystemClock::default()))
 }
 
-/// The same, with this clock.
+/// Creates an engine with one lane, an empty log and this clock.
 pub(crate) fn engine_at(clock: Arc<dyn Clock>) -> Engine {
     let storage = wal::storage::sim::SimDisk::new().storage();
     let options = wal::Options::default();

@@ -1,14 +1,14 @@
-//! A standby: an engine that follows what a writer commits, and that may take its place.
+//! A standby: an engine that follows a writer's commits, and that may take the writer's place.
 //!
 //! ```text
 //! committed records ──apply──▶ checked ──▶ the log, and at once the tables ──durable──▶ reads
 //!                                          by the code that commits go through
 //! ```
 //!
-//! One thread hands over what was committed elsewhere, in order. Each record is checked against the
-//! tables before it is in the log; it has its place there and is published in one step, as a commit
-//! has and is, so that readers beside it see it whole or not at all, and depend on nothing that is
-//! not durable here. Nothing is decided, so no actor holds a state meanwhile, and nothing is sent.
+//! One thread passes in the records that were committed elsewhere, in order. Each record is checked against the
+//! tables before it is appended to the log. It gets its position and is published in one step, like a commit, so that
+//! concurrent readers see it whole or not at all, and depend only on what is durable here. A standby decides nothing,
+//! so no actor holds a state meanwhile, and sends nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,32 +23,33 @@ use crate::journal::apply::RecordToApply;
 use crate::journal::replay_error::ReplayError;
 use crate::journal::tables::PreparedChange;
 
-/// How long to wait before it is seen again whether there is room.
+/// How long to wait before the disk's room is checked again; `QUEUED` is the pause for records that wait for the
+/// disk.
 const NO_ROOM: Duration = Duration::from_millis(20);
 const QUEUED: Duration = Duration::from_micros(200);
 
-/// Why a record was not applied. What comes before it was.
+/// Reason why a record was not applied. The records before it were.
 #[derive(Debug)]
 pub enum NotApplied {
-    /// The engine is not one that follows, or no longer.
+    /// The engine is no standby, or no longer.
     NotFollowing,
     /// The service ends, or its log has failed.
     Ended,
-    /// There are records between what was applied and this one.
+    /// Records are missing between the last applied one and this one.
     Gap {
-        /// The position that comes next.
+        /// The next position to apply.
         expected: u64,
-        /// The one that came.
+        /// The position that came.
         came: u64,
     },
-    /// The record does not follow on those before it, or is not known here: this engine does not
-    /// hold what its writer held, or is of another version.
+    /// The record does not fit the records before it, or is of an unknown format: this engine's state differs from
+    /// its writer's, or it is of another version.
     Unfit(ReplayError),
-    /// The log does not take a record of so many bytes.
+    /// The log does not accept a record of this size.
     TooLarge {
-        /// Its position.
+        /// Position of the record.
         position: u64,
-        /// Its bytes.
+        /// Size of the record, in bytes.
         bytes: usize,
     },
 }
@@ -75,13 +76,13 @@ impl std::fmt::Display for NotApplied {
 impl std::error::Error for NotApplied {}
 
 impl Engine {
-    /// What the engine is for at present.
+    /// Returns the present role of the engine.
     #[must_use]
     pub fn role(&self) -> Role {
         self.shared.role.get()
     }
 
-    /// Whether the engine follows another one: then it takes no commands.
+    /// Whether the engine is a standby: then it takes no commands.
     #[must_use]
     pub fn is_standby(&self) -> bool {
         self.shared.role.is_standby()
@@ -92,18 +93,18 @@ impl Engine {
         self.shared.role.until_writer().await;
     }
 
-    /// The highest position that this engine has, durable or not.
+    /// Returns the highest position in this engine's log, durable or not.
     #[must_use]
     pub fn appended(&self) -> u64 {
         self.shared.journal.appended()
     }
 
-    /// Applies records that were committed elsewhere, the first of which is at `first`, to an
-    /// engine that follows. Those that it has already are passed over. Blocks while the disk is
-    /// behind, and while it has no room; to be called by one thread of its own.
+    /// Applies records that were committed elsewhere, the first of which is at `first`, to a standby. Records that it
+    /// already has are skipped. Blocks while the disk is behind, and while it has no room; to be called by one
+    /// dedicated thread.
     ///
     /// # Errors
-    /// Why one of them was not applied: then the engine can follow no further.
+    /// Returns the reason why a record was not applied; the engine can then follow no further.
     pub fn apply<'a>(
         &self,
         first: u64,
@@ -112,7 +113,7 @@ impl Engine {
         self.shared.apply(first, records)
     }
 
-    /// The writer had committed everything up to `last` just now, as far as is known.
+    /// Notes that the writer had committed everything up to `last` just now, as far as is known.
     pub fn heard(&self, last: u64) {
         let shared = &*self.shared;
         let now = Some(shared.clock.steady());
@@ -125,44 +126,43 @@ impl Engine {
         }
     }
 
-    /// The address at which clients reach the writer, where it is known.
+    /// Sets the address at which clients reach the writer, if it is known.
     pub fn writer_is_at(&self, address: Option<&str>) {
         *self.shared.standby.writer.lock() = address.map(Arc::from);
     }
 
-    /// See [`Engine::writer_is_at`].
+    /// Returns the address set by [`Engine::writer_is_at`].
     #[must_use]
     pub fn writer(&self) -> Option<Arc<str>> {
         self.shared.standby.writer.lock().clone()
     }
 
-    /// How far an engine that follows is behind; `None` when it does not.
+    /// Returns how far a standby is behind; `None` for a writer.
     #[must_use]
     pub fn lag(&self) -> Option<Lag> {
         self.shared.lag()
     }
 
-    /// Whether the disk has room for more: without it nothing can be applied, or committed.
+    /// Whether the disk has room for more records; without it, nothing can be applied or committed.
     #[must_use]
     pub fn has_disk_room(&self) -> bool {
         self.shared.journal.has_room()
     }
 
-    /// Waits until everything that was applied is durable here. Blocks.
+    /// Waits until everything applied is durable here. Blocks.
     ///
     /// # Errors
-    /// [`NotApplied::Ended`].
+    /// Returns [`NotApplied::Ended`].
     pub fn until_applied_is_durable(&self) -> Result<(), NotApplied> {
         self.shared.until_all_durable().map(drop)
     }
 
-    /// The engine becomes the writer: what was applied is made durable, and from then on it takes
-    /// commands, sends what waits to be sent, and forgets what is old. Nothing is applied any more.
-    /// Blocks until then. To be called when all that was committed is applied, and no other process
-    /// can commit.
+    /// Makes the engine the writer: everything applied is made durable, and from then on the engine takes commands,
+    /// makes deliveries, and forgets old keys. No more records are applied. Blocks until then. To be called when all
+    /// that was committed is applied, and no other process can commit.
     ///
     /// # Errors
-    /// When it is not one that follows, or the service ends.
+    /// Returns an error when the engine is no standby, or the service ends.
     pub fn promote(&self) -> Result<(), NotApplied> {
         let shared = &*self.shared;
         let _alone = shared.standby.applying.lock();
@@ -176,19 +176,19 @@ impl Engine {
         Ok(())
     }
 
-    /// The writer's answers depend on this right from here on. To be called once, before it answers.
+    /// Makes the writer's responses depend on this proof. To be called once, before the first response.
     pub fn answer_by(&self, right: Arc<dyn super::role::writer_proof::WriterProof>) {
         self.shared.writer_proof.share(right);
     }
 
-    /// Whether the answer to a request that came at `came` may leave this process: a standby's
-    /// always may, since it claims only the state as of its position.
+    /// Whether the response to a request that came at `came` may leave this process. A standby's response always may,
+    /// since it only claims to show the state as of its position.
     pub async fn may_answer(&self, came: std::time::Instant) -> bool {
         self.is_standby() || self.shared.writer_proof.confirm(came).await
     }
 
-    /// This process is not the writer any more, or cannot know: no response leaves that has not
-    /// left yet, and nothing is accepted. The process is to end.
+    /// Records that this process is not the writer any more, or cannot know: no further response is sent, and nothing
+    /// is accepted. The process must end.
     pub fn lose_writer_proof(&self, why: &str) {
         tracing::error!(why, "this is not the writer any more: nothing is answered");
         let shared = &*self.shared;
@@ -203,7 +203,7 @@ impl Engine {
 }
 
 impl Shared {
-    /// Waits until everything that was appended is durable; the last position.
+    /// Waits until everything that was appended is durable; returns the last position.
     fn until_all_durable(&self) -> Result<u64, NotApplied> {
         self.journal.wake();
         let last = self.journal.appended();
@@ -222,7 +222,7 @@ impl Shared {
         }
     }
 
-    /// How far it is behind, if it follows.
+    /// Returns how far a standby is behind; `None` for a writer.
     pub(super) fn lag(&self) -> Option<Lag> {
         if !self.role.is_standby() {
             return None;
@@ -244,7 +244,7 @@ impl Shared {
         records: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<(), NotApplied> {
         let _alone = self.standby.applying.lock();
-        // It may have been promoted before this had the lock.
+        // The engine may have been promoted before this call had the lock.
         if !self.role.is_standby() {
             return Err(NotApplied::NotFollowing);
         }
@@ -286,7 +286,7 @@ impl Shared {
             }
             Err(_) => return Err(NotApplied::Ended),
         }
-        // From here on the log has the record: half of it must not stay alive here.
+        // From here on the log has the record: if the rest of it cannot be published, the process must end.
         let abort_guard = AbortUnlessPublished;
         self.commit_times.next_is(self.commit_times.at(followed.at));
         self.ids.note(followed.last_message);
@@ -303,7 +303,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits until the disk has room, and is not far behind.
+    /// Waits until the disk has room, and few enough bytes wait for it.
     fn wait_for_room(&self) -> Result<(), NotApplied> {
         while self.journal.queued_bytes() > self.limits.queued_bytes_max {
             self.journal.wake();

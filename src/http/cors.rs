@@ -11,6 +11,8 @@ use hyper::header::{
 };
 use hyper::{Method, Uri};
 
+use super::client::dial::port_of;
+
 /// The headers that a page may send besides those that are always allowed.
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
     "Authorization, Carebook-Min-Position, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, X-Request-Id",
@@ -48,15 +50,12 @@ impl FromStr for Origin {
             return Err("it is a scheme, a host and perhaps a port, and nothing else".to_owned());
         }
         let host = authority.host();
-        let has_port = authority.as_str().len() > host.len();
-        if has_port && authority.port_u16().is_none() {
-            return Err("its port is no number of 16 bits".to_owned());
-        }
+        let port = port_of(authority)?;
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         if !host.starts_with('[') && !host.bytes().all(is_name) {
             return Err("its host is no name and no address".to_owned());
         }
-        let origin = match authority.port_u16().filter(|port| *port != usual) {
+        let origin = match port.filter(|port| *port != usual) {
             Some(port) => format!("{scheme}://{host}:{port}"),
             None => format!("{scheme}://{host}"),
         };

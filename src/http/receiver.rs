@@ -7,6 +7,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::client::dial::port_of;
 use super::webhooks::client::{Client, Judge};
 use super::webhooks::secret::{Secret, signed_headers};
 use crate::base::time::Timestamp;
@@ -34,6 +35,7 @@ impl ReceiverUrl {
         if authority.host().is_empty() {
             return Err("it names no host".to_owned());
         }
+        port_of(authority)?;
         Ok(Self(url.into()))
     }
 }
@@ -136,6 +138,8 @@ mod tests {
             "ftp://directory",
             "http://",
             "http://a@b/",
+            "http://127.0.0.1:99999/in",
+            "https://directory:/",
             "/a",
         ] {
             assert!(ReceiverUrl::new(url).is_err(), "{url}");

@@ -28,7 +28,7 @@ use super::read::list_query::as_body;
 use super::request::authority::names_one_host;
 use super::request::body::{self, json_body, no_body, shed};
 use super::request::request_id::{REQUEST_ID, request_id};
-use super::request::{DryRun, Unread, bodies_budget, no_dry_run, read_command};
+use super::request::{DryRun, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, problem_body};
 use super::route::{Handler, Offer, RouteMatch, Routes, Special};
 use super::token::{LastToken, TokenVerifier};
@@ -387,14 +387,9 @@ impl Service {
             Handler::Special(Special::Events) => {
                 Box::pin(self.events(caller, query, headers)).await
             }
-            Handler::Special(Special::PutFacts) if dry_run != DryRun::No => {
-                match Box::pin(self.actor(caller, headers, Problems::PLAIN)).await {
-                    Ok(_) => Problems::PLAIN.rejected(&no_dry_run()),
-                    Err(answer) => *answer,
-                }
-            }
             Handler::Special(special) => {
-                Box::pin(self.special(caller, special, headers, body)).await
+                let dry_run = dry_run.where_offered(false);
+                Box::pin(self.special(caller, special, headers, dry_run, body)).await
             }
         }
     }
@@ -432,9 +427,6 @@ impl Service {
         if let Some(answer) = self.not_writer(problems) {
             return answer;
         }
-        if row.purpose != Purpose::Service && dry_run != DryRun::No {
-            return problems.rejected(&no_dry_run());
-        }
         if self.engine.is_full() {
             return Box::pin(shed(problems)).await;
         }
@@ -460,6 +452,7 @@ impl Service {
             return Box::pin(shed(problems)).await;
         };
         let now = self.engine.now();
+        let dry_run = dry_run.where_offered(row.purpose == Purpose::Service);
         let read = match read_command(row, parameters, headers, dry_run, &body, &mut share, now) {
             Ok(read) => read,
             Err(Unread::Rejected(rejection)) => return problems.rejected(&rejection),

@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{Error as TlsError, ServerConfig};
+use x509_parser::x509::X509Version;
 
 use super::small_file::{self, SMALL_FILE_BYTES_MAX};
+use crate::base::time::Timestamp;
 
 /// The configuration for handshakes.
 pub struct Tls {
@@ -117,6 +119,14 @@ impl Tls {
         }
     }
 
+    /// When the certificate in use expired, if it has by now.
+    #[must_use]
+    pub fn expired(&self, now: Timestamp) -> Option<Timestamp> {
+        let ends = self.ends.load(Ordering::Relaxed);
+        let at = Timestamp::from_millis(ends.saturating_mul(1_000));
+        (ends != 0 && at < now).then_some(at)
+    }
+
     /// For the next handshake.
     #[must_use]
     pub fn acceptor(&self) -> TlsAcceptor {
@@ -138,6 +148,11 @@ impl Files {
     fn config(&self, certificate: &Path, key: &Path) -> Result<Usable, Unfit> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
         let chain = chain.map_err(|error| unfit(certificate, &error))?;
+        let own = chain.first();
+        let own = own.ok_or_else(|| unfit(certificate, &"it holds no certificate"))?;
+        if let Some(why) = of_another_version(own) {
+            return Err(unfit(certificate, &why));
+        }
         let ends = first_end(&chain);
         let private =
             PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| unfit(key, &error))?;
@@ -147,13 +162,24 @@ impl Files {
             .map_err(|error| unfit(certificate, &error))?
             .with_no_client_auth()
             .with_single_cert(chain, private)
-            .map_err(|error| unfit(key, &error))?;
+            .map_err(|error| match error {
+                TlsError::InvalidCertificate(_) => unfit(certificate, &error),
+                _ => unfit(key, &error),
+            })?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Usable {
             server: Arc::new(config),
             ends,
         })
     }
+}
+
+/// Why a server's certificate cannot be used for its version, as one that has no extensions.
+fn of_another_version(certificate: &CertificateDer<'_>) -> Option<String> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    let X509Version(version) = certificate.version();
+    let number = version.saturating_add(1);
+    (number != 3).then(|| format!("its certificate is X.509 version {number}; TLS needs version 3"))
 }
 
 /// The earliest expiry of these certificates, in seconds since 1970; 0 when none can be parsed.
@@ -175,6 +201,9 @@ fn unfit(file: &Path, why: &dyn fmt::Display) -> Unfit {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use base64::Engine as _;
+    use base64::prelude::BASE64_STANDARD;
+
     use super::*;
 
     #[test]
@@ -211,5 +240,54 @@ mod tests {
         }
         assert_eq!(tls.reload().map_err(|error| error.to_string()), Ok(true));
         assert_eq!(tls.figures().failures, 4);
+    }
+
+    #[test]
+    fn a_file_without_a_usable_certificate_is_named_and_not_the_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.path().join(name));
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let mut der = made.cert.der().to_vec();
+        // The number of its version, which begins with 0 for version 1.
+        let version = [0xa0_u8, 3, 2, 1, 2];
+        let at = der.windows(5).position(|bytes| bytes == version).unwrap();
+        der[at + 4] = 0;
+        let of_version_1 = format!(
+            "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+            BASE64_STANDARD.encode(der)
+        );
+        for (content, why) in [
+            (String::new(), "it holds no certificate"),
+            (made.signing_key.serialize_pem(), "it holds no certificate"),
+            (
+                of_version_1,
+                "its certificate is X.509 version 1; TLS needs version 3",
+            ),
+        ] {
+            std::fs::write(&certificate, content).unwrap();
+            let error = Tls::read(certificate.clone(), key.clone()).err().unwrap();
+            let file = certificate.display();
+            assert_eq!(
+                error.to_string(),
+                format!("{file} cannot be used for TLS: {why}")
+            );
+        }
+    }
+
+    #[test]
+    fn a_certificate_has_expired_once_its_end_is_past() {
+        let directory = tempfile::tempdir().unwrap();
+        let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.path().join(name));
+        let mut parameters = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        parameters.not_after = rcgen::date_time_ymd(2020, 2, 29);
+        let signing = rcgen::KeyPair::generate().unwrap();
+        let made = parameters.self_signed(&signing).unwrap();
+        std::fs::write(&certificate, made.pem()).unwrap();
+        std::fs::write(&key, signing.serialize_pem()).unwrap();
+        let tls = Tls::read(certificate, key).unwrap();
+        let end = Timestamp::parse("2020-02-29T00:00:00Z").unwrap();
+        let later = Timestamp::from_millis(end.millis() + 1);
+        assert_eq!((tls.expired(end), tls.expired(later)), (None, Some(end)));
     }
 }

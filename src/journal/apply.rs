@@ -1,5 +1,5 @@
-//! What a record that another process has committed makes of tables that have all records before
-//! it: the same changes, published in the same way, as a commit of this process.
+//! Applies a record that another process has committed to tables that have all records before it: with the same
+//! changes, published in the same way, as by a commit of this process.
 
 use super::key_use::KeyUse;
 use super::messages::completes_old;
@@ -15,28 +15,27 @@ use crate::domain::outbox::message::born;
 use crate::domain::registered::{Kinds, known};
 use crate::domain::resource::Source as _;
 
-/// A record, ready to be published.
+/// A checked record, ready to be published.
 pub struct RecordToApply {
-    /// When it was decided.
+    /// Time of the decision.
     pub at: Timestamp,
-    /// What it changes, and the messages that it sends.
+    /// Changes of resources, including the messages sent.
     pub changes: Vec<Change>,
-    /// The idempotency key that it uses.
+    /// Idempotency key that the record uses.
     pub key: Option<KeyDigest>,
-    /// The commit whose response the key leads to, where that is another one.
+    /// Position of the commit whose response the key leads to, where that is an earlier one.
     pub first: Option<u64>,
-    /// The position up to which it forgets idempotency keys.
+    /// Position up to which the record forgets idempotency keys.
     pub forgets: Option<u64>,
-    /// The highest number of a message that it sends; 0 without one.
+    /// Highest number of a message that the record sends; 0 without one.
     pub last_message: i64,
 }
 
 impl RecordToApply {
-    /// The record at `position` of the log with this id. Nothing is changed.
+    /// Checks the record at `position` of the log with this id, and prepares it. Changes nothing.
     ///
     /// # Errors
-    /// When the bytes are not a record that this program knows, or one that does not follow on what
-    /// the tables hold.
+    /// When the bytes are no record that this program knows, or the record does not fit the content of the tables.
     pub fn of(
         tables: &Tables,
         kinds: Kinds,
@@ -91,7 +90,7 @@ impl RecordToApply {
     }
 }
 
-/// The change that `make` makes of what the tables hold of its resource.
+/// Returns the change that `make` derives from the resource's state in the tables.
 fn followed(
     tables: &Tables,
     change: &RecordChange<'_>,
@@ -107,7 +106,7 @@ fn followed(
     }
 }
 
-/// Whether each unique key that is taken is free, or is left by the same record.
+/// Checks that each unique key taken is free, or released by the same record.
 fn are_free(tables: &Tables, changes: &[Change]) -> Result<(), String> {
     let is_left = |name| {
         changes

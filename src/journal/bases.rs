@@ -1,24 +1,24 @@
-//! Which changes the log stores together with the whole state before them, their *base*.
+//! Decides which changes the log stores together with the whole state before them, their *base*.
 //!
-//! A resource's earlier states are made from its events, from a base on: going back from a change
-//! ends at the first one that has a base, or at the birth. So what a look at one revision costs does
-//! not grow with how many there are; and of what the log keeps, everything can be shown, though the
-//! resource is older than the log's beginning:
+//! A resource's earlier states are rebuilt from its events, beginning at a base: the way back from a change ends at
+//! the first one with a base, or at the birth. So the cost of reading one revision does not grow with the number of
+//! revisions. And everything that the log keeps can be shown, even where the resource is older than the log's
+//! beginning:
 //!
-//! - A change has a base when the resource's change before it is in an older part of the log, which
-//!   may be given up while this one is kept. A resource that seldom changes carries its state with
-//!   each change; a busy one once for each segment.
-//! - Of the others, some have one, by chance: on average there are eight times as many bytes of
-//!   events between two bases as the state has, but at most [`APART`] changes. So bases add about an
-//!   eighth to the events, however large a state is.
+//! - A change has a base when the resource's previous change is in an older part of the log, which may be given up
+//! while this part is kept. A rarely changed resource stores its state with each change; a busy one once for each
+//! segment.
+//! - Some of the other changes have one, by chance: on average the events between two bases have eight times as many
+//! bytes as the state, but there are at most [`APART`] changes between them. So bases add about an eighth to the
+//! events, however large a state is.
 //!
 //! A birth needs none.
 
 use crate::base::digest::Digest;
 
-/// How many changes of a resource there are between two bases on average, at most.
+/// Highest average number of a resource's changes between two bases.
 pub const APART: u64 = 512;
-/// How many times as many bytes of events there are between two bases as the state has.
+/// Average bytes of the events between two bases, as a multiple of the state's bytes.
 const EVENTS_TO_STATE: u64 = 8;
 
 /// A change that is about to be recorded.
@@ -26,15 +26,15 @@ const EVENTS_TO_STATE: u64 = 8;
 pub struct Recording {
     /// The resource's key.
     pub key: Digest,
-    /// The position of the previous change; 0 if there is none.
+    /// Position of the resource's previous change; 0 if there is none.
     pub before: u64,
-    /// Bytes of its event.
+    /// Size of the change's event, in bytes.
     pub event: usize,
-    /// Bytes of the resource's state.
+    /// Size of the resource's state, in bytes.
     pub state: usize,
 }
 
-/// Whether the change has a base, where `newest_part` is the first position of the log's newest part.
+/// Whether the change gets a base; `newest_part` is the first position of the log's newest part.
 #[must_use]
 pub fn is_due(change: Recording, newest_part: u64) -> bool {
     let Recording {
@@ -48,7 +48,7 @@ pub fn is_due(change: Recording, newest_part: u64) -> bool {
     before < newest_part || draw(key, before).is_multiple_of(apart.clamp(1, APART))
 }
 
-/// A number that is as good as drawn, and the same for the same change.
+/// Returns a pseudo-random number, which is always the same for the same change.
 fn draw(key: Digest, before: u64) -> u64 {
     let (_, half) = key.0.split_at(8);
     let half = half.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn bases_are_an_eighth_of_the_events_and_never_far_apart() {
         for (event, state, least, most) in [
-            // A state of 1,000 bytes with every 40th change.
+            // A state of 1,000 bytes, with every 40th change.
             (200, 1_000, 2_300, 2_700),
             (1_000, 100, 100_000, 100_000),
             (100, 8 << 20, 120, 280),

@@ -1,8 +1,7 @@
-//! Counters over all records of a log, also of those that it no longer has, and the ages of
-//! positions.
+//! Counters over all records of a log, including those that it no longer has, and the ages of positions.
 //!
-//! An age is the time that servers have run with the log, which is counted. It does not come from
-//! the times of commits, since those come from a clock that may be set to anything.
+//! An age is counted in the time that servers have run with the log. It does not use the times of commits, since
+//! their clock may be set to anything.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::record::{Record, RecordOutcome};
 use crate::base::time::Timestamp;
 
-/// The most marks that are kept.
+/// Maximum number of marks.
 const MARKS_MAX: usize = 4_096;
 /// Milliseconds between two marks, initially.
 const FIRST_STRIDE: i64 = 1_000;
@@ -19,15 +18,15 @@ const FIRST_STRIDE: i64 = 1_000;
 /// Counters over the records up to a position.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// The last position that is counted.
+    /// The last counted position.
     pub position: u64,
-    /// How many commits of each operation there were.
+    /// Number of commits of each operation.
     pub operations: BTreeMap<u16, u64>,
     /// The highest number of an outbox message.
     pub outbox_number: i64,
-    /// How many outbox messages there were.
+    /// Number of outbox messages.
     pub outbox_messages: u64,
-    /// The time of the last commit.
+    /// Time of the last commit.
     pub last_at: Option<Timestamp>,
     /// The ages of positions, as far as a snapshot has recorded them.
     pub marks: Marks,
@@ -51,23 +50,22 @@ impl Counters {
             .last_at
             .map_or(record.at, |before| before.max(record.at));
         self.last_at = Some(at);
-        // The log does not say how long servers have run since the last snapshot: that time is not
-        // counted.
+        // The log does not record how long servers have run since the last snapshot, so that time is not counted.
         let reached = self.marks.reached(at);
         self.marks.note(position, reached);
     }
 }
 
-/// Some positions, each with a time before which everything up to it was committed, all on one
-/// scale: how long servers have run since some beginning. They are thinned out as they grow many,
-/// so an age is found a little too late, never too early: by the stride at most.
+/// Ages of positions: some positions, each with a time by which everything up to it was committed. The times count
+/// how long servers have run since some beginning. Marks are thinned out as they become many, so a position may seem
+/// younger than it is, by at most the stride, but never older.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marks {
     /// Milliseconds between two marks.
     stride: i64,
-    /// Both ascend.
+    /// Pairs in ascending order of positions, and of times.
     marks: Vec<(u64, Timestamp)>,
-    /// The last position noted: it becomes a mark when the next one is far enough after it.
+    /// The last position noted, which becomes a mark once a later one is noted at a sufficient distance.
     last: Option<(u64, Timestamp)>,
 }
 
@@ -86,13 +84,13 @@ impl Marks {
         }
     }
 
-    /// Everything up to `position` was committed at `at` or before. Times ascend with positions.
+    /// Notes that everything up to `position` was committed at `at` or before. Times ascend with positions.
     pub fn note(&mut self, position: u64, at: Timestamp) {
         if let Some(last) = self.last {
             if position <= last.0 {
                 return;
             }
-            // The end of a stride is marked, so that a long silence after it hides nothing.
+            // Marks the end of the stride, so that a long pause after it does not make its positions seem younger.
             let before = self.marks.last();
             let begun = before.map_or(i64::MIN, |(_, at)| at.millis());
             if at.millis() >= begun.saturating_add(self.stride) {
@@ -115,8 +113,8 @@ impl Marks {
         }
     }
 
-    /// A position up to which everything was committed at `at` or before, as high as is known; 0 if
-    /// there is none.
+    /// Returns the highest position known of which everything up to it was committed at `at` or before; 0 if there is
+    /// none.
     #[must_use]
     pub fn through(&self, at: Timestamp) -> u64 {
         if let Some((position, last)) = self.last
@@ -128,15 +126,14 @@ impl Marks {
         behind.checked_sub(1).map_or(0, |index| self.marks[index].0)
     }
 
-    /// The latest time noted; `otherwise` if there is none.
+    /// Returns the latest time noted, or `otherwise` if there is none.
     #[must_use]
     pub fn reached(&self, otherwise: Timestamp) -> Timestamp {
         self.last.map_or(otherwise, |(_, at)| at)
     }
 
-    /// These marks up to `position`, which was committed by now, together with the present time
-    /// `now`. Marks after that position are left out: after a crash there may be other commits in
-    /// their place.
+    /// Returns these marks up to `position`, together with the present time `now`, by which `position` was committed.
+    /// Later positions are left out: after a crash, other commits may take their place.
     #[must_use]
     pub fn upto(&self, position: u64, now: Timestamp) -> Self {
         let mut upto = self.clone();
@@ -149,7 +146,7 @@ impl Marks {
         upto
     }
 
-    /// The ages of positions before `position` are no longer needed.
+    /// Drops the marks before `position`, whose ages are no longer needed.
     pub fn drop_before(&mut self, position: u64) {
         self.marks.retain(|(marked, _)| *marked >= position);
     }
@@ -181,7 +178,7 @@ mod tests {
             let late = u64::try_from(marks.stride).unwrap() / 100;
             assert!(through + late >= exact, "{through} at {seconds} s");
         }
-        // What was noted before a long silence is no younger for it.
+        // A long pause after a position does not make it seem younger.
         marks.note(100_001, at(10_001));
         marks.note(100_002, at(10_001));
         marks.note(100_003, at(90_000));
@@ -204,7 +201,7 @@ mod tests {
             assert!(kept.through(at(then)) <= through, "{then}");
         }
         assert_eq!(kept.through(at(400)), 40);
-        // The last one is as old as it was although nothing came after it.
+        // The last position grows older although no other follows it.
         let kept = marks.upto(100, at(5_000)).upto(100, at(6_000));
         assert_eq!((kept.through(at(1_000)), kept.through(at(999))), (100, 90));
     }

@@ -1,8 +1,7 @@
-//! Public events as they leave the service: `CloudEvents` 1.0 objects, made of the log's records.
+//! Public events as the service sends them: `CloudEvents` 1.0 objects, built from the log's records.
 //!
-//! A commit gives one event for each resource that it changed, or several where a change is read at
-//! several paths, in the order of its record. Records of the first layout lack what events need,
-//! and give none.
+//! A commit yields one event for each changed resource, or several where a change is read at several paths, in the
+//! order of its record. Records of the first layout lack data that events need, and yield none.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -23,11 +22,11 @@ pub const TYPE_PREFIX: &str = "carebook.";
 /// An event, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Its identifier.
+    /// Identifier of the event.
     pub id: EventId,
-    /// The time of its commit.
+    /// Time of the event's commit.
     pub at: Timestamp,
-    /// Its type.
+    /// Name that determines the event's type.
     pub name: Name,
     /// The path at which the changed resource is read.
     pub subject: Box<str>,
@@ -36,14 +35,14 @@ pub struct Event {
 }
 
 impl Event {
-    /// Its type as it is sent.
+    /// Returns the event's type as it is sent.
     #[must_use]
     pub fn event_type(&self) -> String {
         self.name.event_type()
     }
 }
 
-/// The types of all events, in the order of the kinds of resources.
+/// Returns the types of all events, in the order of the kinds of resources.
 #[must_use]
 pub fn event_types() -> Vec<EventType> {
     let resources = catalogue::RESOURCES.iter();
@@ -51,7 +50,7 @@ pub fn event_types() -> Vec<EventType> {
     std::iter::once(&FACT_APPLIED).chain(own).copied().collect()
 }
 
-/// Makes events of the records of one log.
+/// Builds events from the records of one log.
 #[derive(Clone, Debug)]
 pub struct Teller {
     /// The `source` of every event: `urn:carebook:{log id}`.
@@ -60,7 +59,7 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// Of the log with this identity.
+    /// Creates a builder of events for the log with this identity.
     #[must_use]
     pub fn new(log: impl fmt::Display, kinds: Kinds) -> Self {
         Self {
@@ -69,11 +68,11 @@ impl Teller {
         }
     }
 
-    /// Hands the events of the commit at `position` to `take`, in their order, as far as `wants`
-    /// says by name and subject. Returns how many events the commit has.
+    /// Passes the events of the commit at `position` to `take`, in their order, as far as `wants` accepts their
+    /// identifier, name and subject. Returns how many events the commit has.
     ///
     /// # Errors
-    /// When the bytes are no record, or of a version that this program does not know.
+    /// When the bytes are no record, or one of an unknown version.
     pub fn tell(
         &self,
         position: u64,
@@ -119,8 +118,8 @@ impl Teller {
 
     fn json(&self, id: EventId, record: &Record<'_>, told: &PublicEvent) -> String {
         let mut json = String::with_capacity(512 + told.fields.len());
-        // Source, type and time need no escapes, a subject has none; what comes from outside
-        // is written as JSON.
+        // Source, type and time need no escapes, and a subject contains none; strings from outside are written as
+        // JSON.
         let _ = write!(
             json,
             "{{\"specversion\":\"1.0\",\"id\":\"{id}\",\"source\":\"{}\",\"type\":\"{TYPE_PREFIX}",

@@ -1,6 +1,5 @@
-//! The records that a snapshot keeps, as far as they say more than the snapshot's states do: that a
-//! key was used, and, in those of older programs, what messages there are. Where that is noted, they are read
-//! only to be compared with it.
+//! Reads the records that a snapshot keeps, for data that the snapshot's states lack: the use of a key and, in
+//! records of older programs, messages. Where a note has that data, the record is read only to be compared with it.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use super::replay_error::ReplayError;
 use super::replay_thread::ReplayWork;
 use super::tables::Tables;
 
-/// Takes kept records in, in order.
+/// Processes kept records, in order.
 pub(super) struct Keeping {
     pub(super) tables: Arc<Tables>,
     pub(super) lineage: Lineage,
@@ -22,7 +21,7 @@ pub(super) struct Keeping {
 }
 
 impl ReplayWork for Keeping {
-    /// The position of the record, and what is noted of it.
+    /// Position of the record, and the snapshot's note about it.
     type Task = (u64, Option<KeyUse>);
 
     fn work(&mut self, task: &Self::Task, payload: &[u8]) -> Result<(), ReplayError> {

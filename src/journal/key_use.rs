@@ -1,5 +1,5 @@
-//! What a record says of idempotency keys. A snapshot notes it of each record that it keeps, so that a start
-//! needs nothing else of those.
+//! The use of idempotency keys by a record. A snapshot stores it as a note for each record that it keeps, so that a
+//! start needs no other part of those records.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,27 +7,27 @@ use super::record::{self, Record, RecordOutcome};
 use crate::base::codec::{self, DecodeError};
 use crate::base::digest::Digest;
 
-/// The version of the layout of notes. One of another version is rejected.
+/// Version of the layout of notes. A note of another version is rejected.
 pub const SCHEMA: u8 = 1;
-// A start reads no record that has a note. So that a program refuses a newer record, a new layout of records is a
-// new one of notes.
+// A start reads no record that has a note. So a new layout of records needs a new version of notes, by which an older
+// program rejects the newer record.
 const _: () = assert!(SCHEMA == 1 && record::SCHEMA == 4);
-/// Bytes of the note of a record that uses a key and has its response.
+/// Size in bytes of the note of a record that uses a key and has the key's response.
 pub const NOTE_BYTES: usize = 20;
 
-/// What a record says of idempotency keys.
+/// The use of idempotency keys by a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyUse {
-    /// The digest of the key that it uses, a [`crate::base::digest::KeyDigest`].
+    /// Digest of the key that the record uses, a [`crate::base::digest::KeyDigest`].
     pub key: Option<Digest>,
-    /// The position of the commit whose response the key leads to, where that is another one.
+    /// Position of the commit whose response the key leads to, where that is another commit.
     pub shares: Option<u64>,
-    /// The position of the commit whose response it replaces for its key.
+    /// Position of the commit whose response this record replaces for its key.
     pub instead_of: Option<u64>,
 }
 
 impl KeyUse {
-    /// What this record says.
+    /// Returns the use of keys by this record.
     #[must_use]
     pub fn of(record: &Record<'_>) -> Self {
         let (shares, instead_of) = match record.outcome {
@@ -42,7 +42,7 @@ impl KeyUse {
         }
     }
 
-    /// A snapshot's note of it, into `note`, whose content before is gone.
+    /// Encodes the snapshot's note into `note`, replacing its content.
     pub fn encode_into(self, note: &mut Vec<u8>) {
         codec::encode_into(&(SCHEMA, self), note);
     }
@@ -50,7 +50,7 @@ impl KeyUse {
     /// Decodes a note.
     ///
     /// # Errors
-    /// When the bytes are no note, or one of a version that this program does not know.
+    /// When the bytes are no note, or one of an unknown version.
     pub fn decode(note: &[u8]) -> Result<Self, DecodeError> {
         match note.first() {
             Some(&SCHEMA) => codec::decode(note).map(|(_, used): (u8, Self)| used),

@@ -1,8 +1,8 @@
-//! The idempotency keys that replayed records use.
+//! The uses of idempotency keys by replayed records.
 //!
-//! While records are read their keys are only noted, side by side; at the end each shard of the table is
-//! indexed at one go, in a processor's cache. Nearly always no key was used twice, and that is all. Where
-//! one was, or a response takes the place of another, the uses of the shard are gone through in order.
+//! While records are read, their keys are only noted, in a row; at the end each shard of the table is indexed in one
+//! pass, within a processor's cache. Almost always no key was used twice, and the work is done. Where one was, or
+//! where a response replaces another, the uses of the shard are checked in order.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +15,21 @@ use super::rules;
 use super::tables::{SHARDS, Tables};
 use crate::base::digest::KeyDigest;
 
-/// What is to be known of the uses beside what the tables note. Few records say anything of it.
+/// Data about the uses beyond the tables' notes. Few records have any.
 #[derive(Default)]
 pub(super) struct KeyUses {
-    /// By their positions, the responses that take the place of others: their keys, and of which.
+    /// Responses that replace others, by their positions: the key, and the position of the replaced response.
     instead: Mutex<BTreeMap<u64, (KeyDigest, u64)>>,
-    /// Where keys were forgotten, and those that were used up to which position, in order.
+    /// Records that forget keys, in order: the position of each, and the position up to which used keys are
+    /// forgotten.
     forgotten: Mutex<Vec<(u64, u64)>>,
 }
 
 impl KeyUses {
-    /// Notes the key that the record at `position` uses, if it uses one.
+    /// Notes the key that the record at `position` uses, if any.
     ///
     /// # Errors
-    /// When its response is that of a later record.
+    /// When the record's response would be that of a later record.
     pub(super) fn note(&self, tables: &Tables, position: u64, used: KeyUse) -> Result<(), String> {
         if let Some(first) = used.shares {
             rules::leads_back(position, first)?;
@@ -43,18 +44,18 @@ impl KeyUses {
         Ok(())
     }
 
-    /// After the position `at`, keys that were used up to `through` are forgotten.
+    /// Notes that the record at `at` forgets the keys used up to `through`.
     pub(super) fn forget(&self, at: u64, through: u64) {
         let mut forgotten = self.forgotten.lock();
         let before = forgotten.last().map_or(0, |(_, through)| *through);
         forgotten.push((at, through.max(before)));
     }
 
-    /// Enters the keys that were noted, and those that were entered before. Those of records up to the
-    /// position `kept` are kept by a snapshot.
+    /// Enters the noted keys into the tables, beside those entered before. A snapshot keeps the records up to the
+    /// position `kept`.
     ///
     /// # Errors
-    /// The first use that may not be.
+    /// The first use that is not allowed.
     pub(super) fn enter(&self, tables: &Tables, kept: u64) -> Result<(), ReplayError> {
         let (instead, forgotten) = (self.instead.lock(), self.forgotten.lock());
         let mut is_plain = [true; SHARDS];
@@ -80,7 +81,7 @@ impl KeyUses {
     }
 }
 
-/// Whether the record at `position` may use its key after the uses before it.
+/// Whether the record at `position` may use its key after all earlier uses.
 fn may_take(
     position: u64,
     instead_of: Option<u64>,
@@ -91,13 +92,13 @@ fn may_take(
         let may = rules::may_take_key(instead_of, taken);
         return may.map_err(|why| ReplayError::at(position, why));
     }
-    // The response that it replaced may be forgotten.
+    // The response that this one replaces may have been forgotten.
     let instead_of = instead_of.filter(|of| taken == Some(*of));
     let may = rules::may_take_key(instead_of, taken);
     may.map_err(|why| ReplayError::of_kept(position, why))
 }
 
-/// The position up to which keys were forgotten before this one.
+/// Returns the position up to which keys were forgotten by records before `position`.
 fn forgotten_before(forgotten: &[(u64, u64)], position: u64) -> u64 {
     let count = forgotten.partition_point(|(at, _)| *at < position);
     let last = count.checked_sub(1).map(|last| forgotten[last].1);

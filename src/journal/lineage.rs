@@ -1,21 +1,20 @@
 //! The log in which each message to another system was created.
 //!
-//! A message's number counts within a log. A log that was restored from another one continues
-//! counting after the messages that it has from it, so it may use a number again that the other one
-//! used after that point. Receivers are therefore given the number together with the identity of
-//! the log in which the message was created; a message keeps that identity in every log that is
-//! made from that one.
+//! Message numbers are unique within a log. A log restored from another one continues counting after the messages
+//! that it took over, so it may use numbers that the other log also used after that point. Receivers therefore get
+//! the number together with the identity of the log in which the message was created; a message keeps that identity
+//! in every log derived from that one.
 
-/// Which log it is, and which ones it continues.
+/// A log's identity, and the logs that it continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lineage {
     /// The log's id, which is random.
     pub log_id: [u8; 16],
-    /// The logs that it was made from, the oldest first.
+    /// Logs that this log was derived from, the oldest first.
     pub ancestors: Vec<Ancestor>,
 }
 
-/// A log that another one was made from.
+/// A log that another log was derived from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ancestor {
     /// Its id.
@@ -25,7 +24,7 @@ pub struct Ancestor {
 }
 
 impl Lineage {
-    /// The log under which the record at `position` was appended.
+    /// Returns the identity of the log under which the record at `position` was appended.
     #[must_use]
     pub fn log_at(&self, position: u64) -> [u8; 16] {
         let mut ancestors = self.ancestors.iter();

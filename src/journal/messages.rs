@@ -1,9 +1,8 @@
-//! Messages to other systems as records carry them: what a record's outbox makes of tables.
+//! Messages to other systems in records: derives changes of tables from a record's outbox.
 //!
-//! Records always carried the messages that they send; messages became resources only later. What
-//! older versions stored is read as if they had been: a message in a record that a snapshot keeps
-//! has no state there, and the branch's deliveries recorded that the directory of branches had
-//! taken one.
+//! Records have always carried the messages that they send, but messages became resources only later. Data of older
+//! versions is read as if messages had been resources: a message in a record that a snapshot keeps has no state
+//! there, and it was the branch's deliveries that recorded that the directory of branches had taken one.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,20 +19,20 @@ use crate::domain::outbox::message::{About, Message, MessageEvent, birth};
 use crate::domain::registered::version;
 use crate::domain::resource::Resource as _;
 
-/// The kind of messages, and the version in which the present program stores them.
+/// Kind of messages, and the version in which the present program stores them.
 pub(crate) const KIND_AND_VERSION: (u16, u16) = (Message::KIND.tag, version::<Message>());
 
-/// A change of a message that a record makes without having it among its changes.
+/// A change of a message that a record implies, without listing it among its changes.
 pub struct Sent {
     key: Digest,
-    /// The position of the message's commit before; 0 for its birth.
+    /// Position of the message's previous commit; 0 for its birth.
     before: u64,
     /// The event's bytes.
     event: Vec<u8>,
 }
 
 impl Sent {
-    /// The change, as a record would have it.
+    /// Returns the change as a record would list it.
     #[must_use]
     pub fn change(&self) -> RecordChange<'_> {
         let (kind, version) = KIND_AND_VERSION;
@@ -51,30 +50,30 @@ impl Sent {
     }
 }
 
-/// The event of the birth of the message with this key, if the record has it.
+/// Returns the birth event of the message with this key, if the record contains the message.
 pub(super) fn born_as(record: &Record<'_>, key: Digest, log_id: [u8; 16]) -> Option<Vec<u8>> {
     let mut outbox = record.outbox.iter();
     let message = outbox.find(|message| Message::key_of(message.number) == key)?;
     Some(codec::encode(&birth(message, log_id)))
 }
 
-/// What is known of messages that programs stored in which they were no resources.
+/// Messages stored by programs in which messages were no resources.
 #[derive(Default)]
 pub struct MessagesOfOld {
-    /// Those of kept records, each with its position.
+    /// Messages in kept records by number, each with its position.
     kept: BTreeMap<i64, (u64, Message)>,
-    /// Where the messages were born that ask for a side effect and wait.
+    /// Birth positions of waiting messages that request a side effect.
     waiting: HashMap<i64, u64>,
 }
 
-/// Whether the change may tell that the directory of branches has taken messages: only programs in
-/// which messages were no resources made such changes.
+/// Whether the change may record that the directory of branches has taken messages: only programs in which messages
+/// were no resources made such changes.
 pub(super) fn completes_old(change: &RecordChange<'_>) -> bool {
     change.kind == BranchDeliveries::KIND.tag && change.before > 0
 }
 
 impl MessagesOfOld {
-    /// A kept record has a message.
+    /// Notes a message in a kept record.
     pub fn kept(
         &mut self,
         position: u64,
@@ -86,10 +85,10 @@ impl MessagesOfOld {
         self.kept.insert(message.number, (position, born));
     }
 
-    /// A snapshot has a state, after its kept records.
+    /// Notes a state in a snapshot; called after its kept records.
     ///
     /// # Errors
-    /// When it does not decode.
+    /// When the state cannot be decoded.
     pub fn entry(&mut self, entry: &StateEntry<'_>) -> Result<(), DecodeError> {
         if self.kept.is_empty() || entry.kind != BranchDeliveries::KIND.tag {
             return Ok(());
@@ -107,7 +106,7 @@ impl MessagesOfOld {
         Ok(())
     }
 
-    /// The messages of kept records, each with its position, key and state.
+    /// Takes the messages of kept records, each with its position, key and state.
     pub fn take_kept(&mut self) -> Vec<(u64, (Digest, Vec<u8>))> {
         let kept = std::mem::take(&mut self.kept).into_values();
         kept.map(|(position, message)| {
@@ -119,10 +118,10 @@ impl MessagesOfOld {
         .collect()
     }
 
-    /// What the record at `position` makes of messages.
+    /// Returns the changes of messages that the record at `position` implies.
     ///
     /// # Errors
-    /// When an event of it does not decode.
+    /// When an event of the record cannot be decoded.
     pub fn record(
         &mut self,
         position: u64,
@@ -152,7 +151,7 @@ impl MessagesOfOld {
                 let Some(before) = self.waiting.remove(number) else {
                     continue;
                 };
-                // What it is about is given only with a record's own changes.
+                // Only a record's own changes have the data about the resource.
                 let taken = MessageEvent::Taken(About::default());
                 sent.push(Sent {
                     key: Message::key_of(*number),

@@ -1,6 +1,6 @@
-//! The form of a commit in the log, and replay.
+//! Commits as records in the log, and replay.
 //!
-//! The log itself, the crate `wal`, knows bytes and positions; here they become commits.
+//! The log itself, the crate `wal`, handles bytes and positions; this module gives them the meaning of commits.
 
 pub mod apply;
 pub mod bases;

@@ -1,4 +1,4 @@
-//! Work that is done by several threads at once.
+//! Runs work on several threads at once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::replay_error::ReplayError;
 
-/// Does both at once; one after the other where no second thread can be had.
+/// Runs both functions at once, or one after the other where no second thread is available.
 pub(super) fn join<A: Send, B>(
     first: impl FnOnce() -> A + Send,
     second: impl FnOnce() -> B,
@@ -31,7 +31,7 @@ pub(super) fn join<A: Send, B>(
     (first.expect("it is done once"), second)
 }
 
-/// Runs `work(0)` to `work(count - 1)` on all processors; results in order of the number.
+/// Runs `work(0)` to `work(count - 1)` on all processors; returns the results in order of the number.
 pub(super) fn map<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let some = || {
@@ -62,7 +62,7 @@ pub(super) fn map<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Ve
 /// Runs `work(0)` to `work(count - 1)` on all processors.
 ///
 /// # Errors
-/// That of the lowest position.
+/// Returns the error of the lowest position.
 pub(super) fn try_for_each(
     count: usize,
     work: impl Fn(usize) -> Result<(), ReplayError> + Sync,
@@ -70,10 +70,10 @@ pub(super) fn try_for_each(
     try_map(count, work).map(|_| ())
 }
 
-/// Runs `work(0)` to `work(count - 1)` on all processors; results in order of the number.
+/// Runs `work(0)` to `work(count - 1)` on all processors; returns the results in order of the number.
 ///
 /// # Errors
-/// That of the lowest position.
+/// Returns the error of the lowest position.
 pub(super) fn try_map<T: Send>(
     count: usize,
     work: impl Fn(usize) -> Result<T, ReplayError> + Sync,
@@ -86,7 +86,7 @@ pub(super) fn try_map<T: Send>(
     }
 }
 
-/// How many threads can do something at once.
+/// Returns how many threads can run at once.
 pub(super) fn processors() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }

@@ -1,10 +1,9 @@
-//! Which fields of commands, facts, states, events, answers and messages say something about a
-//! person. The declarations say it of theirs (`personal` in [`json_object!`]); a field of a state, an
-//! event or a message of the same name holds the same. What shows data to people who need not see
-//! that (`carebook inspect`, public events) asks here.
+//! Determines which fields of commands, facts, states, events, responses and messages are personal data. Declarations
+//! mark their fields (`personal` in [`json_object!`]); a field of the same name in a state, an event or a message
+//! holds the same data. Code that shows data to people who must not see personal data (`carebook inspect`, public
+//! events) uses this module.
 //!
-//! A field that is declared nowhere is hidden where it is text: a forgotten declaration hides too
-//! much, not too little.
+//! An undeclared field is hidden where it is text: a forgotten declaration hides too much, not too little.
 //!
 //! [`json_object!`]: crate::json_object
 
@@ -14,29 +13,29 @@ use std::sync::LazyLock;
 use crate::base::json::{Personal, Shape};
 use crate::catalogue::{FACTS, OPERATIONS};
 
-/// What a reader that may not see personal data gets of a field's value.
+/// How much of a field's value a reader sees who may not see personal data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Masking {
-    /// Shown, unless its text looks like a contact ([`looks_personal`]).
+    /// The value is shown, unless its text looks like a contact ([`looks_personal`]).
     Plain,
-    /// Nothing of it is shown, whatever it holds.
+    /// Nothing is shown, whatever the value is.
     Hidden,
-    /// Numbers are shown, and text that can only be an identifier or a time; other text is not.
+    /// Numbers are shown, and texts that can only be an identifier or a time; other texts are hidden.
     IfCode,
 }
 
-/// A field of a command or of a fact that says something of a person.
+/// A field of a command or of a fact that holds personal data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersonalField {
-    /// The operation or the kind of facts.
+    /// Name of the operation or of the kind of facts.
     pub of: &'static str,
-    /// The fields that lead to it, and its own name, which comes last.
+    /// Names of the fields on the way to it, and its own name at the end.
     pub path: Vec<&'static str>,
-    /// What it says.
+    /// Kind of personal data.
     pub says: Personal,
 }
 
-/// The personal fields of all commands and of all facts, by their declarations.
+/// Returns the personal fields of all commands and facts, by their declarations.
 #[must_use]
 pub fn personal_fields() -> Vec<PersonalField> {
     let mut found = Vec::new();
@@ -80,28 +79,28 @@ fn collect(
     }
 }
 
-/// The fields that are hidden, by their names: those that are declared so, and `OWN`.
+/// The hidden fields by name: those declared personal, and `OWN`.
 pub static HIDDEN: LazyLock<BTreeMap<&str, Personal>> = LazyLock::new(|| {
     let declared = personal_fields().into_iter();
     let declared = declared.filter_map(|field| Some((*field.path.last()?, field.says)));
     declared.chain(OWN.iter().copied()).collect()
 });
 
-/// Fields of states, events and messages that no command and no fact has.
+/// Personal fields of states, events and messages that no command and no fact has.
 const OWN: &[(&str, Personal)] = &[
     ("message", Personal::FreeText),
     ("resultMessage", Personal::FreeText),
     ("description", Personal::FreeText),
     ("providerMessage", Personal::FreeText),
     ("gatewayMessage", Personal::FreeText),
-    // The components of a charge, by names of the sender's choice, and what audits keep.
+    // The components of a charge, whose names the sender chooses, and the metadata of audits.
     ("components", Personal::Open),
     ("metadata", Personal::Open),
-    // The event of a search: its value is the word.
+    // The event of a search: its value is the search word.
     ("searched", Personal::Search),
 ];
 
-/// Endings of fields that hold identifiers, times, amounts and words of our own.
+/// Endings of the names of fields that hold identifiers, times, amounts and words of our own.
 const PLAIN_ENDINGS: &[&str] = &[
     "Id",
     "Ids",
@@ -131,7 +130,7 @@ const PLAIN_ENDINGS: &[&str] = &[
     "Targets",
 ];
 
-/// Other fields that hold identifiers and words of our own.
+/// Names of other fields that hold identifiers and words of our own.
 const PLAIN: &[&str] = &[
     "id",
     "kind",
@@ -205,7 +204,7 @@ const PLAIN: &[&str] = &[
     "topic",
 ];
 
-/// The field's name as it is in JSON: `full_name` and `FullName` are `fullName`.
+/// Converts a field's name to its form in JSON: `full_name` and `FullName` become `fullName`.
 fn json_name(member: &str) -> String {
     let mut name = String::with_capacity(member.len());
     let mut upper = false;
@@ -223,7 +222,7 @@ fn json_name(member: &str) -> String {
     name
 }
 
-/// What the value of the field so named is, in JSON's spelling or the code's.
+/// Returns how the value of a field is masked; the name may be spelled as in JSON or as in the code.
 #[must_use]
 pub fn shown(member: &str) -> Masking {
     let name = json_name(member);
@@ -236,8 +235,8 @@ pub fn shown(member: &str) -> Masking {
     Masking::IfCode
 }
 
-/// Whether text is, or has in it, what can be an e-mail address or a phone number. Identifiers are
-/// opaque and some systems put such things into them.
+/// Whether a text is, or contains, a possible e-mail address or phone number. Identifiers are opaque, and some
+/// systems put such data into them.
 #[must_use]
 pub fn looks_personal(text: &str) -> bool {
     if uuid::Uuid::try_parse(text).is_ok() || is_time(text) {
@@ -246,7 +245,7 @@ pub fn looks_personal(text: &str) -> bool {
     text.contains('@') && !is_versioned_key(text) || has_phone_number(text)
 }
 
-/// `privacy@2025-01`: the identifier of a consent version is no address.
+/// Whether the text is the identifier of a consent version such as `privacy@2025-01`, which is no address.
 fn is_versioned_key(text: &str) -> bool {
     let digits = |text: &str| {
         text.bytes()
@@ -255,7 +254,7 @@ fn is_versioned_key(text: &str) -> bool {
     matches!(text.split_once('@'), Some((_, version)) if !version.is_empty() && digits(version))
 }
 
-/// A date, or a point in time as it is written here.
+/// Whether the text is a date, or a timestamp in this service's format.
 fn is_time(text: &str) -> bool {
     use crate::base::time::{Date, Timestamp};
     Date::parse(text).is_some() || Timestamp::parse(text).is_some()
@@ -279,7 +278,7 @@ fn has_phone_number(text: &str) -> bool {
             }
             digits += 1;
         } else if digits == 0 || !is_separator(letter) {
-            // Digits run into letters in hexadecimal, not in phone numbers.
+            // Digits run into letters in hexadecimal numbers, but not in phone numbers.
             if is_number(digits, plus, zero && !letter.is_alphabetic()) {
                 return true;
             }
@@ -296,8 +295,7 @@ fn has_phone_number(text: &str) -> bool {
     all && (8..=15).contains(&text.chars().filter(char::is_ascii_digit).count())
 }
 
-/// Whether text can only be an identifier or a time: a UUID, hexadecimal digits of a hash, a point
-/// in time.
+/// Whether a text can only be an identifier or a time: a UUID, the hexadecimal digits of a hash, or a timestamp.
 #[must_use]
 pub fn is_code(text: &str) -> bool {
     use crate::base::time::Timestamp;
@@ -370,8 +368,7 @@ mod tests {
         }
     }
 
-    /// Every field of every command and of every fact: whose it is, its name, its shape, and what it
-    /// says of a person.
+    /// Returns every field of every command and fact: its owner, its name, its shape, and its kind of personal data.
     fn declared() -> Vec<(&'static str, &'static str, Shape, Option<Personal>)> {
         fn collect(
             of: &'static str,
@@ -401,7 +398,7 @@ mod tests {
         found
     }
 
-    /// Longer texts that say nothing of a person: identifiers and words of other systems.
+    /// Longer texts without personal data: identifiers and words of other systems.
     const NOT_PERSONAL: &[&str] = &[
         "chargebackState",
         "fieldPath",
@@ -420,8 +417,7 @@ mod tests {
     #[test]
     fn names_contacts_addresses_days_of_birth_and_free_text_are_marked() {
         let may_say_anything = |shape: &Shape| match shape {
-            // Identifiers have 512 characters at most; a longer text, a name or a line of an
-            // address is personal.
+            // Identifiers have at most 512 characters; longer texts, names and lines of an address are personal.
             Shape::Text { longest, form, .. } => {
                 matches!(longest, 100 | 300 | 1_024 | 4_000) && form.is_empty()
                     || ["five digits", "an e-mail address"].contains(form)
@@ -444,7 +440,7 @@ mod tests {
     fn a_name_says_the_same_of_a_person_wherever_it_is_declared() {
         for (of, name, shape, personal) in declared() {
             assert_eq!(HIDDEN.get(name).copied(), personal, "{of}: {name}");
-            // No text that is declared is left undecided.
+            // No declared text is left undecided.
             if matches!(shape, Shape::Text { .. } | Shape::Words(_)) {
                 assert_ne!(shown(name), Masking::IfCode, "{of}: {name}");
             }

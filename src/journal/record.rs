@@ -1,13 +1,13 @@
-//! The record: one whole commit. Events of every resource that it changes, its idempotency key with
-//! the response, its outbox messages, its time.
+//! The record: one whole commit, with the events of every resource that it changes, its idempotency key with the
+//! response, its outbox messages, and its time.
 //!
 //! | Part | Content |
 //! |---|---|
 //! | schema | 4 |
 //! | at | milliseconds since 1970 |
 //! | operation | the operation's number; 0 for a reference fact |
-//! | subject | who sent the command: the token's subject |
-//! | actor | the kind and the profile of who sent it; none for operations without a token |
+//! | subject | sender of the command: the token's subject |
+//! | actor | kind and profile of the sender; none for operations without a token |
 //! | key | the idempotency key and the fingerprint of the request content |
 //! | changes | kind, version, key, position of the previous commit, revision, path and event of
 //! each resource, the one that decided first; with some of them the state before |
@@ -25,30 +25,30 @@ use crate::base::time::Timestamp;
 use crate::domain::operation::{Disposition, OutboxMessage};
 use crate::domain::stored::Versioned;
 
-/// The version of this layout. A record of an unknown version is rejected.
+/// Version of this layout. A record of an unknown version is rejected.
 pub const SCHEMA: u8 = 4;
 
-/// The first version with who sent the command, and with a change's revision and path.
+/// The first version with the sender of the command, and with a change's revision and path.
 pub const SCHEMA_OF_EVENTS: u8 = 3;
 
-/// A commit as it is read from the log; its text and bytes are borrowed from there.
+/// A commit as read from the log; its text and bytes are borrowed from the record's bytes.
 #[derive(Debug, PartialEq, Deserialize)]
 pub struct Record<'a> {
-    /// The version of the layout.
+    /// Version of the layout.
     pub schema: u8,
-    /// When it was decided.
+    /// Time of the decision.
     pub at: Timestamp,
-    /// The operation's number; 0 for a reference fact.
+    /// Number of the operation; 0 for a reference fact.
     pub operation: u16,
-    /// Who sent the command.
+    /// Subject of the sender's token.
     pub subject: &'a str,
-    /// The kind and the profile of who sent it.
+    /// Kind and profile of the sender.
     #[serde(borrow)]
     pub actor: Option<RecordActor<&'a str>>,
-    /// The idempotency key that it uses.
+    /// Idempotency key that the command uses.
     #[serde(borrow)]
     pub key: Option<RecordKey<&'a str>>,
-    /// What changed.
+    /// Changes of resources.
     #[serde(borrow)]
     pub changes: Vec<RecordChange<'a>>,
     /// Messages to other systems.
@@ -67,12 +67,12 @@ pub struct RecordKey<S> {
     pub fingerprint: Fingerprint,
 }
 
-/// Who sent the command, for other systems.
+/// Sender of the command, for other systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordActor<S> {
-    /// The kind.
+    /// Kind of the sender.
     pub kind: ActorKind,
-    /// The profile.
+    /// Profile of the sender.
     pub profile_id: S,
 }
 
@@ -81,30 +81,30 @@ pub struct RecordActor<S> {
 pub struct RecordChange<'a> {
     /// The resource's kind.
     pub kind: u16,
-    /// The version of that kind's stored form.
+    /// Version of that kind's stored form.
     pub version: u16,
-    /// Its key.
+    /// Key of the resource.
     pub key: Digest,
-    /// The position of the previous commit that changed the resource; 0 if there is none.
+    /// Position of the previous commit that changed the resource; 0 if there is none.
     pub before: u64,
-    /// The resource's revision after it, as its readers know it.
+    /// Revision of the resource after the change, as its readers know it.
     pub revision: Revision,
     /// Whether the resource's own revision has advanced.
     pub advances: bool,
-    /// The parameters of the path at which the resource is read.
+    /// Parameters of the path at which the resource is read.
     #[serde(borrow)]
     pub path: Vec<&'a str>,
-    /// The event's bytes.
+    /// Bytes of the event.
     #[serde(borrow)]
     pub event: Blob<&'a [u8]>,
-    /// The state before the change, of the same version, where its record has it: past states from
-    /// here on are rebuilt without earlier records.
+    /// State before the change, in the same version, where the record has it: past states from here on are rebuilt
+    /// without earlier records.
     #[serde(borrow)]
     pub base: Option<Blob<&'a [u8]>>,
 }
 
 impl RecordChange<'_> {
-    /// The event, in the version in which it was stored.
+    /// Returns the event, in the version in which it was stored.
     #[must_use]
     pub fn stored(&self) -> Versioned<'_> {
         Versioned {
@@ -113,7 +113,7 @@ impl RecordChange<'_> {
         }
     }
 
-    /// The state before the change, in the version in which it was stored, where the record has it.
+    /// Returns the state before the change, in the version in which it was stored, where the record has it.
     #[must_use]
     pub fn stored_base(&self) -> Option<Versioned<'_>> {
         let base = self.base.as_ref()?;
@@ -155,9 +155,9 @@ pub(super) fn follows(expected: u64, position: u64) -> Result<(), String> {
     deserialize = "Blob<B>: Deserialize<'de>"
 ))]
 pub enum RecordOutcome<B> {
-    /// None: no idempotency key refers to it.
+    /// No response: no idempotency key refers to the commit.
     None,
-    /// This response.
+    /// The response of the command.
     Answer {
         /// Whether a side effect was still pending.
         accepted: bool,
@@ -166,8 +166,8 @@ pub enum RecordOutcome<B> {
     },
     /// The response of the commit at this position.
     SameAs(u64),
-    /// This response, which replaces the one of the commit at `of` for the same key, which was
-    /// never sent: from here on this is the key's stored response.
+    /// The response, which replaces the one of the commit at `of` for the same key. That one was never sent; from
+    /// here on this is the key's stored response.
     Instead {
         /// The position of the commit whose response this replaces.
         of: u64,
@@ -176,30 +176,29 @@ pub enum RecordOutcome<B> {
         /// The body.
         body: Blob<B>,
     },
-    /// Not a commit: idempotency keys used at this position or before are forgotten, and can be
-    /// used again.
+    /// Not a commit: idempotency keys used at this position or before are forgotten, and may be used again.
     Forgotten {
         /// The highest position whose key is forgotten.
         through: u64,
     },
 }
 
-/// A commit as it is written: the same layout, borrowed.
+/// A commit as it is written: the same layout, with borrowed data.
 #[derive(Serialize)]
 pub struct NewRecord<'a> {
-    /// The version of the layout.
+    /// Version of the layout.
     pub schema: u8,
-    /// When it was decided.
+    /// Time of the decision.
     pub at: Timestamp,
-    /// The operation's number.
+    /// Number of the operation; 0 for a reference fact.
     pub operation: u16,
-    /// Who sent the command.
+    /// Subject of the sender's token.
     pub subject: &'a str,
-    /// The kind and the profile of who sent it.
+    /// Kind and profile of the sender.
     pub actor: Option<RecordActor<&'a str>>,
-    /// The idempotency key that it uses.
+    /// Idempotency key that the command uses.
     pub key: Option<RecordKey<&'a str>>,
-    /// What changed.
+    /// Changes of resources.
     pub changes: Vec<NewChange<'a>>,
     /// Messages to other systems.
     pub outbox: &'a [OutboxMessage],
@@ -207,31 +206,31 @@ pub struct NewRecord<'a> {
     pub outcome: RecordOutcome<&'a [u8]>,
 }
 
-/// One resource's change, borrowed.
+/// One resource's change, with borrowed data.
 #[derive(Serialize)]
 pub struct NewChange<'a> {
     /// The resource's kind.
     pub kind: u16,
-    /// The version of that kind's stored form.
+    /// Version of that kind's stored form.
     pub version: u16,
-    /// Its key.
+    /// Key of the resource.
     pub key: Digest,
-    /// The position of the previous commit that changed the resource; 0 if there is none.
+    /// Position of the previous commit that changed the resource; 0 if there is none.
     pub before: u64,
-    /// The resource's revision after it, as its readers know it.
+    /// Revision of the resource after the change, as its readers know it.
     pub revision: Revision,
     /// Whether the resource's own revision has advanced.
     pub advances: bool,
-    /// The parameters of the path at which the resource is read.
+    /// Parameters of the path at which the resource is read.
     pub path: &'a [String],
-    /// The event's bytes.
+    /// Bytes of the event.
     pub event: Blob<&'a [u8]>,
-    /// The state before the change, of the same version, where the record is to have it.
+    /// State before the change, in the same version, where the record is to have it.
     pub base: Option<Blob<&'a [u8]>>,
 }
 
 impl NewRecord<'_> {
-    /// The control record that forgets the keys used at `through` or before.
+    /// Builds the control record that forgets the keys used at `through` or before.
     #[must_use]
     pub fn forgotten(through: u64, at: Timestamp) -> Self {
         Self {
@@ -247,29 +246,29 @@ impl NewRecord<'_> {
         }
     }
 
-    /// The record's bytes.
+    /// Encodes the record.
     ///
     /// # Panics
-    /// When there are more than [`codec::RECORD_BYTES_MAX`].
+    /// When the record has more than [`codec::RECORD_BYTES_MAX`] bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         codec::encode_record(self)
     }
 
-    /// The record's bytes.
+    /// Encodes the record, within a size.
     ///
     /// # Errors
-    /// When there are more than `most`, or more than [`codec::RECORD_BYTES_MAX`].
+    /// When the record has more than `most` bytes, or more than [`codec::RECORD_BYTES_MAX`].
     pub fn encode_within(&self, most: usize) -> Result<Vec<u8>, TooLarge> {
         codec::encode_record_within(self, most)
     }
 }
 
 impl<'a> Record<'a> {
-    /// Decodes a record, of this layout or one before.
+    /// Decodes a record of this layout or of an earlier one.
     ///
     /// # Errors
-    /// When the bytes are not a record, or one of a version that this program does not know.
+    /// When the bytes are no record, or one of an unknown version.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
             Some(&SCHEMA) => codec::decode_borrowed(bytes),
@@ -283,7 +282,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The digest of the record's idempotency key in its scope.
+    /// Returns the digest of the record's idempotency key in its scope.
     #[must_use]
     pub fn key_digest(&self) -> Option<KeyDigest> {
         let key = self.key.as_ref()?;
@@ -305,8 +304,8 @@ impl Disposition {
     }
 }
 
-/// The digest of an idempotency key in its scope: operation and subject. Snapshots note it, so another one needs
-/// another [`super::key_use::SCHEMA`].
+/// Returns the digest of an idempotency key in its scope: operation and subject. Snapshots store the digest in their
+/// notes, so a change of it requires another [`super::key_use::SCHEMA`].
 #[must_use]
 pub fn key_digest(operation: u16, subject: &str, key: &str) -> KeyDigest {
     /// Distinguishes digests of idempotency keys from those of resources and index keys.
@@ -314,20 +313,20 @@ pub fn key_digest(operation: u16, subject: &str, key: &str) -> KeyDigest {
     KeyDigest(Digest::of(KEYS | operation, &[subject, key]))
 }
 
-/// The layouts before this one: none had the state before a change.
+/// The earlier layouts: none of them had the state before a change.
 mod before {
     use serde::Deserialize;
 
     use super::{Blob, DecodeError, Digest, OutboxMessage, Record, RecordActor, Timestamp};
     use super::{RecordChange, RecordKey, RecordOutcome, Revision, codec};
 
-    /// The previous one.
+    /// Version of the previous layout.
     pub(super) const SCHEMA: u8 = 3;
-    /// The one before that: a change had neither revision nor path, and a record not who sent the
-    /// command. Its changes are read; no events are made from it.
+    /// Version of the layout before that: its changes had neither revision nor path, and its records no sender. The
+    /// changes are read, but no events are built from them.
     pub(super) const FIRST: u8 = 2;
 
-    /// A record of one of them. A part that it did not have is `()`, which takes no bytes.
+    /// A record of an earlier layout. A part that the layout lacks is `()`, which takes no bytes.
     #[derive(Deserialize)]
     #[serde(bound(deserialize = "Actor: Deserialize<'de>, Told: Deserialize<'de>"))]
     struct Before<'a, Actor, Told> {
@@ -357,7 +356,7 @@ mod before {
         event: Blob<&'a [u8]>,
     }
 
-    /// What events need of a change.
+    /// Parts of a change that events need.
     #[derive(Deserialize)]
     struct Told<'a> {
         revision: Revision,
@@ -484,7 +483,7 @@ mod tests {
             }
         );
         assert_eq!(record.key_digest(), Some(key_digest(9, "hq-1", "key-1")));
-        // Snapshots note it.
+        // Snapshots store this digest, so it must not change.
         let digest = key_digest(9, "hq-1", "key-1").0;
         assert_eq!(hex(&digest.0), "4b4deafba3dcb56f3eaa97087ed1aff3");
     }

@@ -1,14 +1,14 @@
-//! From records to tables: recovery, and the check of a whole log.
+//! Replay of records into tables: recovery, and the verification of a whole log.
 //!
-//! The reading thread decodes records and notes idempotency keys; changes of resources are applied by
-//! workers, each of which has some shards, and which note what indexes and lists will hold of them.
-//! Of the records that a snapshot keeps it takes in what is noted of them; where nothing is, or notes are to be
-//! compared, another thread decodes them. The tables of keys, the unique and secondary indexes and the lists are built
-//! once, at the end; the index by which a snapshot's states are found, when all of these are there.
+//! The reading thread decodes records and notes idempotency keys. Workers apply changes of resources; each has some
+//! of the shards, and notes the entries of its resources in indexes and lists. Of the records that a snapshot keeps,
+//! replay uses the notes; where there are none, or notes are to be compared, another thread decodes the records. The
+//! tables of keys, the unique and secondary indexes and the lists are built once, at the end; the index that finds a
+//! snapshot's states, when all of these have been read.
 //!
-//! A snapshot may come first. It has every commit up to the position that it *covers*, and some of
-//! those after it: it was copied while commands went on. So a change that its resource has already
-//! is skipped, as far as the snapshot may contain it, and is an error beyond that.
+//! A snapshot may come first. It has every commit up to the position that it *covers*, and some later ones, since it
+//! was copied while commands went on. So a change that its resource already has is skipped where the snapshot may
+//! contain it, and is an error beyond that.
 
 use std::sync::Arc;
 
@@ -31,16 +31,16 @@ use crate::base::digest::Digest;
 use crate::catalogue;
 use crate::domain::registered::{AnyResource, Kinds, known};
 
-/// What was recovered from a log and its snapshot.
+/// State recovered from a log and its snapshot.
 #[derive(Default)]
 pub struct Recovered {
     /// Committed state.
     pub tables: Tables,
     /// Counters over all records.
     pub counters: Counters,
-    /// Counters over those that the snapshot covers.
+    /// Counters over the records that the snapshot covers.
     pub covered: Counters,
-    /// Which log it is.
+    /// Identity of the log, and the logs that it continues.
     pub lineage: Lineage,
 }
 
@@ -55,7 +55,7 @@ pub struct Replay {
     old: MessagesOfOld,
     uses: Arc<KeyUses>,
     snapshot: Option<Loading>,
-    /// Whether notes of kept records are compared with these.
+    /// Whether notes about kept records are compared with the records.
     compares: bool,
     failed: Option<ReplayError>,
 }
@@ -64,15 +64,15 @@ pub struct Replay {
 struct Loading {
     covers: u64,
     upto: u64,
-    /// The layout of its entries, once its first entry has said so.
+    /// Layout of the snapshot's entries, known from the first entry.
     layout: Option<Layout>,
-    /// Whether all its entries were there.
+    /// Whether all entries of the snapshot have been read.
     is_shown: bool,
-    /// The position of the last kept record.
+    /// Position of the last kept record.
     kept: u64,
-    /// What is noted of the one at this position, to be compared with it.
+    /// Note about the record at this position, to be compared with that record.
     noted: Option<(u64, KeyUse)>,
-    /// Where kept records are taken in, from the first one to the first entry.
+    /// Processes kept records, from the first one until the first entry.
     keeping: Option<ReplayThread<Keeping>>,
 }
 
@@ -83,13 +83,13 @@ impl Default for Replay {
 }
 
 impl Replay {
-    /// Nothing replayed yet.
+    /// Creates an empty replay.
     #[must_use]
     pub fn new() -> Self {
         Self::of(catalogue::resource)
     }
 
-    /// As [`Replay::new`], for resources of these kinds.
+    /// Creates an empty replay, for resources of these kinds.
     #[must_use]
     pub fn of(kinds: Kinds) -> Self {
         Self::with(kinds, None)
@@ -116,23 +116,23 @@ impl Replay {
         }
     }
 
-    /// From here on, what a snapshot notes of kept records is compared with these.
+    /// Compares a snapshot's notes with the kept records from here on.
     pub fn compare_notes(&mut self) {
         self.compares = true;
     }
 
-    /// Whether notes of kept records are enough, and these need not be replayed.
+    /// Whether the notes about kept records suffice, so that these records need not be replayed.
     #[must_use]
     pub fn takes_notes(&self) -> bool {
         !self.compares
     }
 
-    /// Which log it is. Comes before everything else.
+    /// Sets the log's identity. To be called before anything else.
     pub fn lineage(&mut self, lineage: Lineage) {
         self.lineage = lineage;
     }
 
-    /// Begins again, for the same log.
+    /// Starts over, for the same log.
     pub fn reset(&mut self) {
         *self = Self {
             lineage: std::mem::take(&mut self.lineage),
@@ -141,8 +141,8 @@ impl Replay {
         };
     }
 
-    /// Begins again, with a snapshot that has every commit up to `covers`, and none after `upto`.
-    /// Its kept records come first, then its entries, then the log's records after `covers`.
+    /// Starts over with a snapshot that has every commit up to `covers`, and none after `upto`. Its kept records come
+    /// first, then its entries, then the log's records after `covers`.
     pub fn snapshot(&mut self, covers: u64, upto: u64) {
         let loading = Loading {
             covers,
@@ -160,8 +160,8 @@ impl Replay {
         };
     }
 
-    /// Replays what the snapshot notes of the record at `position`, instead of that, or before it, to be
-    /// [compared](Self::compare_notes).
+    /// Replays the snapshot's note about the record at `position`, in place of that record, or before it for a
+    /// [comparison](Self::compare_notes).
     ///
     /// # Errors
     /// As [`Replay::kept`].
@@ -170,10 +170,10 @@ impl Replay {
         self.unless_failed(done)
     }
 
-    /// Replays the snapshot's part of the record at `position`.
+    /// Replays the kept part of the record at `position`.
     ///
     /// # Errors
-    /// When the bytes are not such a record. After an error nothing more can be replayed.
+    /// When the bytes are no such record. After an error nothing more can be replayed.
     pub fn kept(&mut self, position: u64, payload: &[u8]) -> Result<(), ReplayError> {
         let done = self.try_kept(position, payload);
         self.unless_failed(done)
@@ -188,12 +188,11 @@ impl Replay {
         self.unless_failed(done)
     }
 
-    /// The snapshot has no further entries: waits until all of it is in the tables. The first record, and
-    /// the end, come to the same; here a snapshot that cannot be is still one that another one takes the
-    /// place of.
+    /// Waits until the whole snapshot is in the tables, after its last entry. The first record and the end of the
+    /// replay do the same; but only after an error reported here may another snapshot be used instead.
     ///
     /// # Errors
-    /// What was found wrong with any of its states, or with them as a whole: it may have a resource twice.
+    /// The first error in its states, or in all of them together: a resource may occur twice.
     pub fn snapshot_shown(&mut self) -> Result<(), ReplayError> {
         let done = self.end_snapshot();
         self.unless_failed(done)
@@ -202,15 +201,15 @@ impl Replay {
     /// Replays the record at `position`.
     ///
     /// # Errors
-    /// When the bytes are not a record, name a kind of resource that this program does not know, or
-    /// an event that does not fit the state. Workers lag behind, so the error may be about an
-    /// earlier record: it says which. After an error nothing more can be replayed.
+    /// When the bytes are no record, name an unknown kind of resource, or contain an event that does not fit the
+    /// state. Workers lag behind, so the error may be about an earlier record, which it names. After an error nothing
+    /// more can be replayed.
     pub fn record(&mut self, position: u64, payload: &[u8]) -> Result<(), ReplayError> {
         let done = self.try_record(position, payload);
         self.unless_failed(done)
     }
 
-    /// The tables that the records made.
+    /// Ends the replay; returns the recovered tables.
     ///
     /// # Errors
     /// As [`Replay::record`]; and when two resources have the same unique key.
@@ -229,7 +228,7 @@ impl Replay {
         })
     }
 
-    /// Returns the error that comes first in the log, which may be a worker's.
+    /// Returns the error that comes first in the log, be it this one or a worker's.
     fn unless_failed(&mut self, done: Result<(), Stop>) -> Result<(), ReplayError> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
@@ -237,7 +236,7 @@ impl Replay {
         let Err(stop) = done else {
             return Ok(());
         };
-        // Kept records come before all that workers have.
+        // Kept records come before everything that the workers process.
         let kept = self.kept_upto();
         let stop = match (self.end_kept(), stop) {
             (Err(theirs), Stop::Own(own)) if own.is_before_with(&theirs, kept) => Stop::Own(own),
@@ -256,7 +255,7 @@ impl Replay {
         Err(first)
     }
 
-    /// The position of the last record that a snapshot has kept.
+    /// Returns the position of the last record that the snapshot has kept.
     fn kept_upto(&self) -> u64 {
         self.snapshot.as_ref().map_or(0, |loading| loading.kept)
     }
@@ -291,7 +290,7 @@ impl Replay {
         Ok(keeping.add((position, noted), payload)?)
     }
 
-    /// All kept records are there: waits until they are taken in.
+    /// Waits until all kept records are processed; called after the last one.
     fn end_kept(&mut self) -> Result<(), ReplayError> {
         let loading = self.snapshot.as_mut();
         if let Some(keeping) = loading.and_then(|loading| loading.keeping.take()) {
@@ -300,8 +299,8 @@ impl Replay {
         Ok(())
     }
 
-    /// All of the snapshot is there, if there is one: waits until it is in the tables, with the messages
-    /// that only kept records tell of.
+    /// Waits until the snapshot, if there is one, is in the tables, with the messages that only its kept records
+    /// contain.
     fn end_snapshot(&mut self) -> Result<(), Stop> {
         let Some(loading) = self.snapshot.as_mut().filter(|loading| !loading.is_shown) else {
             return Ok(());
@@ -319,7 +318,7 @@ impl Replay {
         Ok(self.workers.settle()?)
     }
 
-    /// A message of an older record, as a snapshot would have it.
+    /// Returns a message of an older record as a snapshot would store it.
     fn message<'s>(
         &self,
         state: &'s (Digest, Vec<u8>),
@@ -351,7 +350,8 @@ impl Replay {
             return Err(of_snapshot("an entry is out of place".to_owned()).into());
         }
         let Some(layout) = loading.layout else {
-            // A snapshot whose records cannot be is one that another one takes the place of.
+            // An error in the records of a snapshot is reported before its entries are read, so that another snapshot
+            // can be used.
             self.uses.enter(&self.tables, loading.kept)?;
             loading.layout = Some(Layout::of(entry).map_err(unread)?);
             let covers = loading.covers;
@@ -418,14 +418,14 @@ impl Replay {
     }
 }
 
-/// The snapshot, of which a record comes that is kept at this position, or its note.
+/// Returns the snapshot whose kept record at this position, or the note about it, comes next.
 fn kept_at(snapshot: &mut Option<Loading>, position: u64) -> Result<&mut Loading, ReplayError> {
     let at = |what: String| ReplayError::of_kept(position, what);
     let Some(loading) = snapshot else {
         return Err(at("there is none".to_owned()));
     };
     if position <= loading.kept || position > loading.covers || loading.layout.is_some() {
-        // Its position says nothing of what was read before it.
+        // The misplaced position says nothing about the order of errors, so the error is one of the whole snapshot.
         let what = ReplayError::of_kept(position, "it is out of place").to_string();
         return Err(ReplayError::of_snapshot(what));
     }
@@ -433,7 +433,7 @@ fn kept_at(snapshot: &mut Option<Loading>, position: u64) -> Result<&mut Loading
     Ok(loading)
 }
 
-/// Waits for the workers, and enters the keys that records use; what the workers have found.
+/// Waits for the workers, and enters the keys that records use; returns the entries that the workers have noted.
 fn ended(
     workers: Workers,
     uses: &KeyUses,
@@ -446,10 +446,10 @@ fn ended(
     }
 }
 
-/// Why the replay stops.
+/// Reason why the replay stops.
 enum Stop {
     Own(ReplayError),
-    /// A worker failed, and says why.
+    /// A worker failed, and returns the error itself.
     Worker,
 }
 
@@ -558,7 +558,7 @@ mod tests {
         let mut parts = SnapshotParts::of(&[answer()], 1, 1);
         (parts.covers, parts.upto) = (2_000, 2_000);
         let summary = parts.entries[0].clone();
-        // So many that another thread takes them in.
+        // Enough records for another thread to process them.
         let kept = |key: u64| {
             let body = Blob([b' '; 1_000].as_slice());
             let outcome = RecordOutcome::Answer {
@@ -579,7 +579,7 @@ mod tests {
             parts.kept[40].1 = kept(7);
             let expected = "position 41: kept by a snapshot: its key was used at position 7";
             assert_eq!(parts.refused(), expected);
-            // Whatever is wrong after it, with kept records, entries or records.
+            // Errors after it, in kept records, entries or records, make no difference.
             parts.kept[1_900].1 = b"no record".to_vec();
             assert_eq!(parts.refused(), expected);
             parts.kept[1_901].0 = 3;
@@ -602,7 +602,7 @@ mod tests {
         NewRecord::forgotten(through, Timestamp::default()).encode()
     }
 
-    /// The records with each change as one that follows on the one before it.
+    /// Returns the records with each change linked to its predecessor.
     fn linked(records: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let mut last = HashMap::new();
         let link = |(position, bytes): (u64, &Vec<u8>)| {
@@ -636,7 +636,7 @@ mod tests {
         (1..).zip(records).map(link).collect()
     }
 
-    /// Replays these records at positions from 1 on, linked.
+    /// Replays these records at positions from 1 on, after linking them.
     fn replayed(records: &[Vec<u8>]) -> Result<Recovered, ReplayError> {
         let mut replay = Replay::new();
         for (position, record) in (1..).zip(&linked(records)) {
@@ -700,7 +700,7 @@ mod tests {
         assert!(recovered.tables.is_first(1, 0));
     }
 
-    /// An actor's key, and the event by which its fact comes in.
+    /// Returns an actor's key, and the event that applies its fact.
     fn fact(subject: &str, revision: i64) -> (Digest, Vec<u8>) {
         let fact = Fact {
             id: subject.into(),
@@ -742,7 +742,7 @@ mod tests {
         change(changes).encode()
     }
 
-    /// Many facts, more than a chunk of them for each worker.
+    /// Returns many facts, more than a chunk for each worker.
     fn many() -> Vec<Vec<u8>> {
         (0..40_000)
             .map(|number| {
@@ -803,7 +803,7 @@ mod tests {
 
     #[test]
     fn what_cannot_follow_is_named_before_what_cannot_be_read_behind_it() {
-        // The first is found by a worker, which is asked when the second has been found.
+        // A worker finds the first error, and is asked for it only when the second has been found.
         let (key, _) = fact("actor-1", 1);
         let cannot_follow = facts(&[(key, b"no event".to_vec())]);
         let no_record = b"no record".to_vec();
@@ -821,7 +821,7 @@ mod tests {
         assert!(replay.finish().is_err());
     }
 
-    /// What a snapshot of these tables holds, which covers so much.
+    /// The parts of a snapshot of these tables.
     struct SnapshotParts {
         covers: u64,
         upto: u64,
@@ -838,20 +838,20 @@ mod tests {
 
     const ALL_NOTES: [Notes; 4] = [Notes::None, Notes::Taken, Notes::Some, Notes::Compared];
 
-    /// What there is of notes of kept records.
+    /// The notes that a snapshot has about kept records.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Notes {
-        /// None: it is a snapshot of an older program.
+        /// None, as in a snapshot of an older program.
         None,
-        /// They are taken instead of the records.
+        /// The notes are used instead of the records.
         Taken,
-        /// The same, where there are any: only of the records at even positions.
+        /// The same, but only records at even positions have notes.
         Some,
-        /// They are compared with the records.
+        /// The notes are compared with the records.
         Compared,
     }
 
-    /// The tables after the first `covers` records, to which those up to `upto` were applied.
+    /// Returns the tables after the first `covers` records, with those up to `upto` applied as by a standby.
     fn later(records: &[Vec<u8>], covers: usize, upto: usize) -> Tables {
         let tables = replayed(&records[..covers]).unwrap().tables;
         for (position, record) in (1..).zip(&linked(&records[..upto])).skip(covers) {
@@ -872,7 +872,7 @@ mod tests {
     }
 
     impl SnapshotParts {
-        /// Of the first `covers` records, and of the states at `upto`.
+        /// Takes a snapshot of the first `covers` records, with the states at `upto`.
         fn of(records: &[Vec<u8>], covers: usize, upto: usize) -> Self {
             let recovered = replayed(&records[..covers]).unwrap();
             let later = later(records, covers, upto);
@@ -892,7 +892,7 @@ mod tests {
                 counters: recovered.counters,
             };
             let mut entries = vec![summary.encode()];
-            // Copied one by one: some in the earlier state, some in the later one.
+            // States are copied one by one: some are earlier, some later ones.
             later.each(|kind, key, position, bytes| {
                 let entry = StateEntry {
                     kind,
@@ -930,7 +930,7 @@ mod tests {
 
         fn load(&self) -> Result<Replay, ReplayError> {
             let mut replay = Replay::new();
-            // What was shown before a snapshot is forgotten.
+            // Everything replayed before a snapshot is discarded.
             replay.record(1, &answer())?;
             if self.notes == Notes::Compared {
                 replay.compare_notes();
@@ -966,7 +966,7 @@ mod tests {
         }
     }
 
-    /// What is to be found of keys after records up to some position, as if each was entered at once.
+    /// A model of the keys after records up to some position, each entered at once.
     #[derive(Default)]
     struct KeyModel {
         used: HashMap<String, u64>,
@@ -979,7 +979,7 @@ mod tests {
             taken.filter(|taken| *taken > self.forgotten)
         }
 
-        /// A record that uses a key, perhaps instead of another; what is wrong with it.
+        /// Uses a key, perhaps in place of another response; returns what is wrong with that.
         fn take(
             &mut self,
             position: u64,
@@ -1035,7 +1035,7 @@ mod tests {
                 let key = format!("key-{}", random.random_range(0..60));
                 let taken = model.taken(&key);
                 let of = match random.random_ratio(1, 60) {
-                    // Nearly always wrong.
+                    // This position is almost always wrong.
                     true => Some(random.random_range(0..position)),
                     false => taken,
                 };
@@ -1123,7 +1123,7 @@ mod tests {
             let told = load(compares, 3, used).unwrap_err().to_string();
             assert!(told.contains("out of place"), "{told}");
         }
-        // Nobody reads the record to find it.
+        // Without a comparison nobody reads the record, so the difference stays unnoticed.
         assert_eq!(load(false, 2, other).unwrap(), 1);
         let told = load(true, 2, other).unwrap_err().to_string();
         let expected = "position 2: kept by a snapshot: its note says something else";
@@ -1165,7 +1165,7 @@ mod tests {
         let mut replay = parts.load().unwrap();
         let told = replay.record(11, &records[10]).unwrap_err();
         assert_eq!(told.to_string(), expected);
-        // Another snapshot can take its place.
+        // Another snapshot can be used instead.
         let mut replay = parts.load().unwrap();
         let told = replay.snapshot_shown().unwrap_err();
         assert_eq!(told.to_string(), expected);
@@ -1206,7 +1206,7 @@ mod tests {
         let position = wrong.position;
         wrong.state = Blob(b"no state");
         parts.entries[7] = codec::encode(&wrong);
-        // Told at one of the entries, or when all are there.
+        // The error is reported at one of the entries, or when all are read.
         let told = parts.load().and_then(|mut replay| replay.snapshot_shown());
         let told = told.unwrap_err().to_string();
         assert!(
@@ -1215,7 +1215,7 @@ mod tests {
         );
     }
 
-    /// A bit of everything that a record can be.
+    /// Returns records of every kind.
     fn history() -> Vec<Vec<u8>> {
         let mut records = vec![
             answer(),
@@ -1245,7 +1245,7 @@ mod tests {
         let whole = replayed(&records).unwrap();
         for covers in [1, 4, 5, 6, 50, 203, records.len() - 1, records.len()] {
             for upto in [covers, covers + 1, records.len()] {
-                // A standby goes on to apply records meanwhile, those that forget keys among them.
+                // A standby goes on applying records meanwhile, including those that forget keys.
                 let upto = upto.min(records.len());
                 let mut replay = SnapshotParts::of(&records, covers, upto).load().unwrap();
                 for (position, record) in (1..).zip(&records).skip(covers) {
@@ -1266,7 +1266,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_may_keep_an_answer_and_the_one_in_its_place() {
-        // While it is taken, a third answer takes the place of the second: both lead to the key.
+        // While the snapshot is taken, a third response replaces the second: both lead to the key.
         let records = [answer(), instead(1), instead(2)];
         let held = SnapshotParts::of(&records, 2, 3);
         assert_eq!(held.kept.len(), 2);
@@ -1278,7 +1278,7 @@ mod tests {
             (recovered.tables.key(key), recovered.tables.keys()),
             (Some(3), 1)
         );
-        // One in the place of another than it is kept with is none.
+        // A response that replaces another one than it was kept with is invalid.
         let mut other = SnapshotParts::of(&records, 2, 3);
         other.kept[1].1 = instead(7);
         assert!(other.refused().contains("was used"), "{}", other.refused());
@@ -1321,7 +1321,7 @@ mod tests {
         assert!(error.contains("has it already"), "{error}");
     }
 
-    /// A relationship's key, and the event by which its fact comes in; some have been revoked.
+    /// Returns a relationship's key, and the event that applies its fact; some relationships are revoked.
     fn relationship(number: usize) -> (Digest, Vec<u8>) {
         let id = format!("relationship-{number}");
         let text = |text: &str| serde_json::from_value(Value::from(text)).unwrap();

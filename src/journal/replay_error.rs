@@ -1,23 +1,23 @@
-//! Why a log cannot be replayed.
+//! Errors of replay.
 
 use std::fmt;
 
 use crate::base::codec::DecodeError;
 
-/// Why a record cannot be replayed after those before it.
+/// Reason why a record cannot be replayed after its predecessors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayError {
     position: Option<u64>,
     what: String,
-    /// Whether it was written in a form that this program does not know.
+    /// Whether the record has a format that this program does not know.
     is_of_other_version: bool,
 }
 
 impl ReplayError {
-    /// What is said of a record that a snapshot keeps begins with this.
+    /// Prefix of errors about a record that a snapshot keeps.
     pub(super) const KEPT: &str = "kept by a snapshot: ";
 
-    /// What is wrong with the record at this position that a snapshot keeps.
+    /// An error in the record at this position that a snapshot keeps.
     pub(super) fn of_kept(position: u64, what: impl fmt::Display) -> Self {
         Self::at(position, format!("{}{what}", Self::KEPT))
     }
@@ -30,8 +30,8 @@ impl ReplayError {
         }
     }
 
-    /// For bytes that cannot be decoded: those of the record at this position, or of a snapshot;
-    /// `of` says which.
+    /// An error in bytes that cannot be decoded: those of the record at this position, or of a snapshot; `of` is the
+    /// prefix that says which.
     pub(super) fn unread(position: Option<u64>, of: &str, error: &DecodeError) -> Self {
         Self {
             position,
@@ -58,13 +58,13 @@ impl ReplayError {
         Self::of_snapshot("a thread that replays has panicked")
     }
 
-    /// Whether this one comes first, where a snapshot keeps records up to a position: they come before
-    /// what is said of the snapshot.
+    /// Whether this error comes before the other one, where the snapshot keeps records up to `kept`: errors in those
+    /// come before errors in the snapshot itself.
     pub(super) fn is_before_with(&self, other: &Self, kept: u64) -> bool {
         self.position.unwrap_or(kept) < other.position.unwrap_or(kept)
     }
 
-    /// Of two, the one that comes first in the log.
+    /// Returns the one of two errors that comes first in the log.
     pub(super) fn first(self, other: Self) -> Self {
         match other.position < self.position {
             true => other,

@@ -1,8 +1,8 @@
-//! A thread that works through what another one reads, in order, in chunks.
+//! A thread that processes the tasks of a reading thread, in order, in chunks. Such a thread with its queue is called
+//! a lane here.
 //!
-//! The memory of chunks is reused. Enough of them may wait that a thread which is not given a processor
-//! for a moment does not hold the others up. So little work that it fits into one chunk
-//! starts no thread: whoever ends the lane does it.
+//! The memory of chunks is reused. So many chunks may wait that a thread without a processor for a moment does not
+//! delay the others. Tasks that fit into one chunk start no thread: the caller of [`ReplayThread::end`] does them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,32 +14,33 @@ use parking_lot::Mutex;
 
 use super::replay_error::ReplayError;
 
-/// Bytes of a chunk.
+/// Size of a chunk, in bytes.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Chunks that may wait in all lanes together, and in one of them: at least, and at most.
+/// Number of chunks that may wait in all lanes together; in one lane, at least `CHUNKS_LEAST` and at most
+/// `CHUNKS_MOST`.
 const CHUNKS: usize = 32;
 const CHUNKS_LEAST: usize = 4;
 const CHUNKS_MOST: usize = 16;
 
-/// How many tasks are looked ahead for: what is had at hand for them fits into a processor's cache.
+/// Number of tasks looked ahead for: the data prefetched for them fits into a processor's cache.
 const AHEAD: usize = 256;
 
-/// What is done in a lane.
+/// Work of a lane.
 pub(super) trait ReplayWork: Send + 'static {
-    /// What is said of each piece of work, beside its bytes.
+    /// Data of each task, beside its bytes.
     type Task: Send;
 
-    /// These tasks are about to be done.
+    /// Prefetches for tasks that are about to be done.
     fn look_ahead(&self, _tasks: &[(Self::Task, usize)]) {}
 
-    /// Does one.
+    /// Does one task.
     ///
     /// # Errors
-    /// When nothing that comes after it may be done.
+    /// When no later task may be done.
     fn work(&mut self, task: &Self::Task, bytes: &[u8]) -> Result<(), ReplayError>;
 }
 
-/// Tasks, each with how many of the bytes are its own, in order.
+/// Tasks in order, each with the number of its bytes.
 struct Chunk<T> {
     tasks: Vec<(T, usize)>,
     bytes: Vec<u8>,
@@ -69,29 +70,29 @@ impl<T> Chunk<T> {
     }
 }
 
-/// A lane, seen from the reading thread.
+/// A lane, as the reading thread uses it.
 pub(super) struct ReplayThread<W: ReplayWork> {
     chunk: Chunk<W::Task>,
     failed: Arc<AtomicBool>,
-    /// How many chunks may wait.
+    /// Maximum number of waiting chunks.
     waiting: usize,
-    /// `None` once a thread has it.
+    /// The work; `None` once a thread has it.
     work: Option<W>,
     thread: Option<Thread<W>>,
 }
 
 struct Thread<W: ReplayWork> {
-    /// `None` when nothing more comes.
+    /// Queue to the thread; `None` after the last chunk.
     chunks: Option<SyncSender<Chunk<W::Task>>>,
     empty: Receiver<Chunk<W::Task>>,
-    /// The bytes of each chunk that was not taken back.
+    /// Bytes of each chunk that has not come back from the thread.
     given: VecDeque<usize>,
     handle: JoinHandle<Result<W, ReplayError>>,
 }
 
 impl<W: ReplayWork> Thread<W> {
-    /// Hands the chunk over to the thread, in exchange for an empty one. What waits has at most `bytes_most`
-    /// bytes and one chunk more, so that large tasks count for what they are.
+    /// Passes the chunk to the thread, in exchange for an empty one. Waiting chunks have at most `bytes_most` bytes
+    /// beyond one chunk, so that large tasks count by their size.
     fn give(
         &mut self,
         chunk: &mut Chunk<W::Task>,
@@ -114,13 +115,13 @@ impl<W: ReplayWork> Thread<W> {
     }
 }
 
-/// A lane has failed; [`ReplayThread::end`] says why.
+/// A lane has failed; [`ReplayThread::end`] returns the error.
 #[derive(Debug)]
 pub(super) struct ReplayThreadFailed;
 
 impl<W: ReplayWork> ReplayThread<W> {
-    /// One of `lanes` lanes, which does this work. They share the flag `failed`, which is set when one of
-    /// them fails.
+    /// Creates one of `lanes` lanes, which does this work. The lanes share the flag `failed`, which is set when one
+    /// of them fails.
     pub(super) fn new(work: W, lanes: usize, failed: &Arc<AtomicBool>) -> Self {
         Self {
             chunk: Chunk::default(),
@@ -154,26 +155,26 @@ impl<W: ReplayWork> ReplayThread<W> {
             }
         }
         let Some(thread) = &mut self.thread else {
-            // Without a thread the chunk is kept, and grows, until the end.
+            // Without a thread the chunk stays here, and grows, until the end.
             return Ok(());
         };
-        // One more is being worked on, and one is on its way back.
+        // Beside the waiting chunks, one is being processed, and one is on its way back.
         thread.give(&mut self.chunk, (self.waiting + 2) * CHUNK_BYTES)
     }
 
-    /// Nothing more comes: the lane can end while others are waited for.
+    /// Closes the queue: the lane can end while the caller waits for others.
     pub(super) fn close(&mut self) {
         let chunks = self.thread.as_mut().and_then(|thread| thread.chunks.take());
         if let Some(chunks) = chunks {
-            // One that has failed accepts nothing more, and says why at its end.
+            // A lane that has failed accepts no more chunks, and returns its error at the end.
             let _ = chunks.send(std::mem::take(&mut self.chunk));
         }
     }
 
-    /// Waits until all is done.
+    /// Waits until all tasks are done.
     ///
     /// # Errors
-    /// That of the work.
+    /// The error of the work.
     pub(super) fn end(mut self) -> Result<W, ReplayError> {
         self.close();
         if let Some(thread) = self.thread {
@@ -186,7 +187,7 @@ impl<W: ReplayWork> ReplayThread<W> {
     }
 }
 
-/// Starts a lane's thread; gives the work back where that cannot be.
+/// Starts a lane's thread; returns the work where that is not possible.
 fn start<W: ReplayWork>(
     work: W,
     waiting: usize,
@@ -207,7 +208,7 @@ fn start<W: ReplayWork>(
                     ended = chunk.work(&mut work);
                 }
                 if ended.is_err() {
-                    // What follows is received and dropped, so that senders do not block.
+                    // Later chunks are received and dropped, so that senders do not block.
                     failed.store(true, Ordering::Release);
                 }
                 chunk.tasks.clear();
@@ -234,10 +235,10 @@ mod tests {
 
     use super::*;
 
-    /// The most tasks that are added while the first one is not done.
+    /// Maximum number of tasks that may be added before the first one is done.
     const MOST: usize = 12;
 
-    /// Counts the bytes of its tasks. Does the first one when so many were added, or no more are.
+    /// Counts the bytes of its tasks. Does the first one only when `MOST` tasks have been added, or no more are.
     struct Counting {
         added: Arc<AtomicUsize>,
         ahead: usize,
@@ -278,7 +279,7 @@ mod tests {
         }
         let done = lane.end().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(done.bytes, 40 * large.len());
-        // Four of them, the one by which they are too many, and the one that waits for that.
+        // Four waiting tasks, the one that exceeds the limit, and the one that waits for its space.
         assert!(done.ahead <= 6, "{}", done.ahead);
     }
 }

@@ -1,12 +1,12 @@
-//! What holds between a record and those before it, checked as records are replayed or followed.
+//! Rules between a record and its predecessors, checked in replay and on a standby.
 
 use super::record::{Record, RecordChange, RecordOutcome};
 use super::tables::POSITION_MAX;
 
-/// Whether the tables can hold that something was committed at this position.
+/// Checks that the tables can store this position of a commit.
 ///
 /// # Errors
-/// When it is too high: no service has come so far, so the log was made by something else.
+/// When the position is too high: no service has come so far, so another program made the log.
 pub(super) fn has_place(position: u64) -> Result<(), String> {
     match position <= POSITION_MAX {
         true => Ok(()),
@@ -14,10 +14,10 @@ pub(super) fn has_place(position: u64) -> Result<(), String> {
     }
 }
 
-/// The position up to which the record forgets idempotency keys, if it is there for that.
+/// Returns the position up to which the record forgets idempotency keys, if it is such a record.
 ///
 /// # Errors
-/// When it cannot forget any.
+/// When the record may not forget keys.
 pub(super) fn forgets(position: u64, record: &Record<'_>) -> Result<Option<u64>, String> {
     let RecordOutcome::Forgotten { through } = record.outcome else {
         return Ok(None);
@@ -29,10 +29,10 @@ pub(super) fn forgets(position: u64, record: &Record<'_>) -> Result<Option<u64>,
     }
 }
 
-/// Whether the key of the record at `position` can lead to the response of the commit at `first`.
+/// Checks that the key of the record at `position` can lead to the response of the commit at `first`.
 ///
 /// # Errors
-/// When that comes later.
+/// When that commit comes later.
 pub(super) fn leads_back(position: u64, first: u64) -> Result<(), String> {
     match first < position {
         true => Ok(()),
@@ -42,11 +42,11 @@ pub(super) fn leads_back(position: u64, first: u64) -> Result<(), String> {
     }
 }
 
-/// Whether a record may use its key: `taken` is the commit that has used the key before, and
-/// `instead_of` the one whose response the record replaces.
+/// Checks that a record may use its key: `taken` is the commit that has used the key before, and `instead_of` the one
+/// whose response the record replaces.
 ///
 /// # Errors
-/// Why not.
+/// The reason why it may not.
 pub(super) fn may_take_key(instead_of: Option<u64>, taken: Option<u64>) -> Result<(), String> {
     match (taken, instead_of) {
         (taken, Some(of)) if taken != Some(of) => Err(format!(
@@ -57,11 +57,11 @@ pub(super) fn may_take_key(instead_of: Option<u64>, taken: Option<u64>) -> Resul
     }
 }
 
-/// Whether the change with this number is the first one of its resource in the record. A second one
-/// would be taken for one that is there already.
+/// Checks that the change with this index is the first one of its resource in the record. A second one would be
+/// skipped as already applied.
 ///
 /// # Errors
-/// When it is not.
+/// When it is not the first one.
 pub(super) fn changes_once(changes: &[RecordChange<'_>], number: usize) -> Result<(), String> {
     let (before, rest) = changes.split_at(number);
     let key = rest.first().map(|change| change.key);

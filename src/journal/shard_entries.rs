@@ -1,8 +1,8 @@
-//! What replay finds that indexes and lists are made of, and how they are made of it.
+//! Collects, during replay, the entries of indexes and lists, and builds the indexes and lists from them.
 //!
-//! A resource's names and its place in its list are noted at its first event, when its state is at hand.
-//! What changes afterwards, or has more than that (secondary keys, ranks, a place among several that are
-//! one item, or one that follows a booking), is looked up once all states are there.
+//! A resource's names and its place in its list are noted at its first event, when its state is at hand. A resource
+//! that changes afterwards, or has further entries, is looked up once all states are there. Further entries are
+//! secondary keys, ranks, a place shared by several resources, and one that follows a booking.
 
 use std::collections::HashSet;
 
@@ -15,10 +15,10 @@ use crate::base::digest::{Digest, DigestBuild};
 use crate::domain::registered::{AnyResource, Entries, Kinds};
 use crate::domain::resource::IndexKey;
 
-/// What the indexes hold of the resource with this key in this state.
+/// Returns the index entries of the resource with this key in this state.
 ///
 /// # Errors
-/// A sentence that says why there is no such state, or why it cannot be.
+/// A sentence that says why there is no such state, or why it is invalid.
 pub(super) fn entries_of(
     resource: &dyn AnyResource,
     key: Digest,
@@ -34,21 +34,21 @@ pub(super) fn entries_of(
 /// A unique key, and the resource that has it.
 type NameOf = (IndexKey, Digest);
 
-/// What was found of the resources of one shard.
+/// Entries noted for the resources of one shard.
 #[derive(Default)]
 pub(super) struct ShardEntries {
     names: Pieces<NameOf>,
     listed: FoundLists,
-    /// Those that have more than is noted here.
+    /// Resources with more entries than are noted here.
     more: Vec<Digest>,
-    /// Those that have changed since they were noted, here or among `more`.
+    /// Resources that have changed since they were noted, here or in `more`.
     changed: HashSet<Digest, DigestBuild>,
 }
 
 impl ShardEntries {
-    /// Notes a resource that was not there before, with its entries and the position of its last change.
-    /// `listed_at` is `None` when it is not listed, or when this is not known. Returns whether that is all
-    /// that there is to note; otherwise it is looked up when all are there.
+    /// Notes a resource that was not there before, with its entries and the position of its last change. `listed_at`
+    /// is `None` when the resource is not listed, or when this is unknown. Returns whether all its entries are noted;
+    /// otherwise the resource is looked up when all states are there.
     pub(super) fn first(
         &mut self,
         tables: &Tables,
@@ -67,7 +67,7 @@ impl ShardEntries {
             && !place.as_ref().is_some_and(|place| follows(place.booking));
         let entry = match &place {
             Some(place) => Some(place.entry),
-            // It may be listed again.
+            // The resource may be listed again.
             None => (!is_together).then_some(key),
         };
         if !is_all {
@@ -85,8 +85,8 @@ impl ShardEntries {
         true
     }
 
-    /// Notes a resource that is looked up when all are there. It came to be listed as this entry at
-    /// `listed_at`, which is as in [`ShardEntries::first`].
+    /// Notes a resource that is looked up when all states are there. It was first listed as this entry at
+    /// `listed_at`, which has the meaning as in [`ShardEntries::first`].
     pub(super) fn later(
         &mut self,
         tables: &Tables,
@@ -137,7 +137,7 @@ impl ShardEntries {
             })?;
             Ok((resource, standing.position, entries))
         });
-        // A resource is never removed.
+        // Cannot happen, since a resource is never removed.
         let Some(found) = found else {
             return Ok(());
         };
@@ -152,7 +152,7 @@ impl ShardEntries {
     }
 }
 
-/// The names in the order of their shards.
+/// Returns the names in the order of their shards.
 fn by_shards(names: &Pieces<NameOf>) -> Vec<NameOf> {
     let mut ends = [0; SHARDS];
     for (name, _) in names.iter() {
@@ -186,11 +186,10 @@ fn note_birth(
     }
 }
 
-/// Builds the unique and secondary indexes and the lists of what was found, shard by shard, and of all
-/// states.
+/// Builds the unique and secondary indexes and the lists from the noted entries and from all states, shard by shard.
 ///
 /// # Errors
-/// The state at the lowest position that is invalid, or two resources with the same unique key.
+/// The lowest position of an invalid state, or two resources with the same unique key.
 pub(super) fn index(
     tables: &Tables,
     kinds: Kinds,
@@ -202,7 +201,7 @@ pub(super) fn index(
         found.complete(tables, kinds, shard)
     })?;
     let (names, listed): (Vec<_>, Vec<_>) = completed.into_iter().unzip();
-    // Each shard at one go, since it is small enough for a processor's cache.
+    // Shard by shard, since one is small enough for a processor's cache.
     try_for_each(SHARDS, |shard| {
         let entered = tables.index_unique(shard, &names);
         entered.map_err(|[one, other]| two_holders(tables, kinds, one, other))?;

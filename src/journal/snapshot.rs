@@ -1,13 +1,12 @@
-//! The content of a snapshot: kept records, then entries.
+//! Content of a snapshot: kept records, then entries.
 //!
-//! The log's snapshot is a list of kept records and a list of entries, all bytes; their meaning is
-//! defined here.
+//! To the log, a snapshot is a list of kept records and a list of entries, all of them bytes; this module defines
+//! their meaning.
 //!
-//! A *kept record* has the layout of a record, without its changes: their result is in the states,
-//! as are its messages to other systems. It is kept as long as it may be needed: for its idempotency
-//! key, or for a second key that leads to its response. Nothing is kept of a response that was
-//! replaced, or whose key is forgotten. (Programs in which messages were no resources kept them
-//! here.) What a start needs of it, [`KeyUse`], is noted beside it.
+//! A *kept record* has the layout of a record, without its changes and its messages to other systems, whose results
+//! are in the states. It is kept as long as it may be needed: for its idempotency key, or for a second key that leads
+//! to its response. A record whose response was replaced, or whose key is forgotten, is not kept. (Programs in which
+//! messages were no resources kept messages here.) The data that a start needs of it, [`KeyUse`], is noted beside it.
 //!
 //! | Entry | Content |
 //! |---|---|
@@ -16,9 +15,9 @@
 //! | each other | a resource: kind, version, key, position of its last commit, when it came to be
 //! listed, state |
 //!
-//! Before version 3 no entry said when its resource came to be listed.
+//! Before version 3, entries lacked the time when their resource was first listed.
 //!
-//! The unique and secondary indexes are not in it: they are functions of the states.
+//! The snapshot has no unique and secondary indexes, since they are functions of the states.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,9 +29,9 @@ use crate::base::codec::{self, Blob, DecodeError};
 use crate::base::digest::{Digest, KeyDigest};
 use crate::domain::stored::Versioned;
 
-/// The version of this layout. Version 2 is read as well; a snapshot of another one is rejected.
+/// Version of this layout. Version 2 is read as well; a snapshot of another version is rejected.
 pub const SCHEMA: u8 = 3;
-/// The version in which entries do not say when their resources came to be listed.
+/// The version whose entries lack the time when their resources were first listed.
 const WITHOUT_BIRTHS: u8 = 2;
 
 /// The layout of the entries of a snapshot.
@@ -40,13 +39,13 @@ const WITHOUT_BIRTHS: u8 = 2;
 pub struct Layout(u8);
 
 impl Layout {
-    /// The one that is written.
+    /// The layout that is written.
     pub const PRESENT: Self = Self(SCHEMA);
 
-    /// That of the snapshot with this first entry.
+    /// Returns the layout of the snapshot with this first entry.
     ///
     /// # Errors
-    /// When it is one that this program does not know, or no such entry.
+    /// When the layout is unknown, or the bytes are no such entry.
     pub fn of(first: &[u8]) -> Result<Self, DecodeError> {
         match first.first() {
             Some(known @ (&SCHEMA | &WITHOUT_BIRTHS)) => Ok(Self(*known)),
@@ -59,7 +58,7 @@ impl Layout {
     }
 }
 
-/// What a snapshot says about the whole log.
+/// A snapshot's data about the whole log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Idempotency keys used at this position or before are forgotten.
@@ -69,7 +68,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The first entry's bytes.
+    /// Encodes the first entry.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         codec::encode(&(SCHEMA, self))
@@ -78,28 +77,28 @@ impl Summary {
     /// Decodes the first entry.
     ///
     /// # Errors
-    /// When the bytes are not such an entry, or one of a version that this program does not know.
+    /// When the bytes are no such entry, or one of an unknown version.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         Layout::of(bytes)?;
         codec::decode(bytes).map(|(_, summary): (u8, Self)| summary)
     }
 }
 
-/// A resource, as an entry.
+/// An entry of a snapshot: one resource.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateEntry<'a> {
-    /// Its kind.
+    /// Kind of the resource.
     pub kind: u16,
-    /// The version of that kind's stored form.
+    /// Version of that kind's stored form.
     pub version: u16,
-    /// Its key.
+    /// Key of the resource.
     pub key: Digest,
-    /// The position of its last commit.
+    /// Position of the resource's last commit.
     pub position: u64,
-    /// When it came to be listed; `None` when it is not, or this is not known.
+    /// When the resource was first listed; `None` when it is not listed, or this is unknown.
     #[serde(rename = "born")]
     pub listed_at: Option<ListedAt>,
-    /// Its state.
+    /// State of the resource.
     #[serde(borrow)]
     pub state: Blob<&'a [u8]>,
 }
@@ -119,7 +118,7 @@ impl<'a> StateEntry<'a> {
     /// Decodes an entry.
     ///
     /// # Errors
-    /// When the bytes are not such an entry.
+    /// When the bytes are no such entry.
     pub fn decode(bytes: &'a [u8], layout: Layout) -> Result<Self, DecodeError> {
         if layout == Layout::PRESENT {
             return codec::decode_borrowed(bytes);
@@ -141,7 +140,7 @@ impl<'a> StateEntry<'a> {
         })
     }
 
-    /// The entry of a resource in the tables, where the form of its kind has this version.
+    /// Creates the entry of a resource in the tables; `version` is that of its kind's stored form.
     #[must_use]
     pub fn new(standing: StoredState<'a>, version: u16, listed_at: Option<ListedAt>) -> Self {
         Self {
@@ -154,7 +153,7 @@ impl<'a> StateEntry<'a> {
         }
     }
 
-    /// The state, in the version in which it was stored.
+    /// Returns the state, in the version in which it was stored.
     #[must_use]
     pub fn stored(&self) -> Versioned<'a> {
         Versioned {
@@ -164,12 +163,13 @@ impl<'a> StateEntry<'a> {
     }
 }
 
-/// What a snapshot that covers everything up to `covers`, and has forgotten the keys up to `forgotten`, keeps
-/// of the record at `position`, into `kept`, whose content before is gone; what is noted of it. `None`: it
-/// keeps nothing of it. The tables may have forgotten more meanwhile, and may not have been swept since.
+/// Writes into `kept`, replacing its content, what a snapshot keeps of the record at `position`; returns the note
+/// about it. The snapshot covers everything up to `covers`, and has forgotten the keys up to `forgotten`. `None`: the
+/// snapshot does not keep the record. The tables may have forgotten more keys meanwhile, and may not have been swept
+/// since.
 ///
 /// # Errors
-/// When the tables do not have the record's key at this position or a later one, and it is not forgotten: its
+/// When the tables do not have the record's key at this position or a later one, and the key is not forgotten: its
 /// response would be lost.
 pub fn keep(
     tables: &Tables,
@@ -180,8 +180,8 @@ pub fn keep(
 ) -> Result<Option<KeyUse>, String> {
     let used = KeyUse::of(record);
     let is_current = match used.key.map(KeyDigest) {
-        // A key leads elsewhere when another response has replaced this one. While the log after
-        // the snapshot has that one, its record has to find this one.
+        // A key leads to another response when that one has replaced this one. As long as the record of the
+        // replacement is in the log after the snapshot, it must find this record.
         Some(key) => match tables.last_use(key) {
             Some(holder) if holder >= position => holder == position || holder > covers,
             _ if position > forgotten => {
@@ -336,7 +336,7 @@ mod tests {
         }
     }
 
-    /// What is kept of a record, read again.
+    /// Returns the kept part of a record, read again.
     fn kept(tables: &Tables, covers: u64, position: u64, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut kept = Vec::new();
         let record = Record::decode(bytes).unwrap();
@@ -375,7 +375,7 @@ mod tests {
         assert!(found.changes.is_empty());
         assert_eq!((found.key, found.outcome), (before.key, before.outcome));
 
-        // Its answer's place was taken at 9, which this snapshot does not cover, and that one does.
+        // The response was replaced at 9, which the first snapshot does not cover, and the second does.
         let bytes = kept(&tables, 8, 2, &replaced).unwrap();
         assert!(Record::decode(&bytes).unwrap().key.is_some());
         let found = Record::decode(&bytes).unwrap();
@@ -391,7 +391,7 @@ mod tests {
             told.contains("lack the idempotency key of position 3"),
             "{told}"
         );
-        // What the tables have is of an earlier position.
+        // The tables have the key at an earlier position.
         let again = Record::decode(&keyed).unwrap();
         assert!(keep(&tables, (9, 0), 2, &again, &mut Vec::new()).is_err());
         let keyless = NewRecord {
@@ -403,7 +403,7 @@ mod tests {
         let forgotten = NewRecord::forgotten(1, at()).encode();
         assert_eq!(kept(&tables, 9, 7, &forgotten), None);
 
-        // A forgotten key's answer is kept only while a second key leads to it.
+        // The response of a forgotten key is kept only while a second key leads to it.
         let first = record(&[], "key-4").encode();
         tables.note_first(4, 6);
         tables.forget(5);

@@ -1,9 +1,8 @@
-//! The list of all stored types, `docs/stored-types.txt`: every stored form, in every version that
-//! there ever was.
+//! The list of all stored types, `docs/stored-types.txt`: every stored form, in every version that has existed.
 //!
-//! The codec writes no names: a field that moves, or a value in the middle of an enumeration, makes
-//! old data unreadable, and nothing else would notice. So a test compares the list with the present
-//! types, and a version in the list can never change.
+//! The codec writes no names. So moving a field, or adding a value in the middle of an enumeration, makes old data
+//! unreadable without any other sign. A test therefore compares the list with the present types, and no version in
+//! the list may ever change.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,14 +26,14 @@ notes, of records and of snapshots. Every version that there ever was stays here
 is here already: docs/changing-stored-types.md says what to do.
 ";
 
-/// What is stored under one number, in one version.
+/// The types stored under one number, in one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stored {
-    /// The place in the list: kinds by their tags, then the layouts.
+    /// Place in the list: kinds by their tags, then the layouts.
     place: u16,
     name: String,
     version: u16,
-    /// The earlier versions that no release has written.
+    /// Number of earlier versions that no release has written.
     unreleased: u16,
     lines: Vec<String>,
 }
@@ -45,7 +44,7 @@ impl Stored {
     }
 }
 
-/// The present stored types.
+/// Returns the present stored types.
 fn present() -> Vec<Stored> {
     let mut all = Vec::new();
     for resource in RESOURCES {
@@ -94,7 +93,7 @@ fn present() -> Vec<Stored> {
     all
 }
 
-/// The list's blocks: the lines below each title.
+/// Returns the list's blocks: the lines below each title.
 fn blocks(list: &str) -> BTreeMap<String, Vec<String>> {
     let mut blocks = BTreeMap::<String, Vec<String>>::new();
     let mut title = None;
@@ -113,7 +112,7 @@ fn blocks(list: &str) -> BTreeMap<String, Vec<String>> {
     blocks
 }
 
-/// The lines of a block, each type's under its name.
+/// Groups the lines of a block by the names of their types.
 fn types(lines: &[String]) -> BTreeMap<String, Vec<&str>> {
     let mut types = BTreeMap::<String, Vec<&str>>::new();
     let mut name = String::new();
@@ -127,7 +126,7 @@ fn types(lines: &[String]) -> BTreeMap<String, Vec<&str>> {
     types
 }
 
-/// Which types differ, and how.
+/// Describes which types differ, and how.
 fn differences(before: &[String], after: &[String]) -> String {
     let (before, after) = (types(before), types(after));
     let mut names: Vec<_> = before.keys().chain(after.keys()).collect();
@@ -162,7 +161,7 @@ fn differences(before: &[String], after: &[String]) -> String {
     told
 }
 
-/// What is wrong with the list, given the present types; and the list with what may be added.
+/// Returns the errors in the list, given the present types, and the list with permitted additions.
 fn compare(list: &str, present: &[Stored]) -> (Vec<String>, String) {
     let mut complaints = Vec::new();
     let mut known = blocks(list);

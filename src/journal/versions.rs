@@ -1,6 +1,5 @@
-//! Data of one version of a resource's form is read by a program with a later version; the other
-//! way round it is rejected by its number. Tested with one kind of resource, as two programs have
-//! it.
+//! Data of one version of a resource's form is read by a program with a later version; a program with an earlier
+//! version rejects it by its number. Tested with one kind of resource in the forms of two programs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -31,7 +30,7 @@ crate::wire_enum! {
     }
 }
 
-/// As the first program has it.
+/// The resource in the first program's form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Parcel {
     id: String,
@@ -92,7 +91,7 @@ crate::wire_enum! {
     }
 }
 
-/// As the second program has it: with one more field, in front.
+/// The resource in the second program's form, with one more field, in front.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct ParcelNow {
     stops: u64,
@@ -101,8 +100,8 @@ struct ParcelNow {
     revision: Revision,
 }
 
-/// Two more events. The old ones are unchanged: they have the same effect on a state replayed from
-/// the log as on one from a snapshot.
+/// Events of the second program: two more. The old ones are unchanged: they have the same effect on a state replayed
+/// from the log as on one from a snapshot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum ParcelEventNow {
     Sent { id: String, size: SizeNow },
@@ -189,7 +188,7 @@ fn second_program(tag: u16) -> Option<&'static dyn AnyResource> {
     (tag == KIND.tag).then_some(&Registered::<ParcelNow>::NEW as &dyn AnyResource)
 }
 
-/// A record with one change of this parcel.
+/// Encodes a record with one change of this parcel.
 fn record<R: Resource>(id: &str, before: u64, event: &R::Event) -> Vec<u8> {
     let event = codec::encode(event);
     let change = NewChange {
@@ -217,7 +216,7 @@ fn record<R: Resource>(id: &str, before: u64, event: &R::Event) -> Vec<u8> {
     .encode()
 }
 
-/// The records of the first program.
+/// Returns the records of the first program.
 fn of_the_first() -> Vec<Vec<u8>> {
     let sent = |id: &str| ParcelEvent::Sent {
         id: id.to_owned(),
@@ -230,7 +229,7 @@ fn of_the_first() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The records that the second program appends.
+/// Returns the records that the second program appends.
 fn of_the_second() -> Vec<Vec<u8>> {
     let repacked = ParcelEventNow::Repacked {
         size: SizeNow::Large,
@@ -241,7 +240,7 @@ fn of_the_second() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The entries of a snapshot that a program takes of everything that it has.
+/// Returns the entries of a snapshot of everything that a program has recovered.
 fn snapshot(recovered: &Recovered, kinds: Kinds) -> Vec<Vec<u8>> {
     let summary = Summary {
         forgotten: 0,
@@ -261,7 +260,7 @@ fn snapshot(recovered: &Recovered, kinds: Kinds) -> Vec<Vec<u8>> {
     entries
 }
 
-/// What a program recovers from a snapshot that covers so much, if there is one, and from the log.
+/// Recovers from a snapshot with its covered position, if there is one, and from the log.
 fn opened(
     kinds: Kinds,
     snapshot: Option<(&[Vec<u8>], u64)>,
@@ -282,7 +281,7 @@ fn opened(
     replay.finish()
 }
 
-/// Each resource by its identifier: the position of its last change, and its state.
+/// Returns each resource by its identifier: the position of its last change, and its state.
 fn states(recovered: &Recovered, kinds: Kinds) -> Value {
     let mut all = serde_json::Map::new();
     recovered.tables.each(|kind, _, position, bytes| {
@@ -310,7 +309,7 @@ fn what_an_older_program_stored_is_brought_up_and_gone_on_with() {
     let from_snapshot = opened(second_program, Some((&snapshots, 3)), &log).unwrap();
     assert_eq!(from_snapshot.tables.digest(), from_log.tables.digest());
 
-    // It goes on, takes a snapshot of its own, and starts from that.
+    // The second program continues, takes a snapshot of its own, and starts from that.
     let log = [log, of_the_second()].concat();
     let gone_on = opened(second_program, Some((&snapshots, 3)), &log).unwrap();
     let seen = states(&gone_on, second_program);
@@ -376,7 +375,7 @@ fn a_change_that_follows_on_another_commit_than_it_says_is_damage() {
         let error = opened(first_program, None, &log(before)).err().unwrap();
         assert_eq!(error.to_string(), told);
         assert!(!error.is_of_other_version());
-        // After a snapshot that has the state before it, and not the change.
+        // After a snapshot that has the state before the change, and not the change.
         let earlier = opened(first_program, None, &log(1)[..2]).unwrap();
         let entries = snapshot(&earlier, first_program);
         let error = opened(first_program, Some((&entries, 2)), &log(before))

@@ -1,8 +1,8 @@
-//! The threads that replay changes, each those of the resources of some shards, and note what indexes
-//! and lists will be made of.
+//! The threads that replay changes, each those of the resources of some shards, and note the resources' entries for
+//! indexes and lists.
 //!
-//! One thread reads the log and hands each change to the worker that has its resource's shard, in
-//! order. A small replay starts no threads: [`Workers::finish`] does the work.
+//! One thread reads the log and passes each change to the worker that has its resource's shard, in order. A small
+//! replay starts no threads: [`Workers::finish`] does the work.
 
 use std::sync::Arc;
 
@@ -19,34 +19,33 @@ use crate::base::time::Timestamp;
 use crate::domain::registered::{AnyResource, Kinds, Listed};
 use crate::domain::stored::Versioned;
 
-/// ReplayWork on one resource.
+/// A change or a state of one resource, to be replayed.
 struct Task {
     resource: &'static dyn AnyResource,
-    /// The version of the bytes' form.
+    /// Version of the form of the bytes.
     version: u16,
     key: Digest,
     position: u64,
-    /// The position of the previous change, according to this one.
+    /// Position of the previous change, according to this one.
     before: u64,
     at: Timestamp,
     is_state: bool,
-    /// Of a state, when the resource came to be listed; of a change, its place.
+    /// For a state, when the resource was first listed; for a change, its place.
     listed_at: Option<ListedAt>,
 }
 
-/// What a worker works with.
+/// State of one worker.
 struct Worker {
     tables: Arc<Tables>,
-    /// The position up to which a resource may have a change already.
+    /// Position up to which a resource may already have a change.
     upto: u64,
     next: Vec<u8>,
-    /// Its number among the workers, and how many there are.
+    /// Number of this worker; `lanes` is the number of workers.
     lane: usize,
     lanes: usize,
-    /// What it finds, by shards.
+    /// Entries that the worker notes, by shard.
     found: Vec<ShardEntries>,
-    /// The kinds of whose resources more is looked up at the end: a snapshot's states of these are not
-    /// looked into before.
+    /// Kinds whose resources are looked up at the end: a snapshot's states of these kinds are not decoded before.
     have_more: Vec<u16>,
 }
 
@@ -58,7 +57,7 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// Workers on these tables, for resources of these kinds, which may have changes already up to the
+    /// Creates workers on these tables, for resources of these kinds, which may already have changes up to the
     /// position `upto`.
     pub(super) fn new(kinds: Kinds, tables: &Arc<Tables>, upto: u64) -> Self {
         let lanes = processors();
@@ -78,7 +77,7 @@ impl Workers {
         }
     }
 
-    /// Has the event of the change at this place applied to its resource.
+    /// Queues the change at this place, whose event is applied to its resource.
     ///
     /// # Errors
     /// When a worker has failed.
@@ -102,7 +101,7 @@ impl Workers {
         self.add(task, change.event.0)
     }
 
-    /// Has the state stored.
+    /// Queues a state to be stored.
     ///
     /// # Errors
     /// When a worker has failed.
@@ -129,8 +128,8 @@ impl Workers {
         self.lanes[lane].add(task, bytes)
     }
 
-    /// Waits until all that has come is done: a snapshot's states are found by their keys from here on. More
-    /// may come, unless there was an error.
+    /// Waits until all queued work is done: a snapshot's states are found by their keys from here on. More work may
+    /// follow, unless there was an error.
     ///
     /// # Errors
     /// The error at the lowest position.
@@ -141,7 +140,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Waits until all is done: what was found, by shards.
+    /// Waits until all work is done; returns the noted entries, by shard.
     ///
     /// # Errors
     /// The error at the lowest position.
@@ -153,11 +152,11 @@ impl Workers {
         Ok((0..SHARDS).map(of_shard).collect())
     }
 
-    /// The workers, in order, when all is done and each state is found by its key.
+    /// Waits until all work is done and each state is found by its key; returns the workers in order.
     fn ended(mut self) -> Result<Vec<Worker>, ReplayError> {
         self.lanes.iter_mut().for_each(ReplayThread::close);
         let ended = self.lanes.into_iter().map(ReplayThread::end);
-        // All of them are waited for, so that none runs on.
+        // Waits for all workers, so that none goes on.
         let (done, failed): (Vec<_>, Vec<_>) = ended.partition(Result::is_ok);
         let indexed = try_for_each(SHARDS, |shard| {
             index_states(&self.tables, self.kinds, shard)
@@ -171,7 +170,7 @@ impl Workers {
     }
 }
 
-/// A lane for each of these workers.
+/// Creates a lane for each of these workers.
 fn lanes_of(workers: impl ExactSizeIterator<Item = Worker>) -> Vec<ReplayThread<Worker>> {
     let (lanes, failed) = (workers.len(), Arc::default());
     workers
@@ -179,10 +178,10 @@ fn lanes_of(workers: impl ExactSizeIterator<Item = Worker>) -> Vec<ReplayThread<
         .collect()
 }
 
-/// Makes an index of the states of a shard that were noted.
+/// Builds an index of the noted states of a shard.
 ///
 /// # Errors
-/// When there are two of one resource.
+/// When a resource has two states.
 fn index_states(tables: &Tables, kinds: Kinds, shard: usize) -> Result<(), ReplayError> {
     tables.index_states(shard).map_err(|(kind, position)| {
         let kind = kinds(kind).map_or("unknown", |resource| resource.kind().name);
@@ -191,7 +190,7 @@ fn index_states(tables: &Tables, kinds: Kinds, shard: usize) -> Result<(), Repla
     })
 }
 
-/// The lane that has the resources of this shard, of `lanes` lanes.
+/// Returns the lane that has the resources of this shard, out of `lanes` lanes.
 fn lane_of(shard: usize, lanes: usize) -> usize {
     shard % lanes
 }
@@ -200,11 +199,11 @@ impl ReplayWork for Worker {
     type Task = Task;
 
     fn look_ahead(&self, tasks: &[(Task, usize)]) {
-        // A state is added without looking.
+        // A state is added without a lookup.
         let changes = tasks.iter().filter(|(task, _)| !task.is_state);
         let keys = changes.map(|(task, _)| task.key);
         let is_own = |shard| lane_of(shard, self.lanes) == self.lane;
-        self.tables.have_at_hand(keys, is_own);
+        self.tables.prefetch(keys, is_own);
     }
 
     fn work(&mut self, task: &Task, bytes: &[u8]) -> Result<(), ReplayError> {
@@ -305,8 +304,7 @@ impl Worker {
     }
 }
 
-/// The list item that a resource becomes, or becomes part of, by a change from the one state to the
-/// other, which is not its first.
+/// Returns the list item that a resource becomes, or joins, by a change between these states that is not its first.
 fn comes_to_be_listed(
     resource: &dyn AnyResource,
     before: Option<&[u8]>,
@@ -314,7 +312,7 @@ fn comes_to_be_listed(
 ) -> Option<Digest> {
     match resource.listed() {
         Listed::Never => None,
-        // It was from the beginning.
+        // It was listed from the beginning.
         Listed::FromBirth if !resource.is_together() => None,
         Listed::FromBirth | Listed::Later => {
             let before = before.and_then(|before| listed_as(resource, before));
@@ -324,7 +322,7 @@ fn comes_to_be_listed(
     }
 }
 
-/// The list item that a resource in this state is, or is part of.
+/// Returns the list item that a resource in this state is, or is part of.
 fn listed_as(resource: &dyn AnyResource, state: &[u8]) -> Option<Digest> {
     let place = resource.place(state).ok()??;
     Some(place.entry)

@@ -1,5 +1,5 @@
-//! One append: sent again, byte for byte, until it is known what became of it; and what one attempt
-//! has come to, for those that have several in flight.
+//! One append: sent again, byte for byte, until its outcome is known; and the outcome of one attempt, for writers
+//! with several messages in flight.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use super::connection::{Connection, Unanswered};
 use super::error::StreamError;
 use super::message::{Content, Message};
 
-/// For how long it is tried to find out what became of an append.
+/// How long the outcome of an append is sought.
 pub(super) const KNOWN_WITHIN: Duration = Duration::from_secs(30);
-/// How long after an attempt without an answer the next one begins.
+/// Pause after an attempt without an answer.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
-/// How long after a refusal for lack of room the next attempt begins.
+/// Pause after a refusal for lack of room.
 pub(super) const PAUSE_WHEN_FULL: Duration = Duration::from_millis(500);
 
-/// The refusals of the servers that mean something here.
+/// Error codes of the servers that are handled here.
 mod code {
     pub(super) const ACCOUNT_RESOURCES_EXCEEDED: u64 = 10_002;
     pub(super) const INSUFFICIENT_RESOURCES: u64 = 10_023;
@@ -33,63 +33,63 @@ mod code {
     pub(super) const WRONG_LAST_SEQUENCE_NOW: u64 = 10_164;
 }
 
-/// What has become of an append.
+/// Outcome of an append.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Appended {
-    /// It is in the stream, at the sequence after the expected one.
+    /// The message is in the stream, at the sequence after the expected one.
     Ours,
-    /// Another message is there.
+    /// Another message is at that sequence.
     Other(Other),
 }
 
-/// A message that is in the place of one's own.
+/// A message in the place of one's own.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Other {
-    /// Its epoch, and the name of its node, where they are known.
+    /// Epoch of the message, and the name of its node, where they are known.
     pub(super) by: Option<(u64, String)>,
-    /// How many messages were in flight before it.
+    /// Number of messages that were in flight before it.
     pub(super) ahead: u8,
-    /// Its log.
+    /// Id of the message's log.
     pub(super) log_id: Option<[u8; 16]>,
 }
 
-/// What one attempt has come to.
+/// Outcome of one attempt.
 pub(super) enum Attempt {
     Acknowledged,
-    /// Something is at the place, or was.
+    /// A message is at the place, or was.
     Taken,
     /// Nothing was appended, for lack of room.
     Full(String),
-    /// Whether it was appended is unknown.
+    /// It is unknown whether the message was appended.
     Unknown(String),
 }
 
-/// Notified of retries while an append takes its time.
+/// Notified of retries during an append.
 pub(super) trait Watched: Sync {
-    /// It is tried again for this reason. Returns whether to go on trying when nothing was appended.
+    /// Notifies of a retry and its reason. Returns whether to go on trying when nothing was appended.
     fn tries_again(&self, why: &str, is_full: bool) -> bool;
 }
 
-/// A message on its way into the stream.
+/// A message to be appended to the stream.
 #[derive(Clone)]
 pub(super) struct Appending {
     pub(super) connection: Arc<Connection>,
-    /// The sequence that the message expects to be the last one.
+    /// Last sequence of the stream that the message expects.
     pub(super) after: u64,
-    /// The identifier by which the servers recognize it when it is sent again.
+    /// Identifier by which the servers recognize the message when it is sent again.
     pub(super) id: String,
     pub(super) bytes: Bytes,
 }
 
 impl Appending {
-    /// Appends it, while nothing else is in flight.
+    /// Appends the message, while no other one is in flight.
     ///
     /// # Errors
-    /// [`StreamError::Unknown`] when it is not known in time what became of it; when the servers
-    /// refuse it for what it is, or the stream does not have what it is to follow.
+    /// [`StreamError::Unknown`] when the outcome does not become known in time; another error when the servers refuse
+    /// the message as such, or the stream lacks the predecessor.
     pub(super) async fn run(&self, watched: &dyn Watched) -> Result<Appended, StreamError> {
         let mut until = Instant::now() + KNOWN_WITHIN;
-        // Whether an earlier attempt may still be on its way.
+        // Whether an earlier attempt may still be in flight.
         let mut is_unknown = false;
         loop {
             let attempt = match self.until_it_follows().await {
@@ -101,11 +101,11 @@ impl Appending {
                 Attempt::Acknowledged => return Ok(Appended::Ours),
                 Attempt::Taken => match self.at_the_place().await? {
                     Some(appended) => return Ok(appended),
-                    // An attempt of ours is being replicated, or the server is behind.
+                    // An earlier attempt is being replicated, or the server is behind.
                     None => "the stream does not show yet what came after".to_owned(),
                 },
                 Attempt::Full(why) => {
-                    // An attempt with unknown outcome may have had the last room.
+                    // An attempt with unknown outcome may have taken the last room.
                     if is_unknown && let Some(appended) = self.at_the_place().await? {
                         return Ok(appended);
                     }
@@ -130,10 +130,10 @@ impl Appending {
         }
     }
 
-    /// Sends it, and waits for the answer.
+    /// Sends the message, and waits for the answer.
     ///
     /// # Errors
-    /// When the servers refuse it for what it is.
+    /// When the servers refuse the message as such.
     pub(super) async fn attempt(&self) -> Result<Attempt, StreamError> {
         let names = self.connection.names();
         let mut headers = HeaderMap::new();
@@ -155,7 +155,7 @@ impl Appending {
             let is_there = answer["seq"].as_u64() == Some(self.after + 1);
             let is_new = answer["duplicate"].as_bool() != Some(true);
             let is_of_stream = answer["stream"].as_str() == Some(&names.stream);
-            // Of a message that the servers say they have already the bytes are compared.
+            // Where the servers say that they already have the message, its bytes are compared later.
             return Ok(match is_there && is_new && is_of_stream {
                 true => Attempt::Acknowledged,
                 false => Attempt::Taken,
@@ -183,10 +183,10 @@ impl Appending {
         })
     }
 
-    /// What is where this message belongs; `None` when nothing is, as far as is shown.
+    /// Returns what is at the place of this message; `None` when nothing is, as far as is shown.
     ///
     /// # Errors
-    /// When the servers refuse to show it.
+    /// When the servers refuse to show the message.
     pub(super) async fn at_the_place(&self) -> Result<Option<Appended>, StreamError> {
         let found = match self.connection.message(self.after + 1).await {
             Ok(found) => found,
@@ -214,7 +214,7 @@ impl Appending {
     }
 }
 
-/// The error when a full stream is not waited for any more.
+/// Returns the error for the end of the wait for room in a full stream.
 pub(super) fn given_up_when_full(why: &str, is_unknown: bool) -> StreamError {
     match is_unknown {
         true => StreamError::Unknown {

@@ -1,22 +1,22 @@
-//! How often a message is appended that has no records: each stays in the stream.
+//! Limits the rate of messages without records, since each stays in the stream.
 
 use std::time::{Duration, Instant};
 
-/// One in so much time, in the long run.
+/// Time per message, in the long run.
 const EACH: Duration = Duration::from_millis(10);
-/// So many may come at once, or one after the other, before they are held to that.
+/// Number of messages that may come at once, or one after the other, before the rate applies.
 const AT_ONCE: u32 = 1_000;
 
-/// The time at which the next one would be due if they all came evenly.
+/// The time at which the next message would be due if all came evenly.
 pub(super) struct BarrierRate(Instant);
 
 impl BarrierRate {
-    /// None has come yet.
+    /// Creates a limit before the first message.
     pub(super) fn new(now: Instant) -> Self {
         Self(now)
     }
 
-    /// How long the next one has to wait; none where it may come now, and is counted.
+    /// Returns how long the next message has to wait; `None` where it may come now, and is counted.
     pub(super) fn take(&mut self, now: Instant) -> Option<Duration> {
         let ahead = self.0.saturating_duration_since(now);
         let may = EACH * AT_ONCE;
@@ -48,7 +48,7 @@ mod tests {
             }
         }
         assert!((6_900..=7_100).contains(&taken), "{taken}");
-        // After ten seconds without any the next thousand may come at once.
+        // After ten seconds without any message, the next thousand may come at once.
         now += EACH * AT_ONCE;
         for _ in 0..AT_ONCE {
             assert_eq!(rate.take(now), None);

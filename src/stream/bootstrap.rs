@@ -1,4 +1,4 @@
-//! A directory that begins with a snapshot from the servers' object store, and with the records of the
+//! Creates a log in an empty directory: from a snapshot in the servers' object store, and from the records of the
 //! stream that its writer's directory had.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::reader::Reader;
 use super::shown::Shown;
 use super::snapshot_store::fetch;
 
-/// How long a message is waited for that the servers say they have.
+/// How long to wait for a message that the servers say they have.
 const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
 
 fn refused(position: u64) -> impl Fn(StreamError) -> Error {
@@ -25,12 +25,12 @@ fn refused(position: u64) -> impl Fn(StreamError) -> Error {
     }
 }
 
-/// Makes an empty directory a log of the newest snapshot that is good; leaves it empty where there is
-/// none, or where it has a log. `marks` is called before an empty one gets anything.
+/// Makes an empty directory a log that begins with the newest good snapshot; leaves it empty where there is none.
+/// Changes nothing where the directory has a log. `marks` is called before an empty directory gets its first file.
 ///
 /// # Errors
-/// [`Error::Held`], [`Error::Io`]; [`Error::Visitor`] with a [`StreamError`] when the stream is not whole,
-/// has less than was acknowledged, or needs a snapshot and has none that is good.
+/// [`Error::Held`], [`Error::Io`]; [`Error::Visitor`] with a [`StreamError`] when the stream has gaps, lacks
+/// acknowledged records, or needs a snapshot and has no good one.
 pub(super) fn begin_with_snapshot<V: Shown>(
     storage: &Arc<dyn Storage>,
     connection: &Arc<Connection>,

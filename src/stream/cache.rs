@@ -59,11 +59,9 @@ impl<V: Visitor> Compared<'_, V> {
                 journal,
             });
         }
-        let (end, first) = (self.last, extent.base.next);
-        if 0 < end && end < first {
-            return Err(StreamError::Purged { end, first });
-        }
-        let Some(record) = self.last_record.as_ref().filter(|_| self.last > 0) else {
+        extent.is_reached_by(self.last)?;
+        let has_last = self.last >= extent.base.next;
+        let Some(record) = self.last_record.as_ref().filter(|_| has_last) else {
             return Ok(());
         };
         has_record(self.connection, extent, self.last, record)
@@ -364,4 +362,76 @@ pub fn begin_to_write<V: Shown>(
         }
     }
     Err(refused(0)(StreamError::Fenced { by: None }.into()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::stream::chain::Tail;
+    use crate::stream::extent::tail_at;
+    use crate::stream::fake::{Fake, LOG};
+    use crate::stream::maintenance::hold;
+
+    /// What comes of a directory of the log that ends with this record.
+    fn judged(
+        connection: &Connection,
+        extent: &Extent,
+        last: u64,
+        last_record: Option<&[u8]>,
+    ) -> Result<(), StreamError> {
+        let compared = Compared {
+            visitor: &mut wal::Discard,
+            connection,
+            log_id: Some(LOG),
+            own_id: LOG,
+            ancestors: Vec::new(),
+            last,
+            last_record: last_record.map(<[u8]>::to_vec),
+            refusal: None,
+        };
+        compared.judge(extent)
+    }
+
+    #[test]
+    fn a_directory_that_ends_right_before_an_imported_stream_lacks_nothing() {
+        let fake = Fake::with_room(64 << 20);
+        let link = hold(fake.connection(), "node", [1; 16]);
+        let base = Tail {
+            log_id: Some(LOG),
+            next: 137,
+            ..Tail::beginning()
+        };
+        assert_eq!(link.connection().block(link.fence(&base, LOG)), Ok(true));
+        let extent = Extent { base, last: 1 };
+        let connection = fake.connection();
+        // Its last position is covered by a snapshot, or is a record that the stream never had.
+        for record in [None, Some(&[9][..])] {
+            assert_eq!(judged(&connection, &extent, 136, record), Ok(()));
+        }
+        let (end, first) = (135, 137);
+        assert_eq!(
+            judged(&connection, &extent, end, None),
+            Err(StreamError::Purged { end, first })
+        );
+    }
+
+    #[test]
+    fn a_directory_that_ends_right_before_what_a_purge_left_is_not_known_to_belong_to_it() {
+        let fake = Fake::with_room(64 << 20);
+        drop(fake.written(1, 3));
+        let connection = fake.connection();
+        // The fence, and the records at positions 1 and 2, are purged.
+        let base = tail_at(&connection, &Tail::beginning(), 3).unwrap();
+        let extent = Extent { base, last: 4 };
+        assert_eq!(
+            judged(&connection, &extent, 2, Some(&[1])),
+            Err(StreamError::Purged { end: 2, first: 3 })
+        );
+        assert_eq!(judged(&connection, &extent, 3, Some(&[2])), Ok(()));
+        assert_eq!(
+            judged(&connection, &extent, 3, Some(&[9])),
+            Err(StreamError::Differs { position: 3 })
+        );
+    }
 }

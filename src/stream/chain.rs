@@ -1,51 +1,50 @@
-//! The chain of messages: what each has to be after the one before.
+//! The chain of messages: checks that each message follows its predecessor.
 //!
-//! A writer has up to four messages in flight, each of which the servers take only after a number
-//! of messages. When another process fences it meanwhile, the fence takes the sequence of the first
-//! of them, which is rejected then; but the next one finds as many messages before it as it
-//! expects, and may be taken. It is *void*: of an older epoch than the fence before it. It was
-//! never acknowledged, since that is done in order; readers skip it, and the next message names the
-//! one before it as if it did not exist.
+//! A writer has up to four messages in flight, each of which the servers accept only at one sequence. When another
+//! process fences the writer meanwhile, the fence takes the sequence of the first of them, which is then rejected.
+//! But the next one finds as many messages before it as it expects, and may be accepted. It is *void*: its epoch is
+//! older than that of the fence before it. It was never acknowledged, since acknowledgements go in order. Readers
+//! skip it, and the next message names its predecessor as if it did not exist.
 //!
-//! A message says how many of its writer were in flight before it, so only one of which the first
-//! of these may have been lost to a fence can be void; any other of an older epoch is damage. For the
-//! same reason a writer has no more than one message in flight until it is past the places that its
-//! predecessor's may still take.
+//! A message states how many of its writer's messages were in flight before it. It can be void only if a fence may
+//! have taken the place of the first of these; any other message of an older epoch is damage. For the same reason a
+//! writer has at most one message in flight until it is past the places that its predecessor's messages may still
+//! take.
 
 use super::error::StreamError;
 use super::message::{Content, IN_FLIGHT_MAX, Message, MessageDigest, MessageHead};
 
-/// The end of what was read or appended so far.
+/// The end of the messages read or appended so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tail {
     /// The log's id; `None` before the first message.
     pub log_id: Option<[u8; 16]>,
     /// The sequence of the last message; 0 before the first.
     pub sequence: u64,
-    /// The epoch of its writer.
+    /// Epoch of the last message's writer.
     pub epoch: u64,
-    /// The position of the next record.
+    /// Position of the next record.
     pub next: u64,
-    /// The digest of the last message that is not void.
+    /// Digest of the last message that is not void.
     pub digest: MessageDigest,
-    /// Where its epoch has begun at the latest.
+    /// Latest sequence at which the epoch may have begun.
     pub fence: u64,
 }
 
-/// How many messages of another writer may follow a fence at the most.
+/// Maximum number of another writer's messages after a fence.
 const VOID_MAX: u64 = IN_FLIGHT_MAX as u64 - 1;
 
-/// What a message is in its place.
+/// Role of a message at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follows {
-    /// The next one.
+    /// The message is the next one of the chain.
     Next,
-    /// Nothing: its writer was fenced before it came.
+    /// The message is void: its writer was fenced before it came.
     Void,
 }
 
 impl Tail {
-    /// Before the first message.
+    /// Returns the end of an empty stream.
     #[must_use]
     pub fn beginning() -> Self {
         Self {
@@ -58,7 +57,7 @@ impl Tail {
         }
     }
 
-    /// After this message, which is not void, whatever came before it.
+    /// Returns the end after this message, which is not void, whatever came before it.
     #[must_use]
     pub fn after(sequence: u64, message: &Message<'_>) -> Self {
         Self {
@@ -71,22 +70,23 @@ impl Tail {
         }
     }
 
-    /// Whether a message at the next place would be void, if its epoch is older.
+    /// Whether a message at the next place may be void, if its epoch is older; `ahead` messages were in flight before
+    /// it.
     #[must_use]
     pub fn may_be_void(&self, ahead: u8) -> bool {
         self.sequence < self.fence + u64::from(ahead)
     }
 
-    /// Whether no message of another writer can come any more that this epoch has fenced.
+    /// Whether no further message can come of a writer that this epoch has fenced.
     #[must_use]
     pub fn is_past_void(&self) -> bool {
         self.sequence >= self.fence + VOID_MAX
     }
 
-    /// Goes on to the next message.
+    /// Advances to the next message.
     ///
     /// # Errors
-    /// When it is not the next one, and what it is instead.
+    /// When the message does not follow, and why.
     pub fn follow(&mut self, sequence: u64, message: &Message<'_>) -> Result<Follows, StreamError> {
         let wrong = |what: String| StreamError::Broken { sequence, what };
         if sequence != self.sequence + 1 {
@@ -141,8 +141,8 @@ impl Tail {
         Ok(Follows::Next)
     }
 
-    /// The place of the next message of an epoch in this log, made when so many before it were not
-    /// acknowledged.
+    /// Returns the place of the next message of an epoch in this log, created while `ahead` messages before it were
+    /// not acknowledged.
     #[must_use]
     pub fn place(&self, log_id: [u8; 16], epoch: u64, ahead: u8) -> MessageHead {
         MessageHead {
@@ -174,7 +174,7 @@ mod tests {
             .map_err(|error| error.to_string())
     }
 
-    /// A fence, a batch of two, a barrier, and the tail after each.
+    /// Returns a fence, a batch of two, a barrier, and the tail after each.
     fn some() -> Vec<(Vec<u8>, Tail)> {
         let records = [1, 0, 0, 0, b'a', 0, 0, 0, 0];
         let contents = [
@@ -210,7 +210,7 @@ mod tests {
         let mut again = messages[1].1.clone();
         let doubled = follow(&mut again, 3, &messages[1].0).unwrap_err();
         assert!(doubled.contains("position 1"), "{doubled}");
-        // Another batch in the place of the one that the barrier came after.
+        // Another batch in the place of the one that the barrier followed.
         let records = [1, 0, 0, 0, b'b', 0, 0, 0, 0];
         let mut other = messages[0].1.clone();
         let batch = Content::Batch(Records::of(&records, 2).unwrap());
@@ -253,7 +253,7 @@ mod tests {
         let message = |tail: &Tail, epoch, ahead, content: Content<'_>| {
             tail.place(LOG, epoch, ahead).message(content).0
         };
-        // Of four in flight at 4 to 7 the fence of another one gets the first place.
+        // Of four messages in flight at 4 to 7, the fence of another writer takes the place of the first.
         let mut flying = Vec::new();
         let mut end = before.clone();
         for ahead in 0..4 {
@@ -265,7 +265,7 @@ mod tests {
         let begins = message(&before, 2, 0, fence("b"));
         follow(&mut fenced, 4, &begins).unwrap();
         let own = message(&fenced, 2, 0, Content::Barrier);
-        // Each subset of the others, in their own places.
+        // Each subset of the other messages, in their own places.
         for taken in 0..8_u8 {
             let mut tail = fenced.clone();
             for place in 5..8 {
@@ -288,7 +288,7 @@ mod tests {
             }
             assert!(tail.is_past_void());
         }
-        // One that says that nothing was in flight before it, or less than is since the fence.
+        // A message that claims that none was in flight before it, or fewer than have come since the fence.
         for (place, ahead) in [(5, 0), (6, 1), (7, 2), (8, 3)] {
             let mut tail = fenced.clone();
             tail.sequence = place - 1;
@@ -296,7 +296,7 @@ mod tests {
             let refused = follow(&mut tail, place, &bytes).unwrap_err();
             assert!(refused.contains("after one of epoch 2"), "{refused}");
         }
-        // What comes after a void one names the one before that.
+        // The message after a void one names the message before that.
         let mut tail = fenced.clone();
         follow(&mut tail, 5, &flying[1]).unwrap();
         assert_eq!(follow(&mut tail, 6, &own), Ok(Follows::Next));

@@ -1,5 +1,4 @@
-//! What is known of this process's right to write: which appends are acknowledged, and who waits for
-//! one.
+//! Knowledge of this process's right to write: which appends are acknowledged, and which requests wait for one.
 
 use std::time::{Duration, Instant};
 
@@ -12,18 +11,18 @@ use super::append::KNOWN_WITHIN;
 /// How far appends are acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Confirmed {
-    /// When the last append that is acknowledged, with all before it, began.
+    /// Start time of the last append that is acknowledged along with all before it.
     began: Option<Instant>,
-    /// Requests that came up to this time are confirmed by none of the appends that are still in flight.
+    /// Requests that came up to this time are not confirmed by appends still in flight.
     refused: Option<Instant>,
-    /// How many appends were acknowledged or withdrawn.
+    /// Number of appends that were acknowledged or withdrawn.
     count: u64,
-    /// Nothing more will be.
+    /// Whether no more appends will be acknowledged.
     ended: bool,
 }
 
 impl Confirmed {
-    /// Whether this process had the right to write when a request came; `None` while that is not known.
+    /// Whether this process had the right to write when a request came; `None` while that is unknown.
     fn says(&self, came: Instant) -> Option<bool> {
         let is_after = |at: Option<Instant>| at.is_some_and(|at| at >= came);
         if self.ended {
@@ -37,23 +36,23 @@ impl Confirmed {
     }
 }
 
-/// The appends that are acknowledged, and those that are waited for.
+/// Acknowledged appends, and requests that wait for one.
 #[derive(Default)]
 pub(super) struct Confirmations {
     confirmed: watch::Sender<Confirmed>,
-    /// When an append has to have begun at the earliest, for those that wait for one.
+    /// Earliest start time of an append that the waiting requests need.
     wanted: Mutex<Option<Instant>>,
     asked: Notify,
 }
 
 impl Confirmations {
-    /// The fence that began then is acknowledged: nothing that was counted before counts.
+    /// Notes that the fence that began at `began` is acknowledged, and that earlier appends do not count.
     pub(super) fn begins(&self, began: Instant) {
         self.confirmed
             .send_modify(|confirmed| confirmed.began = Some(began));
     }
 
-    /// One more append is acknowledged, which began then.
+    /// Notes that one more append is acknowledged, which began at `began`.
     pub(super) fn acknowledged(&self, began: Instant) {
         self.confirmed.send_modify(|confirmed| {
             confirmed.began = Some(began);
@@ -61,43 +60,43 @@ impl Confirmations {
         });
     }
 
-    /// The append that began last was withdrawn, and nobody waited for what is in it.
+    /// Notes that the last append was withdrawn, whose content nobody waited for.
     pub(super) fn withdrawn(&self) {
         self.confirmed.send_modify(|confirmed| confirmed.count += 1);
     }
 
-    /// Whoever waits now waits in vain.
+    /// Refuses a confirmation to all requests that wait now.
     pub(super) fn refuse(&self) {
         let now = Instant::now();
         self.confirmed
             .send_modify(|confirmed| confirmed.refused = Some(now));
     }
 
-    /// Nothing more is.
+    /// Notes that no more appends will be acknowledged.
     pub(super) fn end(&self) {
         self.confirmed
             .send_modify(|confirmed| confirmed.ended = true);
     }
 
-    /// How many appends are acknowledged.
+    /// Returns how many appends are acknowledged or withdrawn.
     pub(super) fn count(&self) -> u64 {
         self.confirmed.borrow().count
     }
 
-    /// Waits until so many appends are acknowledged, or nothing more is.
+    /// Waits until `count` appends are acknowledged, or no more will be.
     pub(super) async fn until(&self, count: u64) {
         let mut confirmed = self.confirmed.subscribe();
         let is_known = |confirmed: &Confirmed| confirmed.ended || confirmed.count >= count;
         let _ = confirmed.wait_for(is_known).await;
     }
 
-    /// Notified of each change from here on.
+    /// Returns a receiver of all changes from here on.
     pub(super) fn changes(&self) -> watch::Receiver<Confirmed> {
         self.confirmed.subscribe()
     }
 
-    /// Whether an append that began no sooner than `came` is acknowledged, once one is; `false` when
-    /// nothing more will be, there is no room for one, or it takes as long as an append may.
+    /// Waits until an append that began no sooner than `came` is acknowledged. Returns `false` when no more will be,
+    /// when there is no room for one, or when it takes longer than an append may.
     pub(super) async fn confirm_since(&self, came: Instant) -> bool {
         let known = self.confirmed.borrow().says(came);
         if let Some(known) = known {
@@ -116,13 +115,13 @@ impl Confirmations {
         }
     }
 
-    /// Whether a request waits for an append that has not come yet.
+    /// Whether a request waits for an append that has not begun.
     pub(super) fn is_wanted(&self) -> bool {
         let wanted = *self.wanted.lock();
         wanted.is_some_and(|wanted| self.confirmed.borrow().says(wanted).is_none())
     }
 
-    /// Waits until one is asked for, or so long.
+    /// Waits until an append is requested, or for this long.
     pub(super) async fn until_asked(&self, within: Duration) {
         let _ = timeout(within, self.asked.notified()).await;
     }
@@ -138,21 +137,21 @@ mod tests {
         let came = Instant::now();
         let (answer, ()) = tokio::join!(confirmations.confirm_since(came), async {
             assert!(confirmations.is_wanted());
-            // What is withdrawn confirms nobody.
+            // A withdrawn append confirms no request.
             confirmations.withdrawn();
             assert!(confirmations.is_wanted());
             confirmations.refuse();
         });
         assert!(!answer && !confirmations.is_wanted());
         assert_eq!(confirmations.count(), 1);
-        // Who comes later waits again.
+        // A request that comes later waits again.
         let came = Instant::now();
         let waited = tokio::time::Instant::now();
         assert!(!confirmations.confirm_since(came).await);
         assert_eq!(waited.elapsed().as_secs(), KNOWN_WITHIN.as_secs());
         confirmations.acknowledged(came);
         assert!(confirmations.confirm_since(came).await);
-        // Even where it was refused meanwhile: it is known.
+        // A refusal after the acknowledgement does not matter.
         confirmations.refuse();
         assert!(confirmations.confirm_since(came).await);
         confirmations.end();

@@ -1,6 +1,6 @@
-//! The connection to the servers, and what is asked of them.
+//! The connection to the servers, and the requests to them.
 //!
-//! It has a thread with a runtime of its own. Threads that may wait ask by [`Connection::block`].
+//! The connection has a thread with a runtime of its own. Threads that may block use [`Connection::block`].
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,43 +24,42 @@ use super::health::Health;
 use super::message::{HEADERS_BYTES, NUMBER_MAX};
 use super::settings::{Names, weaker_beside};
 
-/// How long one answer is waited for.
+/// Timeout of one answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// How long an answer is tried for, where nothing hurries.
+/// Total timeout of a request with retries, where nothing is urgent.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long after an attempt that failed the next one begins.
+/// Pause after a failed attempt.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often a silent server is asked whether it is there.
+/// Interval of pings to a silent server.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
-/// How long after a failed attempt to connect the next one begins at the latest.
+/// Longest pause after a failed attempt to connect.
 const RECONNECT_WITHIN: Duration = Duration::from_millis(500);
 
-/// What the servers say of the stream.
+/// The servers' data about the stream.
 #[derive(Clone, Debug, Default)]
 pub struct StreamInfo {
-    /// Its settings.
+    /// Settings of the stream.
     pub config: Value,
-    /// The first sequence that it has; 0 where it never had a message.
+    /// First sequence in the stream; 0 where it never had a message.
     pub first: u64,
-    /// The last sequence that it gave.
+    /// Last sequence that the stream assigned.
     pub last: u64,
-    /// How many messages it has.
+    /// Number of messages.
     pub messages: u64,
-    /// How many bytes they take.
+    /// Total size of the messages, in bytes.
     pub bytes: u64,
-    /// The most bytes that they may take.
+    /// Maximum total size, in bytes.
     pub bytes_max: u64,
-    /// The server that leads it, and each other one with whether it has all that is committed;
-    /// empty where there is one server.
+    /// Name of the server that leads the stream; empty where there is only one server.
     pub leader: String,
-    /// The servers that follow.
+    /// Names of the other servers, each with whether it has all that is committed.
     pub followers: Vec<(String, bool)>,
 }
 
-/// Why a question has no answer.
+/// Reason why a request has no answer.
 #[derive(Debug)]
 pub(super) enum Unanswered {
-    /// The servers refused what was asked, by this code.
+    /// The servers refused the request, with this code.
     Refused {
         status: u64,
         code: u64,
@@ -79,7 +78,7 @@ impl Unanswered {
         }
     }
 
-    /// Whether it may be otherwise soon.
+    /// Whether a retry may soon succeed.
     fn is_passing(&self) -> bool {
         match self {
             Self::Refused { status, .. } => *status >= 500,
@@ -111,10 +110,10 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects.
+    /// Connects to the servers.
     ///
     /// # Errors
-    /// When no server is reached in time, or none lets this client in.
+    /// When no server is reached in time, or none admits this client.
     pub fn open(
         servers: Vec<ServerAddr>,
         options: ConnectOptions,
@@ -155,7 +154,7 @@ impl Connection {
             what: error.to_string(),
         })?;
         let context = {
-            // It has a task of its own.
+            // Creating the context starts a task, which needs the runtime.
             let _runtime = handle.enter();
             jetstream::new(client.clone())
         };
@@ -171,30 +170,30 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The names of what belongs to the journal.
+    /// Returns the names of the journal's stream and buckets.
     #[must_use]
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// What the library gives for all else.
+    /// Returns the library's context, for all other requests.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// The runtime of the connection.
+    /// Returns the connection's runtime.
     pub(super) fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// The most bytes that a message may have, without its headers.
+    /// Returns the maximum bytes of a message, without its headers.
     #[must_use]
     pub fn payload_max(&self) -> usize {
         self.client.max_payload().saturating_sub(HEADERS_BYTES)
     }
 
-    /// Waits on the present thread for something that is done on the connection's.
+    /// Blocks the present thread until work on the connection's runtime is done.
     pub fn block<T>(&self, work: impl Future<Output = T>) -> T {
         self.handle.block_on(work)
     }
@@ -205,12 +204,12 @@ impl Connection {
         self.health.is_up() && self.client.connection_state() == State::Connected
     }
 
-    /// What was last wrong.
+    /// Returns the last error.
     pub(super) fn fault(&self) -> String {
         self.health.fault()
     }
 
-    /// How often the connection was lost.
+    /// Returns how often the connection was lost.
     pub(super) fn losses(&self) -> u64 {
         self.health.losses()
     }
@@ -225,8 +224,8 @@ impl Connection {
         }
     }
 
-    /// Sends something once, and waits for the answer. What is sent without a connection would be
-    /// kept by the library and sent later: that is not done.
+    /// Sends a request once, and waits for the answer. Without a connection, nothing is sent, since the library would
+    /// keep the request and send it later.
     pub(super) async fn ask_once(
         &self,
         subject: &str,
@@ -258,7 +257,7 @@ impl Connection {
         }
     }
 
-    /// Asks the servers' interface, once.
+    /// Sends a request to the servers' interface, once.
     async fn api_once(&self, subject: &str, body: &Value) -> Result<Value, Unanswered> {
         let subject = format!("$JS.API.{subject}");
         let answer = self
@@ -275,7 +274,7 @@ impl Connection {
         }
     }
 
-    /// Asks the servers' interface, again while that may help.
+    /// Sends a request to the servers' interface, with retries while they may help.
     pub(super) async fn api(&self, subject: &str, body: &Value) -> Result<Value, Unanswered> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -298,29 +297,29 @@ impl Connection {
         }
     }
 
-    /// What the servers say of the stream.
+    /// Returns the servers' data about the stream.
     ///
     /// # Errors
-    /// When there is none, or no answer.
+    /// When there is no stream, or no answer.
     pub async fn info(&self) -> Result<StreamInfo, StreamError> {
         let info = self.api(&self.info_subject(), &json!({})).await;
         self.told(info)
     }
 
-    /// As [`Connection::info`], asked once.
+    /// Returns the servers' data about the stream, requested once.
     ///
     /// # Errors
-    /// When there is none, or no answer.
+    /// When there is no stream, or no answer.
     pub async fn info_now(&self) -> Result<StreamInfo, StreamError> {
         let info = self.api_once(&self.info_subject(), &json!({})).await;
         self.told(info)
     }
 
-    /// Checks that this stream, which holds what is kept beside the journal, is kept in files and in at
-    /// least so many copies.
+    /// Checks that this stream, which stores data beside the journal, is stored in files and in at least `replicas`
+    /// copies.
     ///
     /// # Errors
-    /// [`StreamError::Weak`] when it is not; when the servers do not answer.
+    /// [`StreamError::Weak`] when it is not; another error when the servers do not answer.
     pub(super) async fn keeps(&self, stream: &str, replicas: u64) -> Result<(), StreamError> {
         let info = self.api(&format!("STREAM.INFO.{stream}"), &json!({})).await;
         let info = info.map_err(|error| self.failed("tell of what is beside the stream", error))?;
@@ -334,8 +333,7 @@ impl Connection {
         }
     }
 
-    /// Each setting of the existing buckets beside the journal that could lose their content.
-    /// Blocks.
+    /// Returns each setting of the existing buckets beside the journal that could lose their content. Blocks.
     ///
     /// # Errors
     /// When the servers do not answer.
@@ -395,10 +393,10 @@ impl Connection {
         })
     }
 
-    /// Makes the stream with these settings, or finds it there with the same ones.
+    /// Creates the stream with these settings, or finds it with the same ones.
     ///
     /// # Errors
-    /// When it is not made.
+    /// When the stream is not created.
     pub async fn create(&self, config: &Value) -> Result<(), StreamError> {
         let subject = format!("STREAM.CREATE.{}", self.names.stream);
         let made = self.api(&subject, config).await;
@@ -406,10 +404,10 @@ impl Connection {
             .map_err(|error| self.failed("make the stream", error))
     }
 
-    /// Gives the stream these settings.
+    /// Changes the settings of the stream.
     ///
     /// # Errors
-    /// When it does not take them.
+    /// When the servers refuse the settings.
     pub async fn update(&self, config: &Value) -> Result<(), StreamError> {
         let subject = format!("STREAM.UPDATE.{}", self.names.stream);
         let changed = self.api(&subject, config).await;
@@ -418,7 +416,7 @@ impl Connection {
             .map_err(|error| self.failed("change the stream's settings", error))
     }
 
-    /// The bytes of the message at a sequence; `None` when there is none.
+    /// Returns the bytes of the message at a sequence; `None` when there is none.
     ///
     /// # Errors
     /// When there is no answer.
@@ -428,7 +426,7 @@ impl Connection {
         Ok(found.map(|(_, bytes)| bytes))
     }
 
-    /// As [`Connection::message`], asked once.
+    /// Returns the message as [`Connection::message`] does, requested once.
     ///
     /// # Errors
     /// When there is no answer.
@@ -438,10 +436,10 @@ impl Connection {
         Ok(self.shown(found)?.map(|(_, bytes)| bytes))
     }
 
-    /// The bytes of the message that has to be at a sequence, since one comes after it. Blocks.
+    /// Returns the bytes of the message at a sequence that must have one, since another follows it. Blocks.
     ///
     /// # Errors
-    /// [`StreamError::Gap`] when there is none; those of [`Connection::message`].
+    /// [`StreamError::Gap`] when there is none; the errors of [`Connection::message`].
     pub fn message_within(&self, sequence: u64) -> Result<Bytes, StreamError> {
         self.block(self.message(sequence))?.ok_or(StreamError::Gap {
             missing: sequence,
@@ -449,8 +447,8 @@ impl Connection {
         })
     }
 
-    /// The message of a stream that is asked for so, as the stream's leader has it: its sequence
-    /// and its bytes; `None` when there is none.
+    /// Returns the message of a stream that `body` requests, from the stream's leader: its sequence and its bytes;
+    /// `None` when there is none.
     pub(super) async fn stored(
         &self,
         subject: &str,
@@ -460,7 +458,7 @@ impl Connection {
         self.shown(found)
     }
 
-    /// What an answer shows of a message.
+    /// Extracts the message from an answer.
     fn shown(
         &self,
         answer: Result<Value, Unanswered>,
@@ -484,8 +482,8 @@ impl Connection {
     }
 }
 
-/// Whether a server has answered for a replicated stream without a leader: it cannot know what is
-/// in the stream by now.
+/// Whether the answer about a replicated stream is from a server without a leader, which cannot know the present
+/// content of the stream.
 fn has_no_leader(cluster: &Value) -> bool {
     let has_copies = cluster["replicas"]
         .as_array()

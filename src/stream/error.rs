@@ -1,112 +1,112 @@
-//! What can be wrong with a journal, each as a sentence: what, where, and what to do.
+//! Errors of a journal, each as a sentence: what is wrong, where, and what to do.
 
 use std::fmt;
 
 use crate::base::hex::hex;
 
-/// Why a journal cannot be used, or not any more.
+/// Reason why a journal cannot be used, or not any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamError {
     /// The servers cannot be reached, or do not answer.
     Unreachable {
-        /// What was tried, and what came of it.
+        /// The attempted request, and its result.
         what: String,
     },
-    /// There is no such stream.
+    /// The stream does not exist.
     Missing {
-        /// Its name.
+        /// Name of the stream.
         stream: String,
     },
     /// The stream has no first message.
     Empty {
-        /// Its name.
+        /// Name of the stream.
         stream: String,
     },
-    /// The stream's settings do not keep what is acknowledged.
+    /// The stream's settings do not protect what is acknowledged.
     Weak {
-        /// The stream.
+        /// Name of the stream.
         stream: String,
-        /// Each setting, as it is and as it has to be.
+        /// Each wrong setting, with its present and its required value.
         faults: Vec<String>,
     },
     /// Messages are missing.
     Gap {
-        /// The first sequence that is missing.
+        /// The first missing sequence.
         missing: u64,
-        /// The one that comes next.
+        /// The next existing sequence.
         sequence: u64,
     },
-    /// The journal is another log's.
+    /// The journal belongs to another log.
     Foreign {
-        /// The id that was expected.
+        /// The expected log id.
         expected: [u8; 16],
-        /// The id that it has.
+        /// The journal's log id.
         found: [u8; 16],
     },
-    /// A message is not what has to come at its place.
+    /// A message does not fit its place.
     Broken {
-        /// Its sequence.
+        /// Sequence of the message.
         sequence: u64,
-        /// What it is.
+        /// Description of the message.
         what: String,
     },
-    /// The directory has more than the journal.
+    /// The directory has more records than the journal.
     Ahead {
         /// The last position of the directory.
         directory: u64,
         /// The last position of the journal.
         journal: u64,
     },
-    /// What is listed beside the journal has more than the journal.
+    /// The list beside the journal names more records than the journal has.
     Lost {
-        /// The last position of a snapshot, or of what was purged.
+        /// The last position of a snapshot, or of the purged records.
         snapshot: u64,
         /// The last position of the journal.
         journal: u64,
     },
-    /// A snapshot that is listed was taken of another history than the journal's.
+    /// A listed snapshot belongs to another history than the journal's.
     Other {
-        /// Up to where it covers.
+        /// The last position that the snapshot covers.
         covers: u64,
     },
-    /// What would come next was purged.
+    /// The records needed next were purged.
     Purged {
-        /// The last position that is there.
+        /// The last position that the directory has.
         end: u64,
-        /// The first one that the journal has.
+        /// The first position that the journal has.
         first: u64,
     },
     /// The directory has another record than the journal.
     Differs {
-        /// At this position.
+        /// Position of the record.
         position: u64,
     },
-    /// The journal has other messages than this process has read or written.
+    /// The journal's messages differ from those that this process has read or written.
     Replaced {
         /// The last position of this process.
         position: u64,
     },
     /// Another process writes the journal now.
     Fenced {
-        /// Its epoch, and its node's name, where they are known.
+        /// Epoch of that process, and its node's name, where they are known.
         by: Option<(u64, String)>,
     },
-    /// It is unknown whether what was appended last is kept.
+    /// It is unknown whether the last append is stored.
     Unknown {
-        /// For how long it was tried, in seconds, and what came of it.
+        /// How long the outcome was sought, in seconds, and the result.
         what: String,
     },
-    /// The servers refused something.
+    /// The servers refused a request.
     Refused {
-        /// What, and why.
+        /// The request, and the reason.
         what: String,
     },
-    /// The process stops.
+    /// The process is stopping.
     Stopped,
 }
 
 impl StreamError {
-    /// Whether the journal, or the directory, is not what it was: people have to look.
+    /// Whether the journal, or the directory, is damaged or replaced, so that people have to look.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(
@@ -140,7 +140,7 @@ fn taken_over(by: Option<&(u64, String)>) -> String {
 }
 
 impl StreamError {
-    /// What is wrong beside the journal's snapshots.
+    /// Describes errors of the list beside the journal.
     fn of_snapshots(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lost { snapshot, journal } => write!(
@@ -185,8 +185,8 @@ impl fmt::Display for StreamError {
             ),
             Self::Weak { stream, faults } => write!(
                 f,
-                "the stream {stream} could lose what is acknowledged: {}; change these settings, or \
-                 make a stream with `carebook journal create`",
+                "the stream {stream} could lose what is acknowledged, or refuse what is to come: {}; \
+                 change these settings, or make a stream with `carebook journal create`",
                 faults.join("; ")
             ),
             Self::Gap { missing, sequence } => write!(

@@ -1,8 +1,8 @@
-//! What a stream still has, and what came before its first message.
+//! The messages that a stream still has, and the end of those before its first message.
 //!
-//! A stream is purged below snapshots that were read back. Before that, the end of what goes is listed
-//! beside them: the first message that is left is checked against it, and a stream that has lost more is
-//! known by it.
+//! A stream is purged up to snapshots that were read back. Before that, the end of the messages to be purged is
+//! listed beside the snapshots. The first remaining message is checked against it, which also reveals a stream that
+//! has lost more.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,60 +13,60 @@ use super::error::StreamError;
 use super::listing::{SnapshotList, listed};
 use super::message::Message;
 
-/// The messages that are read: those after an end, up to a sequence.
+/// The messages to be read: those after `base`, up to a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The end of what is not read any more; the beginning where that is nothing.
+    /// End of the messages that are not read any more; the beginning of the stream where there are none.
     pub base: Tail,
-    /// The last sequence.
+    /// Sequence of the last message.
     pub last: u64,
 }
 
-/// What was found of a stream at one time.
+/// The state of a stream at one time.
 #[derive(Clone, Debug)]
 pub struct StreamState {
-    /// What the servers say of it.
+    /// The servers' data about the stream.
     pub info: StreamInfo,
-    /// What is listed beside it.
+    /// The list beside the stream.
     pub list: SnapshotList,
-    /// The messages that are read.
+    /// The messages to be read.
     pub extent: Extent,
 }
 
-/// How often it is read again because it was changed meanwhile.
+/// Maximum number of reads, repeated because the stream was changed meanwhile.
 const TURNS: u32 = 10;
-/// How long a deposed leader may not know that it is one: what it returns then may be stale.
+/// How long a deposed leader may not know that it is deposed: its answers until then may be stale.
 pub const MAY_BE_OLD: Duration = Duration::from_secs(15);
-/// The pause before it is asked again.
+/// Pause before the state is read again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl StreamState {
-    /// Reads it. Blocks.
+    /// Reads the state. Blocks.
     ///
     /// # Errors
-    /// Those of [`StreamState::with`].
+    /// The errors of [`StreamState::with`].
     pub fn read(connection: &Connection) -> Result<Self, StreamError> {
         Self::with(connection, |found| Ok(found.clone()))
     }
 
-    /// Reads it, and does something with it: again where that fails and the stream was purged meanwhile, or
-    /// another server may know more. Blocks.
+    /// Reads the state, and calls `work` with it. Repeats both where `work` fails and the stream was purged
+    /// meanwhile, or another server may know more. Blocks.
     ///
     /// # Errors
-    /// [`StreamError::Gap`], [`StreamError::Lost`] or [`StreamError::Other`] when the stream has less than was
-    /// left of it, or something else; those of the work; when the servers do not answer.
+    /// [`StreamError::Gap`], [`StreamError::Lost`] or [`StreamError::Other`] when the stream has fewer messages than
+    /// the list says, or others; the errors of `work`; an error when the servers do not answer.
     pub fn with<T>(
         connection: &Connection,
         mut work: impl FnMut(&Self) -> Result<T, StreamError>,
     ) -> Result<T, StreamError> {
         let began = Instant::now();
         for turn in 1.. {
-            // What is listed was committed before.
+            // The list is read first, so that everything in it was committed before the info.
             let list = listed(connection);
             let info = connection.block(connection.info())?;
             let (first, has_copies) = (info.first, has_copies(&info));
             let list = match list {
-                // Where nothing is missing it is not needed.
+                // A stream without missing messages does not need the list.
                 Err(StreamError::Refused { .. }) if first <= 1 => SnapshotList::default(),
                 other => other?,
             };
@@ -89,7 +89,7 @@ impl StreamState {
     }
 }
 
-/// Whether several servers have the stream, so that one may answer that is behind.
+/// Whether several servers have the stream, so that one that is behind may answer.
 #[must_use]
 pub fn has_copies(info: &StreamInfo) -> bool {
     info.config["num_replicas"].as_u64() > Some(1)
@@ -105,10 +105,10 @@ fn is_changed(connection: &Connection, revision: u64, first: u64) -> Result<bool
 }
 
 impl Extent {
-    /// The extent of a stream, from its list and what the servers said of it afterwards. Blocks.
+    /// Determines the extent of a stream, from its list and the servers' later data about it. Blocks.
     ///
     /// # Errors
-    /// [`StreamError::Gap`], [`StreamError::Lost`], [`StreamError::Other`] or [`StreamError::Broken`]; when
+    /// [`StreamError::Gap`], [`StreamError::Lost`], [`StreamError::Other`] or [`StreamError::Broken`]; an error when
     /// the servers do not answer.
     pub fn beside(
         connection: &Connection,
@@ -127,7 +127,7 @@ impl Extent {
                 first.ok_or(gap)?.0.log_id
             }
         };
-        // What is listed of another log is of a stream that was there before.
+        // Entries of another log's id belong to an earlier stream.
         let purged = list.purged.as_ref();
         let base = purged.filter(|tail| log_id.is_some() && tail.log_id == log_id);
         let base = base.cloned().unwrap_or_else(Tail::beginning);
@@ -151,7 +151,7 @@ impl Extent {
             });
         }
         if base.sequence > 0 {
-            // What is left was written after what the list says went last.
+            // The remaining messages must follow the end of those listed as purged.
             let sequence = base.sequence + 1;
             let payload = connection.message_within(sequence)?;
             base.clone().follow(sequence, &read(sequence, &payload)?)?;
@@ -165,11 +165,28 @@ impl Extent {
         Ok(extent)
     }
 
+    /// A directory that ends at this position lacks nothing that comes before the stream. It has the
+    /// stream's first position, or ends right before it where the stream never had more, as after an import.
+    /// After a purge, nothing would show that a directory that ends right before is of the same history.
+    ///
+    /// # Errors
+    /// [`StreamError::Purged`] when it ends sooner.
+    pub fn is_reached_by(&self, end: u64) -> Result<(), StreamError> {
+        let first = self.base.next;
+        let least = match self.base.sequence {
+            0 => first - 1,
+            _ => first,
+        };
+        match end == 0 || end >= least {
+            true => Ok(()),
+            false => Err(StreamError::Purged { end, first }),
+        }
+    }
+
     /// The message after which everything is up to a position, and its digest. Blocks.
     ///
     /// # Errors
-    /// When the stream does not have that yet, a message is missing or is none, or the servers do not
-    /// answer.
+    /// When the stream does not have the position yet, a message is missing or invalid, or the servers do not answer.
     pub fn having(
         &self,
         connection: &Connection,
@@ -185,18 +202,18 @@ impl Extent {
         Ok((tail.sequence, tail.digest))
     }
 
-    /// The end of the whole stream. Blocks.
+    /// Returns the end of the whole stream. Blocks.
     ///
     /// # Errors
-    /// Those of [`tail_at`].
+    /// The errors of [`tail_at`].
     pub fn end(&self, connection: &Connection) -> Result<Tail, StreamError> {
         tail_at(connection, &self.base, self.last)
     }
 
-    /// The end of what comes before the message that holds a position, or that would hold it next. Blocks.
+    /// Returns the end of the messages before the one that has a position, or that would have it next. Blocks.
     ///
     /// # Errors
-    /// [`StreamError::Purged`] when the position is not read any more; when a message is missing or is none,
+    /// [`StreamError::Purged`] when the position is not read any more; an error when a message is missing or invalid,
     /// or the servers do not answer.
     pub fn before_position(
         &self,
@@ -207,7 +224,7 @@ impl Extent {
             let (end, first) = (position - 1, self.base.next);
             return Err(StreamError::Purged { end, first });
         }
-        // Sequences from `low` on may hold it; those below do not.
+        // The message that has the position is at `low` or later: the messages before `low` end below it.
         let lowest = self.base.sequence + 1;
         let (mut low, mut high) = (lowest, self.last + 1);
         while low < high {
@@ -222,11 +239,11 @@ impl Extent {
     }
 }
 
-/// The end of what is read up to a message, without what comes before it, but for the end of what is not
-/// read any more. Blocks.
+/// Returns the end of the messages up to a sequence, without reading those before it; `base` is the end of the
+/// messages that are not read any more. Blocks.
 ///
 /// # Errors
-/// When it is missing or is none, or the servers do not answer.
+/// When the message is missing or invalid, or the servers do not answer.
 pub fn tail_at(connection: &Connection, base: &Tail, sequence: u64) -> Result<Tail, StreamError> {
     if sequence == base.sequence {
         return Ok(base.clone());
@@ -236,7 +253,7 @@ pub fn tail_at(connection: &Connection, base: &Tail, sequence: u64) -> Result<Ta
         sequence: sequence + 1,
     };
     let (mut tail, ahead) = alone(connection, sequence)?.ok_or(missing)?;
-    // One that was made while others were in flight may be void.
+    // A message created while others were in flight may be void.
     let lowest = sequence.saturating_sub(ahead.into()).max(1);
     for before in (lowest..sequence).rev() {
         let other = match before == base.sequence {
@@ -255,12 +272,12 @@ pub fn tail_at(connection: &Connection, base: &Tail, sequence: u64) -> Result<Ta
     Ok(tail)
 }
 
-/// The stream, whose last message has this sequence, begins with what was read up to a tail, as far as it
-/// goes. Blocks.
+/// Checks that the stream, whose last message has the sequence `last`, begins with the messages read up to `tail`.
+/// Blocks.
 ///
 /// # Errors
-/// [`StreamError::Ahead`] when it ends before, [`StreamError::Foreign`] when it is another log's,
-/// [`StreamError::Replaced`] when it has something else; when the servers do not answer.
+/// [`StreamError::Ahead`] when the stream ends before, [`StreamError::Foreign`] when it belongs to another log,
+/// [`StreamError::Replaced`] when it has other messages; an error when the servers do not answer.
 pub fn has_what_was_read(
     connection: &Connection,
     tail: &Tail,
@@ -291,8 +308,8 @@ fn read(sequence: u64, payload: &[u8]) -> Result<Message<'_>, StreamError> {
     })
 }
 
-/// The end after one message as if it were not void, and how many were in flight before it; `None`
-/// when there is none at this sequence.
+/// Returns the end after one message as if it were not void, and how many were in flight before it; `None` when there
+/// is no message at this sequence.
 fn alone(connection: &Connection, sequence: u64) -> Result<Option<(Tail, u8)>, StreamError> {
     let Some(payload) = connection.block(connection.message(sequence))? else {
         return Ok(None);
@@ -349,7 +366,7 @@ mod tests {
                 found: [8; 16]
             })
         );
-        // What comes after it is seen by who reads it.
+        // Later messages are left to their readers.
         fake.has(&whole);
         drop(fake.written(2, 1));
         let longer = fake.kept.lock().messages.clone();

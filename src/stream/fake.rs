@@ -1,5 +1,5 @@
-//! A server for tests: the stream of a journal, and one key of a bucket, in memory. A test says how much
-//! room there is, and which answers are lost.
+//! A server for tests: the stream of a journal, and one key of a bucket, in memory. A test determines how much room
+//! there is, and which answers are lost.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -20,24 +20,24 @@ use super::maintenance::hold;
 use super::message::{Content, Message, Records};
 use super::settings::Names;
 
-/// The log of all tests.
+/// Log id of all tests.
 pub(super) const LOG: [u8; 16] = [7; 16];
 
-/// What it has, and how it behaves.
+/// The server's content, and its behaviour.
 pub(super) struct Kept {
     pub(super) messages: Vec<Vec<u8>>,
     pub(super) bytes_max: usize,
-    /// So many bytes more than those of the messages.
+    /// Bytes in use beside those of the messages.
     pub(super) others: usize,
-    /// Nothing is appended for lack of room elsewhere.
+    /// Whether appends are refused, for lack of room elsewhere.
     pub(super) is_full: bool,
-    /// Appends that came.
+    /// Number of appends received.
     pub(super) appends: usize,
     /// Revision and value of the key.
     pub(super) key: Option<(u64, Vec<u8>)>,
-    /// The next question is answered by the end of the connection.
+    /// Whether the next request is answered by closing the connection.
     pub(super) cuts: bool,
-    /// So many answers to changes of the key are lost.
+    /// Number of answers to changes of the key that will be lost.
     pub(super) lost: usize,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Fake {
     port: u16,
 }
 
-/// Waits for something.
+/// Waits until a condition holds.
 #[track_caller]
 pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -87,12 +87,12 @@ impl Fake {
         Connection::open(servers, ConnectOptions::new(), names).unwrap()
     }
 
-    /// It has these messages from here on.
+    /// Replaces the messages.
     pub(super) fn has(&self, messages: &[Vec<u8>]) {
         self.kept.lock().messages = messages.to_vec();
     }
 
-    /// A process that writes.
+    /// Creates a process that has begun to write.
     pub(super) fn writer(&self, number: u8) -> Arc<JournalHandle> {
         let link = hold(self.connection(), "node", [number; 16]);
         let tail = self.tail();
@@ -101,7 +101,7 @@ impl Fake {
         link
     }
 
-    /// A process that has written so many records, each by itself.
+    /// Creates a process that has written this many records, each in a message of its own.
     pub(super) fn written(&self, number: u8, records: u8) -> Arc<JournalHandle> {
         let link = self.writer(number);
         for record in 0..records {
@@ -113,8 +113,8 @@ impl Fake {
         link
     }
 
-    /// What it would have, had it lost all but the first messages, and another process then written so
-    /// many records.
+    /// Returns the messages that the server would have, had it lost all but the first ones, and another process then
+    /// written this many records.
     pub(super) fn written_on(&self, first: usize, records: u8) -> Vec<Vec<u8>> {
         let other = Self::with_room(64 << 20);
         let first = self.kept.lock().messages[..first].to_vec();
@@ -123,7 +123,7 @@ impl Fake {
         other.kept.lock().messages.clone()
     }
 
-    /// The end of what it has, all of which is in order.
+    /// Returns the end of the messages, all of which are in order.
     pub(super) fn tail(&self) -> Tail {
         let mut tail = Tail::beginning();
         for (sequence, message) in (1..).zip(&self.kept.lock().messages) {
@@ -134,7 +134,7 @@ impl Fake {
     }
 }
 
-/// Speaks with one client.
+/// Serves one client.
 fn serve(client: &TcpStream, kept: &Mutex<Kept>) -> Option<()> {
     let (mut reader, mut writer) = (BufReader::new(client), client);
     let hello = json!({
@@ -180,7 +180,7 @@ fn refused(status: u16, code: u64, description: &str) -> Value {
     json!({"error": {"code": status, "err_code": code, "description": description}})
 }
 
-/// The number that is expected in a header of this name.
+/// Returns the expected number in a header of this name.
 fn expected(headers: &str, name: &str) -> Option<u64> {
     let lines = headers.lines().filter_map(|line| line.split_once(": "));
     let mut found = lines.filter(|(its, _)| *its == name);

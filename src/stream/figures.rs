@@ -1,9 +1,9 @@
-//! What is counted of a journal, for the metrics.
+//! Figures of a journal, for the metrics.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What is counted of a journal.
+/// Counters of a journal.
 #[derive(Debug, Default)]
 pub struct Figures {
     epoch: AtomicU64,
@@ -17,37 +17,40 @@ pub struct Figures {
     snapshot: AtomicU64,
     snapshot_failures: AtomicU64,
     first: AtomicU64,
+    has_other_key: AtomicBool,
 }
 
-/// The same at one time.
+/// Values of the counters at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// The epoch in which this process writes or wrote; 0 when it never did.
+    /// Epoch in which this process writes or wrote; 0 when it never did.
     pub epoch: u64,
-    /// Epochs that this process has begun.
+    /// Number of epochs that this process has begun.
     pub fences: u64,
-    /// Messages that it has begun to append.
+    /// Number of messages that this process has begun to append.
     pub appends: u64,
-    /// Those whose end is not known yet.
+    /// Number of messages whose outcome is not known yet.
     pub in_flight: u64,
-    /// Attempts that came to nothing, after which the same bytes were sent again.
+    /// Number of failed attempts, after which the same bytes were sent again.
     pub retries: u64,
-    /// Messages that were appended only to show that this process still writes.
+    /// Number of messages appended only to show that this process still writes.
     pub barriers: u64,
     /// Bytes of the stream, as last reported.
     pub bytes: u64,
-    /// The most that they may be.
+    /// Maximum bytes of the stream.
     pub bytes_max: u64,
-    /// Up to which position the newest snapshot covers that this process has put into the object store, or
-    /// found there; 0 before.
+    /// Last position covered by the newest snapshot that this process has put into the object store, or found there;
+    /// 0 before.
     pub snapshot: u64,
-    /// Attempts to put one there that came to nothing.
+    /// Number of failed attempts to put a snapshot there.
     pub snapshot_failures: u64,
-    /// The first position that the stream still has, as it was then; 0 before.
+    /// First position in the stream at that time; 0 before.
     pub first: u64,
+    /// 1 while the key of webhooks is another one here than that of the node that writes.
+    pub has_other_key: u64,
 }
 
-/// An append in flight, until it is dropped.
+/// Counts an append in flight, until it is dropped.
 pub(super) struct InFlight(Arc<AtomicU64>);
 
 impl Drop for InFlight {
@@ -81,15 +84,22 @@ impl Figures {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// The newest snapshot in the object store covers this, and the stream begins with that position.
+    /// Notes the position that the newest snapshot in the object store covers, and the first position of the stream.
     pub fn has_snapshot(&self, covers: u64, first: u64) {
         self.snapshot.store(covers, Ordering::Relaxed);
         self.first.store(first, Ordering::Relaxed);
     }
 
-    /// A snapshot was not put there.
+    /// Counts a failed attempt to store a snapshot.
     pub fn failed_snapshot(&self) {
         self.snapshot_failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the key of webhooks is another one here than that of the node that writes; returns what was
+    /// known before.
+    #[must_use]
+    pub fn has_other_key(&self, has_other: bool) -> bool {
+        self.has_other_key.swap(has_other, Ordering::Relaxed)
     }
 
     /// All of it, as it is now.
@@ -108,6 +118,7 @@ impl Figures {
             snapshot: load(&self.snapshot),
             snapshot_failures: load(&self.snapshot_failures),
             first: load(&self.first),
+            has_other_key: self.has_other_key.load(Ordering::Relaxed).into(),
         }
     }
 }

@@ -1,9 +1,8 @@
-//! Several appends in flight, each of which expects the one before it.
+//! Several appends in flight, each of which expects its predecessor.
 //!
-//! They are sent in order, and acknowledged in order: while the outcome of one is unknown, none
-//! behind it is, whatever the servers say. When one fails, all behind it fail; when the outcome of
-//! one is unknown, it is sent again with all behind it, in order and byte for byte, once the stream
-//! has shown what it is to follow.
+//! Appends are sent in order, and acknowledged in order: while the outcome of one is unknown, no later one is
+//! acknowledged, whatever the servers say. When one fails, all later ones fail. When the outcome of one is unknown,
+//! it is sent again with all later ones, in order and byte for byte, once the stream has shown its predecessor.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -19,20 +18,20 @@ use super::append::{
 use super::error::StreamError;
 use super::figures::InFlight;
 
-/// For how long the stream is taken for what it was when it last took a message.
+/// How long after the stream last accepted a message it is believed to be unchanged.
 const SURE_FOR: Duration = Duration::from_secs(1);
 
 /// A message in flight.
 pub(super) struct InFlightAppend {
     pub(super) appending: Appending,
-    /// The epoch and the log of its writer.
+    /// Epoch of the writer; `log_id` is the id of its log.
     pub(super) epoch: u64,
     pub(super) log_id: [u8; 16],
-    /// Whether it is a barrier: nobody waits for what is in it.
+    /// Whether it is a barrier: nobody waits for its content.
     pub(super) is_barrier: bool,
-    /// When it was made.
+    /// When the message was created.
     pub(super) began: Instant,
-    /// Counts it.
+    /// Counts the message as in flight.
     pub(super) _counted: InFlight,
 }
 
@@ -48,44 +47,44 @@ impl InFlightAppend {
     }
 }
 
-/// Notified of what becomes of messages in flight.
+/// Notified of the outcomes of messages in flight.
 pub(super) trait InFlightEvents: Watched + Send + 'static {
-    /// The oldest message in flight is in the stream, and all before it.
+    /// Notifies that the oldest message in flight is in the stream, with all before it.
     fn acknowledged(&self, append: InFlightAppend);
-    /// The oldest message in flight, and the only one, comes one place later.
+    /// Notifies that the oldest message in flight, which is the only one, moves to the next sequence.
     fn put_off(&self);
-    /// The oldest message in flight is a barrier for which there is no room. Whether it is withdrawn, since
-    /// no other was made after it.
+    /// Notifies that there is no room for the oldest message in flight, a barrier. Returns whether it is withdrawn,
+    /// since none was created after it.
     fn withdraw(&self, why: &str) -> bool;
-    /// Nothing more is sent, because of this error.
+    /// Notifies that nothing more is sent, because of this error.
     fn has_failed(&self, error: StreamError);
 }
 
-/// What one attempt has come to: its number, and the answer.
+/// Result of one attempt: its number, and the answer.
 type Answered = (u64, Result<Attempt, StreamError>);
 
 /// The messages in flight.
 struct Flight<T> {
     told: T,
-    /// The oldest first.
+    /// Messages in flight, the oldest first, each with the number of its newest attempt.
     in_flight: VecDeque<(u64, InFlightAppend)>,
-    /// Attempts whose answer is not there yet.
+    /// Attempts without an answer yet.
     attempts: JoinSet<Answered>,
-    /// Answers of those that are not the oldest.
+    /// Answers to attempts of messages that are not the oldest.
     early: Vec<Answered>,
-    /// The number of the next attempt.
+    /// Number of the next attempt.
     next: u64,
-    /// Until when it has to be known what became of the oldest.
+    /// Deadline for the outcome of the oldest message.
     until: Instant,
-    /// Since when there is no room for the oldest.
+    /// Since when there is no room for the oldest message.
     full: Option<Instant>,
-    /// Whether an earlier attempt may still be on its way.
+    /// Whether an earlier attempt may still be in flight.
     is_unknown: bool,
-    /// When the stream last showed that it had everything, and how often the connection had been lost then.
+    /// When the stream last showed that it had everything, and how often the connection had been lost until then.
     sure: Option<(Instant, u64)>,
 }
 
-/// Sends what comes, in order, for as long as something may come.
+/// Sends the messages of a queue, in order, until it is closed.
 pub(super) async fn fly<T: InFlightEvents + Clone>(
     told: T,
     coming: UnboundedReceiver<InFlightAppend>,
@@ -94,7 +93,7 @@ pub(super) async fn fly<T: InFlightEvents + Clone>(
     if let Err(why) = flight.await
         && why.is_panic()
     {
-        // What became of messages in flight is not reported any more.
+        // The outcomes of messages in flight are not reported any more.
         told.has_failed(StreamError::Unknown {
             what: format!("what sends it has failed: {why}"),
         });
@@ -118,7 +117,7 @@ async fn fly_on<T: InFlightEvents>(told: T, mut coming: UnboundedReceiver<InFlig
             biased;
             Some(answered) = flight.attempts.join_next() => match answered {
                 Ok(answered) => flight.hear(answered).await,
-                // Nothing ends an attempt but the flight itself.
+                // Only the flight itself ends an attempt.
                 Err(error) => Err(StreamError::Unknown { what: error.to_string() }),
             },
             append = coming.recv() => match append {
@@ -147,14 +146,14 @@ impl<T: InFlightEvents> Flight<T> {
         Ok(())
     }
 
-    /// Whether the stream cannot have become another one: that takes a while, or the connection.
+    /// Whether the stream cannot have been replaced: a replacement takes a while, or a loss of the connection.
     fn is_sure(&self) -> bool {
         let losses = self.oldest().connection.losses();
         self.sure
             .is_some_and(|(shown, before)| shown.elapsed() < SURE_FOR && before == losses)
     }
 
-    /// Nothing is known of the oldest from here on.
+    /// Resets the deadline and the state of the oldest message.
     fn begins_to_wait(&mut self) {
         self.until = Instant::now() + KNOWN_WITHIN;
         self.full = None;
@@ -171,7 +170,7 @@ impl<T: InFlightEvents> Flight<T> {
             .spawn(async move { (number, appending.attempt().await) });
     }
 
-    /// Sends all of them again. Answers to what was sent before count no more.
+    /// Sends all messages again. Answers to earlier attempts are ignored.
     fn send_all(&mut self) {
         self.attempts = JoinSet::new();
         self.early.clear();
@@ -180,7 +179,7 @@ impl<T: InFlightEvents> Flight<T> {
         }
     }
 
-    /// Sends all of them again, once the stream shows what the oldest is to follow.
+    /// Sends all messages again, once the stream shows the predecessor of the oldest.
     async fn send_again(&mut self) -> Result<(), StreamError> {
         let losses = self.oldest().connection.losses();
         while let Err(error) = self.oldest().until_it_follows().await {
@@ -196,7 +195,7 @@ impl<T: InFlightEvents> Flight<T> {
         Ok(())
     }
 
-    /// What becomes of the oldest is not known in time.
+    /// Fails when the outcome of the oldest message did not become known in time.
     fn unless_too_late(&self, why: &str) -> Result<(), StreamError> {
         match Instant::now() < self.until {
             true => Ok(()),
@@ -212,12 +211,12 @@ impl<T: InFlightEvents> Flight<T> {
         let waits = |number: u64| self.in_flight.iter().any(|(of, _)| *of == number);
         let early = std::mem::take(&mut self.early).into_iter();
         self.early = early.filter(|(number, _)| waits(*number)).collect();
-        // The oldest first, as long as its answer is there.
+        // Starts with the oldest message, and goes on as long as its answer is there.
         while let Some((number, _)) = self.in_flight.front() {
             let its = self.early.iter().position(|(of, _)| of == number);
             let attempt = match its {
                 Some(at) => self.early.swap_remove(at).1?,
-                // What comes after it is answered first: its own answer is lost, or it is.
+                // A later message is answered first: the answer to the oldest one is lost, or that message is.
                 None if !self.early.is_empty() => Attempt::Taken,
                 None => return Ok(()),
             };
@@ -227,7 +226,7 @@ impl<T: InFlightEvents> Flight<T> {
         Ok(())
     }
 
-    /// Goes on after what an attempt of the oldest has come to.
+    /// Continues after the outcome of an attempt of the oldest message.
     async fn judge(&mut self, attempt: Attempt) -> Result<(), StreamError> {
         let why = match attempt {
             Attempt::Acknowledged => {
@@ -236,11 +235,11 @@ impl<T: InFlightEvents> Flight<T> {
             }
             Attempt::Taken => match self.oldest().at_the_place().await? {
                 Some(appended) => return self.is_settled(appended).await,
-                // An attempt of ours is being replicated, or the server is behind, or one was lost.
+                // An earlier attempt is being replicated, the server is behind, or an attempt was lost.
                 None => "the stream does not show yet what came after".to_owned(),
             },
             Attempt::Full(why) => {
-                // An attempt with unknown outcome may have had the last room.
+                // An attempt with unknown outcome may have taken the last room.
                 if self.is_unknown
                     && let Some(appended) = self.oldest().at_the_place().await?
                 {
@@ -251,7 +250,7 @@ impl<T: InFlightEvents> Flight<T> {
                 }
                 let full = *self.full.get_or_insert_with(Instant::now);
                 let goes_on = self.told.tries_again(&why, true);
-                // Who waits for it has to be told at some time that it is not known what becomes of it.
+                // Callers that wait for it must learn at some time that its outcome is unknown.
                 if !goes_on || full.elapsed() >= KNOWN_WITHIN {
                     return Err(given_up_when_full(&why, self.is_unknown));
                 }
@@ -272,7 +271,7 @@ impl<T: InFlightEvents> Flight<T> {
         &self.in_flight[0].1.appending
     }
 
-    /// This is at the place of the oldest.
+    /// Handles the message found at the place of the oldest.
     async fn is_settled(&mut self, appended: Appended) -> Result<(), StreamError> {
         match appended {
             Appended::Ours => {
@@ -283,9 +282,8 @@ impl<T: InFlightEvents> Flight<T> {
         }
     }
 
-    /// Gives up the oldest message, for which there is no room, if it is a barrier: those who wait for it
-    /// then need not wait for room. It is kept when an attempt may still be on its way, which would take
-    /// the place of what comes next.
+    /// Gives up the oldest message, for which there is no room, if it is a barrier, so that callers need not wait for
+    /// room. Keeps it when an attempt may still be in flight, since that would take the place of the next message.
     fn lets_go(&mut self, why: &str) -> bool {
         let is_sure = self.in_flight[0].1.is_barrier && !self.is_unknown;
         let is_gone = is_sure && self.told.withdraw(why);
@@ -304,10 +302,10 @@ impl<T: InFlightEvents> Flight<T> {
         self.begins_to_wait();
     }
 
-    /// Something else is at the place of the oldest.
+    /// Handles another message at the place of the oldest.
     async fn comes_after(&mut self, other: Other) -> Result<(), StreamError> {
         if self.in_flight.len() > 1 || !self.in_flight[0].1.is_behind(&other) {
-            // Whoever wrote that may have done so in another history.
+            // The writer of that message may belong to another history.
             let follows = self.oldest().until_it_follows().await;
             if let Some(error) = follows.err().filter(StreamError::is_damage) {
                 return Err(error);
@@ -333,7 +331,7 @@ mod tests {
     use crate::stream::fake::Fake;
     use crate::stream::figures::Figures;
 
-    /// What it was told, in words.
+    /// The notifications received, as words.
     #[derive(Clone, Default)]
     struct Heard(Arc<Mutex<Vec<&'static str>>>);
 
@@ -363,7 +361,7 @@ mod tests {
         }
     }
 
-    /// One message, for which there is no room.
+    /// Returns a flight of one message, for which there is no room.
     fn full(connection: &Arc<Connection>, is_barrier: bool) -> Flight<Heard> {
         let appending = Appending {
             connection: Arc::clone(connection),
@@ -427,7 +425,7 @@ mod tests {
             flight.full = Some(Instant::now().checked_sub(KNOWN_WITHIN).unwrap());
             let ended = is_full(&mut flight).await.unwrap_err();
             assert!(ended.to_string().contains("the journal is full"), "{ended}");
-            // The time is that of the oldest one.
+            // The time without room counts for the oldest message only.
             let mut flight = full(&connection, false);
             flight.full = Some(Instant::now().checked_sub(KNOWN_WITHIN).unwrap());
             flight.judge(Attempt::Acknowledged).await.unwrap();

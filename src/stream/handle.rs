@@ -1,5 +1,4 @@
-//! The process's hold on the journal: whether it writes, what it has appended, and what trouble was
-//! reported.
+//! The process's handle of the journal: whether the process writes, its appends, and the reported troubles.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -25,7 +24,7 @@ use crate::engine::role::writer_proof::{Confirming, WriterProof};
 /// How long a fence waits for room.
 const FENCED_WITHIN: Duration = Duration::from_secs(10);
 
-/// The process's hold on the journal.
+/// The process's handle of the journal.
 pub struct JournalHandle {
     pub(super) connection: Arc<Connection>,
     /// Random bytes of this process.
@@ -33,31 +32,31 @@ pub struct JournalHandle {
     node: String,
     /// `None` while this process does not write.
     pub(super) builder: Mutex<Option<MessageBuilder>>,
-    /// Takes what is made, in order.
+    /// Queue to the flight, which sends the created messages in order.
     flight: UnboundedSender<InFlightAppend>,
-    /// How many messages may be in flight at the most.
+    /// Maximum number of messages in flight.
     in_flight_max: AtomicUsize,
     writes: AtomicBool,
     pub(super) confirmations: Confirmations,
     lease: Mutex<Option<Arc<LeaseTerm>>>,
-    /// Whether answers rest on the lease while it holds, and not on appends.
+    /// Whether responses rest on the lease while it holds, instead of on appends.
     relies: AtomicBool,
     pub(super) ended: OnceLock<StreamError>,
-    /// Wakes the journal's thread, so that it asks for what is acknowledged, and for the end.
+    /// Wakes the journal's thread, so that it checks for acknowledgements, and for the end.
     wake_up: OnceLock<WakeUp>,
-    /// Why nothing is taken just now.
+    /// Reason why nothing is accepted at present.
     pub(super) trouble: Mutex<Option<Arc<str>>>,
-    /// There was no room for the last append, and nothing was appended since.
+    /// Whether there was no room for the last append, and nothing was appended since.
     pub(super) is_full: AtomicBool,
-    /// No more is taken: what is queued is not waited for where there is no room.
+    /// Whether the process stops: queued messages are not waited for where there is no room.
     draining: AtomicBool,
-    /// Free bytes of the stream, as of the last look less what was appended since.
+    /// Free bytes of the stream: those last reported, less what was appended since.
     pub(super) room: Room,
     pub(super) figures: Figures,
 }
 
 impl JournalHandle {
-    /// A hold on the journal that does not write yet, and which nothing tends.
+    /// Creates a handle that does not write yet, without its background tasks.
     pub(super) fn new(connection: Arc<Connection>, node: &str, token: [u8; 16]) -> Arc<Self> {
         let mut node = node.to_owned();
         node.truncate(node.floor_char_boundary(NODE_BYTES_MAX));
@@ -86,31 +85,31 @@ impl JournalHandle {
         link
     }
 
-    /// The connection to the servers.
+    /// Returns the connection to the servers.
     #[must_use]
     pub fn connection(&self) -> &Arc<Connection> {
         &self.connection
     }
 
-    /// So many messages may be in flight at the most, between 1 and [`IN_FLIGHT_MAX`].
+    /// Sets the maximum number of messages in flight, between 1 and [`IN_FLIGHT_MAX`].
     pub fn allow_in_flight(&self, count: usize) {
         let count = count.clamp(1, IN_FLIGHT_MAX.into());
         self.in_flight_max.store(count, Ordering::Relaxed);
     }
 
-    /// The name of this node.
+    /// Returns the name of this node.
     #[must_use]
     pub fn node(&self) -> &str {
         &self.node
     }
 
-    /// This process, as no other one is named.
+    /// Returns the name of this process, which no other process has.
     #[must_use]
     pub fn process(&self) -> String {
         crate::base::hex::hex(&self.token)
     }
 
-    /// What was counted.
+    /// Returns the counters.
     #[must_use]
     pub fn figures(&self) -> &Figures {
         &self.figures
@@ -122,32 +121,31 @@ impl JournalHandle {
         self.writes.load(Ordering::Acquire) && self.ended.get().is_none()
     }
 
-    /// Why this process does not go on, when that is so.
+    /// Returns why this process has stopped using the journal, if it has.
     #[must_use]
     pub fn ended(&self) -> Option<&StreamError> {
         self.ended.get()
     }
 
-    /// This process has the lease; where it `relies` on it, answers rest on it while it holds, and
-    /// not on appends.
+    /// Sets the lease that this process has; where it `relies` on it, responses rest on the lease while it holds,
+    /// instead of on appends.
     pub(super) fn has_lease(&self, lease: Arc<LeaseTerm>, relies: bool) {
         *self.lease.lock() = Some(lease);
         self.relies.store(relies, Ordering::Release);
     }
 
-    /// How long ago the lease was renewed; `None` when this process never had it.
+    /// Returns how long ago the lease was renewed; `None` when this process never had it.
     #[must_use]
     pub fn lease_age(&self) -> Option<Duration> {
         self.lease.lock().as_ref()?.age()
     }
 
-    /// Begins the next epoch after everything that was read; `false` when something was appended
-    /// meanwhile, which is to be read first. Once this is true, the previous writer can write
-    /// nothing more.
+    /// Begins the next epoch after everything that was read; `false` when something was appended meanwhile, which
+    /// must be read first. Once this returns `true`, the previous writer can write nothing more.
     ///
     /// # Errors
-    /// When it is not known in time whether it has begun, or the servers refuse it; when the stream does not
-    /// have what was read.
+    /// When it does not become known in time whether the epoch has begun, when the servers refuse the fence, or when
+    /// the stream lacks what was read.
     pub async fn fence(&self, tail: &Tail, log_id: [u8; 16]) -> Result<bool, StreamError> {
         if let Some(ended) = self.ended.get() {
             return Err(ended.clone());
@@ -174,7 +172,7 @@ impl JournalHandle {
             Appended::Ours => self.took(appending.bytes.len()),
             Appended::Other(_) => return Ok(false),
         }
-        // The stream may have been replaced since it showed that.
+        // The stream may have been replaced since it showed its end.
         appending.until_known_to_follow().await?;
         builder.begins();
         *self.builder.lock() = Some(builder);
@@ -184,19 +182,19 @@ impl JournalHandle {
         Ok(true)
     }
 
-    /// Appends, and goes on once that and all before it is acknowledged.
+    /// Appends a message, and waits until it and all before it are acknowledged.
     ///
     /// # Errors
-    /// The end of this process's hold; the error says whether it was appended.
+    /// The error that has ended this handle's use; it says whether the message was appended.
     pub async fn append(&self, content: Content<'_>) -> Result<(), StreamError> {
         let made = self.begin_in_turn(content).await?.number;
         self.until_known(made).await
     }
 
-    /// Begins to append, once no more are in flight than may be.
+    /// Begins an append, once the number of messages in flight permits.
     ///
     /// # Errors
-    /// The end of this process's hold.
+    /// The error that has ended this handle's use.
     pub(crate) async fn begin_in_turn(&self, content: Content<'_>) -> Result<Made, StreamError> {
         let mut changes = self.confirmations.changes();
         loop {
@@ -208,10 +206,10 @@ impl JournalHandle {
         }
     }
 
-    /// Begins to append; `None` while there are as many messages in flight as allowed.
+    /// Begins an append; `None` while the maximum number of messages is in flight.
     ///
     /// # Errors
-    /// The end of this process's hold.
+    /// The error that has ended this handle's use.
     pub(super) fn begin(&self, content: Content<'_>) -> Result<Option<Made>, StreamError> {
         let mut builder = self.builder.lock();
         if let Some(ended) = self.ended.get() {
@@ -237,14 +235,14 @@ impl JournalHandle {
             began: Instant::now(),
             _counted: self.figures.begins_append(),
         });
-        // Nothing is taken once something has failed, which is about to be reported.
+        // The flight accepts nothing after a failure, which is about to be reported.
         sent.map(|()| Some(made)).map_err(|_| StreamError::Stopped)
     }
 
-    /// The position of the next record, while this process writes.
+    /// Returns the position of the next record, while this process writes.
     ///
     /// # Errors
-    /// When it does not.
+    /// When the process does not write.
     pub fn next_position(&self) -> Result<u64, StreamError> {
         let builder = self.builder.lock();
         builder
@@ -253,10 +251,10 @@ impl JournalHandle {
             .ok_or(StreamError::Stopped)
     }
 
-    /// Waits until everything that was begun is acknowledged.
+    /// Waits until every append begun is acknowledged.
     ///
     /// # Errors
-    /// The end of this process's hold.
+    /// The error that has ended this handle's use.
     pub async fn until_acknowledged(&self) -> Result<(), StreamError> {
         let made = self
             .builder
@@ -279,12 +277,12 @@ impl JournalHandle {
         builder.ahead(self.acknowledged(), in_flight_max)
     }
 
-    /// How many of the messages that were made are acknowledged, with all before them.
+    /// Returns how many of the created messages are acknowledged, with all before them.
     pub(super) fn acknowledged(&self) -> u64 {
         self.confirmations.count()
     }
 
-    /// Whether another message may be made before those in flight are acknowledged.
+    /// Whether another message may be created before those in flight are acknowledged.
     pub(super) fn may_begin(&self) -> bool {
         let builder = self.builder.lock();
         builder
@@ -300,15 +298,15 @@ impl JournalHandle {
             .is_some_and(|builder| builder.made > self.acknowledged())
     }
 
-    /// The stream has so many bytes more.
+    /// Notes that the stream has `bytes` more.
     fn took(&self, bytes: usize) {
         self.room.took(bytes);
         self.is_full.store(false, Ordering::Release);
         self.trouble.lock().take();
     }
 
-    /// There is no room for a barrier: it is withdrawn, and those who wait for one do so in vain.
-    /// `false` where something was made after it, which goes on from it.
+    /// Withdraws a barrier for which there is no room, and refuses the requests that wait for one. Returns `false`
+    /// where a message was created after the barrier, which builds on it.
     fn withdraw(&self, why: &str) -> bool {
         let mut builder = self.builder.lock();
         let acknowledged = self.acknowledged();
@@ -320,7 +318,7 @@ impl JournalHandle {
         }
         *self.trouble.lock() = Some(why.into());
         self.is_full.store(true, Ordering::Release);
-        // Before another message is made.
+        // Counted before another message can be created.
         self.confirmations.withdrawn();
         drop(builder);
         self.confirmations.refuse();
@@ -328,7 +326,7 @@ impl JournalHandle {
         true
     }
 
-    /// This process does not write any more.
+    /// Ends the use of this handle: the process does not write any more.
     pub fn end(&self, error: StreamError) {
         if self.ended.set(error).is_err() {
             return;
@@ -343,25 +341,24 @@ impl JournalHandle {
         }
     }
 
-    /// How the journal's thread is woken.
+    /// Sets how the journal's thread is woken.
     pub(super) fn wake_by(&self, wake_up: WakeUp) {
         let _ = self.wake_up.set(wake_up);
     }
 
-    /// What is queued is not waited for any more where there is no room.
+    /// Stops waiting for queued messages where there is no room.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Release);
     }
 
-    /// Why nothing new is to be appended beside so many bytes that were, and are not acknowledged yet;
-    /// `None` when something may.
+    /// Returns why nothing more may be appended while `queued` bytes are not acknowledged yet; `None` when it may.
     #[must_use]
     pub fn lack(&self, queued: usize) -> Option<Arc<str>> {
         if self.ended.get().is_some() {
             return Some("this process does not write it any more".into());
         }
         if !self.writes() {
-            // Nothing of its own is appended here.
+            // A process that does not write needs no room.
             return None;
         }
         if let Some(trouble) = self.trouble.lock().clone() {
@@ -373,9 +370,8 @@ impl JournalHandle {
         self.room.lack(queued).map(Into::into)
     }
 
-    /// Whether this process still is the one that writes, so that what it answers rests on the
-    /// newest state: once an append that began no sooner than `came` is acknowledged, or while its
-    /// lease holds.
+    /// Whether this process is still the writer, so that its responses rest on the newest state: true once an append
+    /// that began no sooner than `came` is acknowledged, or while the lease holds.
     async fn confirm_since(&self, came: Instant) -> bool {
         let holds = || {
             self.lease
@@ -407,14 +403,14 @@ impl Watched for JournalHandle {
     }
 }
 
-/// A fence on its way.
+/// A fence being appended.
 struct Fencing<'a> {
     link: &'a JournalHandle,
     began: Instant,
 }
 
 impl Watched for Fencing<'_> {
-    /// Nothing is queued that could wait for room.
+    /// Gives up after a while without room, since a fence has no queue that waits for it.
     fn tries_again(&self, why: &str, is_full: bool) -> bool {
         self.link.tries_again(why, is_full) && !(is_full && self.began.elapsed() > FENCED_WITHIN)
     }

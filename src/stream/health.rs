@@ -1,4 +1,4 @@
-//! What is known of the link to the servers.
+//! State of the connection to the servers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use async_nats::Event;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// What is known of the link to the servers.
+/// State of the connection to the servers.
 pub(super) struct Health {
     is_up: watch::Sender<bool>,
     fault: Mutex<String>,
@@ -14,7 +14,7 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// Before a server was reached.
+    /// Creates the state before a server was reached.
     pub(super) fn new() -> Self {
         Self {
             is_up: watch::Sender::new(false),
@@ -44,17 +44,17 @@ impl Health {
         *self.is_up.borrow()
     }
 
-    /// Tells when that changes.
+    /// Returns a receiver of changes of that.
     pub(super) fn changes(&self) -> watch::Receiver<bool> {
         self.is_up.subscribe()
     }
 
-    /// What was last wrong.
+    /// Returns the last error.
     pub(super) fn fault(&self) -> String {
         self.fault.lock().clone()
     }
 
-    /// How often the connection was lost.
+    /// Returns how often the connection was lost.
     pub(super) fn losses(&self) -> u64 {
         self.losses.load(Ordering::Acquire)
     }

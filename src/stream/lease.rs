@@ -1,11 +1,11 @@
-//! The writer's lease: who may write, so that standbys know when to take over.
+//! The writer's lease: determines who may write, so that standbys know when to take over.
 //!
-//! The safety of writes depends on no clock: a process that takes over fences the one before. The
-//! lease says when to do so; and, where responses rest on it instead of on appends, until when they
-//! may, measured by the monotonic clock, and ended well before another may take it.
+//! The safety of writes depends on no clock: a process that takes over fences its predecessor. The lease determines
+//! when to do so. Where responses rest on the lease instead of on appends, it also determines until when they may: by
+//! the monotonic clock, and ending well before another process may take the lease.
 //!
-//! It is a key of a bucket whose entries the servers forget after a while. It is taken by making
-//! the key, and renewed by changing it from the revision that was made last: two never hold it.
+//! The lease is a key of a bucket whose entries the servers forget after a while. It is taken by creating the key,
+//! and renewed by changing it from its last revision, so two processes never hold it at once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,26 +23,31 @@ use super::error::StreamError;
 use super::handle::JournalHandle;
 use super::lease_term::{LeaseTerm, MARGIN, TTL};
 
-/// How often it is renewed.
+/// Interval of renewals.
 const RENEWED_EACH: Duration = Duration::from_secs(2);
-/// How long one renewal may take.
+/// Timeout of one renewal.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1_500);
-/// How long a holder that gives it up waits for a renewal.
+/// How long a holder that gives the lease up waits for a renewal in flight.
 const RENEWAL_ENDS_WITHIN: Duration = Duration::from_millis(500);
-/// The pause between attempts to make it.
+/// Pause between attempts to create the key.
 const TRIED_EACH: Duration = Duration::from_millis(100);
+/// For how long after an attempt without an answer an entry may be of that one: it may come late, and is
+/// kept for a term.
+const OWN_WITHIN: Duration = Duration::from_secs(2 * TTL.as_secs());
 /// How often it is tried to take it from another.
 const SEIZED_WITHIN: usize = 50;
-/// The key.
+/// Name of the key.
 const KEY: &str = "writer";
 
-/// Who holds it.
+/// The process that holds the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The name of its node.
+    /// Name of the holder's node.
     pub node: String,
-    /// Where it serves.
-    pub address: String,
+    /// Where it serves, when it says so.
+    pub address: Option<String>,
+    /// The fingerprint of its key of webhooks, when it says so: older releases did not.
+    pub webhook_key: Option<String>,
     /// Whether its answers rest on the lease.
     pub relies: bool,
 }
@@ -51,37 +56,135 @@ impl Holder {
     fn read(value: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(value).ok()?;
         let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        let said = |name: &str| Some(text(name)).filter(|text| !text.is_empty());
         Some(Self {
             node: text("node"),
-            address: text("address"),
+            address: said("address"),
+            webhook_key: said("webhookKey"),
             relies: value["relies"].as_bool().unwrap_or(true),
         })
     }
 }
 
-/// What the lease says of its holder.
+/// The lease's data about its holder.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// Where it serves.
+    /// Address at which the holder serves.
     pub address: String,
+    /// The fingerprint of its key of webhooks.
+    pub webhook_key: String,
     /// Whether its answers rest on the lease.
     pub relies: bool,
-    /// How many copies the bucket has at the least.
+    /// Minimum number of copies of the bucket.
     pub replicas: usize,
 }
 
 impl Terms {
-    /// The lease's value. It is unique to each attempt, so a process that reads its own value back knows
-    /// that nobody else took the lease.
+    /// Builds the lease's value. It is unique to each attempt, so a process that reads its own value back knows that
+    /// nobody else took the lease.
     fn value(&self, link: &JournalHandle) -> Bytes {
         let value = json!({
             "node": link.node(),
             "process": link.process(),
             "attempt": uuid::Uuid::new_v4().to_string(),
             "address": self.address,
+            "webhookKey": self.webhook_key,
             "relies": self.relies,
         });
         value.to_string().into()
+    }
+
+    /// Whether this holder has another key of webhooks; `None` when it does not say which one it has.
+    #[must_use]
+    pub fn have_other_key_than(&self, holder: &Holder) -> Option<bool> {
+        let key = holder.webhook_key.as_ref()?;
+        Some(*key != self.webhook_key)
+    }
+
+    /// This process writes in the place of one that had another key of webhooks.
+    pub fn warn_of_other_key() {
+        tracing::warn!(
+            "this process writes in the place of one with another key of webhooks: from here on the secret of \
+             every subscription is another one. If that is not meant, give every node the key of before"
+        );
+    }
+}
+
+/// Attempts to take the lease, all by one value: what one of them has made although its answer was lost is
+/// known by those that follow, and taken over.
+pub struct Claim {
+    link: Arc<JournalHandle>,
+    terms: Terms,
+    value: Bytes,
+    /// When an attempt had no answer: it may have made the entry, or make it yet.
+    unanswered: Option<Instant>,
+}
+
+impl Claim {
+    /// Of this process.
+    #[must_use]
+    pub fn new(link: &Arc<JournalHandle>, terms: Terms) -> Self {
+        Self {
+            value: terms.value(link),
+            link: Arc::clone(link),
+            terms,
+            unanswered: None,
+        }
+    }
+
+    /// Takes the lease, or waits for it so long; `None` when another one holds it all the time.
+    ///
+    /// # Errors
+    /// When the bucket cannot be used.
+    pub fn take_within(&mut self, within: Duration) -> Result<Option<Lease>, StreamError> {
+        let link = Arc::clone(&self.link);
+        let Some(taken) = link.connection().block(self.take(within))? else {
+            return Ok(None);
+        };
+        // What is claimed after that is another lease.
+        self.value = self.terms.value(&link);
+        self.unanswered = None;
+        Ok(Some(Lease::kept(&link, &self.terms, taken)))
+    }
+
+    async fn take(&mut self, within: Duration) -> Result<Option<Taken>, StreamError> {
+        let connection = self.link.connection();
+        let store = bucket(connection, self.terms.replicas).await?;
+        let until = Instant::now() + within;
+        loop {
+            // Of what makes the entry, or changes one that is there: its time begins later.
+            let sent = Instant::now();
+            let made = timeout(ANSWER_WITHIN, store.create(KEY, self.value.clone())).await;
+            let is_there = match &made {
+                Ok(Err(error)) => error.kind() == CreateErrorKind::AlreadyExists,
+                _ => false,
+            };
+            let may_be_own = self
+                .unanswered
+                .is_some_and(|sent| sent.elapsed() < OWN_WITHIN);
+            let revision = match made {
+                Ok(Ok(revision)) => Some(revision),
+                Ok(Err(_)) if is_there && !may_be_own => None,
+                Ok(Err(_)) | Err(_) => {
+                    if !is_there {
+                        self.unanswered = Some(Instant::now());
+                    }
+                    adopted(connection, &store, &self.value).await
+                }
+            };
+            if let Some(revision) = revision {
+                return Ok(Some(Taken {
+                    store,
+                    value: self.value.clone(),
+                    revision,
+                    sent,
+                }));
+            }
+            if Instant::now() + TRIED_EACH >= until {
+                return Ok(None);
+            }
+            sleep(TRIED_EACH).await;
+        }
     }
 }
 
@@ -90,19 +193,19 @@ struct Taken {
     store: Store,
     value: Bytes,
     revision: u64,
-    /// When that was asked for.
+    /// When the request for the lease was sent.
     sent: Instant,
 }
 
-/// What a renewal has come to.
+/// Outcome of a renewal.
 enum Renewed {
     Yes(u64),
-    /// Another revision is there, or none.
+    /// The key has another revision, or does not exist.
     No,
     Unknown,
 }
 
-/// A lease that this process holds, until it is given up.
+/// A lease that this process holds, until it gives the lease up.
 pub struct Lease {
     term: Arc<LeaseTerm>,
     store: Store,
@@ -112,7 +215,7 @@ pub struct Lease {
     keeping: JoinHandle<()>,
 }
 
-/// The bucket; made where it is not there yet.
+/// Returns the bucket; creates it where it does not exist.
 async fn bucket(connection: &Connection, replicas: usize) -> Result<Store, StreamError> {
     let name = &connection.names().bucket;
     let context = connection.context();
@@ -145,7 +248,7 @@ async fn bucket(connection: &Connection, replicas: usize) -> Result<Store, Strea
 }
 
 impl Lease {
-    /// Takes the lease, or waits for it so long; `None` when another one holds it all the time.
+    /// Takes the lease, and waits for it up to `within`; `None` when another process holds it all the time.
     ///
     /// # Errors
     /// When the bucket cannot be used.
@@ -154,11 +257,10 @@ impl Lease {
         terms: &Terms,
         within: Duration,
     ) -> Result<Option<Self>, StreamError> {
-        let taken = link.connection().block(take(link, terms, within))?;
-        Ok(taken.map(|taken| Self::kept(link, terms, taken)))
+        Claim::new(link, terms.clone()).take_within(within)
     }
 
-    /// Who holds it; `None` when no process does.
+    /// Returns the holder of the lease; `None` when there is none.
     ///
     /// # Errors
     /// When the servers do not answer.
@@ -167,11 +269,11 @@ impl Lease {
         Ok(found.and_then(|(_, value)| Holder::read(&value)))
     }
 
-    /// Takes the lease from its holder, which may rest responses on it until the time that is
-    /// returned with it; `None` where there is no holder that does.
+    /// Takes the lease from its holder. Also returns the time until which that holder's responses may rest on the
+    /// lease; `None` where no holder's do.
     ///
     /// # Errors
-    /// When the bucket cannot be used, or others take it, too.
+    /// When the bucket cannot be used, or other processes take the lease as well.
     pub fn seize(
         link: &Arc<JournalHandle>,
         terms: &Terms,
@@ -180,14 +282,17 @@ impl Lease {
         connection.block(async {
             let store = bucket(connection, terms.replicas).await?;
             let value = terms.value(link);
-            // Of every holder that was seen: an attempt may have taken it, whose answer was lost.
+            // Covers every holder that was seen, since an attempt whose answer was lost may have taken the lease.
             let mut relied = false;
+            let mut had_other_key = false;
             for _ in 0..SEIZED_WITHIN {
                 let sent = Instant::now();
                 let found = entry(connection).await?;
                 let before = found.as_ref().filter(|(_, found)| *found != value);
                 let before = before.and_then(|(_, found)| Holder::read(found));
-                relied |= before.is_some_and(|before| before.relies);
+                relied |= before.as_ref().is_some_and(|before| before.relies);
+                let other = before.and_then(|before| terms.have_other_key_than(&before));
+                had_other_key |= other.unwrap_or(false);
                 let taken = match &found {
                     Some((revision, _)) => {
                         let changed = store.update(KEY, value.clone(), *revision);
@@ -199,6 +304,9 @@ impl Lease {
                     }
                 };
                 if let Ok(Some(revision)) = taken {
+                    if had_other_key {
+                        Terms::warn_of_other_key();
+                    }
                     let until = relied.then(|| Instant::now() + TTL.saturating_sub(MARGIN));
                     let taken = Taken {
                         store,
@@ -246,19 +354,19 @@ impl Lease {
         }
     }
 
-    /// Until when it is held.
+    /// Returns the term of the lease.
     #[must_use]
     pub fn term(&self) -> &Arc<LeaseTerm> {
         &self.term
     }
 
-    /// Gives it up, so that another one may take it at once. Where that fails the servers forget it in
-    /// time.
+    /// Gives the lease up, so that another process may take it at once. Where that fails, the servers forget the
+    /// lease in time.
     pub fn give_up(mut self, connection: &Connection) {
         self.term.lost();
         self.stop.send_replace(true);
         connection.block(async {
-            // A renewal that is on its way is the last one.
+            // A renewal in flight is the last one.
             if timeout(RENEWAL_ENDS_WITHIN, &mut self.keeping)
                 .await
                 .is_err()
@@ -269,8 +377,7 @@ impl Lease {
         });
     }
 
-    /// Deletes this process's entry, whichever revision it has: the answer to the last renewal may
-    /// have been lost.
+    /// Deletes this process's entry, whatever its revision: the answer to the last renewal may have been lost.
     async fn delete(&self, connection: &Connection) {
         let mut revision = *self.revision.borrow();
         loop {
@@ -287,50 +394,13 @@ impl Lease {
     }
 }
 
-/// The current entry, as the stream's leader has it: revision and value, which is empty where it
+/// Returns the current entry, from the stream's leader: its revision and its value, which is empty where the lease
 /// was given up.
 async fn entry(connection: &Connection) -> Result<Option<(u64, Bytes)>, StreamError> {
     let name = &connection.names().bucket;
     let subject = format!("STREAM.MSG.GET.KV_{name}");
     let body = json!({"last_by_subj": format!("$KV.{name}.{KEY}")});
     connection.stored(&subject, &body).await
-}
-
-async fn take(
-    link: &JournalHandle,
-    terms: &Terms,
-    within: Duration,
-) -> Result<Option<Taken>, StreamError> {
-    let connection = link.connection();
-    let store = bucket(connection, terms.replicas).await?;
-    let value = terms.value(link);
-    let until = Instant::now() + within;
-    // Whether an attempt may have made it without an answer.
-    let mut is_unknown = false;
-    loop {
-        let sent = Instant::now();
-        let made = timeout(ANSWER_WITHIN, store.create(KEY, value.clone())).await;
-        let revision = match made {
-            Ok(Ok(revision)) => Some(revision),
-            Ok(Err(error)) if !is_unknown && error.kind() == CreateErrorKind::AlreadyExists => None,
-            Ok(Err(_)) | Err(_) => {
-                is_unknown = true;
-                adopted(connection, &store, &value).await
-            }
-        };
-        if let Some(revision) = revision {
-            return Ok(Some(Taken {
-                store,
-                value,
-                revision,
-                sent,
-            }));
-        }
-        if Instant::now() + TRIED_EACH >= until {
-            return Ok(None);
-        }
-        sleep(TRIED_EACH).await;
-    }
 }
 
 /// The revision of this value, where an attempt before has made it and the answer was lost. It is
@@ -365,7 +435,7 @@ impl Keeping {
                 return;
             }
             let sent = Instant::now();
-            // Giving it up needs the last revision.
+            // A renewal is not interrupted, since giving the lease up needs the last revision.
             match self.renew().await {
                 Renewed::Yes(revision) => {
                     self.revisions.send_replace(revision);
@@ -387,22 +457,22 @@ impl Keeping {
         }
     }
 
-    /// It expired, or another process has it, or an earlier renewal was taken whose answer was
-    /// lost. Another holder fences this process, which ends then; until it does, this process only
-    /// stops relying on the lease: for good, since the other one may have written and given it up.
+    /// Handles a refused renewal: the lease expired, or another process has it, or an earlier renewal succeeded whose
+    /// answer was lost. Another holder will fence this process, which then ends. Until then, this process only stops
+    /// relying on the lease, and for good: the other one may have written and given the lease up.
     async fn make_again(&self, sent: Instant) {
         self.term.lost();
         match entry(self.link.connection()).await {
             Ok(Some((revision, found))) if found == self.value => {
-                // The next renewal goes on from there.
+                // The next renewal continues from this revision.
                 self.revisions.send_replace(revision);
                 return;
             }
             Ok(_) => {}
             Err(_) => return,
         }
-        // Before it is made: the answer to that may be lost, and then it is found as if it had never been
-        // another's.
+        // Noted before the key is created: that answer may be lost, and the value would then be found as if no other
+        // process had held the lease.
         self.term.breaks();
         let made = self.store.create(KEY, self.value.clone());
         if let Ok(Ok(revision)) = timeout(ANSWER_WITHIN, made).await {
@@ -425,16 +495,17 @@ mod tests {
         let [one, two] = [1, 2].map(|number| hold(fake.connection(), "node", [number; 16]));
         let terms = Terms {
             address: "127.0.0.1:1".to_owned(),
+            webhook_key: "0123456789abcdef".to_owned(),
             relies: false,
             replicas: 1,
         };
-        // The answers to making it, and to the change that makes it certain.
+        // The lost answers are those to the creation, and to the change that makes it certain.
         for lost in [1, 2] {
             fake.kept.lock().lost = lost;
             let taken = Lease::take_within(&one, &terms, Duration::from_secs(6)).unwrap();
             let lease = taken.unwrap();
             assert!(lease.term().holds());
-            // Another process does not take it for its own, nor does this one at another time.
+            // Another process does not take it for its own, nor does this one in another attempt.
             for link in [&two, &one] {
                 let taken = Lease::take_within(link, &terms, Duration::from_millis(300));
                 assert!(taken.unwrap().is_none());
@@ -445,12 +516,40 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_knows_the_lease_again_that_was_made_before_its_last_call_ended_and_then_claims_another()
+     {
+        let fake = Fake::with_room(1 << 20);
+        let link = hold(fake.connection(), "node", [1; 16]);
+        let terms = Terms {
+            address: "127.0.0.1:1".to_owned(),
+            webhook_key: "0123456789abcdef".to_owned(),
+            relies: false,
+            replicas: 1,
+        };
+        let mut claim = Claim::new(&link, terms);
+        // The answers to making it, and to the change that makes it certain.
+        fake.kept.lock().lost = 2;
+        let soon = Duration::from_millis(300);
+        assert!(claim.take_within(soon).unwrap().is_none());
+        assert!(fake.kept.lock().key.is_some(), "it was made");
+        let began = Instant::now();
+        let lease = claim.take_within(soon).unwrap().unwrap();
+        // Its time is that of the change which was answered.
+        assert!(lease.term().holds());
+        assert!(lease.term().age().unwrap() <= began.elapsed());
+        // One that is held already is not taken a second time.
+        assert!(claim.take_within(soon).unwrap().is_none());
+        lease.give_up(link.connection());
+    }
+
+    #[test]
     fn who_seizes_a_lease_waits_for_a_holder_that_may_still_answer_and_for_no_other() {
         for relies in [false, true] {
             let fake = Fake::with_room(1 << 20);
             let [one, two] = [1, 2].map(|number| hold(fake.connection(), "node", [number; 16]));
             let terms = Terms {
                 address: "127.0.0.1:1".to_owned(),
+                webhook_key: "0123456789abcdef".to_owned(),
                 relies,
                 replicas: 1,
             };
@@ -471,10 +570,12 @@ mod tests {
         let connection = link.connection();
         let terms = Terms {
             address: "127.0.0.1:1".to_owned(),
+            webhook_key: "0123456789abcdef".to_owned(),
             relies: true,
             replicas: 1,
         };
-        let taken = connection.block(take(&link, &terms, Duration::from_secs(6)));
+        let mut claim = Claim::new(&link, terms);
+        let taken = connection.block(claim.take(Duration::from_secs(6)));
         let taken = taken.unwrap().unwrap();
         let (revisions, _current) = watch::channel(taken.revision);
         let keeping = Keeping {
@@ -510,5 +611,33 @@ mod tests {
         assert!(!relies("{\"node\":\"a\",\"relies\":false}"));
         assert!(relies("{\"node\":\"a\"}"));
         assert_eq!(Holder::read(b"no JSON"), None);
+    }
+
+    #[test]
+    fn another_key_of_webhooks_is_seen_in_the_lease_where_its_holder_says_which_one_it_has() {
+        let fake = Fake::with_room(1 << 20);
+        let link = hold(fake.connection(), "node", [1; 16]);
+        let terms = |key: &str| Terms {
+            address: String::new(),
+            webhook_key: key.to_owned(),
+            relies: false,
+            replicas: 1,
+        };
+        let holder = Holder::read(&terms("0123456789abcdef").value(&link)).unwrap();
+        let other = |key: &str| terms(key).have_other_key_than(&holder);
+        assert_eq!(other("0123456789abcdef"), Some(false));
+        assert_eq!(other("0123456789abcdee"), Some(true));
+        let older = Holder::read(b"{\"node\":\"a\",\"address\":\"https://a.example\"}").unwrap();
+        assert_eq!(terms("0123456789abcdef").have_other_key_than(&older), None);
+    }
+
+    #[test]
+    fn a_holder_that_names_no_address_has_none() {
+        let address = |value: &str| Holder::read(value.as_bytes()).unwrap().address;
+        let said = address("{\"address\":\"https://a.example\"}");
+        assert_eq!(said.as_deref(), Some("https://a.example"));
+        for value in ["{}", "{\"address\":\"\"}", "{\"address\":7}"] {
+            assert_eq!(address(value), None, "{value}");
+        }
     }
 }

@@ -1,46 +1,46 @@
-//! Until when the writer's lease is held.
+//! The term of the writer's lease.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// How long the servers keep what was not renewed.
+/// How long the servers keep a lease that is not renewed.
 pub const TTL: Duration = Duration::from_secs(8);
-/// How much sooner than that the holder takes it for lost: clocks differ in speed, and the
-/// servers' answer took its time.
+/// How much earlier the holder treats the lease as lost: clocks differ in speed, and the servers' answer took some
+/// time.
 pub(super) const MARGIN: Duration = Duration::from_secs(2);
 
-/// Until when the lease is held, as far as is known.
+/// The term of the lease, as far as is known.
 #[derive(Debug, Default)]
 pub struct LeaseTerm {
     until: Mutex<Option<Instant>>,
     renewed: Mutex<Option<Instant>>,
-    /// Whether another process may have had it meanwhile.
+    /// Whether another process may have held the lease meanwhile.
     is_broken: AtomicBool,
 }
 
 impl LeaseTerm {
-    /// Whether it is held for certain, and no other process has had it since it was taken.
+    /// Whether the lease is certainly held, and no other process has held it since it was taken.
     #[must_use]
     pub fn holds(&self) -> bool {
         let until = *self.until.lock();
         !self.is_broken.load(Ordering::Acquire) && until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// How long ago it was renewed; `None` when it never was.
+    /// Returns how long ago the lease was renewed; `None` when it never was.
     #[must_use]
     pub fn age(&self) -> Option<Duration> {
         self.renewed.lock().map(|renewed| renewed.elapsed())
     }
 
-    /// It was made or changed by what was sent then.
+    /// Notes that the request sent at `sent` has created or renewed the lease.
     pub(super) fn renewed(&self, sent: Instant) {
         *self.until.lock() = Some(sent + TTL.saturating_sub(MARGIN));
         *self.renewed.lock() = Some(sent);
     }
 
-    /// It expired and was made again: another process may have had it, and have written.
+    /// Notes that the lease expired and is created again: another process may have held it, and have written.
     pub(super) fn breaks(&self) {
         self.is_broken.store(true, Ordering::Release);
     }

@@ -1,6 +1,6 @@
-//! The list of the snapshots in the servers' object store, and of where the stream begins.
+//! The list of the snapshots in the servers' object store, and of the stream's beginning.
 //!
-//! It is a key of a bucket, read as its leader has it and changed only from the revision that was read.
+//! The list is a key of a bucket, read from its leader and changed only from the revision that was read.
 
 use std::time::Instant;
 
@@ -15,28 +15,28 @@ use super::message::NUMBER_MAX;
 use crate::base::hex::{hex, unhex};
 use crate::engine::role::writer_proof::WriterProof as _;
 
-/// How many snapshots are listed.
+/// Number of snapshots in the list.
 pub(super) const KEPT: usize = 2;
-/// The form of the list.
+/// Version of the list's format.
 const FORM: u64 = 1;
-/// The key of the list.
+/// Name of the list's key.
 const KEY: &str = "list";
 
-/// A snapshot that is listed.
+/// A snapshot in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedSnapshot {
-    /// What proves that it is what was written, and which records are in it.
+    /// Proof of the snapshot's content, and the range of its records.
     pub carried: ForeignSnapshot,
     /// The log's id.
     pub log_id: [u8; 16],
-    /// From here on the writer's own directory had the records themselves: what it may have to deliver.
+    /// First position of the records that the writer's own directory had, which it may still have to deliver.
     pub first: u64,
-    /// The object's name.
+    /// Name of the object.
     pub(super) object: String,
-    /// BLAKE3 of its bytes.
+    /// BLAKE3 of the object's bytes.
     pub(super) digest: [u8; 32],
-    /// The message of the stream after which everything is that it has anything of, and its digest: of
-    /// which history it is.
+    /// Sequence and digest of the last message of the stream that the snapshot has data of; they identify its
+    /// history.
     pub(super) of: (u64, [u8; 32]),
 }
 
@@ -44,7 +44,7 @@ fn bytes<const N: usize>(told: &Value) -> Option<[u8; N]> {
     unhex(told.as_str()?.as_bytes())
 }
 
-/// A number that one more can be counted from.
+/// Reads a number that can still be increased by one.
 fn number(told: &Value) -> Option<u64> {
     told.as_u64().filter(|number| *number <= NUMBER_MAX)
 }
@@ -110,24 +110,25 @@ fn read_tail(told: &Value) -> Option<Tail> {
     })
 }
 
-/// What is listed.
+/// Content of the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotList {
-    /// The newest first.
+    /// Snapshots, the newest first.
     pub snapshots: Vec<ListedSnapshot>,
-    /// The end of what is purged from the stream, or is about to be.
+    /// End of the messages that are purged from the stream, or about to be.
     pub purged: Option<Tail>,
-    /// That of the key; 0 where there is none.
+    /// Revision of the key; 0 where there is none.
     pub(super) revision: u64,
 }
 
-/// Reads the list, as its leader has it.
+/// Reads the list, from its leader.
 ///
 /// # Errors
-/// When the servers do not answer, or it is none.
+/// When the servers do not answer, or the value is no list.
 pub fn listed(connection: &Connection) -> Result<SnapshotList, StreamError> {
     let bucket = &connection.names().snapshots;
-    // Servers need not answer who asks for a message of a stream that they do not have.
+    // Servers need not answer a request for a message of a stream that they do not have, so the stream is checked
+    // first.
     let info = format!("STREAM.INFO.KV_{bucket}");
     match connection.block(connection.api(&info, &json!({}))) {
         Err(Unanswered::Refused { status: 404, .. }) => return Ok(SnapshotList::default()),
@@ -137,7 +138,7 @@ pub fn listed(connection: &Connection) -> Result<SnapshotList, StreamError> {
     let subject = format!("STREAM.MSG.GET.KV_{bucket}");
     let body = json!({"last_by_subj": format!("$KV.{bucket}.{KEY}")});
     let found = match connection.block(connection.stored(&subject, &body)) {
-        // None was put there yet.
+        // No list was stored yet.
         Err(StreamError::Missing { .. }) | Ok(None) => return Ok(SnapshotList::default()),
         Ok(Some(found)) => found,
         Err(error) => return Err(error),
@@ -174,23 +175,23 @@ impl SnapshotList {
         })
     }
 
-    /// Up to where the newest one covers.
+    /// Returns the last position that the newest snapshot covers.
     #[must_use]
     pub fn covers(&self) -> u64 {
         let newest = self.snapshots.first();
         newest.map_or(0, |newest| newest.carried.covers)
     }
 
-    /// The first position that has to stay in the stream, whichever of two snapshots a node begins
-    /// with; `None` while there are not two.
+    /// Returns the first position that must stay in the stream, whichever of the two snapshots a node begins with;
+    /// `None` while fewer than two are listed.
     pub(super) fn needed(&self) -> Option<u64> {
-        // One message stays in any case, so that the stream says whose it is.
+        // One message always stays, so that the stream shows which log it belongs to.
         let each = self.snapshots.iter().map(|one| one.carried.covers);
         each.min().filter(|_| self.snapshots.len() == KEPT)
     }
 }
 
-/// Lists it in the place of the list that was read, if this process writes.
+/// Replaces the list that was read, if this process is the writer.
 pub(super) fn list_again(link: &JournalHandle, list: &mut SnapshotList) -> Result<(), StreamError> {
     let connection = link.connection();
     if !connection.block(link.confirm(Instant::now())) {
@@ -199,7 +200,7 @@ pub(super) fn list_again(link: &JournalHandle, list: &mut SnapshotList) -> Resul
     connection.block(write_list(connection, list))
 }
 
-/// Lists it in the place of the list that was read.
+/// Replaces the list that was read.
 pub(super) async fn write_list(
     connection: &Connection,
     list: &mut SnapshotList,
@@ -215,7 +216,7 @@ pub(super) async fn write_list(
     Ok(())
 }
 
-/// What was tried and refused, for whatever reason.
+/// Returns the error of a refused attempt, whatever the reason.
 pub(super) fn refused(what: &str) -> impl Fn(&dyn std::fmt::Display) -> StreamError + use<> {
     let what = what.to_owned();
     move |error| StreamError::Refused {

@@ -1,4 +1,4 @@
-//! The journal as the log of an appender: the stream first, then the directory.
+//! The journal as the log of an appender: batches go to the stream first, then to the directory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,12 +17,11 @@ use super::message::{Content, DIGEST_BYTES, HEAD_BYTES, Records};
 
 /// A log whose batches are in the stream before they are in the directory.
 ///
-/// While another process writes, what is appended here came from the stream, and goes into the
-/// directory alone.
+/// While another process is the writer, the records appended here came from the stream, and go to the directory only.
 pub struct StreamLog {
     /// The log in the directory.
     pub directory: Parts,
-    /// The hold on the stream.
+    /// The handle of the stream.
     pub link: Arc<JournalHandle>,
 }
 
@@ -48,27 +47,26 @@ impl OpenLog for StreamLog {
     }
 }
 
-/// The end, as an error of the log.
+/// Converts the error that ended the handle's use into one of the log.
 fn ended(error: &StreamError) -> Error {
     Error::Stopped {
         reason: error.to_string().into(),
     }
 }
 
-/// The side of the journal thread.
+/// The part of the log that the journal's thread uses.
 struct Writer {
     directory: Box<dyn BatchWriter>,
     link: Arc<JournalHandle>,
-    /// Batches that are on their way into the stream, the oldest first: into the directory they come
-    /// when that is acknowledged.
+    /// Batches in flight to the stream, the oldest first. Each goes to the directory once it is acknowledged.
     begun: VecDeque<Begun>,
 }
 
-/// A batch on its way into the stream.
+/// A batch in flight to the stream.
 struct Begun {
-    /// The number of its message.
+    /// Number of the batch's message.
     number: u64,
-    /// The message.
+    /// Bytes of the message.
     bytes: Bytes,
     count: usize,
 }
@@ -100,7 +98,7 @@ impl BatchWriter for Writer {
         let records = count.and_then(|count| Records::of(batch.bytes(), count));
         let content = Content::Batch(records.ok_or_else(none)?);
         let made = match self.link.begin(content) {
-            // A barrier has come meanwhile.
+            // A barrier has taken the place meanwhile.
             Ok(None) => {
                 let in_turn = self.link.begin_in_turn(content);
                 self.link.connection().block(in_turn)
@@ -157,7 +155,7 @@ impl BatchWriter for Writer {
     }
 }
 
-/// The side of all others.
+/// The part of the log that all other threads use.
 struct Beside {
     directory: Arc<dyn Medium>,
     link: Arc<JournalHandle>,

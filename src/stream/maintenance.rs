@@ -1,4 +1,4 @@
-//! What a link does by itself: it looks at the stream, and appends barriers for those who wait for one.
+//! Background tasks of a handle: they check the stream, and append barriers for requests that wait for one.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -12,10 +12,10 @@ use super::error::StreamError;
 use super::handle::JournalHandle;
 use super::message::Content;
 
-/// How often the stream's room is asked for, and who wrote last.
+/// Interval of checks of the stream's room, and of its last writer.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A hold on the journal that does not write yet, and which is tended as long as it is there. `token` is
+/// Creates a handle of the journal that does not write yet; its background tasks run as long as it exists. `token` is
 /// random.
 #[must_use]
 pub fn hold(connection: Arc<Connection>, node: &str, token: [u8; 16]) -> Arc<JournalHandle> {
@@ -41,7 +41,8 @@ impl JournalHandle {
         if self.has_in_flight() {
             return Ok(());
         }
-        // What else the servers may keep is told by none of them: only an append shows that there is room.
+        // No server reports what other data the servers may store, so only a successful append shows that there is
+        // room.
         let is_full = self.is_full.load(Ordering::Acquire);
         if !is_full {
             self.trouble.lock().take();
@@ -49,14 +50,14 @@ impl JournalHandle {
         let is_overtaken = last.is_some_and(|last| info.last > last);
         let is_short = acknowledged.is_some_and(|last| info.last < last);
         if is_overtaken || is_short || (is_full && !self.room.is_for_fences()) {
-            // Where another process has written, or what was written is lost, the next append finds that out,
-            // and none may come by itself.
+            // If another process has written, or appended messages are lost, the next append discovers that, and none
+            // may come by itself.
             let _ = self.append(Content::Barrier).await;
         }
         Ok(())
     }
 
-    /// The last message that this process has appended, while none is in flight.
+    /// Returns the sequence of this process's last message, while none is in flight.
     fn end_of_acknowledged(&self) -> Option<u64> {
         let builder = self.builder.lock();
         let builder = builder.as_ref();
@@ -64,8 +65,7 @@ impl JournalHandle {
         idle.map(|builder| builder.tail.sequence)
     }
 
-    /// Whether no barrier may be appended, so that those who wait for one would do so for as long as
-    /// there is no more room.
+    /// Whether no barrier may be appended, so that requests for one would wait until there is room.
     fn has_no_room_for_barriers(&self) -> bool {
         self.is_full.load(Ordering::Acquire) || self.room.is_for_fences()
     }
@@ -89,8 +89,8 @@ async fn looks(link: Weak<JournalHandle>) {
     }
 }
 
-/// Appends a barrier whenever a request waits for an append, nothing is in flight, and none has
-/// come in time.
+/// Appends a barrier whenever a request waits for an append, nothing is in flight, and no other append has come in
+/// time.
 async fn barriers(link: Weak<JournalHandle>) {
     let mut rate = BarrierRate::new(Instant::now());
     let mut last = Instant::now();
@@ -102,7 +102,7 @@ async fn barriers(link: Weak<JournalHandle>) {
             return;
         }
         if !link.confirmations.is_wanted() {
-            // The link may be dropped while none is asked for.
+            // Wakes up now and then, since the handle may be dropped while no barrier is requested.
             link.confirmations.until_asked(LOOK).await;
             continue;
         }
@@ -112,12 +112,12 @@ async fn barriers(link: Weak<JournalHandle>) {
         }
         let mut changes = link.confirmations.changes();
         if link.has_in_flight() {
-            // It may be what is waited for.
+            // The append in flight may be the one that requests wait for.
             let _ = timeout(LOOK, changes.changed()).await;
             continue;
         }
         if link.room.is_short() && last.elapsed() < LOOK {
-            // What is left is for fences, and for what is decided.
+            // The remaining room is for fences, and for commands already decided.
             let _ = timeout(LOOK - last.elapsed(), changes.changed()).await;
             continue;
         }

@@ -1,4 +1,4 @@
-//! The form of a message of the stream, version 1 or 2. Numbers are little endian.
+//! Format of a message of the stream, version 1 or 2. Numbers are little endian.
 //!
 //! | at | bytes | what |
 //! |---|---|---|
@@ -8,40 +8,42 @@
 //! | 7 | 1 | how many messages of its writer before it were not acknowledged yet when it was made, 0 to 3 |
 //! | 8 | 16 | the log's id |
 //! | 24 | 8 | epoch |
-//! | 32 | 8 | position of the first record, or of the next one where there is none |
+//! | 32 | 8 | position of the first record, or of the next record where it has none |
 //! | 40 | 4 | number of records: 0 unless it is a batch |
 //! | 44 | 4 | bytes of the content |
 //! | 48 | 32 | digest of the message before that is not void; zero in the first one |
-//! | 80 | | content: of a batch the records, each with its length before it (4 bytes); of a fence 16 random bytes of the process and the name of its node, UTF-8; of a barrier nothing |
+//! | 80 | | content of a batch: the records, each preceded by its length (4 bytes) |
+//! | 80 | | content of a fence: 16 random bytes of the process, then the name of its node, UTF-8 |
+//! | 80 | | content of a barrier: none |
 //! | | 32 | digest: BLAKE3 of all before it |
 //!
-//! Each message by itself shows whether it is whole, and each names the one before: a message that
-//! is missing, altered, doubled or of another stream breaks the chain.
+//! Each message by itself shows whether it is intact, and names its predecessor: a missing, altered, doubled or
+//! foreign message breaks the chain.
 
 use std::fmt;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-/// The largest message, with the form around its records: what a NATS server takes by default, less
-/// what its headers may need.
+/// Maximum size of a message, including its format: the default limit of a NATS server, less the room for headers, in
+/// bytes.
 pub const MESSAGE_BYTES_MAX: usize = (1 << 20) - HEADERS_BYTES;
-/// What the headers of a message may need.
+/// Room for the headers of a message, in bytes.
 pub const HEADERS_BYTES: usize = 512;
-/// What the form adds to the records.
+/// Bytes that the format adds to the content.
 pub const FORM_BYTES: usize = HEAD_BYTES + DIGEST_BYTES;
-/// What the form adds to each record.
+/// Bytes that the format adds to each record.
 pub const RECORD_FORM_BYTES: usize = 4;
-/// The longest name of a node.
+/// Maximum length of a node's name, in bytes.
 pub const NODE_BYTES_MAX: usize = 128;
 
 const MAGIC: [u8; 4] = *b"CBKJ";
-/// The version of a message that was made when all before it were acknowledged.
+/// Version of a message created when all earlier ones were acknowledged.
 const VERSION: u16 = 1;
-/// That of one that was not.
+/// Version of a message created when earlier ones were not acknowledged yet.
 const VERSION_AHEAD: u16 = 2;
-/// The most messages of a writer that are not acknowledged yet.
+/// Maximum number of a writer's messages that are not acknowledged yet.
 pub const IN_FLIGHT_MAX: u8 = 4;
-/// Epochs, positions and sequences are not above this, so that one more can be counted everywhere.
+/// Highest epoch, position and sequence, so that each can be increased by one everywhere.
 pub(super) const NUMBER_MAX: u64 = i64::MAX as u64;
 pub(super) const HEAD_BYTES: usize = 80;
 pub(super) const DIGEST_BYTES: usize = 32;
@@ -50,36 +52,36 @@ const TOKEN_BYTES: usize = 16;
 /// BLAKE3 of a message.
 pub type MessageDigest = [u8; DIGEST_BYTES];
 
-/// What a message is for.
+/// Content of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
-    /// Records, which are committed with it.
+    /// Records, which the message commits.
     Batch(Records<'a>),
-    /// From here on this node writes.
+    /// Beginning of an epoch: from here on this node is the writer.
     Fence(Node<'a>),
-    /// The writer shows that it still is the one.
+    /// Proof that the writer still is the writer.
     Barrier,
 }
 
-/// Who begins an epoch.
+/// The process that begins an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node<'a> {
-    /// Random bytes of the process: the fences of two that have one name are not the same.
+    /// Random bytes of the process, so that fences of two nodes with one name differ.
     pub token: [u8; TOKEN_BYTES],
-    /// The name, for people.
+    /// Name of the node, for people.
     pub name: &'a str,
 }
 
-/// Records one after the other, each with its length before it.
+/// Records one after the other, each preceded by its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Records<'a> {
-    /// The bytes, whose form was checked.
+    /// Bytes whose format was checked.
     bytes: &'a [u8],
     count: u32,
 }
 
 impl<'a> Records<'a> {
-    /// So many records in these bytes; `None` when that is not what the bytes hold.
+    /// Checks that these bytes are `count` records; `None` when they are not.
     #[must_use]
     pub fn of(bytes: &'a [u8], count: u32) -> Option<Self> {
         let mut rest = bytes;
@@ -91,13 +93,13 @@ impl<'a> Records<'a> {
         (count > 0 && rest.is_empty()).then_some(Self { bytes, count })
     }
 
-    /// How many there are, at least one.
+    /// Number of records, at least one.
     #[must_use]
     pub fn count(self) -> u32 {
         self.count
     }
 
-    /// The records, in order.
+    /// Iterates over the records in order.
     pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
         let mut rest = self.bytes;
         std::iter::from_fn(move || {
@@ -110,35 +112,35 @@ impl<'a> Records<'a> {
     }
 }
 
-/// A message, whose form and digest were checked.
+/// A message whose format and digest were checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// The log that it is of.
+    /// Id of the message's log.
     pub log_id: [u8; 16],
-    /// The epoch of its writer.
+    /// Epoch of the message's writer.
     pub epoch: u64,
-    /// The position of its first record, or of the next one where it has none.
+    /// Position of the first record, or of the next record where the message has none.
     pub first: u64,
-    /// The digest of the message before it that is not void.
+    /// Digest of the previous message that is not void.
     pub before: MessageDigest,
-    /// How many messages of its writer before it were not acknowledged yet when it was made.
+    /// Number of earlier messages of its writer that were not acknowledged when it was created.
     pub ahead: u8,
-    /// What it is for.
+    /// Content of the message.
     pub content: Content<'a>,
-    /// Its own digest.
+    /// Digest of the message.
     pub digest: MessageDigest,
 }
 
-/// Why bytes are no message.
+/// Reason why bytes are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// They are of something else.
+    /// The bytes are of something else.
     Foreign,
-    /// They are of a version that is not known here.
+    /// The bytes have an unknown version.
     Version(u16),
-    /// They are not as long as they say, or say what cannot be.
+    /// The length is not the stated one, or a value is invalid.
     Form,
-    /// They are not what was written.
+    /// The bytes differ from what was written.
     Digest,
 }
 
@@ -163,10 +165,10 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], Malformed> 
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message. Nothing is copied, and no memory taken.
+    /// Reads a message, without copying or allocating.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The reason why the bytes are no message.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
         if bytes.get(..4) != Some(&MAGIC) {
             return Err(Malformed::Foreign);
@@ -217,7 +219,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// The position that comes after this message.
+    /// Returns the position after this message.
     #[must_use]
     pub fn next(&self) -> u64 {
         match self.content {
@@ -227,23 +229,23 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The place of a new message.
+/// The place of a new message, and its link to the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageHead {
-    /// The log that it is of.
+    /// Id of the log.
     pub log_id: [u8; 16],
-    /// The epoch of its writer.
+    /// Epoch of the writer.
     pub epoch: u64,
-    /// The position of the next record.
+    /// Position of the next record.
     pub first: u64,
-    /// The digest of the message before it that is not void.
+    /// Digest of the previous message that is not void.
     pub before: MessageDigest,
-    /// How many messages of its writer before it are not acknowledged yet.
+    /// Number of earlier messages of the writer that are not acknowledged yet.
     pub ahead: u8,
 }
 
 impl MessageHead {
-    /// What a message at this place says that has this digest.
+    /// Returns the decoded message at this place with this content and digest.
     #[must_use]
     pub fn made<'a>(&self, content: Content<'a>, digest: MessageDigest) -> Message<'a> {
         Message {
@@ -257,10 +259,10 @@ impl MessageHead {
         }
     }
 
-    /// The bytes of a message at this place, and their digest.
+    /// Encodes a message at this place; returns its bytes and their digest.
     ///
     /// # Panics
-    /// When the content is longer than a message: what is too large is refused before.
+    /// When the content exceeds the maximum of a message; callers refuse such content before.
     #[must_use]
     pub fn message(&self, content: Content<'_>) -> (Bytes, MessageDigest) {
         let (kind, count, token, content) = match content {

@@ -1,4 +1,4 @@
-//! What a writer goes on from: makes one message after the other.
+//! Builds a writer's messages, one after the other.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use super::connection::Connection;
 use super::error::StreamError;
 use super::message::{Content, MESSAGE_BYTES_MAX, Message, MessageDigest, NUMBER_MAX};
 
-/// A message that was made.
+/// A message that was created.
 pub(crate) struct Made {
-    /// Its number among those that were made in this epoch after the fence, from 1.
+    /// Number of the message among those created after the fence of this epoch, from 1.
     pub(super) number: u64,
     pub(super) bytes: Bytes,
 }
 
-/// What a writer goes on from.
+/// State from which a writer builds its next message.
 pub(super) struct MessageBuilder {
-    /// The end of what was made.
+    /// End of the created messages.
     pub(super) tail: Tail,
-    /// The end of what was made before the last message.
+    /// End of the created messages before the last one.
     pub(super) before: Option<Tail>,
     pub(super) log_id: [u8; 16],
     pub(super) epoch: u64,
-    /// How many messages of the epoch were made after the fence.
+    /// Number of messages created after the fence of the epoch.
     pub(super) made: u64,
     pub(super) connection: Arc<Connection>,
     /// Random bytes of this process.
@@ -33,14 +33,14 @@ pub(super) struct MessageBuilder {
 }
 
 impl MessageBuilder {
-    /// The fence that was made last is in the stream: the epoch begins after it.
+    /// Notes that the fence created last is in the stream: the epoch begins after it.
     pub(super) fn begins(&mut self) {
         self.tail.fence = self.tail.sequence;
         self.before = None;
         self.made = 0;
     }
 
-    /// The only message in flight comes one place later.
+    /// Moves the only message in flight to the next sequence.
     pub(super) fn put_off(&mut self) {
         self.tail.sequence += 1;
         if let Some(before) = &mut self.before {
@@ -48,8 +48,8 @@ impl MessageBuilder {
         }
     }
 
-    /// The last message, which was not appended, is withdrawn: `false` unless it is the only one in flight,
-    /// so that no other was made after it.
+    /// Withdraws the last message, which was not appended. Returns `false` unless it is the only one in flight, so
+    /// that no other was created after it.
     pub(super) fn withdraw(&mut self, acknowledged: u64) -> bool {
         if self.made != acknowledged + 1 {
             return false;
@@ -58,11 +58,11 @@ impl MessageBuilder {
         before.map(|before| self.tail = before).is_some()
     }
 
-    /// How many messages will be in flight before the next one, given how many are acknowledged; `None`
-    /// when there are as many as allowed, so that the next one has to wait.
+    /// Returns how many messages will be in flight before the next one, given how many are acknowledged; `None` when
+    /// the maximum is in flight, so that the next one has to wait.
     pub(super) fn ahead(&self, acknowledged: u64, in_flight_max: usize) -> Option<u8> {
         let in_flight = self.made - acknowledged;
-        // The places that a writer before may still take are taken one after the other.
+        // The places that the previous writer's messages may still take are used one at a time.
         let oldest = Tail {
             sequence: self.tail.sequence - in_flight,
             ..self.tail.clone()
@@ -75,10 +75,10 @@ impl MessageBuilder {
         (usize::from(ahead) < may).then_some(ahead)
     }
 
-    /// The next message; what comes after it goes on from there.
+    /// Creates the next message, and advances the end past it.
     ///
     /// # Errors
-    /// When it is too large.
+    /// When the message is too large.
     pub(super) fn make(
         &mut self,
         content: Content<'_>,
@@ -107,8 +107,8 @@ impl MessageBuilder {
         Ok(appending)
     }
 
-    /// The identifier by which the servers recognize a message that is sent again; no other message of any
-    /// process has it.
+    /// Returns the identifier by which the servers recognize a message that is sent again; no other message of any
+    /// process has the same.
     fn id(&self, digest: &MessageDigest) -> String {
         let token = crate::base::hex::hex(&self.token[..8]);
         let digest = crate::base::hex::hex(&digest[..8]);

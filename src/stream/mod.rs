@@ -1,20 +1,19 @@
-//! The journal on a replicated stream of NATS JetStream: what is acknowledged is on several
-//! machines, and the directory holds a copy of it.
+//! The journal on a replicated stream of NATS JetStream: acknowledged records are on several machines, and the
+//! directory holds a copy of them.
 //!
-//! `message` says what a message is, `chain` what has to come after what; `settings` what the
-//! stream has to be set to. `connection` asks the servers, and `health` knows whether it is up;
-//! `append` appends one message, again until it is known what became of it, and `flight` several, each
-//! of which expects the one before it; `predecessor` sees that the stream has what a message is to
-//! follow; `link` is the process's hold on the stream: it fences the writer before, appends, and ends
-//! when it is not the writer any more; `message_builder` makes its messages, and `confirmations`
-//! knows which of them show that it still is the writer; `maintenance` appends barriers for those
-//! that wait for one, `barrier_rate` bounds how many, `room` says whether the stream takes more, and
-//! `figures` counts. `snapshot_store` keeps its snapshots in the servers' object store, `listing` is
-//! the list of them, `purge` removes from the stream what they have, and `extent` says what is left.
-//! `reader` reads messages in order; `cache` compares the directory with the stream and fills up what
-//! it lacks, and `bootstrap` begins an empty one with a snapshot; `log` puts stream and directory
-//! together as the log of an engine; `lease` says when a standby takes over, `lease_term` until when
-//! this process has it; `shown` shows what is there. Nothing here knows what a record means.
+//! `message` defines the format of messages, `chain` their order, and `settings` the required settings of the stream.
+//! `connection` sends requests to the servers, and `health` knows whether it is up. `append` appends one message,
+//! again until its outcome is known, and `flight` several, each of which expects its predecessor; `predecessor`
+//! checks that the stream has that predecessor. `handle` is the process's handle of the stream: it fences the
+//! previous writer, appends, and ends when it is not the writer any more. `message_builder` creates its messages, and
+//! `confirmations` knows which of them prove that it still is the writer. `maintenance` appends barriers for requests
+//! that wait for one, `barrier_rate` limits their number, `room` tells whether the stream takes more, and `figures`
+//! counts. `snapshot_store` keeps the journal's snapshots in the servers' object store, `listing` is the list of
+//! them, `purge` removes from the stream what they contain, and `extent` determines what is left. `reader` reads
+//! messages in order. `cache` compares the directory with the stream and adds what it lacks, and `bootstrap` fills an
+//! empty directory from a snapshot. `log` combines stream and directory into the log of an engine. `lease` determines
+//! when a standby takes over, and `lease_term` until when this process has the lease; `shown` visits what is there.
+//! Nothing here knows the meaning of a record.
 
 mod append;
 mod barrier_rate;

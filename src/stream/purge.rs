@@ -1,4 +1,5 @@
-//! What a stream does not need any more once snapshots have it, and where one begins that never had it.
+//! Purges messages that snapshots make unnecessary from a stream, and lists where a stream begins that never had
+//! them.
 
 use serde_json::json;
 
@@ -10,18 +11,19 @@ use super::handle::JournalHandle;
 use super::listing::{SnapshotList, list_again, listed, refused, write_list};
 use super::snapshot_store::{places, read_back};
 
-/// Purges from the stream what two listed snapshots have, and the writer's directory, which begins with a
-/// position, does not keep; what the list says already, too. Returns the first position that is left.
+/// Purges the messages from the stream that two listed snapshots contain and that the writer's directory, which
+/// begins at position `kept`, does not need; also those already listed as purged. Returns the first remaining
+/// position.
 ///
 /// # Errors
-/// When the servers do not do it, or this process does not write any more.
+/// When the servers refuse, or this process is not the writer any more.
 pub fn purge(link: &JournalHandle, mut list: SnapshotList, kept: u64) -> Result<u64, StreamError> {
     let connection = link.connection();
     let info = connection.block(connection.info())?;
     let mut base = Extent::beside(connection, &info, &list)?;
     let needed = list.needed().map(|needed| needed.min(kept));
     if let Some(needed) = needed.filter(|needed| *needed > base.base.next) {
-        // Whichever process put them there: from here on only they have what is purged.
+        // Whichever process stored the snapshots: from here on only they have the purged records.
         for one in &list.snapshots {
             read_back(connection, one)?;
         }
@@ -45,11 +47,11 @@ pub fn purge(link: &JournalHandle, mut list: SnapshotList, kept: u64) -> Result<
     Ok(next)
 }
 
-/// Lists where a stream begins that has no message yet and gets the records of a directory, from after this
-/// end up to a position. What is listed of the same log is of a stream that is gone.
+/// Lists the beginning of a stream without any message, which will get the records of a directory from after `base`
+/// up to a position. Entries of the same log belong to a stream that is gone.
 ///
 /// # Errors
-/// When what is listed has more than the directory, or the list cannot be changed.
+/// When the list names more records than the directory has, or cannot be changed.
 pub fn begin_at(
     connection: &Connection,
     base: &Tail,

@@ -1,4 +1,4 @@
-//! The messages of the stream from one on, in order, each checked against the one before.
+//! Reads the messages of the stream from one on, in order, and checks each against its predecessor.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,50 +17,50 @@ use super::error::StreamError;
 use super::listing::listed;
 use super::message::{Content, DIGEST_BYTES, HEAD_BYTES, Message, Records};
 
-/// How many messages are fetched ahead of those that are taken.
+/// Maximum number of messages fetched ahead of those taken.
 const AHEAD: usize = 64;
-/// How many are asked for at once.
+/// Number of messages requested at once.
 const FETCHED: i64 = 64;
-/// How long after a failure it is tried again.
+/// Pause after a failure.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A message that was read and checked.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// Its sequence.
+    /// Sequence of the message.
     pub sequence: u64,
-    /// The epoch of its writer.
+    /// Epoch of its writer.
     pub epoch: u64,
-    /// The position of its first record, or of the next one where it has none.
+    /// Position of its first record, or of the next record where it has none.
     pub first: u64,
-    /// How many messages come after it, as far as was known when it was sent.
+    /// Number of later messages, as far as was known when it was sent.
     pub pending: u64,
-    /// The name of the node that begins its epoch with it.
+    /// Name of the node, if the message begins its epoch.
     pub fence: Option<String>,
-    /// Whether it is passed over: its writer was fenced before it came. It has no records then.
+    /// Whether the message is void, since its writer was fenced before it came. It has no records then.
     pub is_void: bool,
     count: u32,
     content: Bytes,
 }
 
 impl Received {
-    /// Its records, if it has any.
+    /// Returns the message's records, if it has any.
     #[must_use]
     pub fn records(&self) -> Option<Records<'_>> {
         Records::of(&self.content, self.count)
     }
 }
 
-/// Messages with their sequences, and how many come after each.
+/// Sequence of a message, the number of later ones, and its bytes.
 type Sent = (u64, u64, Bytes);
 
-/// Reads the stream. Lost connections are waited for.
+/// Reads the stream; waits while the connection is lost.
 pub struct Reader {
     connection: Arc<Connection>,
     messages: mpsc::Receiver<Sent>,
     task: JoinHandle<()>,
     tail: Tail,
-    /// The last message that was asked for by its sequence.
+    /// Sequence of the last message that was requested by its sequence.
     asked: u64,
 }
 
@@ -79,16 +79,16 @@ impl Reader {
         }
     }
 
-    /// The end of what was read.
+    /// Returns the end of the messages read.
     #[must_use]
     pub fn tail(&self) -> &Tail {
         &self.tail
     }
 
-    /// The next message; `None` when none came in this time. For a thread that may wait.
+    /// Returns the next message; `None` when none came in this time. For a thread that may block.
     ///
     /// # Errors
-    /// When what comes next is not what has to come: nothing after it is to be used.
+    /// When the next message is not the expected one; nothing after it may be used.
     pub fn next(&mut self, within: Duration) -> Result<Option<Received>, StreamError> {
         let connection = Arc::clone(&self.connection);
         let until = Instant::now() + within;
@@ -98,23 +98,23 @@ impl Reader {
             let Ok(sent) = next else {
                 return Ok(None);
             };
-            // It fetches for as long as there is a receiver.
+            // The task fetches for as long as there is a receiver.
             let Some((sequence, pending, payload)) = sent else {
                 let what = "what reads the journal has failed, see the log".to_owned();
                 return Err(StreamError::Refused { what });
             };
-            // What was asked for comes once more.
+            // A message that was requested by its sequence comes once more.
             if sequence > self.asked {
                 return self.checked(sequence, pending, payload).map(Some);
             }
         }
     }
 
-    /// The next message, asked for by its sequence: it does not wait for a server that sends messages and
-    /// may hang. `None` when there is none, or nobody answers. For a thread that may wait.
+    /// Requests the next message by its sequence, so that it does not depend on a server that sends messages and may
+    /// hang. `None` when there is none, or no answer. For a thread that may block.
     ///
     /// # Errors
-    /// Those of [`Reader::next`].
+    /// The errors of [`Reader::next`].
     pub fn ask(&mut self) -> Result<Option<Received>, StreamError> {
         let sequence = self.tail.sequence + 1;
         let asked = self.connection.message_now(sequence);
@@ -124,7 +124,7 @@ impl Reader {
             Ok(None) | Err(_) => return Ok(None),
         };
         self.asked = sequence;
-        // How many come after it is not told.
+        // The answer does not include the number of later messages.
         self.checked(sequence, u64::MAX, payload).map(Some)
     }
 
@@ -159,7 +159,7 @@ impl Reader {
 }
 
 impl Reader {
-    /// What is missing may have been purged before it was read here.
+    /// Determines whether the missing messages were purged before they were read here.
     fn purged(&self, error: StreamError) -> StreamError {
         let end = self.tail.next - 1;
         let StreamError::Gap { sequence, .. } = error else {
@@ -171,7 +171,7 @@ impl Reader {
                 let first = base.next;
                 StreamError::Purged { end, first }
             }
-            // That cannot be found out.
+            // Whether they were purged cannot be determined.
             Err(silent @ StreamError::Unreachable { .. }) => silent,
             _ => error,
         }
@@ -219,7 +219,7 @@ async fn fetch_some(
             (info.stream_sequence, info.pending)
         };
         if sequence < *next {
-            // A consumer that was made again has begun with the first message.
+            // A consumer that was created anew has started with the first message.
             return Ok(());
         }
         if sender
@@ -229,7 +229,7 @@ async fn fetch_some(
         {
             return Ok(());
         }
-        // The receiver rejects what is not the next one.
+        // The receiver rejects a message that is not the next one.
         *next = sequence + 1;
     }
     Ok(())
@@ -253,7 +253,7 @@ mod tests {
             let appended = link.connection().block(link.append(content));
             assert_eq!(appended, Ok(()));
         }
-        // It makes no consumers.
+        // The fake server creates no consumers.
         let connection = fake.connection();
         let mut reader = Reader::after(&connection, Tail::beginning());
         let (sender, messages) = mpsc::channel(AHEAD);

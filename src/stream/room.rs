@@ -1,17 +1,17 @@
-//! How much room the stream has left, and what of it is kept back.
+//! The room that the stream has left, and how much of it is reserved.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::message::HEADERS_BYTES;
 
-/// Free room of the stream below which commands are refused: what is decided still finds room.
+/// Free bytes below which commands are rejected, so that decided ones still find room.
 const RESERVE_BYTES: u64 = 96 << 20;
-/// Of that, what barriers leave: whoever takes over has to find room for a fence.
+/// Free bytes that barriers leave, out of the reserve: a successor must find room for a fence.
 const FENCES_BYTES: u64 = 64 << 10;
 
-/// The room of the stream, as last reported, without what was appended since.
+/// The room of the stream: the last report, less what was appended since.
 pub(super) struct Room {
-    /// `u64::MAX` before the first report.
+    /// Free bytes; `u64::MAX` before the first report.
     free: AtomicU64,
     reserve: AtomicU64,
     fences: AtomicU64,
@@ -32,9 +32,9 @@ impl Room {
         self.free.load(Ordering::Relaxed)
     }
 
-    /// The stream has so many bytes more.
+    /// Notes that the stream has `bytes` more.
     pub(super) fn took(&self, bytes: usize) {
-        // The servers keep headers with it; what that is in fact the next look tells.
+        // The servers also store headers; their real size is part of the next report.
         let bytes = (bytes + HEADERS_BYTES) as u64;
         let _ = self
             .free
@@ -43,9 +43,9 @@ impl Room {
             });
     }
 
-    /// The servers have reported how much it has and may have, when so much was free.
+    /// Notes the servers' report of the used and the maximum bytes; `before` was the free room at the request.
     pub(super) fn told(&self, before: u64, bytes: u64, bytes_max: u64) {
-        // What was appended while they answered is counted again at the next look.
+        // If something was appended meanwhile, this report is ignored, and the next check counts again.
         let _ = self.free.compare_exchange(
             before,
             bytes_max.saturating_sub(bytes),
@@ -58,7 +58,7 @@ impl Room {
         self.fences.store(fences, Ordering::Relaxed);
     }
 
-    /// Whether what is left is for fences alone.
+    /// Whether the remaining room is for fences only.
     pub(super) fn is_for_fences(&self) -> bool {
         self.free() < self.fences.load(Ordering::Relaxed)
     }
@@ -68,8 +68,8 @@ impl Room {
         self.free() < self.reserve.load(Ordering::Relaxed)
     }
 
-    /// Why nothing new may be decided, when so many bytes are on their way: they need the room that they
-    /// do not take yet.
+    /// Returns why no further command may be decided while `queued` bytes are in flight, which need room that they do
+    /// not take yet.
     pub(super) fn lack(&self, queued: usize) -> Option<String> {
         let (free, reserve) = (self.free(), self.reserve.load(Ordering::Relaxed));
         (free.saturating_sub(queued as u64) < reserve).then(|| {
@@ -110,13 +110,13 @@ mod tests {
                 assert_eq!(room.is_for_fences(), is_for_fences, "{free} of {bytes_max}");
                 assert_eq!(room.lack(0).is_some(), is_short, "{free} of {bytes_max}");
             }
-            // What is on its way counts as if it were there.
+            // Bytes in flight count as if they were stored.
             let room = Room::default();
             room.told(room.free(), bytes_max - reserve - 100, bytes_max);
             assert!(room.lack(100).is_none() && room.lack(101).is_some());
             assert!(!room.is_short());
         }
-        // Before the servers have said anything nothing is refused.
+        // Nothing is rejected before the servers' first report.
         let room = Room::default();
         assert!(!room.is_short() && !room.is_for_fences() && room.lack(1 << 30).is_none());
     }

@@ -1,31 +1,32 @@
-//! What the stream's settings have to be, and what each weaker one would lose.
+//! The required settings of the stream, and what each weaker setting would lose.
 
 use serde_json::{Value, json};
 use wal::Ancestor;
 
+use super::message::{HEADERS_BYTES, MESSAGE_BYTES_MAX};
 use crate::base::hex::hex;
 
-/// How the messages of a journal are named.
+/// Names of a journal's stream, subject and buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
-    /// The stream.
+    /// Name of the stream.
     pub stream: String,
-    /// Its one subject.
+    /// The stream's only subject.
     pub subject: String,
-    /// The bucket in which the writer's lease is.
+    /// Name of the bucket with the writer's lease.
     pub bucket: String,
-    /// The object store of its snapshots, and the bucket in which they are listed.
+    /// Name of the object store of the snapshots, and of the bucket with their list.
     pub snapshots: String,
 }
 
-/// The longest name of a journal.
+/// Maximum length of a journal's name.
 const NAME_MAX: usize = 32;
 
 impl Names {
-    /// Those of the journal of this name.
+    /// Returns the names for the journal with this name.
     ///
     /// # Errors
-    /// When it is no name.
+    /// When the name is invalid.
     pub fn of(name: &str) -> Result<Self, String> {
         let is_fit = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
         if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_fit) {
@@ -42,11 +43,11 @@ impl Names {
     }
 }
 
-/// For how long the servers know a message again at the least: longer than it is sent again for.
+/// How long the servers must recognize a repeated message: longer than messages are repeated.
 const KNOWN_AGAIN_SECONDS: i64 = 60;
 const NANOS: i64 = 1_000_000_000;
 
-/// The settings of a new stream.
+/// Returns the settings of a new stream.
 #[must_use]
 pub fn wanted(names: &Names, replicas: u64, bytes_max: u64) -> Value {
     json!({
@@ -70,10 +71,10 @@ pub fn wanted(names: &Names, replicas: u64, bytes_max: u64) -> Value {
     })
 }
 
-/// The mark of a stream into which a directory is being imported.
+/// Metadata key that marks a stream into which a directory is being imported.
 const IMPORT: &str = "carebook-import";
 
-/// These settings, with the mark that an import has not ended.
+/// Returns these settings, with the mark of an unfinished import.
 #[must_use]
 pub fn importing(config: &Value) -> Value {
     let mut marked = config.clone();
@@ -81,7 +82,7 @@ pub fn importing(config: &Value) -> Value {
     marked
 }
 
-/// These settings, without the mark.
+/// Returns these settings, without the mark.
 #[must_use]
 pub fn imported(config: &Value) -> Value {
     let mut config = config.clone();
@@ -91,10 +92,10 @@ pub fn imported(config: &Value) -> Value {
     config
 }
 
-/// Where a stream says which logs its own goes on from.
+/// Metadata key for the logs that the stream's log continues.
 const ANCESTORS: &str = "carebook-restored-from";
 
-/// These settings, of a stream whose log goes on from these.
+/// Returns these settings for a stream whose log continues these logs.
 #[must_use]
 pub fn going_on_from(config: &Value, ancestors: &[Ancestor]) -> Value {
     let mut config = config.clone();
@@ -107,8 +108,7 @@ pub fn going_on_from(config: &Value, ancestors: &[Ancestor]) -> Value {
     config
 }
 
-/// The logs that the stream's goes on from, the oldest first; `None` when what it says of them cannot
-/// be read.
+/// Returns the logs that the stream's log continues, the oldest first; `None` when that entry cannot be read.
 #[must_use]
 pub fn ancestors(config: &Value) -> Option<Vec<Ancestor>> {
     let Some(text) = config["metadata"][ANCESTORS].as_str() else {
@@ -125,13 +125,13 @@ pub fn ancestors(config: &Value) -> Option<Vec<Ancestor>> {
     each.collect()
 }
 
-/// Whether an import has not ended.
+/// Whether an import is unfinished.
 #[must_use]
 pub fn is_importing(config: &Value) -> bool {
     !config["metadata"][IMPORT].is_null()
 }
 
-/// Each setting of the stream under a bucket, or an object store, that could lose what is in it.
+/// Returns each setting of the stream of a bucket, or of an object store, that could lose its content.
 pub(super) fn weaker_beside(config: &Value, replicas_min: u64) -> Vec<String> {
     let storage = config["storage"].as_str().unwrap_or_default();
     let replicas = config["num_replicas"].as_u64().unwrap_or(0);
@@ -149,7 +149,35 @@ fn too_few(replicas: u64, replicas_min: u64) -> String {
     format!("num_replicas is {replicas}, and has to be {replicas_min} or more")
 }
 
-/// Each setting that could lose what is acknowledged, or answer with what is old.
+/// Each limit that would refuse a message or a purge one day, and with that end every writer in turn.
+fn limits(config: &Value) -> Vec<String> {
+    let number = |name: &str| config[name].as_i64().unwrap_or(0);
+    let mut faults = Vec::new();
+    for name in ["max_age", "max_msgs", "max_msgs_per_subject"] {
+        if number(name) > 0 {
+            faults.push(format!("{name} is {}, and must not be set", number(name)));
+        }
+    }
+    // The servers count the headers, too.
+    let longest = MESSAGE_BYTES_MAX + HEADERS_BYTES;
+    let size = number("max_msg_size");
+    if size > 0 && usize::try_from(size).is_ok_and(|size| size < longest) {
+        faults.push(format!(
+            "max_msg_size is {size}, and has to be {longest} or more, or not set"
+        ));
+    }
+    if config["deny_purge"].as_bool().unwrap_or(false) {
+        faults.push(
+            "deny_purge must not be set; it cannot be unset: import a directory into a journal of \
+             another name"
+                .to_owned(),
+        );
+    }
+    faults
+}
+
+/// Each setting that could lose what is acknowledged, answer with what is old, or refuse what a writer
+/// appends or purges.
 #[must_use]
 pub fn weaker(config: &Value, names: &Names, replicas_min: u64) -> Vec<String> {
     let mut faults = Vec::new();
@@ -183,10 +211,6 @@ pub fn weaker(config: &Value, names: &Names, replicas_min: u64) -> Vec<String> {
         number("max_bytes") > 0,
         "max_bytes has to be set: without it the servers' disks fill".to_owned(),
     );
-    for name in ["max_age", "max_msgs_per_subject"] {
-        let fault = format!("{name} is {}, and must not be set", number(name));
-        expect(number(name) <= 0, fault);
-    }
     for name in [
         "allow_direct",
         "mirror_direct",
@@ -215,6 +239,7 @@ pub fn weaker(config: &Value, names: &Names, replicas_min: u64) -> Vec<String> {
             "duplicate_window is {known_again} s, and has to be {KNOWN_AGAIN_SECONDS} s or more"
         ),
     );
+    faults.extend(limits(config));
     faults
 }
 
@@ -237,7 +262,11 @@ mod tests {
             ("deny_delete", json!(false)),
             ("max_bytes", json!(-1)),
             ("max_age", json!(NANOS)),
+            ("max_msgs", json!(1_000)),
             ("max_msgs_per_subject", json!(1)),
+            ("max_msg_size", json!(600)),
+            ("max_msg_size", json!((1 << 20) - 1)),
+            ("deny_purge", json!(true)),
             ("allow_direct", json!(true)),
             ("mirror_direct", json!(true)),
             ("allow_rollup_hdrs", json!(true)),
@@ -256,6 +285,21 @@ mod tests {
                 matches!(faults.as_slice(), [fault] if fault.contains(name)),
                 "{name}: {faults:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_limit_that_every_message_is_below_is_taken() {
+        let names = Names::of("main").unwrap();
+        for (name, value) in [
+            ("max_msg_size", json!(1 << 20)),
+            ("max_msg_size", json!(0)),
+            ("max_msgs", json!(0)),
+            ("deny_purge", json!(false)),
+        ] {
+            let mut config = wanted(&names, 3, 1 << 30);
+            config[name] = value;
+            assert_eq!(weaker(&config, &names, 3), Vec::<String>::new(), "{name}");
         }
     }
 

@@ -1,8 +1,8 @@
-//! Snapshots in the servers' object store, so that a node with an empty directory begins with one, and
-//! reads of the stream only what comes after.
+//! Snapshots in the servers' object store: a node with an empty directory begins with one, and reads only later
+//! messages from the stream.
 //!
-//! The writer puts its newest one there, reads it back, and lists it then: what is not listed does
-//! not count, and is removed when the next one is put there.
+//! The writer stores its newest snapshot, reads it back, and then lists it. An object that is not listed does not
+//! count, and is removed after the next one is listed.
 
 use std::collections::HashSet;
 use std::io::{self, Read};
@@ -27,12 +27,12 @@ use super::handle::JournalHandle;
 use super::listing::{KEPT, ListedSnapshot, SnapshotList, list_again, refused};
 use crate::base::hex::hex;
 
-/// How long the next bytes of one are waited for.
+/// Timeout for the next bytes of a snapshot.
 const BYTES_WITHIN: Duration = Duration::from_secs(15);
-/// How many bytes a second are put there at the most, beside the batches.
+/// Maximum rate of uploads, in bytes per second, so that batches are not delayed.
 const BYTES_A_SECOND: u64 = 32 << 20;
 
-/// A snapshot that is read from the object store.
+/// A snapshot being read from the object store.
 pub struct Download<'a> {
     connection: &'a Connection,
     object: Object,
@@ -44,7 +44,7 @@ pub struct Download<'a> {
 impl Read for Download<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let object = &mut self.object;
-        // A time-out needs the runtime from its beginning.
+        // A timeout must be created inside the runtime.
         let reading = async { timeout(BYTES_WITHIN, object.read(buffer)).await };
         let read = self
             .connection
@@ -63,10 +63,10 @@ impl Read for Download<'_> {
     }
 }
 
-/// The bytes of a snapshot, of which the last ones come only when all are as they were.
+/// Opens a snapshot for reading. Its last bytes come only when all bytes are as they were stored.
 ///
 /// # Errors
-/// When it is not there.
+/// When the object does not exist.
 pub fn fetch<'a>(
     connection: &'a Connection,
     snapshot: &ListedSnapshot,
@@ -91,13 +91,13 @@ pub fn fetch<'a>(
     })
 }
 
-/// A snapshot that is put into the object store, read on a thread that may wait for a disk.
+/// A snapshot being put into the object store, read on a thread that may wait for a disk.
 struct Upload<'a> {
     newest: wal::Newest,
     hasher: blake3::Hasher,
     bytes: u64,
     began: Instant,
-    /// Whether it is not wanted any more.
+    /// Whether the upload is not wanted any more.
     ends: &'a (dyn Fn() -> bool + Sync),
 }
 
@@ -125,7 +125,7 @@ impl AsyncRead for Upload<'_> {
     }
 }
 
-/// The object store and the bucket of the list; made where they are not there yet.
+/// Returns the object store; creates it, and the bucket of the list, where they do not exist.
 pub(super) async fn places(
     connection: &Connection,
     replicas: usize,
@@ -173,15 +173,15 @@ pub(super) async fn places(
     Ok(store)
 }
 
-/// Parts of unfinished objects: removed with the next sweep, if they still exist.
+/// Parts of unfinished objects, which the next sweep removes if they still exist.
 pub type Parts = HashSet<String>;
 
-/// Puts the newest snapshot of a directory into the object store, unless it is there: reads it back, and
-/// lists it. Returns what is listed then.
+/// Puts the newest snapshot of a directory into the object store, unless it is there; reads it back, and lists it.
+/// Returns the new list.
 ///
 /// # Errors
-/// When it cannot be put there or is not there as it was put, or this process does not write any more:
-/// what is listed stays as it was.
+/// When the snapshot cannot be stored, was not stored correctly, or this process is not the writer any more: the list
+/// stays as it was.
 pub fn put(
     link: &JournalHandle,
     storage: &dyn Storage,
@@ -199,7 +199,7 @@ pub fn put(
     let Some(newest) = wal::newest(storage).map_err(of_log)? else {
         return Ok(list);
     };
-    // Snapshots of another log are of an earlier stream.
+    // Snapshots of another log belong to an earlier stream.
     let log_id = newest.log_id;
     list.snapshots.retain(|one| one.log_id == log_id);
     list.purged = list.purged.filter(|end| end.log_id == Some(log_id));
@@ -220,17 +220,17 @@ pub fn put(
     };
     let before = list.snapshots.into_iter().filter(is_good);
     list.snapshots = [newest].into_iter().chain(before).take(KEPT).collect();
-    // What a successor puts there comes after this.
+    // Objects that a successor stores are not among these yet.
     let there = connection.block(objects(connection, &store))?;
     list_again(link, &mut list)?;
     connection.block(sweep(connection, &store, &list.snapshots, there, seen))?;
     Ok(list)
 }
 
-/// Reads a snapshot, and compares it with what was put there.
+/// Reads a snapshot back, and compares it with what was stored.
 ///
 /// # Errors
-/// When it is not that, or does not come.
+/// When it differs, or cannot be read.
 pub fn read_back(connection: &Connection, snapshot: &ListedSnapshot) -> Result<(), StreamError> {
     let mut download = fetch(connection, snapshot)?;
     let cannot = refused("a snapshot is not in the servers' object store as it was put there");
@@ -276,7 +276,7 @@ fn put_object(
     })
 }
 
-/// The names of the objects that are there, each with that of its parts.
+/// Returns the names of the existing objects, each with that of its parts.
 async fn objects(
     connection: &Connection,
     store: &ObjectStore,
@@ -298,8 +298,8 @@ async fn objects(
     listed.map_err(|silent| cannot(&silent))?
 }
 
-/// Removes what is not listed, of what was there before it was listed: older ones, and what an interruption
-/// has left. What another writer has put there meanwhile stays, since its snapshots have more.
+/// Removes objects that are not listed, out of those that existed before the last listing: older ones, and remains of
+/// an interruption. Objects that another writer has stored meanwhile stay, since its snapshots have more.
 async fn sweep(
     connection: &Connection,
     store: &ObjectStore,
@@ -326,7 +326,7 @@ async fn sweep(
         let deleted = deleted.map_err(|silent| cannot(&silent))?;
         deleted.map_err(|error| cannot(&error))?;
     }
-    // Parts of objects that were never finished have no name; those of one that is on its way have none yet.
+    // Parts of unfinished objects have no name, nor do those of an object still being stored.
     let name = &connection.names().snapshots;
     let all = json!({"subjects_filter": format!("$O.{name}.C.>")});
     let info = connection

@@ -183,6 +183,29 @@ fn a_directory_that_begins_with_a_snapshot_is_imported_with_it() {
     assert!(said.contains("has position 60"), "{said}");
 }
 
+#[test]
+fn a_directory_of_snapshots_alone_is_imported_and_served_from_any_node() {
+    let Some(cluster) = Cluster::started(1) else {
+        return;
+    };
+    let world = World::new();
+    kept_alone(&world, 12);
+    let data = world.data();
+    let (code, _, said) = run(&["compact", "--keep", "0s", "--data", data.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, told, said) = import(&cluster, &world);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(told["importedRecords"], 0, "it has no records: {told}");
+    assert_eq!(cluster.verify(&data)["firstPosition"], 13);
+    // From a node with nothing, and from the directory itself: repeated commands are known.
+    for data in [world.path("second"), data] {
+        let server = Server::spawn(cluster.command(&world, &data));
+        ask_for(&world, &server, 0..14);
+        assert_eq!(server.stop(), Some(0));
+    }
+    assert_eq!(cluster.verify(&world.data())["records"], 2);
+}
+
 /// The directory of a world with forty commands, whose log begins with a position, is imported by a command
 /// that is interrupted again and again.
 fn is_imported_although_interrupted(cluster: &Cluster, world: &World, first: u64) {
@@ -217,6 +240,18 @@ fn is_imported_although_interrupted(cluster: &Cluster, world: &World, first: u64
             assert_eq!(code, Some(1), "{said}");
             assert!(said.contains("has not ended"), "{said}");
         }
+        // Who looks at the stream sees why.
+        let (code, out, said) = cluster.journal("status", &["--json"]);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("has not ended"), "{said}");
+        let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(told["importing"], true, "{told}");
+        let (code, out, _) = cluster.journal("status", &[]);
+        assert_eq!(code, Some(1), "{out}");
+        assert!(
+            out.contains("import") && out.contains("has not ended"),
+            "{out}"
+        );
         // Nor is another directory imported behind it.
         let other = World::new();
         kept_alone(&other, 2);
@@ -227,6 +262,7 @@ fn is_imported_although_interrupted(cluster: &Cluster, world: &World, first: u64
     let (code, told, said) = import(cluster, world);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(told["importedRecords"], 41 - first, "{told}");
+    assert_eq!(cluster.status()["importing"], false);
     let server = Server::spawn(cluster.command(world, &world.path("empty")));
     for number in 0..41 {
         assert_eq!(ask(world, &mut server.client(), number), Some(201));

@@ -34,6 +34,7 @@ fn a_lease_that_is_given_up_is_free_at_once_also_where_the_answer_to_a_renewal_w
     });
     let terms = Terms {
         address: "127.0.0.1:1".to_owned(),
+        webhook_key: String::new(),
         relies: false,
         replicas: 1,
     };

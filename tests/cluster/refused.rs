@@ -117,7 +117,7 @@ fn a_first_start_that_is_interrupted_leaves_a_copy_to_which_nothing_else_writes(
     std::fs::create_dir(&marked).unwrap();
     std::fs::set_permissions(&marked, Permissions::from_mode(0o700)).unwrap();
     std::fs::write(marked.join("journal"), "CAREBOOK_tests\n").unwrap();
-    std::fs::write(marked.join("journal.new"), "CAREB").unwrap();
+    std::fs::write(marked.join("journal.carebook-new"), "CAREB").unwrap();
     cluster.replace(&messages);
     for (data, numbers) in [(&begun, 6..7), (&marked, 7..8)] {
         let server = Server::spawn(cluster.command(&world, data));
@@ -261,6 +261,7 @@ fn settings_that_a_stream_was_made_with_are_refused_by_their_names() {
         ("allow_msg_ttl", json!(true)),
         ("no_ack", json!(true)),
         ("max_msgs_per_subject", json!(1_000)),
+        ("deny_purge", json!(true)),
         ("sources", json!([{"name": "another"}])),
         ("republish", json!({"src": "carebook.>", "dest": "told.>"})),
     ] {
@@ -298,6 +299,8 @@ fn weaker_settings_are_refused_by_their_names() {
         ("discard", json!("old"), json!("new")),
         ("max_age", json!(3_600_000_000_000_u64), json!(0)),
         ("max_bytes", json!(-1), json!(ROOMY)),
+        ("max_msgs", json!(1_000_000), json!(-1)),
+        ("max_msg_size", json!(600), json!(-1)),
         ("allow_direct", json!(true), json!(false)),
         (
             "duplicate_window",

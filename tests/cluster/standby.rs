@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use super::{Cluster, PATIENCE, ROOMY, ask, ask_for, start_refused, until};
 use crate::support::{Answer, Client, Server, World};
 
@@ -142,6 +144,35 @@ fn a_standby_without_its_writer_s_key_of_webhooks_does_not_start() {
     assert_eq!(writer.stop(), Some(0));
 }
 
+#[test]
+fn a_standby_tells_when_its_key_of_webhooks_is_not_its_writer_s() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let writer = cluster.serve(&world);
+    ask_for(&world, &writer, 0..1);
+    let other = world.path("other.key");
+    std::fs::write(&other, "BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n").unwrap();
+    std::fs::set_permissions(&other, Permissions::from_mode(0o600)).unwrap();
+    let mut command = cluster.command(&world, &world.path("second"));
+    command.arg("--standby").arg("--webhook-key").arg(&other);
+    let following = Server::spawn(command);
+    let differs = |server: &Server| server.metric("carebook_journal_webhook_key_differs");
+    until("it has seen the writer's", || differs(&following) == 1.0);
+    assert_eq!(differs(&writer), 0.0);
+    assert_eq!(following.stop(), Some(0));
+    let following = standby(&cluster, &world, &world.path("second"));
+    until("it knows where its writer is", || {
+        refused(&world, &following)
+            .header("carebook-writer")
+            .is_some()
+    });
+    assert_eq!(differs(&following), 0.0);
+    assert_eq!(following.stop(), Some(0));
+    assert_eq!(writer.stop(), Some(0));
+}
+
 /// Asks until the server does it; how long that took.
 fn until_taken(world: &World, server: &Server, number: usize) -> Duration {
     let began = Instant::now();
@@ -197,6 +228,31 @@ fn a_standby_takes_over_from_a_writer_that_is_killed_and_is_handed_over_to_by_on
     for name in ["data", "second", "third"] {
         cluster.verify(&world.path(name));
     }
+}
+
+#[test]
+fn a_standby_leaves_the_lease_while_the_stream_has_a_limit_that_a_start_refuses() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let writer = cluster.serve(&world);
+    ask_for(&world, &writer, 0..5);
+    let following = standby(&cluster, &world, &world.path("second"));
+    cluster.change(&json!({"max_msgs": 1_000_000}));
+    // The writer goes on, and gives up its lease when it ends.
+    ask_for(&world, &writer, 5..6);
+    assert_eq!(writer.stop(), Some(0));
+    // A free lease is otherwise taken within a second.
+    let ended = Instant::now();
+    until("it had its time", || {
+        assert_eq!(following.metric("carebook_role{role=\"standby\"}"), 1.0);
+        ended.elapsed() > Duration::from_secs(3)
+    });
+    cluster.change(&json!({"max_msgs": -1}));
+    until_taken(&world, &following, 6);
+    assert_eq!(following.stop(), Some(0));
+    cluster.verify(&world.path("second"));
 }
 
 #[test]

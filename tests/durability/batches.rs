@@ -12,6 +12,7 @@ use carebook::cli::runtime::on_lane;
 use carebook::engine::limits::admission::Admission;
 use carebook::engine::{Engine, Limits};
 use carebook::http::handlers::facts::{self, Sender};
+use carebook::http::request::DryRun;
 use carebook::http::response::pieces::{Pieces, pieces};
 use carebook::http::service::Service;
 use carebook::http::token::TokenVerifier;
@@ -226,6 +227,7 @@ async fn stream(engine: &Arc<Engine>, memory: &Arc<Admission>, body: Pieces) -> 
         engine,
         actor: Arc::new(workflow()),
         token_is_good: &|| true,
+        dry_run: DryRun::No,
         bodies: memory,
     };
     let lines = HeaderValue::from_static("application/x-ndjson");

@@ -295,7 +295,8 @@ fn what_is_wrong_with_an_archive_is_told_with_what_can_be_restored() {
     assert_eq!(code, Some(3));
     assert!(err.contains("the archive is damaged"), "{err}");
     assert!(err.contains("up to 9 everything is there"), "{err}");
-    assert!(err.contains("--at 9 restores it"), "{err}");
+    assert!(err.contains("--at 9 restores what is before"), "{err}");
+    assert!(!err.contains("Nothing was changed"), "{err}");
     assert!(!err.contains("carebook recover"), "{err}");
     let (code, _, err) = restored("before", &[&archived[..], &["--at", "9"]].concat());
     assert_eq!(code, Some(0), "{err}");
@@ -494,7 +495,7 @@ fn deposits(data: &Path) -> u64 {
 }
 
 #[test]
-fn a_damaged_snapshot_that_a_restore_leaves_out_is_told() {
+fn a_damaged_snapshot_is_told_as_one_and_a_restore_leaves_it_out() {
     let world = World::new();
     let server = Server::start(&world);
     deposit(&mut server.client(), &world, 0);
@@ -508,6 +509,18 @@ fn a_damaged_snapshot_that_a_restore_leaves_out_is_told() {
     let mut bytes = std::fs::read(&snapshots[1]).unwrap();
     bytes[200] ^= 1;
     std::fs::write(&snapshots[1], bytes).unwrap();
+    let copy = world.path("copy");
+    for command in [
+        &["verify", "--data", text(&data)][..],
+        &["backup", "--data", text(&data), "--to", text(&copy)],
+    ] {
+        let (code, _, err) = run(command);
+        assert_eq!(code, Some(3), "{command:?}: {err}");
+        for told in ["a snapshot is damaged: ", ".snap, offset", "a start reads"] {
+            assert!(err.contains(told), "{command:?}: {err}");
+        }
+        assert!(!err.contains("giving up"), "{command:?}: {err}");
+    }
     let target = world.path("restored");
     let (code, out, err) = run(&[
         "restore",

@@ -1,10 +1,11 @@
 //! A damaged directory: what can be had of it, at what cost, and only on demand.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Answer, Server, World, files, run};
+use crate::support::{Answer, Server, World, carebook, files, run};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -453,4 +454,51 @@ fn of_the_copy_of_a_journal_nothing_is_given_up_and_it_is_said_what_to_do() {
     assert_eq!(code, Some(3), "{err}");
     assert!(export.exists());
     assert!(before == content(), "nothing was changed");
+}
+
+#[test]
+fn of_a_damaged_copy_of_a_journal_each_command_says_that_the_stream_fills_an_empty_directory() {
+    let world = World::new();
+    lived(&world, 3);
+    flip(&segments(&world)[1], 4_300);
+    let data = world.data();
+    std::fs::write(data.join("journal"), "CAREBOOK_main\n").unwrap();
+    let (backup, restored) = (world.path("backup"), world.path("restored"));
+    for command in [
+        &["verify", "--data", text(&data)][..],
+        &["inspect", "counts", "--data", text(&data)],
+        &["outbox", "list", "--data", text(&data)],
+        &["compact", "--data", text(&data)],
+        &["backup", "--data", text(&data), "--to", text(&backup)],
+        &["restore", "--from", text(&data), "--data", text(&restored)],
+    ] {
+        let (code, _, err) = run(command);
+        assert_eq!(code, Some(3), "{command:?}: {err}");
+        let told = "it is the copy of the journal CAREBOOK_main: move the directory away";
+        assert!(err.contains(told), "{command:?}: {err}");
+        for elsewhere in ["restore a backup", "giving up", "carebook recover"] {
+            assert!(!err.contains(elsewhere), "{command:?}: {err}");
+        }
+    }
+}
+
+#[test]
+fn the_command_of_a_way_out_can_be_pasted_whatever_the_directory_is_called() {
+    let world = World::new();
+    lived(&world, 3);
+    flip(&segments(&world)[1], 4_300);
+    let data = world.path("it's my dir");
+    std::fs::rename(world.data(), &data).unwrap();
+    let (code, out, err) = run(&["recover", "--data", text(&data)]);
+    assert_eq!(code, Some(3), "{err}");
+    let mut ways = out
+        .lines()
+        .filter_map(|line| line.strip_prefix("way out: carebook "));
+    let pasted = format!("\"$0\" {}", ways.next().unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &pasted]).arg(carebook().get_program());
+    let done = shell.output().unwrap();
+    assert!(done.status.success(), "{pasted}: {done:?}");
+    let (code, _, err) = run(&["verify", "--data", text(&data)]);
+    assert_eq!(code, Some(0), "{err}");
 }

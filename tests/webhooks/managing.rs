@@ -228,6 +228,14 @@ fn a_subscription_is_changed_and_deleted_by_those_who_know_its_revision() {
             "?expectedRevision=x",
             fault("query.expectedRevision", "wrong_type"),
         ),
+        (
+            "?expectedRevision=",
+            fault("query.expectedRevision", "too_short"),
+        ),
+        (
+            "?expectedRevision=9223372036854775808",
+            fault("query.expectedRevision", "out_of_range"),
+        ),
         ("?expectedRevision=2&a=b", fault("query.a", "unknown_field")),
         (
             "?expectedRevision=2&expectedRevision=2",
@@ -242,7 +250,7 @@ fn a_subscription_is_changed_and_deleted_by_those_who_know_its_revision() {
     );
     let gone = delete("?expectedRevision=2", "k");
     assert_eq!((gone.status, gone.body.len()), (204, 0));
-    let replay = delete("?expectedRevision=2", "k");
+    let replay = delete("?expectedRevision=02", "k");
     assert_eq!(replay.status, 204);
     assert_eq!(replay.header("idempotent-replayed"), Some("true"));
     assert_eq!(delete("?expectedRevision=3", "other").status, 404);

@@ -20,35 +20,35 @@ use std::ops::Range;
 use crate::format::{to_u64, to_usize};
 
 /// Maximum number of bytes that are encoded as one block: distances and positions have two bytes.
-pub(crate) const LONGEST: usize = u16::MAX as usize;
+pub(crate) const PIECE_BYTES_MAX: usize = u16::MAX as usize;
 /// Length of the shortest copy, in bytes.
-const SHORTEST: usize = 4;
+const COPY_MIN: usize = 4;
 /// Minimum number of literals at the end of a block, as the format demands.
 const LITERALS_LAST: usize = 5;
 /// Number of bytes at the end of a block in which no copy may begin.
 const WITHOUT_COPY: usize = 12;
 /// Number of bytes over which the distance to the record before is tried: more than a fingerprint and a key
 /// together.
-const NEAR: usize = 80;
+const NEAR_BYTES: usize = 80;
 /// Bytes between two places at which that distance is tried. A copy that begins between them is found a little
 /// later, and extended backwards.
-const STEP: usize = SHORTEST;
-/// Minimum length of a copy, from at least [`NEAR`] bytes back, that counts as one of the record before. Other
+const NEAR_STEP: usize = COPY_MIN;
+/// Minimum length of a copy, from at least [`NEAR_BYTES`] bytes back, that counts as one of the record before. Other
 /// copies say nothing about what follows: an identifier may stand in a record twice, and a run of zeros is followed
 /// by another one far too late.
-const LONG: usize = 64;
+const RECORD_COPY_MIN: usize = 64;
 /// Maximum number of literals that are copied without a loop.
-const FEW: usize = 32;
+const LITERALS_FAST_MAX: usize = 32;
 /// Maximum number of positions that the encoder remembers, by the hash of the bytes there.
 const SLOTS: usize = 4_096;
 /// Minimum number of slots that a block uses. A small block uses only as many as it can fill, since they are cleared
 /// before each block.
 const SLOTS_MIN: usize = 256;
 /// Number of misses after which the search advances by two bytes each time; after twice as many by three, and so on.
-const PATIENCE: usize = 32;
+const MISSES_PER_STEP: usize = 32;
 
 /// Returns the maximum length of the block for `bytes` bytes.
-pub(crate) const fn most(bytes: usize) -> usize {
+pub(crate) const fn block_bytes_max(bytes: usize) -> usize {
     bytes + bytes / 255 + 16
 }
 
@@ -67,18 +67,18 @@ impl Default for Encoder {
 
 /// Bytes that occur twice: where they were first, and where again.
 #[derive(Clone, Copy)]
-struct Twice {
+struct Match {
     from: usize,
     at: usize,
 }
 
 impl Encoder {
-    /// Encodes `bytes` into `block`, which has space for [`most`]; returns the length of the encoded block.
+    /// Encodes `bytes` into `block`, which has space for [`block_bytes_max`]; returns the length of the encoded block.
     ///
     /// # Panics
-    /// When there are more than [`LONGEST`] bytes, or `block` is too short.
+    /// When there are more than [`PIECE_BYTES_MAX`] bytes, or `block` is too short.
     pub(crate) fn encode(&mut self, bytes: &[u8], block: &mut [u8]) -> usize {
-        assert!(bytes.len() <= LONGEST);
+        assert!(bytes.len() <= PIECE_BYTES_MAX);
         let slots = Slots::of(bytes.len());
         self.seen[..slots.count].fill(0);
         let stop = bytes.len().saturating_sub(WITHOUT_COPY);
@@ -90,7 +90,7 @@ impl Encoder {
         while at < stop {
             let near = distance.and_then(|distance| near(bytes, at, distance, stop));
             let is_near = near.is_some();
-            let Some(Twice { from, at: again }) =
+            let Some(Match { from, at: again }) =
                 near.or_else(|| self.seen(bytes, at, stop, slots))
             else {
                 break;
@@ -99,16 +99,16 @@ impl Encoder {
             let before = before.iter().rev().zip(literals.iter().rev());
             let before = before.take_while(|(one, other)| one == other).count();
             let (from, again) = (from - before, again - before);
-            let length = alike(&bytes[from..], &bytes[again..bytes.len() - LITERALS_LAST]);
+            let length = common_prefix(&bytes[from..], &bytes[again..bytes.len() - LITERALS_LAST]);
             block.copy(bytes, written..again, again - from, length);
-            if length >= LONG && again - from >= NEAR {
+            if length >= RECORD_COPY_MIN && again - from >= NEAR_BYTES {
                 distance = Some(again - from);
             }
             at = again + length;
             written = at;
             // A match at the known distance adds nothing new.
             if !is_near && at < stop {
-                self.seen[slots.slot(some(bytes, at - 2))] = short(at - 2);
+                self.seen[slots.slot(bytes_at(bytes, at - 2))] = to_u16(at - 2);
             }
         }
         block.end(bytes, written..bytes.len())
@@ -116,42 +116,42 @@ impl Encoder {
 
     /// Finds the next bytes from `at` on that occur twice, by the hash table.
     #[inline(always)]
-    fn seen(&mut self, bytes: &[u8], mut at: usize, stop: usize, slots: Slots) -> Option<Twice> {
-        let mut tried = PATIENCE;
+    fn seen(&mut self, bytes: &[u8], mut at: usize, stop: usize, slots: Slots) -> Option<Match> {
+        let mut tried = MISSES_PER_STEP;
         while at < stop {
-            let eight: [u8; 8] = some(bytes, at);
+            let eight: [u8; 8] = bytes_at(bytes, at);
             let place = &mut self.seen[slots.slot(eight)];
-            let from = usize::from(std::mem::replace(place, short(at)));
-            if from < at && some::<SHORTEST>(bytes, from) == eight[..SHORTEST] {
-                return Some(Twice { from, at });
+            let from = usize::from(std::mem::replace(place, to_u16(at)));
+            if from < at && bytes_at::<COPY_MIN>(bytes, from) == eight[..COPY_MIN] {
+                return Some(Match { from, at });
             }
-            at += tried / PATIENCE;
+            at += tried / MISSES_PER_STEP;
             tried += 1;
         }
         None
     }
 }
 
-/// Finds bytes that occur twice at this distance, within [`NEAR`] bytes from `at`.
+/// Finds bytes that occur twice at this distance, within [`NEAR_BYTES`] bytes from `at`.
 #[inline(always)]
-fn near(bytes: &[u8], at: usize, distance: usize, stop: usize) -> Option<Twice> {
-    let again = &bytes[at..(at + NEAR).min(stop)];
+fn near(bytes: &[u8], at: usize, distance: usize, stop: usize) -> Option<Match> {
+    let again = &bytes[at..(at + NEAR_BYTES).min(stop)];
     let from = at - distance;
     let first = &bytes[from..][..again.len()];
-    let mut steps = first.as_chunks::<STEP>().0.iter();
+    let mut steps = first.as_chunks::<NEAR_STEP>().0.iter();
     let steps = steps.position({
-        let mut again = again.as_chunks::<STEP>().0.iter();
+        let mut again = again.as_chunks::<NEAR_STEP>().0.iter();
         move |first| again.next() == Some(first)
     })?;
-    Some(Twice {
-        from: from + steps * STEP,
-        at: at + steps * STEP,
+    Some(Match {
+        from: from + steps * NEAR_STEP,
+        at: at + steps * NEAR_STEP,
     })
 }
 
 /// Returns the length of the common prefix.
 #[inline(always)]
-fn alike(one: &[u8], other: &[u8]) -> usize {
+fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     let length = one.len().min(other.len());
     let (one, other) = (&one[..length], &other[..length]);
     let mut count = 0;
@@ -207,13 +207,13 @@ impl Slots {
 }
 
 #[inline(always)]
-fn some<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     *bytes[at..].first_chunk().expect("the place is not so late")
 }
 
 /// Converts a place or a distance to two bytes.
 #[inline(always)]
-fn short(place: usize) -> u16 {
+fn to_u16(place: usize) -> u16 {
     let [low, high, ..] = to_u64(place).to_le_bytes();
     u16::from_le_bytes([low, high])
 }
@@ -228,9 +228,9 @@ impl Block<'_> {
     /// Appends literals, and a copy of `length` bytes from `distance` bytes back.
     #[inline(always)]
     fn copy(&mut self, bytes: &[u8], literals: Range<usize>, distance: usize, length: usize) {
-        let more = length - SHORTEST;
+        let more = length - COPY_MIN;
         self.literals(bytes, literals, more);
-        self.add(&short(distance).to_le_bytes());
+        self.add(&to_u16(distance).to_le_bytes());
         self.more(more);
     }
 
@@ -247,10 +247,10 @@ impl Block<'_> {
         self.add(&[count]);
         self.more(length);
         // A few literals are copied together with the bytes after them, which are overwritten later.
-        let there = bytes[literals.start..].first_chunk::<FEW>();
-        let room = self.bytes[self.length..].first_chunk_mut::<FEW>();
+        let there = bytes[literals.start..].first_chunk::<LITERALS_FAST_MAX>();
+        let room = self.bytes[self.length..].first_chunk_mut::<LITERALS_FAST_MAX>();
         match (there, room) {
-            (Some(there), Some(room)) if length <= FEW => {
+            (Some(there), Some(room)) if length <= LITERALS_FAST_MAX => {
                 *room = *there;
                 self.length += length;
             }
@@ -291,7 +291,7 @@ mod tests {
 
     /// Encodes, and decodes with another library's decoder; returns the length of the block.
     fn decoded(encoder: &mut Encoder, bytes: &[u8]) -> usize {
-        let mut block = vec![0x5a; most(bytes.len())];
+        let mut block = vec![0x5a; block_bytes_max(bytes.len())];
         let length = encoder.encode(bytes, &mut block);
         let mut found = vec![0xa5; bytes.len()];
         let count = decompress_into(&block[..length], &mut found).unwrap();
@@ -304,11 +304,11 @@ mod tests {
     fn a_decoder_that_is_not_ours_finds_what_was_encoded_of_all_kinds_and_lengths() {
         let mut encoder = Encoder::default();
         let mut random = SmallRng::seed_from_u64(5);
-        let mut all = vec![0; LONGEST];
-        for length in (0..300).chain([4_095, 4_096, 60 << 10, LONGEST]) {
+        let mut all = vec![0; PIECE_BYTES_MAX];
+        for length in (0..300).chain([4_095, 4_096, 60 << 10, PIECE_BYTES_MAX]) {
             random.fill_bytes(&mut all[..length]);
             let unlike = decoded(&mut encoder, &all[..length]);
-            assert!(unlike <= most(length));
+            assert!(unlike <= block_bytes_max(length));
             decoded(&mut encoder, &vec![7; length]);
             let period = random.random_range(1..40);
             for at in period..length {

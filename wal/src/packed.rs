@@ -14,20 +14,20 @@ use crate::format::{RECORD_BYTES_MAX, get_u32, to_u32, to_usize};
 use crate::lz4::{self, Encoder};
 
 /// Minimum number of bytes that are packed: fewer hardly repeat anything.
-const LEAST: usize = 1 << 10;
+const PACKED_BYTES_MIN: usize = 1 << 10;
 /// Unpacked bytes of each block but the last. The number is part of the format: with another one, packed bytes
 /// could not be read. It is small enough for LZ4's distances.
 pub(crate) const PIECE: usize = 60 << 10;
 /// Length of the number before all blocks, and of that before each block, in bytes.
 pub(crate) const HEAD: usize = 4;
 /// Maximum number of unpacked bytes that one byte of a block stands for.
-const MOST_OF_ONE: usize = 255;
+const EXPANSION_MAX: usize = 255;
 /// Maximum number of bytes that are packed: a batch and a block have fewer.
-const MOST: usize = 2 * RECORD_BYTES_MAX;
+const PACKED_BYTES_MAX: usize = 2 * RECORD_BYTES_MAX;
 /// Maximum memory that is kept for the next call, in bytes.
-const KEPT: usize = 1 << 20;
+const BUFFER_KEPT_MAX: usize = 1 << 20;
 
-const _: () = assert!(PIECE <= lz4::LONGEST);
+const _: () = assert!(PIECE <= lz4::PIECE_BYTES_MAX);
 
 /// Packs bytes, and reuses the memory for that.
 #[derive(Default)]
@@ -39,14 +39,14 @@ pub(crate) struct Packer {
 impl Packer {
     /// Returns the bytes packed; `None` as soon as their pieces so far have not become smaller by an eighth.
     pub(crate) fn pack(&mut self, bytes: &[u8]) -> Option<&[u8]> {
-        if !(LEAST..=MOST).contains(&bytes.len()) {
-            have(&mut self.room, 0);
+        if !(PACKED_BYTES_MIN..=PACKED_BYTES_MAX).contains(&bytes.len()) {
+            resize_buffer(&mut self.room, 0);
             return None;
         }
         // Packing stops when it saves too little, so `bytes.len()` suffices for the pieces so far, and the rest
         // for one more.
-        let room = bytes.len() + HEAD + lz4::most(PIECE);
-        have(&mut self.room, room);
+        let room = bytes.len() + HEAD + lz4::block_bytes_max(PIECE);
+        resize_buffer(&mut self.room, room);
         self.room[..HEAD].copy_from_slice(&to_u32(bytes.len()).to_le_bytes());
         let (mut end, mut taken) = (HEAD, 0);
         for piece in bytes.chunks(PIECE) {
@@ -80,10 +80,15 @@ pub(crate) fn unpack<'r>(packed: &[u8], room: &'r mut Vec<u8>) -> Option<&'r [u8
     let mut rest = packed.get(HEAD..)?;
     let length = unpacked_bytes(packed);
     // No more memory is taken than the packed bytes can expand to.
-    if length > rest.len().saturating_mul(MOST_OF_ONE).min(MOST) {
+    if length
+        > rest
+            .len()
+            .saturating_mul(EXPANSION_MAX)
+            .min(PACKED_BYTES_MAX)
+    {
         return None;
     }
-    have(room, length);
+    resize_buffer(room, length);
     let room = &mut room[..length];
     for piece in room.chunks_mut(PIECE) {
         let (head, behind) = rest.split_at_checked(HEAD)?;
@@ -96,12 +101,12 @@ pub(crate) fn unpack<'r>(packed: &[u8], room: &'r mut Vec<u8>) -> Option<&'r [u8
     rest.is_empty().then_some(&*room)
 }
 
-/// Makes `room` at least `bytes` long, and frees its memory beyond that and [`KEPT`].
-fn have(room: &mut Vec<u8>, bytes: usize) {
+/// Makes `room` at least `bytes` long, and frees its memory beyond that and [`BUFFER_KEPT_MAX`].
+fn resize_buffer(room: &mut Vec<u8>, bytes: usize) {
     if room.len() < bytes {
         room.resize(bytes, 0);
-    } else if room.len() > bytes.max(KEPT) {
-        room.truncate(bytes.max(KEPT));
+    } else if room.len() > bytes.max(BUFFER_KEPT_MAX) {
+        room.truncate(bytes.max(BUFFER_KEPT_MAX));
         room.shrink_to_fit();
     }
 }
@@ -134,8 +139,8 @@ mod tests {
     fn what_was_packed_is_unpacked_again_whatever_was_packed_before() {
         let (mut packer, mut room) = (Packer::default(), Vec::new());
         let lengths = [
-            LEAST,
-            LEAST + 1,
+            PACKED_BYTES_MIN,
+            PACKED_BYTES_MIN + 1,
             9_000,
             PIECE - 1,
             PIECE,
@@ -149,15 +154,15 @@ mod tests {
             let packed = packer.pack(&bytes).unwrap();
             assert!(packed.len() < bytes.len() / 2, "{length}");
             assert!(unpack(packed, &mut room) == Some(&bytes), "{length}");
-            assert!(packer.room.len() <= length.max(KEPT) + 2 * PIECE);
-            assert!(room.len() <= length.max(KEPT));
+            assert!(packer.room.len() <= length.max(BUFFER_KEPT_MAX) + 2 * PIECE);
+            assert!(room.len() <= length.max(BUFFER_KEPT_MAX));
         }
     }
 
     #[test]
     fn what_would_not_become_less_is_left_as_it_is() {
         let mut packer = Packer::default();
-        assert!(packer.pack(&alike(LEAST - 1, 0, 1)).is_none());
+        assert!(packer.pack(&alike(PACKED_BYTES_MIN - 1, 0, 1)).is_none());
         let mut bytes = vec![0; 100_000];
         SmallRng::seed_from_u64(1).fill_bytes(&mut bytes);
         assert!(packer.pack(&bytes).is_none());
@@ -177,8 +182,8 @@ mod tests {
 
     #[test]
     fn no_more_is_unpacked_than_there_can_be_however_many_bytes_there_are() {
-        let mut packed = vec![0; MOST / MOST_OF_ONE + (1 << 20)];
-        packed[..HEAD].copy_from_slice(&to_u32(MOST + 1).to_le_bytes());
+        let mut packed = vec![0; PACKED_BYTES_MAX / EXPANSION_MAX + (1 << 20)];
+        packed[..HEAD].copy_from_slice(&to_u32(PACKED_BYTES_MAX + 1).to_le_bytes());
         let mut room = Vec::new();
         assert!(unpack(&packed, &mut room).is_none());
         assert_eq!(room.capacity(), 0);
@@ -190,7 +195,7 @@ mod tests {
         packer.pack(&alike(9 << 20, 0, 1)).unwrap();
         assert!(packer.room.len() > 8 << 20);
         assert!(packer.pack(b"little").is_none());
-        assert!(packer.room.capacity() <= 2 * KEPT);
+        assert!(packer.room.capacity() <= 2 * BUFFER_KEPT_MAX);
     }
 
     #[test]
@@ -209,7 +214,7 @@ mod tests {
             other[..HEAD].copy_from_slice(&length.to_le_bytes());
             let mut room = Vec::new();
             assert!(unpack(&other, &mut room).is_none(), "{length}");
-            assert!(room.capacity() <= packed.len() * MOST_OF_ONE);
+            assert!(room.capacity() <= packed.len() * EXPANSION_MAX);
         }
         let mut random = SmallRng::seed_from_u64(11);
         for _ in 0..2_000 {

@@ -114,7 +114,7 @@ pub fn records(storage: &dyn Storage, visitor: &mut dyn Visitor) -> Result<(), E
 /// What came from an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FromArchive {
-    /// Number of segments.
+    /// Number of segments that have these positions.
     pub segments: u64,
     /// Number of positions that were nowhere else.
     pub positions: u64,
@@ -222,28 +222,35 @@ impl Past {
             if archive.is_some_and(|archive| archive.folder().has(file)))
     }
 
-    /// The position up to which everything is there and can be restored, if this damage of the
-    /// archive is the reason why no more can.
+    /// The last position before this damage of the archive that can be restored, if there is one.
     #[must_use]
     pub fn whole_before(&self, error: &Error) -> Option<u64> {
-        match (&self.lacking, &self.damage_behind) {
-            (Some(lacking), _) if is_same(&lacking.why, error) => lacking.whole_to(),
-            (_, Some(behind)) if is_same(behind, error) => match behind {
+        match &self.lacking {
+            Some(lacking) if is_same(&lacking.why, error) => lacking.whole_to(),
+            _ => match error {
                 Error::Damaged { position, .. } => position
                     .and_then(|position| position.checked_sub(1))
-                    .filter(|last| *last > 0),
+                    .filter(|last| *last > 0 && self.is_of_archive(error) && self.reaches(*last)),
                 _ => None,
             },
-            _ => None,
         }
+    }
+
+    /// Whether records lead to this position from the first one, or from a snapshot.
+    fn reaches(&self, position: u64) -> bool {
+        position >= self.earliest() || self.beginning(position).is_some()
     }
 
     /// Returns how much of a restored log, from its first position to its last, came from the
     /// archive.
     #[must_use]
     pub fn from_archive(&self, first: u64, last: u64) -> FromArchive {
-        let holds =
-            |seal: &&Seal| seal.first <= seal.last && seal.first <= last && first <= seal.last;
+        // The archive's copy of one that the log has counts where it goes on after that.
+        let is_behind = |seal: &Seal| self.own_last < seal.last && self.own_last < last;
+        let holds = |seal: &&Seal| {
+            let is_within = seal.first <= seal.last && seal.first <= last && first <= seal.last;
+            is_within && (seal.first < self.own_first || is_behind(seal))
+        };
         let before = self
             .own_first
             .min(last.saturating_add(1))
@@ -362,8 +369,9 @@ impl Past {
             builder: &mut builder,
             progress,
         };
-        let part = from(manifest, first);
-        let survey = survey::survey(source, &part, first - 1, &mut both, &mut Index::new())?;
+        let (part, end) = self.needed(manifest, first, limit);
+        let index = &mut Index::new();
+        let survey = survey::survey_upto(source, &part, first - 1, end, &mut both, index)?;
         recovery::judge(&survey)?;
         match (&self.damage_behind, upto) {
             (Some(damage), _) if limit >= survey.next => return Err(again(damage)),
@@ -378,17 +386,48 @@ impl Past {
         Ok(report)
     }
 
-    /// Returns the archive's segments from position 1 on, if this position is in those that do not
-    /// reach the log's own.
+    /// Returns the archive's segments from position 1 on, if they alone are needed for this position:
+    /// neither a snapshot nor the log's own records lead to it.
     fn beginning(&self, position: u64) -> Option<(&dyn Storage, Manifest)> {
-        let (archive, lacking) = (self.archive.as_ref()?, self.lacking.as_ref()?);
-        lacking.whole_to().filter(|last| position <= *last)?;
+        let archive = self.archive.as_ref()?;
+        let own = &self.manifest;
+        let segments = match &self.lacking {
+            Some(lacking) => {
+                lacking.whole_to().filter(|last| position <= *last)?;
+                &lacking.beginning
+            }
+            None => {
+                let has_snapshot = own.snapshots.iter().any(|one| one.upto <= position);
+                if position >= self.own_first || own.first_position > 1 || has_snapshot {
+                    return None;
+                }
+                &own.segments
+            }
+        };
+        let is_needed = |one: &&Segment| one.seal.is_some_and(|seal| seal.first <= position);
         let folder: &dyn Storage = archive.folder();
         let manifest = Manifest {
-            segments: lacking.beginning.clone(),
-            ..Manifest::new(self.manifest.log)
+            segments: segments.iter().filter(is_needed).copied().collect(),
+            ..Manifest::new(own.log)
         };
         Some((folder, manifest))
+    }
+
+    /// Returns the manifest of the segments that are needed from one position to another, and the position
+    /// up to which they are read. The log's own segments are read whole, those of the archive only as far
+    /// as they are needed: damage behind that is no hindrance.
+    fn needed(&self, manifest: &Manifest, first: u64, limit: u64) -> (Manifest, u64) {
+        let mut part = manifest.from_position(first);
+        let is_behind = |seal: Seal| limit < seal.first && self.own_last < seal.first;
+        part.segments
+            .retain(|one| one.seal.is_none_or(|seal| !is_behind(seal)));
+        let last = part.segments.last().and_then(|last| last.seal);
+        let ends_in_archive = last.is_some_and(|seal| self.archived.contains(&seal));
+        let end = match ends_in_archive {
+            true => limit,
+            false => u64::MAX,
+        };
+        (part, end)
     }
 
     fn unreachable(&self, position: u64, last: Option<u64>) -> Error {
@@ -437,19 +476,6 @@ fn is_same(one: &Error, other: &Error) -> bool {
         _ => None,
     };
     place(one).is_some_and(|known| place(other) == Some(known))
-}
-
-/// Returns the manifest of the segments from the one that holds a position on.
-fn from(manifest: &Manifest, first: u64) -> Manifest {
-    let mut part = manifest.clone();
-    let before = |segment: &&Segment| segment.seal.is_some_and(|seal| seal.last < first);
-    let count = part.segments.iter().take_while(before).count();
-    let passed: Vec<_> = part.segments.drain(..count).collect();
-    if let Some(seal) = passed.last().and_then(|last| last.seal) {
-        part.first_position = seal.last + 1;
-        part.first_chain = seal.chain;
-    }
-    part
 }
 
 /// Passes records to the builder, and the progress to the caller.

@@ -57,12 +57,13 @@ pub(crate) struct Retired {
     pub(crate) chain: Chain,
 }
 
-/// Returns the length of the next chunk, given the bytes written so far and the segment's size.
-pub(crate) type Pace<'a> = &'a mut dyn FnMut(u64, u64) -> u64;
+/// Returns the length of the next chunk, given the bytes written so far and the segment's size; `None` when
+/// the segment is needed no longer.
+pub(crate) type Pace<'a> = &'a mut dyn FnMut(u64, u64) -> Option<u64>;
 
 /// The pace while nothing else is written to the disk.
-pub(crate) fn alone(_: u64, _: u64) -> u64 {
-    CHUNK
+pub(crate) fn alone(_: u64, _: u64) -> Option<u64> {
+    Some(CHUNK)
 }
 
 /// Makes segments, one thread at a time.
@@ -170,7 +171,8 @@ impl Maker {
     /// A passing error leaves no new segment, and the call can be repeated.
     ///
     /// `pace` is called before each chunk that is written and synced, with the bytes written so far
-    /// and the segment's size, and returns the chunk's length.
+    /// and the segment's size, and returns the chunk's length, or that no segment is needed any more:
+    /// that is a passing error.
     pub(crate) fn prepare(
         &mut self,
         frame: u64,
@@ -422,7 +424,10 @@ fn fill(file: &dyn File, header: &[u8], size: u64, pace: Pace<'_>) -> std::io::R
     let zeros = vec![0; ZEROS.min(to_usize(size))];
     let mut at = FIRST_FRAME;
     loop {
-        let end = size.min(at + pace(at, size).max(1));
+        let Some(chunk) = pace(at, size) else {
+            return Err(std::io::Error::other("the log ends"));
+        };
+        let end = size.min(at + chunk.max(1));
         while at < end {
             let length = to_usize((end - at).min(to_u64(zeros.len())));
             write_all_at(file, &zeros[..length], at)?;
@@ -444,6 +449,42 @@ mod tests {
 
     use super::*;
 
+    /// A maker for a new log on this disk.
+    fn maker(disk: &SimDisk, min: u64, max: u64) -> Maker {
+        let storage = disk.storage();
+        let manifest = Manifest::new([3; 16]);
+        manifest.store(storage.as_ref()).unwrap();
+        let found = survey::survey(
+            storage.as_ref(),
+            &manifest,
+            0,
+            &mut crate::visitor::Discard,
+            &mut crate::index::Index::new(),
+        );
+        let found = Findings::new(storage.as_ref(), manifest, found.unwrap(), Vec::new());
+        Maker::new(storage, found, min, max)
+    }
+
+    #[test]
+    fn a_segment_that_is_needed_no_longer_is_written_no_further_and_leaves_nothing() {
+        let disk = SimDisk::new();
+        let size = 16 * BLOCK;
+        let mut maker = maker(&disk, size, size);
+        assert!(maker.settle().is_ok());
+        let (names, manifest) = (disk.names(), maker.manifest().clone());
+        let mut chunks = 0;
+        let prepared = maker.prepare(0, None, &mut |_, _| {
+            chunks += 1;
+            (chunks < 3).then_some(BLOCK)
+        });
+        assert!(matches!(prepared, Err(MaintenanceError::Passing(_))));
+        assert_eq!(chunks, 3, "nothing is asked after that");
+        assert_eq!(disk.names(), names);
+        assert_eq!(*maker.manifest(), manifest);
+        // The same maker goes on where it is needed after all.
+        assert!(matches!(maker.prepare(0, None, &mut alone), Ok(Some(_))));
+    }
+
     #[test]
     fn on_a_nearly_full_disk_a_segment_is_as_large_as_fits_by_halves() {
         let (min, max) = (2 * BLOCK, 32 * BLOCK);
@@ -459,19 +500,7 @@ mod tests {
             (BLOCK, Some(7), Some(4)),
             (BLOCK, Some(3), None),
         ] {
-            let disk = SimDisk::new();
-            let storage = disk.storage();
-            let manifest = Manifest::new([3; 16]);
-            manifest.store(storage.as_ref()).unwrap();
-            let found = survey::survey(
-                storage.as_ref(),
-                &manifest,
-                0,
-                &mut crate::visitor::Discard,
-                &mut crate::index::Index::new(),
-            );
-            let found = Findings::new(storage.as_ref(), manifest, found.unwrap(), Vec::new());
-            let mut maker = Maker::new(storage, found, min, max);
+            let mut maker = maker(&SimDisk::new(), min, max);
             maker.size = 16 * BLOCK;
             let room = room.map(|blocks: u64| blocks * BLOCK);
             let prepared = maker.prepare(frame, room, &mut alone);

@@ -493,12 +493,13 @@ fn damage_in_an_archive_is_told_and_what_is_before_it_restored() {
     let names = segments(&archive);
     let third = names[2].clone();
     let bytes = archive.bytes(&third).unwrap();
-    let within = first_of(&archive, &third);
+    let (within, behind) = (first_of(&archive, &third), first_of(&archive, &names[3]));
     for (at, is_seen_at_once) in [
         (20, true),
         (4_100, true),
         (bytes.len() - 3, true),
         (4_300, false),
+        (bytes.len() / 2, false),
     ] {
         archive.put(&third, &bytes);
         archive.flip(&third, at, 1);
@@ -507,14 +508,19 @@ fn damage_in_an_archive_is_told_and_what_is_before_it_restored() {
             other => panic!("{at}: {other}"),
         };
         let past = past(&source, Some(&archive)).unwrap();
-        let error = restore(&past, 1, Some(within)).err().unwrap();
-        let whole_to = is_seen_at_once.then(|| within - 1);
-        assert_eq!(past.whole_before(&error), whole_to, "{at}");
+        let error = restore(&past, 1, Some(behind - 1)).err().unwrap();
+        let whole_to = past.whole_before(&error).unwrap();
+        match is_seen_at_once {
+            true => assert_eq!(whole_to, within - 1, "{at}"),
+            false => assert!((within - 1..behind - 1).contains(&whole_to), "{at}"),
+        }
+        assert_eq!(at == bytes.len() / 2, whole_to > within, "{at}");
         damaged(error);
-        if let Some(last) = whole_to {
+        for last in [20, within - 1, whole_to] {
             let (target, _) = restore(&past, 1, Some(last)).unwrap();
             assert!(verify(&target).unwrap().1 == payloads(1..=last), "{at}");
         }
+        damaged(restore(&past, 1, Some(whole_to + 1)).err().unwrap());
         // What does not need the damaged segment can be had.
         assert_eq!(restore(&past, 1, Some(200)).unwrap().1.last_position, 200);
         let reader = LiveReader::open_with_archive(source.storage(), archive.storage(), 1);
@@ -538,6 +544,28 @@ fn left_behind() -> (SimDisk, SimDisk) {
     log.compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
         .unwrap();
     (copy, archive)
+}
+
+#[test]
+fn a_longer_copy_of_a_segment_in_an_archive_counts_only_where_its_positions_are_wanted() {
+    let (source, archive) = (SimDisk::new(), disk(5));
+    let mut log = open(&source).unwrap().log;
+    append(&mut log, 1..=60);
+    // Its last segment is one that goes on afterwards.
+    let copy = backup(&source.after_kill());
+    append(&mut log, 61..=200);
+    snapshot(&mut log, 190).unwrap();
+    snapshot(&mut log, 195).unwrap();
+    log.compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
+        .unwrap();
+    let past = past(&copy, Some(&archive)).unwrap();
+    assert_eq!(restore(&past, 1, Some(60)).unwrap().1.last_position, 60);
+    let came = past.from_archive(1, 60);
+    assert_eq!((came.segments, came.positions), (0, 0));
+    let last = restore(&past, 1, None).unwrap().1.last_position;
+    let came = past.from_archive(1, last);
+    assert_eq!(came.positions, last - 60);
+    assert!(came.segments > 3, "{came:?}");
 }
 
 #[test]
@@ -586,6 +614,27 @@ fn records_that_are_missing_in_an_archive_behind_a_backup_are_told_and_not_left_
         let refused = restore(&gap, 1, Some(upto)).map(drop);
         assert!(matches!(refused, Err(Error::Damaged { .. })), "{upto}");
     }
+}
+
+#[test]
+fn damage_within_a_segment_that_was_archived_after_a_backup_hinders_no_restore_to_before_it() {
+    let (copy, archive) = left_behind();
+    let names = segments(&archive);
+    let damaged = &names[names.len() - 3];
+    let first = first_of(&archive, damaged);
+    assert!(first > 61);
+    archive.flip(damaged, archive.bytes(damaged).unwrap().len() / 2, 1);
+    let past = past(&copy, Some(&archive)).unwrap();
+    let error = restore(&past, 1, None).err().unwrap();
+    assert!(past.is_of_archive(&error), "{error}");
+    let last = past.whole_before(&error).unwrap();
+    assert!(first < last, "{error}");
+    for upto in [1, 60, 61, first - 1, first, last] {
+        let (target, _) = restore(&past, 1, Some(upto)).unwrap();
+        assert!(verify(&target).unwrap().1 == payloads(1..=upto), "{upto}");
+    }
+    let error = restore(&past, 1, Some(last + 1)).err().unwrap();
+    assert_eq!(past.whole_before(&error), Some(last), "{error}");
 }
 
 #[test]

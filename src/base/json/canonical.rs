@@ -15,17 +15,17 @@ use super::value::Json;
 use super::writer::write_json;
 use crate::base::output::{Output, in_scratch};
 
-/// 2^53 − 1: the largest integer up to which every integer is a double (RFC 8785 section 3.2.2.3
-/// has JSON's numbers be doubles).
+/// 2^53 − 1: every integer up to this one is exactly a double (RFC 8785 section 3.2.2.3 treats
+/// JSON's numbers as doubles).
 const SAFE_INTEGER_MAX: u64 = (1 << 53) - 1;
 /// 10^21: from here on ECMAScript, and RFC 8785 with it, writes an exponent.
 const EXPONENT_FROM: f64 = 1e21;
 
 /// An object of free content, kept in canonical form (RFC 8785).
 ///
-/// Its numbers are doubles. One whose canonical form is an integer beyond ±(2^53 − 1) is rejected,
-/// however it is written: a double cannot distinguish it from its neighbours. The rest reads and
-/// writes the same any number of times.
+/// Its numbers are doubles. A number whose canonical form is an integer beyond ±(2^53 − 1) is
+/// rejected in every spelling: a double cannot distinguish it from its neighbours. All other
+/// content stays the same however often it is read and written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnyObject(Box<str>);
 
@@ -55,7 +55,8 @@ crate::schema_of_shape!(AnyObject);
 impl Serialize for AnyObject {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            // The text is JSON written by this program: it is used as it is, number by number.
+            // The text is JSON that this program has written, so each number is passed on as
+            // written.
             let text: &RawValue =
                 serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
             text.serialize(serializer)
@@ -71,8 +72,8 @@ impl<'de> Deserialize<'de> for AnyObject {
     }
 }
 
-/// The text of `value` as RFC 8785 writes it: fields sorted by their UTF-16 code units, no white
-/// space, numbers as ECMAScript writes them. `None` after at least one fault was noted.
+/// Returns the text of `value` as RFC 8785 writes it: fields sorted by their UTF-16 code units, no
+/// white space, numbers as ECMAScript writes them. `None` after at least one fault was noted.
 fn text_of(value: &Json<'_>, at: &mut Reader) -> Option<String> {
     in_scratch(|text| {
         let is_whole = write_value(value, at, text);
@@ -84,7 +85,7 @@ fn text_of(value: &Json<'_>, at: &mut Reader) -> Option<String> {
 }
 
 /// Writes `value` to `text`. Notes a fault for each duplicate field and each number that is not
-/// accepted; then the text is of no use, and `false` is returned.
+/// accepted; after one, it returns `false`, and the text must not be used.
 fn write_value(value: &Json<'_>, at: &mut Reader, text: &mut Output) -> bool {
     match value {
         Json::Null => text.put(b"null"),
@@ -150,8 +151,8 @@ fn write_object(members: &[(Cow<'_, str>, Json<'_>)], at: &mut Reader, text: &mu
     whole
 }
 
-/// Whether ECMAScript writes the number as digits alone, and it is larger than a double represents
-/// exactly.
+/// Whether ECMAScript writes the number as digits alone, and doubles do not represent all integers
+/// of its size exactly.
 fn is_unsafe_integer(number: f64) -> bool {
     // Every double of this size is an integer.
     const TWO_TO_53: f64 = 9_007_199_254_740_992.0;
@@ -163,10 +164,10 @@ fn write<T: Serialize + ?Sized>(value: &T, text: &mut Output) {
     write_json(value, text).expect("scalars and strings are always JSON");
 }
 
-/// The order of two texts by their UTF-16 code units (RFC 8785, 3.2.3).
+/// Compares two texts by their UTF-16 code units (RFC 8785, 3.2.3).
 ///
-/// That is the order of their bytes, but where a character from U+10000 on meets one from U+E000 to
-/// U+FFFF: the first one has two units, and these are less than the other's.
+/// This is the order of their bytes, except where a character from U+10000 on meets one from U+E000
+/// to U+FFFF: the first one has two code units, which are less than the other's.
 fn in_utf16(one: &str, other: &str) -> Ordering {
     /// The first bytes of characters from U+E000 to U+FFFF.
     const LAST_OF_ONE_UNIT: RangeInclusive<u8> = 0xee..=0xef;
@@ -290,7 +291,7 @@ mod tests {
         );
     }
 
-    /// RFC 8785 appendix B, and numbers that a reader who does not round right gets wrong.
+    /// RFC 8785 appendix B, and numbers that a reader without correct rounding gets wrong.
     #[test]
     fn numbers_are_read_correctly_rounded_and_written_as_ecmascript_does() {
         for (number, form) in [
@@ -309,7 +310,7 @@ mod tests {
             ("0.1", "0.1"),
             ("-0", "0"),
             ("-0.0e5", "0"),
-            // Half way between two doubles, and a little beyond: even, then up.
+            // Half way between two doubles rounds to the even one, a little more rounds up.
             (
                 "1.00000000000000011102230246251565404236316680908203125",
                 "1",
@@ -343,7 +344,7 @@ mod tests {
             if !number.is_finite() || is_unsafe_integer(number) {
                 continue;
             }
-            // Digits beyond those that a double needs, an exponent, or the shortest form.
+            // Writes more digits than a double needs, or an exponent, or the shortest form.
             let written = match random.random_range(0..3) {
                 0 => format!("{number:.25e}"),
                 1 => format!("{number:e}"),

@@ -1,9 +1,9 @@
-//! How two JSON values differ, scalar by scalar.
+//! Finds how two JSON values differ, scalar by scalar.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// What is absent.
+/// The value of an absent field or item.
 static NULL: Value = Value::Null;
 
 /// One scalar that is different, or there in one of the values only. What is absent is null.
@@ -17,8 +17,8 @@ pub struct Difference {
     pub after: Value,
 }
 
-/// Every scalar in which the values differ, in document order; items of arrays are compared by
-/// index.
+/// Returns every scalar in which the values differ, in document order; items of arrays are compared
+/// by index.
 #[must_use]
 pub fn differences(before: &Value, after: &Value) -> Vec<Difference> {
     let mut found = Vec::new();

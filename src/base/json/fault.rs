@@ -1,4 +1,4 @@
-//! What can be wrong with a field of a request.
+//! The faults that a field of a request can have.
 
 use std::borrow::Cow;
 
@@ -11,9 +11,9 @@ use serde::{Serialize, Serializer};
 pub enum FaultCode {
     /// A required field is absent.
     Required,
-    /// A field that the request does not have.
+    /// The request has no field of this name.
     UnknownField,
-    /// A duplicate field.
+    /// A field is there twice.
     DuplicateField,
     /// Another JSON type than the field's, null where a value is required, a number with a fraction
     /// where an integer is required.
@@ -24,11 +24,11 @@ pub enum FaultCode {
     TooLong,
     /// White space only.
     Blank,
-    /// Not of the field's format.
+    /// The text does not have the field's format.
     Pattern,
     /// A number, day or sum outside its range, or in the wrong order with another.
     OutOfRange,
-    /// A value outside the enumeration, or other than what it must equal.
+    /// A value outside the enumeration, or different from the value that it must equal.
     NotAllowed,
     /// An item, or a key, given more than once.
     NotUnique,
@@ -53,13 +53,13 @@ impl FaultCode {
         Self::MalformedJson,
     ];
 
-    /// The code in the response.
+    /// Returns the code in the response.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         self.texts().0
     }
 
-    /// A sentence for people.
+    /// Returns a sentence for people.
     #[must_use]
     pub const fn message(self) -> &'static str {
         self.texts().1

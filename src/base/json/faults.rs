@@ -1,43 +1,44 @@
-//! The faults of one request, up to a bound of their number and of the bytes of their paths.
+//! The faults of one request, bounded by their number and by the bytes of their paths.
 
 use super::fault::{Fault, FaultCode};
 
-/// How many faults of one request are reported; a request with more is reported with the first ones.
+/// Maximum number of reported faults of one request; of more faults, the first ones are reported.
 pub const FAULTS_MAX: usize = 1_000;
-/// How many bytes the paths of the faults may have in all. A path repeats the names that lead to
-/// it, so a thousand deeply nested faults would repeat a long path a thousand times.
+/// Maximum number of bytes of the paths of all faults of a request. A path repeats the names that lead
+/// to it, so a thousand deeply nested faults would repeat a long path a thousand times.
 pub(super) const PLACES_BYTES_MAX: usize = 64 << 10;
 
 /// The faults that were found so far.
 #[derive(Debug, Default)]
 pub struct Faults {
     all: Vec<Fault>,
-    /// The bytes of their paths; the most there may be once one had no room.
+    /// Number of bytes of the faults' paths; set to [`PLACES_BYTES_MAX`] once a path exceeded the rest.
     places_bytes: usize,
 }
 
 impl Faults {
-    /// Whether there is none.
+    /// Whether there is no fault.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Whether no further one is reported.
+    /// Whether no further fault is reported.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.all.len() >= FAULTS_MAX || self.places_bytes >= PLACES_BYTES_MAX
     }
 
-    /// Notes one more, if there is room. The first one always has some: a path that is longer by itself
-    /// than all may be is cut.
+    /// Notes a fault, if its path still fits. The first fault is always noted: if its path alone is
+    /// longer than the maximum, the path is cut.
     pub fn note(&mut self, mut path: String, code: FaultCode) {
         if self.is_empty() {
             path.truncate(path.floor_char_boundary(PLACES_BYTES_MAX));
         }
         let places_bytes = self.places_bytes + path.len();
         if self.is_full() || places_bytes > PLACES_BYTES_MAX {
-            // Those that are reported are the first ones: no shorter one is behind it.
+            // The reported faults are the first ones: after one that does not fit, no shorter one is
+            // noted.
             self.places_bytes = PLACES_BYTES_MAX;
             return;
         }
@@ -45,7 +46,7 @@ impl Faults {
         self.all.push(Fault { path, code });
     }
 
-    /// All of them, in the order in which they were found.
+    /// Returns all faults, in the order in which they were found.
     #[must_use]
     pub fn into_all(self) -> Vec<Fault> {
         self.all

@@ -1,4 +1,4 @@
-//! The types of fields: numbers, lists, maps, times, and which of them may be absent or null.
+//! The types of fields: numbers, lists, maps, times; and which fields may be absent or null.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,7 +13,7 @@ use super::value::Json;
 use crate::base::time::{Date, Timestamp};
 use crate::schema_of_shape;
 
-/// 2^63: the magnitude from which on a number is beyond 64 bits.
+/// 2^63: the smallest magnitude beyond the integers of 64 bits.
 const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
 
 impl FromJson for bool {
@@ -34,8 +34,8 @@ impl FromJson for i64 {
         match value {
             Json::Int(value) => Some(*value),
             Json::TooLarge => at.fault(FaultCode::OutOfRange),
-            // An integer of many digits and a number with a fraction or an exponent are not
-            // distinguished here: the double says which of them are outside.
+            // The double does not tell an integer of many digits from a number with a fraction or
+            // an exponent, so its magnitude decides the fault.
             Json::Fraction(value) if value.abs() >= TWO_TO_63 => at.fault(FaultCode::OutOfRange),
             _ => at.fault(FaultCode::WrongType),
         }
@@ -82,6 +82,24 @@ impl<const MIN: i64> schemars::JsonSchema for AtLeast<MIN> {
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         Self::answered()
+    }
+}
+
+/// An integer in a query, whose text is empty where nothing stands behind the parameter's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct QueryInteger(pub i64);
+
+impl FromJson for QueryInteger {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        match value {
+            Json::Text(text) if text.is_empty() => at.fault(FaultCode::TooShort),
+            value => i64::read(value, at).map(Self),
+        }
+    }
+
+    fn shape() -> Shape {
+        i64::shape()
     }
 }
 
@@ -192,7 +210,7 @@ impl<T: FromJson> FromJson for NonEmpty<T> {
     }
 }
 
-/// An array of at most so many items: for items that each cost work under a lock.
+/// An array of at most `MOST` items: for items that each cost work under a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AtMost<T, const MOST: usize>(pub Vec<T>);
@@ -234,13 +252,14 @@ pub fn refuse_repeats<T: Ord>(items: &[T], name: &'static str, at: &mut Reader) 
     }
 }
 
-/// Whether no text is there twice.
+/// Whether no text occurs twice.
 pub fn all_differ<'t>(texts: impl ExactSizeIterator<Item = &'t str>) -> bool {
     let count = texts.len();
     count < 2 || texts.collect::<HashSet<_>>().len() == count
 }
 
-/// A map with names of the sender's choice; sorted, so that equal maps have equal forms.
+/// A map with names of the sender's choice. It is sorted, so that equal maps have equal canonical
+/// forms.
 impl<T: FromJson> FromJson for BTreeMap<Box<str>, T> {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         let Json::Object(members) = value else {
@@ -324,7 +343,8 @@ mod tests {
         for (text, code) in [
             ("1.0", "wrong_type"),
             ("1e3", "wrong_type"),
-            // The nearest double of the first is below 2^63, that of the second is 2^63.
+            // The double nearest to the first number is below 2^63, the one nearest to the second
+            // is 2^63.
             ("9223372036854774784.0", "wrong_type"),
             ("9223372036854775807.0", "out_of_range"),
             ("9223372036854775808", "out_of_range"),
@@ -339,8 +359,23 @@ mod tests {
             let json = Json::parse(text.as_bytes()).unwrap();
             let mut at = Reader::new(Timestamp::default());
             let read = i64::read(&json, &mut at);
-            // RFC 8259 allows a minus before zero; a JSON reader may take it for a fraction.
+            // RFC 8259 allows a minus before zero; a JSON reader may read it as a fraction.
             assert!(read.is_some() || text == "-0", "{text}");
+        }
+    }
+
+    #[test]
+    fn an_integer_in_a_query_is_too_short_without_any_text_and_one_of_a_body_otherwise() {
+        for (text, code) in [
+            ("\"\"", "too_short"),
+            ("\"x\"", "wrong_type"),
+            ("9223372036854775808", "out_of_range"),
+        ] {
+            assert_eq!(
+                faults::<QueryInteger>(text),
+                [(String::new(), code)],
+                "{text}"
+            );
         }
     }
 

@@ -1,9 +1,10 @@
-//! What a type does to be read from a request: from the tree of a body, which reports each fault,
-//! and straight from its text, for the many that have none.
+//! Reading a type from a request, in two ways: from the tree of a body, which reports each fault, and
+//! straight from the body's text, for the many bodies without a fault.
 //!
-//! What is read straight is what [`FromJson::read`] reads from the tree of the same text, or nothing at
-//! all: that says only that the tree has to be read. Both ways share every rule of a single value: a value
-//! that has no way of its own is parsed into a small tree and read from there.
+//! Reading straight gives the same value as [`FromJson::read`] gives from the tree of the same text, or
+//! it gives nothing, which means only that the tree has to be read. Both ways share every rule of a
+//! single value: a value without code of its own for the text is parsed into a small tree and read from
+//! there.
 
 use std::collections::BTreeMap;
 
@@ -20,22 +21,22 @@ pub trait FromJson: Sized {
     /// Reads the value; `None` after at least one fault was noted.
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self>;
 
-    /// Reads the value straight from its text, if it has no fault: what [`FromJson::read`] reads
-    /// from its tree, which is also how it is read by default. `None` where it cannot be read so:
-    /// reading the tree gives the reason.
+    /// Reads the value straight from its text, if it has no fault: the same value as [`FromJson::read`]
+    /// reads from its tree, which is also the default. `None` where it cannot be read so; reading the
+    /// tree then gives the reason.
     fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
         from.by_tree()
     }
 
-    /// The value of an absent field: by default, a fault.
+    /// Returns the value of an absent field: by default, notes a fault.
     fn absent(at: &mut Reader) -> Option<Self> {
         at.fault(FaultCode::Required)
     }
 
-    /// The shape of the values that can be read.
+    /// Returns the shape of the values that can be read.
     fn shape() -> Shape;
 
-    /// The schema of such a value in an answer.
+    /// Returns the schema of such a value in an answer.
     ///
     /// # Panics
     /// Never: the schema of a shape is an object.
@@ -45,13 +46,13 @@ pub trait FromJson: Sized {
         schema.try_into().expect("a schema is an object")
     }
 
-    /// Whether the field may be absent, or null: by default, neither.
+    /// Returns whether the field may be absent, or null: by default, neither.
     fn presence() -> Presence {
         Presence::Required
     }
 }
 
-/// A field's value, or what its absence means.
+/// Reads a field's value, or the value that its absence stands for.
 pub fn field<T: FromJson>(
     value: Option<&Json<'_>>,
     name: &'static str,
@@ -80,8 +81,8 @@ pub fn field<T: FromJson>(
 /// ```
 ///
 /// The type says whether its field is required (`T`), may be null (`Nullable<T>`) or may be absent
-/// (`Option<T>`). `items unique` says of a list that a rule refuses repeats (`refuse_repeats`).
-/// `known` names the words that there are of a text that is read as any other is, see
+/// (`Option<T>`). `items unique` documents that a rule refuses repeats in a list (`refuse_repeats`).
+/// `known` lists the accepted words of a text whose form does not restrict it, see
 /// [`Shape::Text`](crate::base::json::Shape). `rules` names a function for faults between fields, and a
 /// struct that is declared for it: the function is called with the reader and that struct, which has an
 /// `Option<&_>` of each field under the field's name, `None` for a faulty one.
@@ -121,7 +122,7 @@ macro_rules! json_object {
             fn read_straight(from: &mut $crate::base::json::Scanner<'_>) -> Option<Self> {
                 $( let mut $field: Option<$type> = None; )+
                 let mut more = from.open_object()?;
-                // Fields mostly come in the order in which they are declared.
+                // Senders mostly write fields in the order of their declaration.
                 $(
                     if more && from.is_named(concat!("\"", $json, "\"")) {
                         from.field(&mut $field)?;
@@ -164,7 +165,7 @@ macro_rules! json_object {
     };
     (@fields { $($field:ident : $type:ty),+ }) => {};
     (@fields $fields:ident { $($field:ident : $type:ty),+ }) => {
-        /// The fields that the rules between them are about; `None` for a faulty one.
+        /// The fields, as the rules between them see them; `None` for a faulty one.
         #[allow(dead_code, reason = "rules are about some of the fields")]
         struct $fields<'f> {
             $( $field: Option<&'f $type> ),+
@@ -176,8 +177,8 @@ macro_rules! json_object {
     };
 }
 
-/// Gives a type that is read from requests its schema in answers, for the `schemars` crate:
-/// `named`, where it is a component of the document of its own.
+/// Implements the schema in answers, for the `schemars` crate, of a type that is read from requests;
+/// with `named`, the schema is a component of its own in the document.
 #[macro_export]
 macro_rules! schema_of_shape {
     ($name:ident) => {
@@ -207,8 +208,8 @@ macro_rules! schema_of_shape {
     };
 }
 
-/// Reads `text` straight into a `T`, with the number of its values; `None` where the tree has to be
-/// read, to report a fault or for any other reason.
+/// Reads `text` straight into a `T`, and returns it with the number of values in the text; `None` where
+/// the tree has to be read, to report a fault or for any other reason.
 #[must_use]
 pub fn read_straight<T: FromJson>(text: &[u8], now: Timestamp) -> Option<(T, usize)> {
     let mut from = Scanner::new(text, now)?;
@@ -217,7 +218,8 @@ pub fn read_straight<T: FromJson>(text: &[u8], now: Timestamp) -> Option<(T, usi
 }
 
 impl Scanner<'_> {
-    /// Reads the value of a field whose name was read into its place, unless it is the second one.
+    /// Reads the value of a field into its place, after its name was read; `None` when it is a
+    /// duplicate.
     pub fn field<T: FromJson>(&mut self, place: &mut Option<T>) -> Option<()> {
         if place.is_some() {
             return None;
@@ -227,12 +229,12 @@ impl Scanner<'_> {
         Some(())
     }
 
-    /// The field, or its default where it is absent.
+    /// Returns the field, or its default where it is absent.
     pub fn or_absent<T: FromJson>(&mut self, place: Option<T>) -> Option<T> {
         place.or_else(|| self.without_fault(T::absent))
     }
 
-    /// All values of an array.
+    /// Reads all values of an array.
     pub(super) fn items<T: FromJson>(&mut self) -> Option<Vec<T>> {
         let mut items = Vec::new();
         let mut more = self.open(b'[', b']')?;
@@ -243,7 +245,7 @@ impl Scanner<'_> {
         Some(items)
     }
 
-    /// The entries of a map with names of the sender's choice, which `check` passes.
+    /// Reads the entries of a map with names of the sender's choice, each of which `check` must accept.
     pub fn entries<T: FromJson>(
         &mut self,
         check: impl for<'n> Fn(&'n str, &mut Reader) -> Option<&'n str>,
@@ -257,19 +259,19 @@ impl Scanner<'_> {
             entries.push((name.into(), T::read_straight(self)?));
             more = self.more_fields()?;
         }
-        // Sorted at once, which is less work than to insert them one by one.
+        // Collecting sorts all entries at once, which is less work than inserting them one by one.
         let count = entries.len();
         let map: BTreeMap<_, _> = entries.into_iter().collect();
         (map.len() == count).then_some(map)
     }
 
-    /// The next value, which has to be a string.
+    /// Reads the next value, which has to be a string.
     pub fn by_text<T>(&mut self, read: impl FnOnce(&str, &mut Reader) -> Option<T>) -> Option<T> {
         let text = self.text()?;
         self.without_fault(|at| read(&text, at))
     }
 
-    /// The next value, read from its tree.
+    /// Reads the next value from its tree.
     #[inline]
     pub(super) fn by_tree<T: FromJson>(&mut self) -> Option<T> {
         let tree = self.tree()?;
@@ -500,7 +502,7 @@ mod straight_tests {
         assert!(read_straight::<Sample>(b"[1]", Timestamp::default()).is_none());
     }
 
-    /// Texts of all sorts, from pieces that matter to a JSON parser.
+    /// Returns texts of all sorts, made of pieces that matter to a JSON parser.
     fn any_text(random: &mut StdRng) -> Vec<u8> {
         const PIECES: &[&[u8]] = &[
             b"{",
@@ -567,7 +569,7 @@ mod straight_tests {
             let text = any_text(&mut random);
             let straight = read_straight::<Sample>(&text, Timestamp::default());
             let by_tree = by_tree(&text);
-            // A name in which something is escaped is left to the tree.
+            // A name with an escape is read from the tree only.
             if straight.is_some() || !text.contains(&b'\\') {
                 assert_eq!(straight, by_tree, "{}", text.escape_ascii());
             }
@@ -582,7 +584,7 @@ mod straight_tests {
             let free = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
             GOOD.replacen("[1.5,{}]", &free, 1)
         };
-        // The body and the free object are two levels of the whole.
+        // The body and the free object are two of the levels.
         for depth in [NESTING_MAX - 3, NESTING_MAX - 2, NESTING_MAX - 1] {
             let text = nested(depth);
             let straight = read_straight::<Sample>(text.as_bytes(), Timestamp::default());

@@ -1,16 +1,16 @@
-//! Which bytes of a string JSON contains unescaped, examined eight or sixteen at a time.
+//! Finds the bytes that JSON strings contain unescaped, examining eight or sixteen at a time.
 
 use crate::base::output::copy_halves;
 
-/// Where the first byte from `at` on is that ends a string or is not plain in it: a quotation mark, a
-/// backslash, a control character; or else the end of the bytes.
+/// Returns the offset of the first byte from `at` on that ends a string or is not plain in it (a
+/// quotation mark, a backslash, a control character), or the length of `bytes`.
 #[inline]
 pub(super) fn plain_until(bytes: &[u8], at: usize) -> usize {
     let mut at = at;
     while let Some(eight) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
         match not_plain(*eight) {
             0 => at += 8,
-            // The lowest bit is of the first such byte.
+            // The lowest bit belongs to the first such byte.
             bits => return at + (bits.trailing_zeros() / 8) as usize,
         }
     }
@@ -18,8 +18,8 @@ pub(super) fn plain_until(bytes: &[u8], at: usize) -> usize {
     at + rest.iter().take_while(|byte| is_plain_byte(**byte)).count()
 }
 
-/// The highest bit of each byte that is a quotation mark, a backslash or a control character; those
-/// after the first may be wrong.
+/// Returns a word with the highest bit set of each byte that is a quotation mark, a backslash or a
+/// control character; bits after the first one set may be wrong.
 #[inline]
 fn not_plain(eight: [u8; 8]) -> u64 {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
@@ -37,8 +37,9 @@ pub(super) fn is_plain(bytes: &[u8]) -> bool {
     plain_until(bytes, 0) == bytes.len()
 }
 
-/// Copies all of `bytes` to `to`, which is as long, and whether none has to be escaped. What is short, as
-/// nearly all is, is looked at as it is copied: in pieces that overlap, without a loop.
+/// Copies all of `bytes` to `to`, which is as long, and returns whether no byte has to be escaped.
+/// Short bytes, as nearly all are, are examined while they are copied: in pieces that overlap, without
+/// a loop.
 #[inline]
 pub(super) fn copy_if_plain(bytes: &[u8], to: &mut [u8]) -> bool {
     match bytes.len() {
@@ -50,7 +51,7 @@ pub(super) fn copy_if_plain(bytes: &[u8], to: &mut [u8]) -> bool {
             not_plain([*a, *b, *c, *d, *e, *f, *g, *h]) == 0
         }),
         0..4 => {
-            // Three bytes at most: not worth a call that copies them.
+            // For at most three bytes, a call that copies them is not worth its cost.
             match (bytes, to) {
                 ([a, b, c], [x, y, z]) => [*x, *y, *z] = [*a, *b, *c],
                 ([a, b], [x, y]) => [*x, *y] = [*a, *b],
@@ -68,13 +69,13 @@ pub(super) fn copy_if_plain(bytes: &[u8], to: &mut [u8]) -> bool {
     }
 }
 
-/// Whether the byte is a character of its own in a string, or part of one.
+/// Whether the byte stands for itself in a string, or is a part of a character that does.
 #[inline]
 fn is_plain_byte(byte: u8) -> bool {
     (byte >= 0x20) & (byte != b'"') & (byte != b'\\')
 }
 
-/// Whether no byte of these has to be escaped: all sixteen at once, where the processor can.
+/// Whether none of these bytes has to be escaped: tested sixteen at once, where the processor can.
 #[inline(always)]
 fn is_all_plain(sixteen: &[u8; 16]) -> bool {
     let plain = |all: bool, byte: &u8| all & is_plain_byte(*byte);

@@ -1,4 +1,4 @@
-//! Reading a request from its tree: each field reads itself, and reports each fault.
+//! Reads a request from its tree: each field reads itself, and reports each fault.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use super::faults::Faults;
 use super::value::Json;
 use crate::base::time::Timestamp;
 
-/// How much of a name that the sender has chosen a fault repeats, in characters: more than the names of
-/// a map may have, so that each of those is repeated as it is.
+/// Maximum number of characters that a fault's path shows of a name that the sender has chosen: more
+/// than a map's names may have, so that each accepted name is shown in full.
 pub(super) const NAME_SHOWN_MAX: usize = 1_024;
 
 /// One step of the path from the body to a field.
@@ -19,7 +19,7 @@ enum Step {
     Entry(String),
 }
 
-/// The present path in a request, and the faults found so far.
+/// The current path in a request, and the faults found so far.
 #[derive(Debug)]
 pub struct Reader {
     now: Timestamp,
@@ -28,7 +28,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader at the body; `now` is the time of the request.
+    /// Makes a reader at the body; `now` is the time of the request.
     #[must_use]
     pub fn new(now: Timestamp) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Reader {
         self.faults.into_all()
     }
 
-    /// Notes a fault at the present path. Returns `None`, so that a function can end with it.
+    /// Notes a fault at the current path. Returns `None`, so that a function can end with it.
     pub fn fault<T>(&mut self, code: FaultCode) -> Option<T> {
         if !self.faults.is_full() {
             let path = self.place();
@@ -65,22 +65,22 @@ impl Reader {
         None
     }
 
-    /// Notes a fault at the field `name` of the present path.
+    /// Notes a fault at the field `name` below the current path.
     pub fn fault_at<T>(&mut self, name: &'static str, code: FaultCode) -> Option<T> {
         self.inside(name, |at| at.fault(code))
     }
 
-    /// Continues at the field `name`.
+    /// Runs `read` at the field `name`.
     pub fn inside<T>(&mut self, name: &'static str, read: impl FnOnce(&mut Self) -> T) -> T {
         self.step(Step::Name(name), read)
     }
 
-    /// Continues at the item numbered `index`.
+    /// Runs `read` at the item numbered `index`.
     pub fn item<T>(&mut self, index: usize, read: impl FnOnce(&mut Self) -> T) -> T {
         self.step(Step::Item(index), read)
     }
 
-    /// Continues at the entry `name` of a map with names of the sender's choice.
+    /// Runs `read` at the entry `name` of a map with names of the sender's choice.
     pub fn entry<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> T) -> T {
         let shown = name.chars().take(NAME_SHOWN_MAX).collect();
         self.step(Step::Entry(shown), read)
@@ -113,7 +113,7 @@ impl Reader {
         text
     }
 
-    /// The string at the present path, at least one character long.
+    /// Returns the string at the current path, which has to have at least one character.
     pub fn text<'v>(&mut self, value: &'v Json<'_>) -> Option<&'v str> {
         match value {
             Json::Text(text) => self.not_empty(text),
@@ -121,7 +121,7 @@ impl Reader {
         }
     }
 
-    /// The text, unless it is empty.
+    /// Returns the text, unless it is empty.
     pub fn not_empty<'v>(&mut self, text: &'v str) -> Option<&'v str> {
         match text {
             "" => self.fault(FaultCode::TooShort),
@@ -140,7 +140,7 @@ impl Reader {
             return self.fault(FaultCode::WrongType);
         };
         let mut slots = [None; N];
-        // Fields mostly come in the order in which they are declared: look there first.
+        // Senders mostly write fields in the order of their declaration: look there first.
         let mut expected = 0;
         for (name, value) in members {
             let index = if names.get(expected).is_some_and(|known| known == name) {

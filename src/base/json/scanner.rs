@@ -1,7 +1,7 @@
-//! Reading a text straight into its types, without a tree of the whole.
+//! Reads a text straight into its types, without a tree of the whole.
 //!
-//! Faults are not reported here: a scanner gives up (`None`), and the tree of the same text says
-//! what is wrong. So it may give up anywhere, but what it reads is what the tree would give;
+//! A scanner does not report faults: it gives up (`None`), and the tree of the same text says what is
+//! wrong. So it may give up anywhere, but a value that it reads is the one that the tree would give;
 //! strings with escapes and numbers that are not plain integers are read by the tree's parser.
 
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ use super::reader::Reader;
 use super::value::{Json, Level, NESTING_MAX, VALUES_MAX};
 use crate::base::time::Timestamp;
 
-/// The digits of a number that fits into 64 bits, whatever they are.
+/// Maximum number of digits with which every number fits into 64 bits.
 const DIGITS_MAX: usize = 18;
 
 /// A place in a text that is being read.
@@ -26,8 +26,8 @@ pub struct Scanner<'t> {
     reader: Reader,
 }
 
-/// The texts of these fields of an object, each `None` where it is no text; `None` where `text` is no
-/// object, or a name in it is escaped. All other fields are passed over.
+/// Returns the texts of the fields `names` of an object, each `None` where it is no text; `None`
+/// where `text` is no object, or a name in it has an escape. All other fields are skipped.
 pub fn texts_of<'t, const N: usize>(
     text: &'t [u8],
     names: [&str; N],
@@ -52,7 +52,7 @@ pub fn texts_of<'t, const N: usize>(
 }
 
 impl<'t> Scanner<'t> {
-    /// At the beginning of `text`, if that is UTF-8; rules are judged at `now`.
+    /// Starts at the beginning of `text`, if it is UTF-8; rules are judged at the time `now`.
     pub(super) fn new(text: &'t [u8], now: Timestamp) -> Option<Self> {
         Some(Self {
             // Validated once for all of its strings, which costs less than one by one.
@@ -64,12 +64,12 @@ impl<'t> Scanner<'t> {
         })
     }
 
-    /// How many values there were, if nothing but white space is left.
+    /// Returns how many values there were, if nothing but white space is left.
     pub(super) fn end(mut self) -> Option<usize> {
         self.peek().is_none().then_some(self.values.get())
     }
 
-    /// The next byte that is not white space; it stays the next one.
+    /// Returns the next byte that is not white space, without consuming it.
     #[inline]
     fn peek(&mut self) -> Option<u8> {
         loop {
@@ -80,7 +80,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Passes this byte, which has to be the next.
+    /// Consumes `byte`, which has to be the next one.
     #[inline]
     pub(super) fn take(&mut self, byte: u8) -> Option<()> {
         (self.peek()? == byte).then(|| self.at += 1)
@@ -92,7 +92,7 @@ impl<'t> Scanner<'t> {
         (values <= VALUES_MAX).then_some(())
     }
 
-    /// Goes into an object or an array; whether there is anything in it.
+    /// Enters an object or an array; returns whether anything is in it.
     pub(super) fn open(&mut self, first: u8, last: u8) -> Option<bool> {
         self.take(first)?;
         self.count()?;
@@ -112,7 +112,7 @@ impl<'t> Scanner<'t> {
         Some(false)
     }
 
-    /// Goes on after a value in an object or an array; whether there is another.
+    /// Continues after a value in an object or an array; returns whether there is another.
     pub(super) fn more(&mut self, last: u8) -> Option<bool> {
         match self.peek()? {
             b',' => {
@@ -125,17 +125,18 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Goes into an object; whether it has a field, which is then the next.
+    /// Enters an object; returns whether it has a field, which is then the next.
     pub fn open_object(&mut self) -> Option<bool> {
         self.open(b'{', b'}')
     }
 
-    /// Goes on after a field; whether there is another, or else the object has ended.
+    /// Continues after a field; returns whether there is another, or else the object has ended.
     pub fn more_fields(&mut self) -> Option<bool> {
         self.more(b'}')
     }
 
-    /// Whether the next field has this name, here in its quotation marks; it is passed then.
+    /// Whether the next field has this name, which is given in its quotation marks; if so, consumes
+    /// it.
     #[inline]
     pub fn is_named(&mut self, quoted: &str) -> bool {
         let rest = self.text.as_bytes().get(self.at..);
@@ -146,7 +147,7 @@ impl<'t> Scanner<'t> {
         is_named
     }
 
-    /// The name of the next field, if nothing in it is escaped.
+    /// Returns the name of the next field, if it has no escape.
     pub fn name(&mut self) -> Option<&'t str> {
         match self.string()? {
             Cow::Borrowed(name) => Some(name),
@@ -154,12 +155,12 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// What `read` gives, unless it finds a fault.
+    /// Returns what `read` returns, unless it finds a fault.
     pub fn without_fault<T>(&mut self, read: impl FnOnce(&mut Reader) -> Option<T>) -> Option<T> {
         read(&mut self.reader).filter(|_| self.reader.is_clean())
     }
 
-    /// Passes `null`, if that is the next value.
+    /// Consumes `null`, if that is the next value; returns whether it was.
     pub(super) fn null(&mut self) -> Option<bool> {
         if self.peek()? != b'n' {
             return Some(false);
@@ -167,7 +168,7 @@ impl<'t> Scanner<'t> {
         self.word("null", Json::Null).map(|_| true)
     }
 
-    /// The next value as a tree.
+    /// Reads the next value as a tree.
     pub(super) fn tree(&mut self) -> Option<Json<'t>> {
         match self.peek()? {
             b'"' => self.text().map(Json::Text),
@@ -224,14 +225,14 @@ impl<'t> Scanner<'t> {
         Some(number)
     }
 
-    /// The next value, which has to be a string.
+    /// Reads the next value, which has to be a string.
     pub(super) fn text(&mut self) -> Option<Cow<'t, str>> {
         self.peek()?;
         self.count()?;
         self.string()
     }
 
-    /// A string, at its first quotation mark.
+    /// Reads a string, whose first quotation mark is the next byte.
     fn string(&mut self) -> Option<Cow<'t, str>> {
         let bytes = self.text.as_bytes();
         if *bytes.get(self.at)? != b'"' {
@@ -241,7 +242,7 @@ impl<'t> Scanner<'t> {
         let mut end = plain_until(bytes, begin + 1);
         let is_plain = *bytes.get(end)? == b'"';
         while *bytes.get(end)? != b'"' {
-            // A control character is a fault; what is escaped is one byte at least.
+            // A control character is a fault; after a backslash follows at least one byte.
             if bytes[end] != b'\\' {
                 return None;
             }

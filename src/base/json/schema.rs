@@ -1,29 +1,29 @@
-//! Shapes as JSON Schema (2020-12), for the API document: of what is asked, which is refused when
-//! it does not fit, and of what is answered, where nothing is left out.
+//! Converts shapes into JSON Schema (2020-12), for the API document: of requests, which are refused
+//! when they do not fit, and of responses, where no field is left out.
 
 use serde_json::{Value, json};
 
 use super::shape::{Field, Presence, Shape};
 
-/// What of a text is not white space, as Unicode and this service understand it: a class that means
-/// the same to all who read regular expressions.
+/// A character that is not white space, as Unicode and this service understand it: a class that
+/// means the same in all dialects of regular expressions.
 const NOT_BLANK: &str = r"[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]";
-/// RFC 3339 without a leap second, and with `T`.
+/// A time in a request: RFC 3339 without a leap second, and with `T`.
 const TIME: &str = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-5][0-9](\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$";
-/// As times are written.
+/// A time in a response.
 const TIME_WRITTEN: &str = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$";
 
-/// Which way a value goes.
+/// The direction in which a value goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// In: optional fields may be absent, and unknown ones are refused.
+    /// Into the service: optional fields may be absent, and unknown ones are refused.
     Request,
-    /// Out: every field is there, and what is optional is null.
+    /// Out of the service: every field is there, and an optional one may be null.
     Response,
 }
 
 impl Shape {
-    /// The schema of such values.
+    /// Returns the schema of values of this shape.
     #[must_use]
     pub fn schema(&self, side: Side) -> Value {
         match self {
@@ -94,7 +94,7 @@ fn text(blank: bool, form: &str, pattern: &str) -> Value {
     match (blank, pattern) {
         (true, "") => {}
         (false, "") => schema["pattern"] = json!(NOT_BLANK),
-        // What is white space alone has no format: a test holds each pattern to it.
+        // White space alone matches no pattern, which a test checks for each.
         (_, pattern) => schema["pattern"] = json!(pattern),
     }
     if !form.is_empty() {
@@ -103,7 +103,7 @@ fn text(blank: bool, form: &str, pattern: &str) -> Value {
     schema
 }
 
-/// The words, with a capital letter and a full stop, where there are any.
+/// Returns the words with a capital letter and a full stop; empty where there are none.
 fn sentence(words: &str) -> String {
     let words = words.trim().trim_end_matches('.');
     let mut letters = words.chars();
@@ -113,7 +113,7 @@ fn sentence(words: &str) -> String {
     }
 }
 
-/// Whether the words that say what a field is say its form, too.
+/// Whether the words that describe a field already describe its form.
 fn says_already(says: &str, form: &str) -> bool {
     let bare = |words: &str| {
         let words = words.to_lowercase();
@@ -154,8 +154,8 @@ fn object(fields: &[Field], side: Side) -> Value {
     schema
 }
 
-/// The schema, of which null is a value too. An object stays whole beside the null: generators of
-/// clients give such a one a type, but not what is an object and null at once.
+/// Returns the schema extended by null. An object's schema stays whole beside the null: client
+/// generators give that a type, but not a schema that is object and null at once.
 #[must_use]
 pub fn nullable(mut schema: Value) -> Value {
     let kind = schema["type"].as_str().filter(|kind| *kind != "object");

@@ -1,33 +1,33 @@
-//! The shapes that values of a request may have, as data: declared where the value is read, shown
-//! in docs/operations.md, and tried bound by bound by a test over all of them.
+//! The shapes that values of a request may have, as data: declared where the value is read, shown in
+//! docs/operations.md, and tested at each bound by a test over all of them.
 
-/// What a value may be.
+/// The values that are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// True or false.
     Flag,
     /// An integer within these bounds, both inclusive.
     Integer {
-        /// The least.
+        /// The least value.
         least: i64,
-        /// The greatest.
+        /// The greatest value.
         most: i64,
     },
     /// A string.
     Text {
-        /// The fewest characters that it may have.
+        /// Minimum number of characters.
         shortest: usize,
-        /// The most characters that it may have.
+        /// Maximum number of characters.
         longest: usize,
-        /// Whether it may consist of white space.
+        /// Whether it may consist of white space only.
         blank: bool,
-        /// The format that it has beyond that, in words; empty if it has none.
+        /// The format beyond these bounds, in words; empty if there is none.
         form: &'static str,
-        /// The same as a regular expression (ECMA-262), as far as one can say it; empty if it has
-        /// no format.
+        /// The format as a regular expression (ECMA-262), as far as one can express it; empty if there
+        /// is no format.
         pattern: &'static str,
-        /// The only words that are accepted; empty where any are. Others are read, and then refused by a
-        /// rule of the operation, not as a fault of form.
+        /// The only words that are accepted; empty where any are. Other words are read, and then
+        /// refused by a rule of the operation, not as a fault of form.
         known: &'static [&'static str],
     },
     /// One of these names.
@@ -40,9 +40,9 @@ pub enum Shape {
     List {
         /// The shape of its items.
         of: Box<Shape>,
-        /// The fewest items that it may have.
+        /// Minimum number of items.
         shortest: usize,
-        /// The most, unless only the body's size bounds them.
+        /// Maximum number of items; `None` when only the body's size bounds them.
         longest: Option<usize>,
         /// Whether its items have to be distinct.
         unique: bool,
@@ -61,7 +61,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The same list, whose items have to be distinct.
+    /// Returns the same list, whose items have to be distinct.
     #[must_use]
     pub fn unique(mut self) -> Self {
         if let Self::List { unique, .. } = &mut self {
@@ -70,7 +70,7 @@ impl Shape {
         self
     }
 
-    /// The same text, or list of texts, of which there are these words alone.
+    /// Returns the same text, or list of texts, for which only these words are accepted.
     #[must_use]
     pub fn known(mut self, words: &'static [&'static str]) -> Self {
         let mut shape = &mut self;
@@ -89,32 +89,32 @@ impl Shape {
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// What it is, in words.
+    /// Its meaning, in words.
     pub says: &'static str,
     /// Whether it may be absent, or null.
     pub presence: Presence,
     /// What its value may be.
     pub shape: Shape,
-    /// What it says of a person, where it says anything.
+    /// The kind of personal data that it contains, if any.
     pub personal: Option<Personal>,
 }
 
-/// What a field says of a person.
+/// The kinds of personal data in fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Personal {
-    /// A person's name. Businesses too: many carry their owner's name.
+    /// A person's name; also a business's, since many carry their owner's name.
     Name,
-    /// How a person is reached.
+    /// A way to reach a person.
     Contact,
-    /// Where a person lives or works, or the region of it.
+    /// The place, or the region, where a person lives or works.
     Address,
-    /// When a person was born.
+    /// A date of birth.
     Birth,
-    /// Whose bank account, and which.
+    /// A bank account, or its holder.
     Bank,
-    /// A number in a register that leads to a person or to a business of one.
+    /// A number in a register that identifies a person or a person's business.
     Register,
-    /// Free text: people write names, numbers and health into it.
+    /// Free text: people write names, numbers and facts about health into it.
     FreeText,
     /// Fields of the sender's choice: they may contain anything.
     Open,
@@ -125,10 +125,10 @@ pub enum Personal {
 /// Whether a field may be absent, or null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It is required, with a value.
+    /// The field is required, with a value.
     Required,
-    /// It is required, and may be null.
+    /// The field is required, and may be null.
     Nullable,
-    /// Absent and null mean the same.
+    /// The field may be absent or null, which mean the same.
     Optional,
 }

@@ -8,15 +8,15 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// How deep arrays and objects may be nested; the body itself is level 1.
+/// Maximum depth of nested arrays and objects; the body itself is level 1.
 pub const NESTING_MAX: usize = 32;
-/// How many values one body may have, itself and nested ones included. A value of two bytes takes
-/// some 60 in the tree: this bounds the memory of a body while it is read.
+/// Maximum number of values of one body, itself and nested ones included. A value of two bytes
+/// takes some 60 in the tree, so this bounds the memory of a body while it is read.
 pub const VALUES_MAX: usize = 200_000;
-/// Objects among the first values get capacity for the fields of a usual one at once; later ones
-/// grow with their content, so that empty ones take nothing.
+/// Number of first values of a text among which objects get the capacity of a usual one at once;
+/// later ones grow with their content, so that empty ones take no memory.
 const ROOMY_VALUES: usize = 256;
-/// The fields of a usual object.
+/// Number of fields of a usual object.
 const USUAL_MEMBERS: usize = 16;
 
 /// One value of a JSON text.
@@ -28,10 +28,10 @@ pub enum Json<'a> {
     Bool(bool),
     /// A number without fraction and exponent, within 64 bits.
     Int(i64),
-    /// A number that is out of range for every field: an integer of 64 bits without a sign, or what
-    /// no double can hold.
+    /// A number that is out of range for every field: an integer that needs 64 bits without a sign,
+    /// or a number beyond all doubles.
     TooLarge,
-    /// A number with a fraction or an exponent, or of more digits than 64 bits hold: the double
+    /// A number with a fraction or an exponent, or an integer of more than 64 bits: the double
     /// nearest to it.
     Fraction(f64),
     /// A string, without its escapes.
@@ -62,15 +62,15 @@ impl<'a> Json<'a> {
         Self::parse_counted(bytes).map(|(value, _)| value)
     }
 
-    /// As [`Json::parse`], with the number of values, the text itself included: the memory of the
-    /// tree depends on it.
+    /// Parses like [`Json::parse`], and also returns the number of values, the text itself
+    /// included: the memory of the tree depends on it.
     ///
     /// # Errors
     /// As [`Json::parse`].
     pub fn parse_counted(bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
         match Self::parse_in_range(bytes) {
-            // JSON numbers have no bounds, the parser's have those of a double: a number beyond
-            // them is read as too large, at its own path.
+            // JSON numbers have no bounds, but the parser's have those of a double: a number beyond
+            // them is replaced, so that it is read as too large, at its own path.
             Err(Malformed(fault)) if fault.starts_with("number out of range") => {
                 let capped = with_numbers_capped(bytes);
                 let (value, values) = Json::parse_in_range(&capped)?;
@@ -81,7 +81,7 @@ impl<'a> Json<'a> {
     }
 
     fn parse_in_range(bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
-        // Validated once for all of its strings, which costs less than one by one.
+        // UTF-8 is validated once for all strings, which costs less than one by one.
         let text = std::str::from_utf8(bytes).map_err(|error| Malformed(error.to_string()))?;
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let values = Cell::new(0);
@@ -95,7 +95,7 @@ impl<'a> Json<'a> {
         Ok((value, values.get()))
     }
 
-    /// The same tree, which borrows nothing.
+    /// Returns the same tree, borrowing nothing.
     fn into_owned(self) -> Json<'static> {
         let text = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         match self {
@@ -116,8 +116,8 @@ impl<'a> Json<'a> {
     }
 }
 
-/// The text with each number that no double can hold replaced by one beyond 64 bits. What is not a
-/// JSON number stays as it is, to be rejected.
+/// Returns the text with each number beyond all doubles replaced by an integer beyond 64 bits.
+/// Tokens that are not JSON numbers stay as they are, to be rejected.
 fn with_numbers_capped(bytes: &[u8]) -> Vec<u8> {
     const BEYOND_64_BITS: &[u8] = b"18446744073709551615";
     let mut text = Vec::with_capacity(bytes.len());
@@ -150,8 +150,8 @@ fn with_numbers_capped(bytes: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Whether it has the form of a JSON number (RFC 8259 section 6, without its sign) and is larger
-/// than every double.
+/// Whether the token has the form of a JSON number (RFC 8259 section 6, without its sign) and is
+/// larger than every double.
 fn is_beyond_doubles(token: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(token) else {
         return false;
@@ -174,17 +174,17 @@ fn is_beyond_doubles(token: &[u8]) -> bool {
         && text.parse::<f64>().is_ok_and(f64::is_infinite)
 }
 
-/// The place of the next value.
+/// The place of the next value in the tree.
 #[derive(Clone, Copy)]
 pub(super) struct Level<'c> {
-    /// How many arrays and objects are around it.
+    /// Number of arrays and objects around it.
     depth: usize,
-    /// How many values there were before it.
+    /// Number of values before it.
     values: &'c Cell<usize>,
 }
 
 impl<'c> Level<'c> {
-    /// The place of a value inside so many arrays and objects.
+    /// Makes the place of a value inside `depth` arrays and objects.
     pub(super) fn new(depth: usize, values: &'c Cell<usize>) -> Self {
         Self { depth, values }
     }
@@ -201,15 +201,16 @@ impl Level<'_> {
         })
     }
 
-    /// A list for items or fields, with capacity for `usual` of them among the first values.
+    /// Makes a list for items or fields; among the first values of a text, with capacity for
+    /// `usual` of them.
     fn list<T>(self, usual: usize) -> Vec<T> {
         let roomy = self.values.get() <= ROOMY_VALUES;
         Vec::with_capacity(if roomy { usual } else { 0 })
     }
 }
 
-/// Adds to a list that most often has only one item: the first item gets capacity for itself only,
-/// where a list would reserve four.
+/// Adds to a list that most often has only one item: the first item gets capacity for itself alone,
+/// where a `Vec` would reserve four.
 fn push<T>(list: &mut Vec<T>, item: T) {
     if list.capacity() == 0 {
         list.reserve_exact(1);
@@ -337,13 +338,13 @@ mod tests {
 
     #[test]
     fn a_text_of_more_values_than_may_be_is_malformed() {
-        // The text itself, its one member, and what is in that.
+        // The values are the text itself, its one member, and the items of that.
         let text = |items: usize| format!("{{\"a\":[{}0]}}", "0,".repeat(items - 1));
         let most = text(VALUES_MAX - 2);
         let (_, values) = Json::parse_counted(most.as_bytes()).unwrap();
         assert_eq!(values, VALUES_MAX);
         assert!(Json::parse(text(VALUES_MAX - 1).as_bytes()).is_err());
-        // Also where numbers have to be read a second time.
+        // The bound also holds where numbers have to be read a second time.
         let capped = most.replacen("0,", "1e999,", 1);
         assert!(Json::parse(capped.as_bytes()).is_ok());
     }
@@ -361,7 +362,7 @@ mod tests {
             Json::parse(text.as_bytes()),
             Ok(Json::Object(vec![
                 of("a", Json::TooLarge),
-                // Out of range as well, wherever a number is due.
+                // Also out of range, wherever a number is expected.
                 of("b", Json::Fraction(-18_446_744_073_709_551_616.0)),
                 of("c", Json::TooLarge),
                 of("d", Json::TooLarge),

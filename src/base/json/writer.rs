@@ -1,6 +1,6 @@
-//! Writing JSON: as `serde_json` writes it, byte for byte, in half as many instructions. What a
-//! response has of strings is mostly short, and has nothing to escape; that is looked for eight
-//! bytes at a time, and the names of a struct's fields are not looked at.
+//! Writes JSON byte for byte as `serde_json` does, in half as many instructions. Most strings of a
+//! response are short and have nothing to escape: they are searched for escapes eight bytes at a
+//! time, and the names of a struct's fields not at all.
 
 use std::fmt::{Display, Write as _};
 
@@ -12,15 +12,15 @@ use crate::base::output::Output;
 /// The error of a value that has no JSON form; `serde_json`'s own.
 type Error = serde_json::Error;
 
-/// How `serde_json` has a text that is JSON already go through a serializer: as a struct of this
-/// name, with one field of the same name.
+/// The name of a struct, and of its one field, by which `serde_json` passes a text that is already
+/// JSON through a serializer.
 const RAW: &str = "$serde_json::private::RawValue";
 
 /// Writes `value` to the end of `text` as JSON.
 ///
 /// # Errors
-/// When it has no JSON form: a map has a key that is neither a string nor a number nor a Boolean, or
-/// the value says so itself.
+/// When the value has no JSON form: a map has a key that is neither a string nor a number nor a
+/// Boolean, or the value's `Serialize` returns an error.
 pub fn write_json<T: Serialize + ?Sized>(value: &T, text: &mut Output) -> Result<(), Error> {
     value.serialize(Writer { text })
 }
@@ -33,9 +33,9 @@ struct Writer<'t> {
 /// Writes the fields or items of one value.
 struct Inside<'t> {
     text: &'t mut Output,
-    /// What is written before the next one: what begins the value, and then a comma.
+    /// The byte that is written before the next one: the opening bracket, and then a comma.
     before: u8,
-    /// What ends the value.
+    /// The bytes that end the value.
     end: &'static [u8],
 }
 
@@ -51,8 +51,8 @@ impl Inside<'_> {
         write_json(value, self.text)
     }
 
-    /// A field whose name is in the program, where no name has anything to escape, and its length is
-    /// known.
+    /// Writes a field whose name is in the program: such a name has nothing to escape, and a known
+    /// length.
     #[inline(always)]
     fn field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), Error> {
         debug_assert!(is_plain(name.as_bytes()), "a field's name is plain: {name}");
@@ -90,7 +90,7 @@ fn write_text(value: &str, text: &mut Output) -> Result<(), Error> {
     serde_json::to_writer(text, value)
 }
 
-/// Numbers, as `serde_json` writes them.
+/// Writes numbers as `serde_json` does.
 macro_rules! numbers {
     ($($function:ident: $type:ty),+ $(,)?) => {
         $(
@@ -250,7 +250,7 @@ impl<'t> Writer<'t> {
     }
 }
 
-/// Values that are items one after the other.
+/// Implements the writing of values that consist of items.
 macro_rules! items {
     ($($kind:ident :: $function:ident),+ $(,)?) => {
         $(
@@ -298,7 +298,7 @@ impl ser::SerializeMap for Inside<'_> {
     type Ok = ();
     type Error = Error;
 
-    /// Writes the key, in quotation marks whatever it is.
+    /// Writes the key, in quotation marks whatever its type.
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Error> {
         self.next();
         let begin = self.text.len();
@@ -330,7 +330,7 @@ impl ser::SerializeMap for Inside<'_> {
 /// The fields of a struct.
 enum Fields<'t> {
     Each(Inside<'t>),
-    /// A text that is JSON already is written in its place.
+    /// A text that is already JSON, which is written as it is.
     Raw(&'t mut Output),
 }
 
@@ -358,7 +358,7 @@ impl ser::SerializeStruct for Fields<'_> {
     }
 }
 
-/// A text that is JSON already, for `serde_json`.
+/// Passes a text that is already JSON to `serde_json`.
 struct RawText<'v, T: ?Sized>(&'v T);
 
 impl<T: Serialize + ?Sized> Serialize for RawText<'_, T> {
@@ -462,8 +462,8 @@ mod tests {
         assert!(write_json(&keyed, &mut Output::default()).is_err());
     }
 
-    /// Each byte that is escaped, and its neighbours that are not, at each place of strings of all
-    /// lengths around a chunk's.
+    /// Tests each byte that is escaped, and its neighbours that are not, at each place of strings
+    /// with lengths around a chunk's.
     #[test]
     fn whatever_is_to_be_escaped_is_found_wherever_it_stands() {
         let around = "\u{0}\u{1}\u{1f} !\"#[\\]~\u{7f}\u{80}\u{a2}\u{dc}é한😀\u{2028}";

@@ -4,21 +4,11 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use rustix::fs::OFlags;
-
+use super::super::copy_mark::{NAME, WHEN_A_COPY, read, stream_of};
 use super::super::exit::Failure;
-use super::super::printable::printable;
+use super::super::open::{next_step, unusable};
+use super::super::printable::as_argument;
 use super::super::whole_file;
-use crate::http::small_file;
-
-/// Its name, beside the log. It has the name of the stream.
-const NAME: &str = "journal";
-/// More than it has.
-const FILE_BYTES_MAX: usize = 4_096;
-
-/// What to do with the copy of a journal that is damaged.
-pub(in super::super) const WHEN_A_COPY: &str =
-    "move the directory away and start with an empty one: the stream fills it";
 
 /// Marks the directory as the copy of this stream, durably.
 ///
@@ -37,11 +27,13 @@ pub(super) fn put(data: &Path, stream: &str) -> io::Result<()> {
 /// # Errors
 /// When that cannot be found out.
 pub(in super::super) fn journal_of(data: &Path) -> Result<Option<String>, Failure> {
-    let found = read(data).map_err(|error| {
-        let file = data.join(NAME);
-        Failure::other(format!("{} cannot be read: {error}", file.display()))
-    })?;
-    Ok(found.map(|stream| printable(stream.trim_end())))
+    stream_of(data).map_err(|error| {
+        if error.kind() == ErrorKind::NotADirectory {
+            return unusable(data, &error);
+        }
+        let (file, next) = (data.join(NAME), next_step(&error));
+        Failure::other(format!("{} cannot be read: {error}{next}", file.display()))
+    })
 }
 
 /// Refuses a directory that is the copy of a journal, to a command that would write to it alone.
@@ -55,8 +47,9 @@ pub(in super::super) fn expect_no_journal(data: &Path) -> Result<(), Failure> {
         Some(stream) => Err(Failure::other(format!(
             "{shown} is the copy of the journal {stream}: what was written there alone would be lost to \
              the journal, and the next start on it be refused. Nothing was changed. `carebook serve` needs \
-             --journal, and other commands ask that server with --url; `carebook restore --from {shown} \
-             --data DIR` makes a directory of it that is no copy"
+             --journal, and other commands ask that server with --url; `carebook restore --from {} --data DIR` \
+             makes a directory of it that is no copy",
+            as_argument(data)
         ))),
     }
 }
@@ -77,19 +70,6 @@ pub(in super::super) fn expect_no_copy_to_cut(data: &Path) -> Result<(), Failure
     }
 }
 
-/// What the directory's mark says.
-fn read(data: &Path) -> io::Result<Option<String>> {
-    let opened = match small_file::open(&data.join(NAME), OFlags::NOFOLLOW) {
-        Ok(opened) => opened,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let bytes = small_file::read_opened(opened, FILE_BYTES_MAX)?;
-    let text = String::from_utf8(bytes);
-    text.map(Some)
-        .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -101,7 +81,7 @@ mod tests {
         assert!(expect_no_journal(data.path()).is_ok());
         assert!(expect_no_journal(&data.path().join("missing")).is_ok());
         // What an interrupted start left is in the way of none.
-        std::fs::write(data.path().join("journal.new"), "CAREB").unwrap();
+        std::fs::write(data.path().join("journal.carebook-new"), "CAREB").unwrap();
         for stream in ["CAREBOOK_one", "CAREBOOK_two", "CAREBOOK_two"] {
             put(data.path(), stream).unwrap();
             let Err(Failure::Other(why)) = expect_no_journal(data.path()) else {
@@ -111,6 +91,18 @@ mod tests {
             let names: Vec<_> = data.path().read_dir().unwrap().collect();
             assert_eq!(names.len(), 1, "{names:?}");
         }
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_the_directory_is_what_cannot_be_used() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let Err(Failure::Other(why)) = expect_no_journal(&file) else {
+            panic!("it is refused");
+        };
+        let begins = format!("{} cannot be used: ", file.display());
+        assert!(why.starts_with(&begins), "{why}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod verify;
 pub(super) use verify::Compared;
 
 pub(super) use args::PlaceArgs;
-pub(super) use mark::{WHEN_A_COPY, expect_no_copy_to_cut, expect_no_journal, journal_of};
+pub(super) use mark::{expect_no_copy_to_cut, expect_no_journal, journal_of};
 pub use node::Node;
 pub(super) use node::Running;
 pub use opening::JournalArgs;

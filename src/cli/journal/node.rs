@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,12 +22,14 @@ use crate::engine::Engine;
 use crate::engine::role::Role;
 use crate::engine::role::writer_proof::WriterProof;
 use crate::engine::standby::NotApplied;
+use crate::stream::connection::StreamInfo;
 use crate::stream::error::StreamError;
 use crate::stream::extent::{StreamState, tail_at};
 use crate::stream::handle::JournalHandle;
-use crate::stream::lease::{Lease, Terms};
+use crate::stream::lease::{Claim, Lease, Terms};
 use crate::stream::lease_term::{LeaseTerm, TTL};
 use crate::stream::reader::{Reader, Received};
+use crate::stream::settings::weaker;
 
 /// How long to wait for the next message before other checks.
 const TURN: Duration = Duration::from_millis(100);
@@ -48,6 +51,10 @@ pub struct Follower {
     /// When a message came last.
     came: Instant,
     continuity: JournalContinuity,
+    /// How many copies the stream has at the least.
+    replicas: u64,
+    /// Whether the stream's settings, when they were last read, were not as a start requires them.
+    is_weak: Arc<AtomicBool>,
 }
 
 /// Why a node does not follow any further.
@@ -209,6 +216,8 @@ impl JournalArgs {
             looked: None,
             came: Instant::now(),
             continuity: JournalContinuity::default(),
+            replicas: self.place.journal_replicas,
+            is_weak: Arc::default(),
         };
         Ok((engine, report, follower))
     }
@@ -230,6 +239,7 @@ impl Follower {
             engine: Arc::clone(engine),
             link: Arc::clone(&self.link),
             terms,
+            is_weak: Arc::clone(&self.is_weak),
             taken: sender,
         };
         let named = |name: &str| thread::Builder::new().name(name.to_owned());
@@ -267,14 +277,17 @@ impl Follower {
     }
 
     /// Becomes the writer: applies everything up to the journal's end, and begins the next epoch
-    /// there, unless the journal does not have what was read. It serves once no other node can answer on
+    /// there, unless the journal does not have what was read, or is not kept as it has to be. It serves once no other node can answer on
     /// the strength of the lease.
     fn take_over(&mut self, engine: &Engine, lease: &LeaseTerm) -> Result<(), Stop> {
         let began = Instant::now();
         let connection = Arc::clone(self.link.connection());
         while began.elapsed() < TAKEOVER_WITHIN && !engine.feed().has_ended() {
             let last = match StreamState::read(&connection) {
-                Ok(found) => found.extent.last,
+                Ok(found) => {
+                    self.expect_settings(&found.info)?;
+                    found.extent.last
+                }
                 Err(error) if error.is_damage() => return Err(error.into()),
                 Err(_) => {
                     thread::sleep(TURN);
@@ -297,6 +310,9 @@ impl Follower {
                 }
                 engine.answer_by(Arc::clone(&self.link) as Arc<dyn WriterProof>);
                 engine.promote()?;
+                if self.link.figures().has_other_key(false) {
+                    Terms::warn_of_other_key();
+                }
                 let epoch = self.link.figures().counted().epoch;
                 tracing::info!(
                     epoch,
@@ -346,6 +362,19 @@ impl Follower {
         Ok(())
     }
 
+    /// The stream's settings are as at a start: they may have been changed since.
+    fn expect_settings(&self, info: &StreamInfo) -> Result<(), StreamError> {
+        let names = self.link.connection().names();
+        let faults = weaker(&info.config, names, self.replicas);
+        match faults.is_empty() {
+            true => Ok(()),
+            false => Err(StreamError::Weak {
+                stream: names.stream.clone(),
+                faults,
+            }),
+        }
+    }
+
     /// Asks for the journal's end now and then, so that it is known how much is missing here. While
     /// nobody answers, or the journal ends before what was read, that grows old.
     fn look(&mut self, engine: &Engine) -> Result<(), Stop> {
@@ -358,6 +387,14 @@ impl Follower {
             self.continuity = JournalContinuity::default();
             return Ok(());
         };
+        let settings = self.expect_settings(&info);
+        let is_weak = settings.is_err();
+        if self.is_weak.swap(is_weak, Ordering::AcqRel) != is_weak {
+            match settings {
+                Err(error) => tracing::warn!(%error, "this process does not take over"),
+                Ok(()) => tracing::info!("the stream's settings are as they have to be again"),
+            }
+        }
         if info.last > self.reader.tail().sequence && self.came.elapsed() > SILENT {
             self.ask_up_to(engine, info.last)?;
         }
@@ -382,22 +419,25 @@ struct Candidate {
     engine: Arc<Engine>,
     link: Arc<JournalHandle>,
     terms: Terms,
+    is_weak: Arc<AtomicBool>,
     taken: Sender<Lease>,
 }
 
 impl Candidate {
     /// Until the lease is taken, or the service ends. One that is behind, or has no room for what it
-    /// would write, leaves it to others.
+    /// would write, leaves it to others; so does one that could not start on the stream as it is.
     fn run(self) {
         let mut was_refused = false;
+        let mut claim = Claim::new(&self.link, self.terms.clone());
         while !self.engine.feed().has_ended() {
             self.tell_of_writer();
             let is_behind = self.engine.lag().is_none_or(|lag| lag.is_behind());
-            if is_behind || !self.engine.has_disk_room() {
+            let is_weak = self.is_weak.load(Ordering::Acquire);
+            if is_behind || is_weak || !self.engine.has_disk_room() {
                 thread::sleep(TURN);
                 continue;
             }
-            match Lease::take_within(&self.link, &self.terms, LOOK) {
+            match claim.take_within(LOOK) {
                 Ok(Some(lease)) => {
                     // A service that ends meanwhile leaves it to others.
                     if let Err(SendError(lease)) = self.taken.send(lease) {
@@ -430,10 +470,22 @@ impl Candidate {
         }
     }
 
-    /// Has the engine know where the writer is, for clients.
+    /// Has the engine know where the writer is, for clients, and compares its key of webhooks.
     fn tell_of_writer(&self) {
         let holder = Lease::holder(self.link.connection()).ok().flatten();
-        self.engine
-            .writer_is_at(holder.as_ref().map(|holder| holder.address.as_str()));
+        let other = holder
+            .as_ref()
+            .and_then(|holder| self.terms.have_other_key_than(holder));
+        if let Some(is_other) = other {
+            let was_other = self.link.figures().has_other_key(is_other);
+            if is_other && !was_other {
+                tracing::warn!(
+                    "the key of webhooks is not the writer's: if this process takes over, the secret of every \
+                     subscription is another one. Give every node the same key"
+                );
+            }
+        }
+        let address = holder.and_then(|holder| holder.address);
+        self.engine.writer_is_at(address.as_deref());
     }
 }

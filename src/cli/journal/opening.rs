@@ -7,11 +7,12 @@ use clap::{Args, ValueEnum};
 use tokio_rustls::rustls::ClientConfig;
 use wal::{Options, Report};
 
+use super::super::copy_mark::WHEN_A_COPY;
 use super::super::ending::end_the_process_of;
 use super::super::exit::Failure;
 use super::super::open::{Opening, Replaying, unusable};
 use super::args::PlaceArgs;
-use super::mark::{self, WHEN_A_COPY};
+use super::mark;
 use crate::engine::clock::SystemClock;
 use crate::engine::role::Role;
 use crate::engine::role::writer_proof::WriterProof;
@@ -83,13 +84,14 @@ pub(super) struct Begun {
 }
 
 impl JournalArgs {
-    /// What the lease says of this node, which listens there.
-    pub(in super::super) fn terms(&self, base: &str) -> Terms {
+    /// What the lease says of this node, which listens there and has the key of webhooks of this fingerprint.
+    pub(in super::super) fn terms(&self, base: &str, webhook_key: String) -> Terms {
         Terms {
             address: self
                 .journal_address
                 .clone()
                 .unwrap_or_else(|| base.to_owned()),
+            webhook_key,
             relies: self.journal_reads == Reads::Lease,
             replicas: usize::try_from(self.place.journal_replicas).unwrap_or(1),
         }
@@ -222,13 +224,18 @@ pub(super) fn checked(connection: &Connection, replicas: u64) -> Result<StreamIn
         return Err(Failure::of_journal(&StreamError::Weak { stream, faults }));
     }
     if is_importing(&info.config) {
-        return Err(Failure::other(format!(
-            "an import into the stream {} has not ended: begin it again with `carebook journal create \
-             --from DIR`, which continues where it was",
-            connection.names().stream
-        )));
+        return Err(not_imported(connection));
     }
     Ok(info)
+}
+
+/// An import into the stream has not ended: nothing but the import goes on with it.
+pub(super) fn not_imported(connection: &Connection) -> Failure {
+    Failure::other(format!(
+        "an import into the stream {} has not ended: begin it again with `carebook journal create \
+         --from DIR`, which continues where it was",
+        connection.names().stream
+    ))
 }
 
 /// The most bytes of records that a message may have.

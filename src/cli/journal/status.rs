@@ -6,12 +6,14 @@ use serde_json::json;
 use super::super::exit::Failure;
 use super::super::output::Output;
 use super::args::Common;
+use super::opening::not_imported;
 use super::reading::{End, end_of};
 use crate::base::hex::hex;
 use crate::stream::connection::{Connection, StreamInfo};
+use crate::stream::error::StreamError;
 use crate::stream::extent::StreamState;
 use crate::stream::listing::SnapshotList;
-use crate::stream::settings::weaker;
+use crate::stream::settings::{is_importing, weaker};
 
 /// Arguments of `carebook journal status`.
 #[derive(Args)]
@@ -22,8 +24,8 @@ Examples:
 
 Exit codes:
   0  the settings are as required, and a majority of the servers is available
-  1  the servers are not reached, there is no stream, or settings are weaker than required: they are
-     named
+  1  the servers are not reached, there is no stream, an import into it has not ended, or settings
+     are weaker than required: they are named
   2  the arguments are wrong
   3  the last message is not one of a journal")]
 pub(super) struct StatusArgs {
@@ -43,6 +45,7 @@ impl StatusArgs {
         let mut faults = weaker(&info.config, names, place.journal_replicas);
         let beside = connection.weaker_beside(place.journal_replicas);
         faults.extend(beside.map_err(|error| Failure::of_journal(&error))?);
+        let is_importing = is_importing(&info.config);
         let log = tail.log_id.map(|log| hex(&log));
         let mut out = Output::new();
         if json {
@@ -68,6 +71,7 @@ impl StatusArgs {
                     "covers": one.carried.covers,
                     "bytes": one.carried.bytes,
                 })).collect::<Vec<_>>(),
+                "importing": is_importing,
                 "weakerSettings": faults,
             });
             out.line(format_args!("{told:#}"))?;
@@ -76,14 +80,13 @@ impl StatusArgs {
             out.pairs(rows)?;
         }
         out.flush()?;
-        match faults.is_empty() {
-            true => Ok(()),
-            false => Err(Failure::of_journal(
-                &crate::stream::error::StreamError::Weak {
-                    stream: names.stream.clone(),
-                    faults,
-                },
-            )),
+        if !faults.is_empty() {
+            let stream = names.stream.clone();
+            return Err(Failure::of_journal(&StreamError::Weak { stream, faults }));
+        }
+        match is_importing {
+            true => Err(not_imported(&connection)),
+            false => Ok(()),
         }
     }
 }
@@ -130,6 +133,9 @@ fn rows(
         );
         ("snapshot".to_owned(), told)
     }));
+    if is_importing(&info.config) {
+        rows.push(("import".to_owned(), "has not ended".to_owned()));
+    }
     rows.extend(
         faults
             .iter()

@@ -19,8 +19,8 @@ use crate::stream::chain::Tail;
 use crate::stream::connection::Connection;
 use crate::stream::error::StreamError;
 use crate::stream::extent::{Extent, StreamState};
-use crate::stream::listing::ListedSnapshot;
-use crate::stream::reader::Reader;
+use crate::stream::listing::{ListedSnapshot, SnapshotList};
+use crate::stream::reader::{Reader, Received};
 use crate::stream::snapshot_store::read_back;
 
 /// Arguments of `carebook journal verify`.
@@ -36,7 +36,8 @@ the stream's, byte by byte.
 
 Exit codes:
   0  every message is as it was written, and follows the previous one
-  1  the servers are not reached, or settings are weaker than required: they are named
+  1  the servers are not reached, an import has not ended, or settings are weaker than required: they
+     are named; or the stream is purged again and again while it is read
   2  the arguments are wrong
   3  a message or a snapshot is missing, altered, or of something else; or the directory has other
      records
@@ -49,6 +50,9 @@ pub(super) struct VerifyArgs {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
+
+/// How often reading begins again because the stream was purged meanwhile.
+const TURNS: u32 = 10;
 
 /// What was read.
 #[derive(Default)]
@@ -65,26 +69,13 @@ impl VerifyArgs {
         let Common { place, trust, json } = self.common;
         let connection = place.connect(&trust.config()?)?;
         checked(&connection, place.journal_replicas)?;
-        let found = StreamState::read(&connection).map_err(|error| Failure::of_journal(&error))?;
-        let StreamState { list, extent, .. } = found;
-        let mut counts = Counts::default();
-        let bar = count_bar("verifying the journal");
-        bar.set_length(extent.last);
-        bar.set_position(extent.base.sequence);
-        let mut stream = Messages::after(&connection, extent.base.clone(), extent.last);
-        while let Some(received) = stream.next()? {
-            counts.messages += 1;
-            match (received.records(), &received.fence) {
-                _ if received.is_void => counts.void += 1,
-                (Some(records), _) => counts.records += u64::from(records.count()),
-                (None, Some(_)) => counts.fences += 1,
-                (None, None) => counts.barriers += 1,
-            }
-            bar.set_position(received.sequence);
-        }
-        bar.finish_and_clear();
-        let tail = stream.reader.tail().clone();
-        let snapshots = read(&connection, &list.snapshots, tail.log_id)?;
+        let Whole {
+            list,
+            first,
+            tail,
+            counts,
+        } = beside_purges(|| whole(&connection)).map_err(|error| Failure::of_journal(&error))?;
+        let snapshots = read(&connection, list, tail.log_id)?;
         let compared = self.data.as_deref();
         let compared = compared
             .map(|data| compare(&connection, data))
@@ -101,7 +92,7 @@ impl VerifyArgs {
                 "fences": counts.fences,
                 "barriers": counts.barriers,
                 "void": counts.void,
-                "firstPosition": extent.base.next,
+                "firstPosition": first,
                 "lastPosition": tail.next - 1,
                 "chain": hex(&tail.digest),
                 "snapshots": snapshots,
@@ -118,7 +109,7 @@ impl VerifyArgs {
                 ("fences".to_owned(), counts.fences.to_string()),
                 ("barriers".to_owned(), counts.barriers.to_string()),
                 ("void".to_owned(), counts.void.to_string()),
-                ("first position".to_owned(), extent.base.next.to_string()),
+                ("first position".to_owned(), first.to_string()),
                 ("last position".to_owned(), (tail.next - 1).to_string()),
                 ("chain".to_owned(), hex(&tail.digest)),
                 ("snapshots read".to_owned(), snapshots.to_string()),
@@ -142,8 +133,80 @@ impl VerifyArgs {
     }
 }
 
-/// Reads each snapshot of the log; how many there are.
+/// Does what reads the stream; again where what was to be read next was purged meanwhile.
+fn beside_purges<T>(mut work: impl FnMut() -> Result<T, StreamError>) -> Result<T, StreamError> {
+    for _ in 0..TURNS {
+        match work() {
+            Err(StreamError::Purged { .. }) => {}
+            done => return done,
+        }
+    }
+    Err(StreamError::Refused {
+        what:
+            "the stream is purged again and again of what is to be read next: run the command again"
+                .to_owned(),
+    })
+}
+
+/// The stream, each message of which was read.
+struct Whole {
+    list: SnapshotList,
+    /// The first position that it has.
+    first: u64,
+    tail: Tail,
+    counts: Counts,
+}
+
+/// Reads every message, up to the stream's end as it is now.
+fn whole(connection: &Arc<Connection>) -> Result<Whole, StreamError> {
+    let StreamState { list, extent, .. } = StreamState::read(connection)?;
+    let mut counts = Counts::default();
+    let bar = count_bar("verifying the journal");
+    bar.set_length(extent.last);
+    bar.set_position(extent.base.sequence);
+    let first = extent.base.next;
+    let mut stream = Messages::after(connection, extent.base, extent.last);
+    while let Some(received) = stream.next()? {
+        counts.messages += 1;
+        match (received.records(), &received.fence) {
+            _ if received.is_void => counts.void += 1,
+            (Some(records), _) => counts.records += u64::from(records.count()),
+            (None, Some(_)) => counts.fences += 1,
+            (None, None) => counts.barriers += 1,
+        }
+        bar.set_position(received.sequence);
+    }
+    bar.finish_and_clear();
+    Ok(Whole {
+        list,
+        first,
+        tail: stream.reader.tail().clone(),
+        counts,
+    })
+}
+
+/// Reads each snapshot of the log; how many there are. Where others were listed meanwhile, these: the older
+/// ones are removed.
 fn read(
+    connection: &Connection,
+    mut list: SnapshotList,
+    log_id: Option<[u8; 16]>,
+) -> Result<usize, Failure> {
+    for _ in 1..TURNS {
+        let read = read_each(connection, &list.snapshots, log_id);
+        if read.is_ok() {
+            return read;
+        }
+        let found = StreamState::read(connection).map_err(|error| Failure::of_journal(&error))?;
+        if found.list == list {
+            return read;
+        }
+        list = found.list;
+    }
+    read_each(connection, &list.snapshots, log_id)
+}
+
+fn read_each(
     connection: &Connection,
     snapshots: &[ListedSnapshot],
     log_id: Option<[u8; 16]>,
@@ -176,7 +239,7 @@ impl Messages {
         }
     }
 
-    fn next(&mut self) -> Result<Option<crate::stream::reader::Received>, Failure> {
+    fn next(&mut self) -> Result<Option<Received>, StreamError> {
         const WITHIN: Duration = Duration::from_secs(30);
         let until = Instant::now() + WITHIN;
         let wanted = self.reader.tail().sequence + 1;
@@ -184,14 +247,13 @@ impl Messages {
             return Ok(None);
         }
         while Instant::now() < until {
-            let next = self.reader.next(Duration::from_secs(1));
-            let next = next.map_err(|error| Failure::of_journal(&error))?;
+            let next = self.reader.next(Duration::from_secs(1))?;
             if next.is_some() {
                 return Ok(next);
             }
         }
         let what = format!("message {wanted} does not come");
-        Err(Failure::of_journal(&StreamError::Unreachable { what }))
+        Err(StreamError::Unreachable { what })
     }
 }
 
@@ -224,11 +286,10 @@ pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<Compa
                 directory: last,
                 journal: end.next - 1,
             }),
-            _ if 0 < last && last < found.extent.base.next => Err(StreamError::Purged {
-                end: last,
-                first: found.extent.base.next,
-            }),
-            _ => Ok(found.extent.clone()),
+            _ => {
+                found.extent.is_reached_by(last)?;
+                Ok(found.extent.clone())
+            }
         }
     });
     let extent = extent.map_err(|error| Failure::of_journal(&error))?;
@@ -260,24 +321,49 @@ struct Comparing<'a> {
 }
 
 impl Comparing<'_> {
-    fn of_stream(&mut self, position: u64) -> Result<Vec<u8>, StreamError> {
-        let stream = match &mut self.stream {
-            Some(stream) => stream,
-            none => {
-                let before = self.extent.before_position(self.connection, position)?;
-                none.insert(Messages::after(self.connection, before, self.extent.last))
+    /// The record at a position; `None` when it is not in the stream any more.
+    fn of_stream(&mut self, position: u64) -> Result<Option<Vec<u8>>, StreamError> {
+        if self.stream.is_none() {
+            self.begin_at(position)?;
+        }
+        match self.next_of_stream(position) {
+            // The next turn begins with what is left.
+            Err(error @ StreamError::Purged { .. }) => {
+                self.stream = None;
+                Err(error)
             }
+            found => found,
+        }
+    }
+
+    /// Begins to read at a position, unless the stream has it no more.
+    fn begin_at(&mut self, position: u64) -> Result<(), StreamError> {
+        let connection = self.connection;
+        let (extent, before) = StreamState::with(connection, |found| {
+            let extent = found.extent.clone();
+            let before = match position < extent.base.next {
+                true => None,
+                false => Some(extent.before_position(connection, position)?),
+            };
+            Ok((extent, before))
+        })?;
+        self.ahead.clear();
+        self.stream = before.map(|before| Messages::after(connection, before, extent.last));
+        self.extent = extent;
+        Ok(())
+    }
+
+    fn next_of_stream(&mut self, position: u64) -> Result<Option<Vec<u8>>, StreamError> {
+        let Some(stream) = &mut self.stream else {
+            return Ok(None);
         };
         loop {
             while let Some((at, record)) = self.ahead.pop_front() {
                 if at == position {
-                    return Ok(record);
+                    return Ok(Some(record));
                 }
             }
-            let next = stream.next().map_err(|_| StreamError::Unreachable {
-                what: "the stream was not read to its end".to_owned(),
-            })?;
-            let Some(received) = next else {
+            let Some(received) = stream.next()? else {
                 let journal = stream.reader.tail().next - 1;
                 return Err(StreamError::Ahead {
                     directory: position,
@@ -308,10 +394,13 @@ impl Visitor for Comparing<'_> {
             self.compared.purged += 1;
             return Ok(());
         }
-        if self.of_stream(position)? != record.payload {
-            return Err(StreamError::Differs { position }.into());
+        match beside_purges(|| self.of_stream(position))? {
+            None => self.compared.purged += 1,
+            Some(found) if found != record.payload => {
+                return Err(StreamError::Differs { position }.into());
+            }
+            Some(_) => self.compared.records += 1,
         }
-        self.compared.records += 1;
         Ok(())
     }
 
@@ -325,5 +414,51 @@ impl Visitor for Comparing<'_> {
 
     fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn purged() -> StreamError {
+        StreamError::Purged {
+            end: 5_008,
+            first: 7_916,
+        }
+    }
+
+    #[test]
+    fn what_was_purged_before_it_was_read_is_read_from_the_new_beginning() {
+        let mut turns = 0;
+        let read = beside_purges(|| {
+            turns += 1;
+            match turns {
+                1 | 2 => Err(purged()),
+                turn => Ok(turn),
+            }
+        });
+        assert_eq!(read, Ok(3));
+    }
+
+    #[test]
+    fn a_stream_that_is_purged_again_and_again_is_said_to_be_without_a_word_of_a_directory() {
+        let read: Result<(), _> = beside_purges(|| Err(purged()));
+        let error = read.unwrap_err();
+        assert!(!error.is_damage());
+        let said = error.to_string();
+        assert!(said.contains("run the command again"), "{said}");
+        assert!(!said.contains("directory"), "{said}");
+    }
+
+    #[test]
+    fn what_else_is_wrong_with_a_stream_is_said_at_once() {
+        let mut turns = 0;
+        let read: Result<(), _> = beside_purges(|| {
+            turns += 1;
+            Err(StreamError::Stopped)
+        });
+        assert_eq!((read, turns), (Err(StreamError::Stopped), 1));
     }
 }

@@ -12,6 +12,7 @@ use wal::SnapshotInfo;
 use crate::cli::exit::Failure;
 use crate::cli::open::{Opening, count_bar, log_name, open, progress_bar, waiting_bar};
 use crate::cli::output::{Output, new_directory, snapshot_rows, told_snapshots};
+use crate::cli::printable::as_argument;
 use crate::engine::Limits;
 use crate::engine::checkpointer::{CheckpointPolicy, Step};
 use crate::engine::log_space::retention::LogRetention;
@@ -136,11 +137,12 @@ impl CompactArgs {
                 archive.display()
             ));
         }
-        let data = self.data.display();
         Failure::other(format!(
             "{error}. A snapshot is written first, on the same disk. Nothing was removed: `carebook \
-             backup --data {data} --to DIR`, with DIR on another disk, then `carebook compact --data \
-             DIR`, and serve from there or put it in the place of {data}"
+             backup --data {} --to DIR`, with DIR on another disk, then `carebook compact --data \
+             DIR`, and serve from there or put it in the place of {}",
+            as_argument(&self.data),
+            self.data.display()
         ))
     }
 

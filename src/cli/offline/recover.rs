@@ -11,10 +11,12 @@ use super::cost::{Cost, way_json};
 use super::export::export;
 use super::inspect::mask::Mask;
 use crate::base::hex::hex;
+use crate::cli::copy_mark::WHEN_A_COPY;
 use crate::cli::exit::Failure;
-use crate::cli::journal::{WHEN_A_COPY, expect_no_copy_to_cut, journal_of};
+use crate::cli::journal::{expect_no_copy_to_cut, journal_of};
 use crate::cli::open::{log_name, progress_bar};
 use crate::cli::output::{Output, existing};
+use crate::cli::printable::as_argument;
 use crate::cli::tell::tell;
 use crate::cli::within::is_within;
 
@@ -285,7 +287,7 @@ impl RecoverArgs {
                 Some(_) => format!("of this directory alone, up to position {}:", way.keep_to),
                 None => format!(
                     "way out: carebook recover --data {} --give-up-after {}",
-                    self.data.display(),
+                    as_argument(&self.data),
                     way.keep_to
                 ),
             })?;
@@ -306,7 +308,7 @@ impl RecoverArgs {
         let done = done.map_err(|error| {
             Failure::of_log(&error).with(format_args!(
                 "It can be run again: carebook recover --data {} reports the state of the directory",
-                self.data.display()
+                as_argument(&self.data)
             ))
         })?;
         let sentence = format!("{} is recovered and verified", self.data.display());

@@ -107,6 +107,9 @@ impl RestoreArgs {
             Some(At::Position(position)) => Some(position),
             Some(At::Time(time)) => {
                 let mut search = Search::until(time, past.earliest());
+                let lacking = past.lacking();
+                search.is_behind_a_gap =
+                    lacking.is_some_and(|lacking| past.whole_before(lacking).is_some());
                 let searched = past.records(&mut search);
                 search.bar.finish_and_clear();
                 match searched {
@@ -205,7 +208,9 @@ fn failed(past: &Past, error: &wal::Error) -> Failure {
         return Failure::of_log(error);
     }
     match past.whole_before(error) {
-        Some(last) => Failure::of_archive(error, format_args!("--at {last} restores it")),
+        Some(last) => {
+            Failure::of_archive(error, format_args!("--at {last} restores what is before"))
+        }
         None => Failure::of_archive(
             error,
             "without --archive what the source itself has is restored",
@@ -222,6 +227,8 @@ struct Search {
     first: Option<(u64, Timestamp)>,
     last: u64,
     passed: bool,
+    /// Whether positions before it may be restored, too: those before what an archive lacks.
+    is_behind_a_gap: bool,
     bar: indicatif::ProgressBar,
 }
 
@@ -234,6 +241,7 @@ impl Search {
             first: None,
             last: 0,
             passed: false,
+            is_behind_a_gap: false,
             bar: progress_bar(0, "searching"),
         }
     }
@@ -256,6 +264,10 @@ impl Search {
     }
 
     fn position(&self) -> Result<u64, String> {
+        let bound = match self.is_behind_a_gap {
+            true => "the earliest position behind it that can be restored is",
+            false => "the earliest position that can be restored is",
+        };
         let earliest = self.earliest;
         match (self.first, self.earliest_at) {
             _ if self.last >= earliest => Ok(self.last),
@@ -264,18 +276,16 @@ impl Search {
                 self.time
             )),
             (_, Some(at)) => Err(format!(
-                "the earliest position that can be restored is {earliest} of {at}, which is after {}",
+                "{bound} {earliest} of {at}, which is after {}",
                 self.time
             )),
             (Some((first, at)), None) => Err(format!(
                 "the first record of the log, position {first}, is of {at}, which is after {}, and the \
-                 time before it is not known: name a position; the earliest position that can be \
-                 restored is {earliest}",
+                 time before it is not known: name a position; {bound} {earliest}",
                 self.time
             )),
             (None, None) => Err(format!(
-                "the log has no records in which a time could be found: name a position; \
-                 the earliest position that can be restored is {earliest}"
+                "the log has no records in which a time could be found: name a position; {bound} {earliest}"
             )),
         }
     }
@@ -365,5 +375,22 @@ mod tests {
         let time = Timestamp::parse("2026-11-20T09:30:00Z").unwrap();
         assert_eq!("2026-11-20T09:30:00Z".parse(), Ok(At::Time(time)));
         assert!("yesterday".parse::<At>().is_err());
+    }
+
+    #[test]
+    fn where_positions_are_missing_the_earliest_that_is_named_is_the_one_behind_them() {
+        let time = Timestamp::parse("2026-11-20T09:30:00Z").unwrap();
+        for (is_behind_a_gap, told) in [
+            (false, "the earliest position that can be restored is 136"),
+            (
+                true,
+                "the earliest position behind it that can be restored is 136",
+            ),
+        ] {
+            let mut search = Search::until(time, 136);
+            search.is_behind_a_gap = is_behind_a_gap;
+            let why = search.position().unwrap_err();
+            assert!(why.ends_with(told), "{why}");
+        }
     }
 }

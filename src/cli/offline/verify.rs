@@ -61,7 +61,7 @@ impl VerifyArgs {
         let mut replaying = Replaying::verifying();
         let report = wal::verify(storage, &mut replaying).map_err(|error| match error {
             wal::Error::Held { .. } => Failure::Busy(error.to_string()),
-            other => Failure::of_log(&other),
+            other => Failure::of_whole_log(&other),
         })?;
         let compared = match self.place.is_given() {
             true => Some(journal::compare(&self.place, &self.trust, &self.data)?),

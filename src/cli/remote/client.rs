@@ -32,7 +32,7 @@ use tokio_rustls::rustls::{
 };
 
 use crate::cli::exit::Failure;
-use crate::http::client::dial::{OF_AUTHORITY, is_of_authority};
+use crate::http::client::dial::{OF_AUTHORITY, is_of_authority, port_of};
 use crate::http::small_file::{self, SMALL_FILE_BYTES_MAX};
 use crate::http::token::TOKEN_BYTES_MAX;
 
@@ -55,6 +55,7 @@ pub struct ServerUrl {
     /// Whether TLS is spoken there.
     pub is_https: bool,
     authority: Authority,
+    port: u16,
 }
 
 impl FromStr for ServerUrl {
@@ -80,9 +81,12 @@ impl FromStr for ServerUrl {
         {
             return Err("it is a server's address, with nothing after the host".to_owned());
         }
+        let usual = if is_https { 443 } else { 80 };
+        let port = port_of(&authority)?.unwrap_or(usual);
         Ok(Self {
             is_https,
             authority,
+            port,
         })
     }
 }
@@ -98,11 +102,6 @@ impl ServerUrl {
     fn host(&self) -> &str {
         // An IPv6 address has brackets only in a URL.
         self.authority.host().trim_matches(['[', ']'])
-    }
-
-    fn port(&self) -> u16 {
-        let usual = if self.is_https { 443 } else { 80 };
-        self.authority.port_u16().unwrap_or(usual)
     }
 }
 
@@ -211,7 +210,7 @@ impl Client {
     /// When the server cannot be reached or trusted.
     pub async fn connect(&self) -> Result<Connection, BoxError> {
         let connected = timeout(CONNECT_MAX, async {
-            let stream = TcpStream::connect((self.url.host(), self.url.port()))
+            let stream = TcpStream::connect((self.url.host(), self.url.port))
                 .await
                 .map_err(|error| {
                     format!("{error}; is the server running, and is --url its address?")
@@ -509,10 +508,7 @@ mod tests {
             ),
         ] {
             let url: ServerUrl = text.parse().unwrap();
-            assert_eq!(
-                (url.is_https, url.host(), url.port()),
-                (is_https, host, port)
-            );
+            assert_eq!((url.is_https, url.host(), url.port), (is_https, host, port));
             assert_eq!(url.to_string(), shown);
         }
         for text in [
@@ -523,6 +519,10 @@ mod tests {
             "http://somebody@localhost",
             "http://localhost/reference-facts",
             "http://localhost/?a",
+            "http://127.0.0.1:99999",
+            "https://[::1]:70000",
+            "http://localhost:",
+            "http://localhost:/",
         ] {
             assert!(text.parse::<ServerUrl>().is_err(), "{text}");
         }

@@ -3,6 +3,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::cli::exit::Failure;
+
 /// Descriptors reserved for the log and its next segment, a snapshot being written and one being read, tools,
 /// listeners, and connections that are closed at once.
 const SET_ASIDE: u64 = 128;
@@ -23,6 +25,13 @@ pub fn room_for_connections(lanes: usize) -> usize {
         Err(_) => current,
     };
     current.map_or(usize::MAX, |limit| beside(limit, lanes))
+}
+
+/// Returns why this number of lanes cannot be started, and what to do.
+pub(super) fn cannot_start(lanes: usize, error: &std::io::Error) -> Failure {
+    Failure::other(format!(
+        "{lanes} lanes cannot be started: {error}; give a smaller number with --runtimes"
+    ))
 }
 
 /// Returns how many of `limit` descriptors are left for connections.

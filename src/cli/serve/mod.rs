@@ -35,6 +35,7 @@ use super::nats::NatsArgs;
 use super::open::{Opening, open, tell_of_recovery};
 use super::output::new_directory;
 use super::settings::SettingsArgs;
+use super::tell::tell;
 use super::traces::TraceArgs;
 use super::trust::TrustArgs;
 use crate::engine::Engine;
@@ -53,12 +54,12 @@ use announcing::announce;
 use bounds::{BoundArgs, one_or_more};
 use console::{ConsoleArgs, Consoles};
 use demo::{Demo, load_samples};
-use descriptors::room_for_connections;
+use descriptors::{cannot_start, room_for_connections};
 use keys::{KeyArgs, KeysFrom};
 use listening::{cannot_listen, listen};
 use logging::{LogArgs, Logs};
 use receivers::ReceiverArgs;
-use signals::{Starting, keep_certificate_fresh, listen_to_signals};
+use signals::{Starting, expired, keep_certificate_fresh, listen_to_signals};
 use stopping::stopped;
 use webhooks::WebhookArgs;
 
@@ -133,7 +134,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// An origin, scheme://HOST[:PORT], whose pages may call the service from a browser; may be
-    /// repeated. Not for --internal-listen.
+    /// repeated. On --internal-listen it counts only for the finalization of charges over the
+    /// loopback.
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<Origin>,
     /// Lanes: runtimes with a thread each; by default one for each processor.
@@ -263,11 +265,12 @@ impl ServeArgs {
         let published = nats.map(|to| to.publish(&engine, &traces)).transpose()?;
         drop(starting);
         let base = format!("{scheme}://{address}");
-        let terms = self.journal.terms(&base);
+        let terms = self.journal.terms(&base, webhooks.key.fingerprint());
         let running = node
             .map(|node| node.start(&engine, terms, &data))
             .transpose()?;
-        let server = server.start(stop).map_err(Failure::from_error)?;
+        let started = server.start(stop);
+        let server = started.map_err(|error| cannot_start(engine.lanes().count(), &error))?;
         announce(&engine, told, &base, (inside, &consoles), demo.as_ref())?;
         server.run(listener).map_err(Failure::from_error)?;
         stopped(&engine, published, running)
@@ -281,7 +284,11 @@ impl ServeArgs {
         if !self.demo {
             self.keys.check(self.keys.place(&trusted)?)?;
         }
-        self.tls()?;
+        if let Some(ended) = self.tls()?.and_then(|tls| expired(&tls)) {
+            tell(format_args!(
+                "carebook: the certificate of --tls-cert has expired ({ended}): clients refuse it"
+            ));
+        }
         self.nats.target(&trusted)?;
         self.journal.place.check(&trusted)?;
         self.settings.print()

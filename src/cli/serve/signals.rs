@@ -9,9 +9,11 @@ use tokio::sync::watch;
 
 use super::key_set::KeySetAge;
 use super::logging::settle;
+use crate::base::time::Timestamp;
 use crate::cli::manager;
 use crate::cli::reread::reread;
 use crate::engine::Engine;
+use crate::engine::clock::{Clock as _, SystemClock};
 use crate::http::tls::Tls;
 
 /// Interval at which the certificate's files are checked.
@@ -124,13 +126,28 @@ pub(super) fn listen_to_signals(
     Ok(())
 }
 
+/// Returns when the certificate expired, if it has.
+pub(super) fn expired(tls: &Tls) -> Option<Timestamp> {
+    tls.expired(SystemClock::default().now())
+}
+
+fn warn_of_expiry(tls: &Tls) {
+    if let Some(ended) = expired(tls) {
+        tracing::warn!(%ended, "the certificate has expired: clients refuse it");
+    }
+}
+
 /// Reads the certificate again at SIGHUP and when its files have changed, on a thread of its own: a disk that hangs
 /// must block nothing else.
 pub(super) fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
+    warn_of_expiry(&tls);
     reread("certificate", CERTIFICATE_INTERVAL, move || {
         match tls.reload() {
             Ok(false) => {}
-            Ok(true) => tracing::info!("the certificate was replaced"),
+            Ok(true) => {
+                tracing::info!("the certificate was replaced");
+                warn_of_expiry(&tls);
+            }
             Err(error) => tracing::warn!(
                 %error,
                 "the certificate cannot be read: the last good one stays in use"

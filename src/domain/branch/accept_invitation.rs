@@ -26,7 +26,7 @@ use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, rejections};
 
-/// What the message to the authorization system is about.
+/// The topic of the message to the authorization system.
 const TOPIC: &str = "authorization.branch_membership.activated";
 
 json_object! {
@@ -55,7 +55,7 @@ rejections! {
 /// The operation.
 pub struct AcceptInvitation;
 
-/// The branch whose invitation the actor may activate, or has activated.
+/// Finds the branch whose invitation the actor may accept, or has accepted.
 fn invited(context: &Context<'_>) -> Option<Digest> {
     let email = context.actor.verified_email()?;
     let pending = context.view.holder(pending_invitation(email));
@@ -110,7 +110,8 @@ impl Operation for AcceptInvitation {
         command: &Command,
         context: &Context<'_>,
     ) -> Result<Decision<Branch>, Rejection> {
-        // The target was found before; looked up once more, so that the answer rests on it.
+        // The engine has already found the target. Finding it again adds it to this decision's read
+        // set.
         let found = invited(context);
         let actor = context.actor;
         let email = actor.verified_email().unwrap_or_default();
@@ -237,7 +238,7 @@ mod tests {
         scenario.acting(actor).when(NAME, &[], &body(expected))
     }
 
-    /// The second branch is created, with an invitation to the address of the first.
+    /// Creates the second branch, with an invitation to the address of the first.
     fn invited_again(scenario: &mut Scenario) -> Value {
         let email = json!("mina.kim@example.org");
         let body = with(&second_creation(), &[("managerInvitation.email", email)]);
@@ -348,7 +349,7 @@ mod tests {
         let answer = accept(&mut scenario, invitee(), 1).committed();
         assert_eq!(answer["branchId"], second["branchId"]);
         assert_eq!(branch_of(&scenario, &first).revision.number(), 2);
-        // Of two that were accepted, the later one counts.
+        // Of two accepted invitations, the later one counts.
         let accepted = accept(&mut scenario, invitee(), 2);
         assert_eq!(accepted.code(), "activation_conflict");
         assert_eq!(accept(&mut scenario, invitee(), 1).code(), "revision_stale");
@@ -356,8 +357,8 @@ mod tests {
 
     #[test]
     fn of_two_accepted_at_one_time_the_one_that_was_committed_last_counts() {
-        // Recorded times stay equal while the system's clock is behind the last of them, and the
-        // identifiers of branches go by that clock.
+        // Recorded times stay equal while the system's clock is behind the last of them, and branch
+        // identifiers are made from that clock.
         let (mut scenario, first) = created();
         accept(&mut scenario, invitee(), 1).committed();
         let mut second = branch_of(&scenario, &first);
@@ -380,7 +381,7 @@ mod tests {
         };
         let answer = accept(&mut scenario, namesake, 1).committed();
         assert_eq!(answer["branchId"], second["branchId"]);
-        // The first subject still has the one that it accepted itself.
+        // The first subject still has the branch that it accepted itself.
         let then = accept(&mut scenario, invitee(), 2);
         assert_eq!(then.code(), "activation_conflict");
     }

@@ -13,10 +13,10 @@ use crate::domain::resource::{Kind, Resource};
 use crate::domain::response_body::response_body;
 use crate::public_events;
 
-/// What a snapshot is taken of, and for whom.
+/// The content of a snapshot, and who took it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotTaken {
-    /// The snapshot, as its taker calls it.
+    /// The snapshot's identifier, chosen by its taker.
     pub snapshot_id: Ident,
     /// The statement; it need not exist.
     pub settlement_statement_id: StatementId,
@@ -28,15 +28,15 @@ pub struct SnapshotTaken {
     pub settlement_account_id: Ident,
     /// The account's revision.
     pub settlement_account_revision: Revision,
-    /// What the account is for.
+    /// The purpose of the account.
     pub purpose: Text,
     /// The bank.
     pub bank_name: Text,
-    /// The holder.
+    /// The holder of the account.
     pub account_holder: Text,
-    /// The number as it may be shown.
+    /// The account number, masked so that it may be shown.
     pub masked_account_reference: Ident,
-    /// Whether it is known to be the branch's.
+    /// Whether the account was verified as the branch's.
     pub verification_state: VerificationState,
     /// The first day on which it is used.
     pub effective_from: Date,
@@ -44,16 +44,16 @@ pub struct SnapshotTaken {
     pub effective_until: Option<Date>,
     /// Who took it: the token's subject.
     pub subject: Box<str>,
-    /// The idempotency key that it was first taken under.
+    /// The idempotency key under which it was first taken.
     pub idempotency_key: Box<str>,
     /// The fingerprint of the command's facts.
     pub fingerprint: Fingerprint,
 }
 
-/// A snapshot; it never changes.
+/// A snapshot of a settlement account; it never changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountSnapshot {
-    /// What it is of.
+    /// Its content.
     pub taken: SnapshotTaken,
     /// When it was taken.
     pub taken_at: Timestamp,

@@ -1,4 +1,4 @@
-//! A branch as it is shown: its current state, and how far its deliveries are.
+//! A branch as readers see it: its current state, joined with the progress of its deliveries.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -5,16 +5,17 @@ use serde::{Deserialize, Serialize};
 use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::text::Text;
 
-/// A Korean business registration number: ten digits, the last of which checks the others.
+/// A Korean business registration number: ten digits, the last of which is a check digit.
 ///
-/// It is read with dashes after the third and the fifth digit or with none, and kept and written
-/// without: both spellings are one number.
+/// It is read with dashes after the third and the fifth digit or with none, and stored and written
+/// without: both spellings are the same number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BusinessRegistrationNumber(Box<str>);
 
 impl BusinessRegistrationNumber {
-    /// Reads a number; `None` when it is none, or its last digit is not the one that is due.
+    /// Reads a number; `None` when the form is wrong, or the last digit is not the check digit of
+    /// the others.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = text.bytes().collect::<Vec<_>>();
@@ -33,10 +34,10 @@ impl BusinessRegistrationNumber {
         })
     }
 
-    /// A number of its own for each `number` below a thousand million, for samples.
+    /// Makes a different number for each `number` below a thousand million, for samples.
     ///
     /// # Panics
-    /// Never: for nine digits there is always a tenth.
+    /// Never: nine digits always have a check digit.
     #[must_use]
     pub fn sample(number: u32) -> Self {
         let first = number % 1_000_000_000;
@@ -44,15 +45,15 @@ impl BusinessRegistrationNumber {
         all.next().expect("one tenth digit belongs to nine")
     }
 
-    /// The ten digits.
+    /// Returns the ten digits.
     #[must_use]
     pub fn digits(&self) -> &str {
         &self.0
     }
 }
 
-/// The tenth digit that belongs to the first nine: what lifts their weighted sum to a multiple of
-/// ten. The ninth weighs 5, and the tens of its product count once more.
+/// Returns the check digit of the first nine digits: the one that raises their weighted sum to a
+/// multiple of ten. The ninth digit weighs 5, and the tens of its product are added once more.
 fn check_digit(digits: &[u32; 10]) -> u32 {
     const WEIGHTS: [u32; 9] = [1, 3, 7, 1, 3, 7, 1, 3, 5];
     let weighted: u32 = WEIGHTS
@@ -120,7 +121,8 @@ mod tests {
                 let mut wrong = good.to_owned();
                 wrong.replace_range(place..=place, &digit.to_string());
                 let read = BusinessRegistrationNumber::parse(&wrong);
-                // The ninth digit weighs 5 and its tens, which distinguishes all ten digits too.
+                // The ninth digit counts five times plus the tens of that product, which also
+                // differs for all ten digits.
                 assert_eq!(read.is_some(), wrong == good, "{wrong}");
             }
         }

@@ -142,7 +142,8 @@ impl Operation for CreateBranch {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        /// Another branch exists that shares only this with the example.
+        /// Makes another branch exist that has only the value at `shared` in common with the
+        /// example.
         fn standing<'c>(case: &'c mut Case, shared: &str) -> &'c mut Case {
             let number = u32::try_from(shared.len()).expect("a pointer is short");
             case.done_before(|before| {
@@ -206,8 +207,8 @@ impl Operation for CreateBranch {
         mark_replayed(body)
     }
 
-    /// With what other systems have done since. What else has happened to the branch is no part of
-    /// its creation.
+    /// Shows the side effects that other systems have completed since. Later changes of the branch
+    /// are not shown: they are not part of its creation.
     fn final_response(first: &[u8], view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
         let first_body: serde_json::Value = serde_json::from_slice(first).ok()?;
         let id = first_body["branchId"].as_str()?;
@@ -222,8 +223,8 @@ impl Operation for CreateBranch {
     }
 }
 
-/// What only one branch can have, each with the refusal when another one has it; in the order
-/// tested.
+/// The keys that only one branch can have, each with the refusal when another branch has it; in the
+/// order in which they are tested.
 fn unique(command: &Command) -> [(IndexKey, Reason); 4] {
     [
         (
@@ -242,7 +243,7 @@ fn unique(command: &Command) -> [(IndexKey, Reason); 4] {
     ]
 }
 
-/// [`Operation::decide`] where the directory has made this of the side effects.
+/// Decides like [`Operation::decide`], with these answers of the directory for the side effects.
 ///
 /// # Errors
 /// The first rejection that applies.
@@ -327,7 +328,7 @@ fn founding(command: &Command, context: &Context<'_>, organization: Revision) ->
     }
 }
 
-/// The profile that a branch has at first: what it was created with.
+/// Makes the first profile of a branch, from the values that it was created with.
 fn first_profile(command: &Command, branch_id: Uuid) -> BranchOfficeProfileEvent {
     let address = &command.address;
     let address_line = format!(
@@ -373,7 +374,7 @@ mod tests {
         json!({"kind": kind, "status": status, "outboxMessageId": number})
     }
 
-    /// The answer to [`creation`] in an empty service with the embedded directory.
+    /// Returns the answer to [`creation`] in an empty service with the embedded directory.
     fn first_answer() -> Value {
         let identity = effect("operator_identity", "completed", 6);
         let relationship = effect("authorization_relationship", "completed", 7);

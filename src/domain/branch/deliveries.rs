@@ -1,8 +1,8 @@
-//! What a branch's creation brings about in other systems.
+//! The side effects of a branch's creation in other systems.
 //!
-//! That is a resource beside the branch, with the number of the message for each side effect. A
-//! side effect is completed when its message is taken, which is no change of the branch: its
-//! revision stays the same. What is shown of a branch is joined from all of them.
+//! They are stored in a resource beside the branch, with the number of the message for each side
+//! effect. A side effect is completed when its message is taken. This does not change the branch,
+//! whose revision stays the same. Readers of a branch see these resources joined.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -19,22 +19,22 @@ use crate::public_events;
 pub struct BranchDeliveries {
     /// The branch.
     pub branch_id: Uuid,
-    /// How many commits they have seen.
+    /// The number of commits that they have seen.
     pub revision: Revision,
-    /// What the creation brings about in other systems, as far as it is.
+    /// The side effects of the creation, with the status of each.
     pub side_effects: Vec<SideEffect>,
-    /// There while a side effect is pending.
+    /// The repair; `None` when no side effect is pending.
     pub repair: Option<Repair>,
 }
 
-/// A branch is created, and other systems are to be notified.
+/// The event that a branch is created, and other systems are to be notified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveriesDue {
     /// The branch.
     pub branch_id: Uuid,
-    /// What its creation brings about, as far as it is.
+    /// The side effects of its creation, with the status of each.
     pub side_effects: Vec<SideEffect>,
-    /// The identifier of the repair, where a side effect is pending.
+    /// The identifier of the repair, if a side effect is pending.
     pub repair_id: Option<Uuid>,
 }
 
@@ -44,8 +44,8 @@ pub struct DeliveriesDue {
 pub enum BranchDeliveriesEvent {
     /// The branch is created.
     Due(Box<DeliveriesDue>),
-    /// Side effects that were pending are done. No longer made: messages are resources of their own
-    /// by now, and what was completed so is taken ([`Self::taken`]).
+    /// Pending side effects are completed. This event is no longer made: messages are resources of
+    /// their own now, and the messages that it names are taken ([`Self::taken`]).
     Completed {
         /// The numbers of their messages.
         outbox_message_ids: Vec<i64>,
@@ -108,7 +108,7 @@ public_events! {
 }
 
 impl BranchDeliveries {
-    /// As they are by now: a side effect whose message is taken is completed.
+    /// Returns the current deliveries: a side effect whose message is taken is completed.
     #[must_use]
     pub fn joined(mut self, view: &ReadView<'_>) -> Self {
         for effect in &mut self.side_effects {
@@ -122,7 +122,7 @@ impl BranchDeliveries {
         self
     }
 
-    /// The numbers of the messages whose side effects were completed when this was stored.
+    /// Returns the numbers of the messages whose side effects were completed when this was stored.
     #[must_use]
     pub fn completed(&self) -> Vec<i64> {
         let completed = self
@@ -149,7 +149,7 @@ impl BranchDeliveries {
 }
 
 impl BranchDeliveriesEvent {
-    /// The numbers of the messages that the directory had taken, as this event recorded it.
+    /// Returns the numbers of the messages that the directory had taken, as this event recorded it.
     #[must_use]
     pub fn taken(&self) -> &[i64] {
         match self {
@@ -159,7 +159,7 @@ impl BranchDeliveriesEvent {
     }
 }
 
-/// How far the side effect of the message of this number is.
+/// Returns the status of the side effect that the message of this number asks for.
 #[must_use]
 pub fn status_of(view: &ReadView<'_>, outbox_message_id: i64) -> SideEffectStatus {
     match Message::of_number(view, outbox_message_id) {
@@ -182,7 +182,7 @@ mod tests {
     use crate::domain::outbox::report::Attempt;
     use crate::domain::scenario::{Scenario, revision_of};
 
-    /// A service with one branch, for which nothing was done in other systems yet.
+    /// Makes a service with one branch, for which other systems have done nothing yet.
     fn nothing_done() -> (Scenario, Branch, BranchDeliveries) {
         let (scenario, answer) = created_with(SILENT);
         let branch = branch_of(&scenario, &answer);
@@ -203,7 +203,7 @@ mod tests {
         let repair_id = deliveries.repair.unwrap().repair_id;
         scenario.acting(administrator());
         let mut tags = vec![scenario.read("read_branch", &path).unwrap().0];
-        // The invitation first, the identity last.
+        // The invitation is completed first, the identity last.
         for (done, number) in numbers(&deliveries).into_iter().rev().enumerate() {
             for _ in 0..2 {
                 scenario.attempted(number, Attempt::Taken);

@@ -1,4 +1,4 @@
-//! What the messages say by which the side effects of a branch's creation are asked for.
+//! The contents of the messages that ask other systems for the side effects of a branch's creation.
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -7,8 +7,8 @@ use super::onboarding::{SideEffect, SideEffectKind, SideEffectStatus};
 use super::state::{BusinessIdentity, Founding, RelationshipTuple};
 use crate::base::text::{BranchCode, NonBlankText};
 
-/// The content of a message, with how far its side effect was in the commit: what is completed
-/// there is not sent. The receiver of the message does not get that.
+/// The content of a message, with the status of its side effect in the commit: a message whose side
+/// effect is completed there is not sent. The receiver does not get the status.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Recorded<'a> {
@@ -18,7 +18,7 @@ struct Recorded<'a> {
     content: Content<'a>,
 }
 
-/// The message of this side effect as it is recorded.
+/// Returns the message of this side effect as it is recorded.
 pub(super) fn recorded(founding: &Founding, side_effect: &SideEffect) -> impl Serialize {
     Recorded {
         branch_id: founding.branch_id,

@@ -1,5 +1,5 @@
-//! Branches of the one organization, their first managers, how they present themselves, and the
-//! accounts that they settle with.
+//! Branches of the one organization, their first managers, their public profiles, and the accounts
+//! with which they settle.
 //!
 //! ```text
 //!  organization  revision n ──create──▶ n + 1

@@ -1,4 +1,5 @@
-//! How a branch presents itself: a fact of another system's, which the branch may update.
+//! The profile with which a branch presents itself: a fact of another system, which the branch may
+//! update.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,14 +30,14 @@ wire_enum! {
     }
 }
 
-/// What is known of a revision that was made here.
+/// The update by which this service made a revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Update {
     /// The revision's identifier.
     pub revision_id: Ident,
     /// Who made it: the token's subject.
     pub subject: Box<str>,
-    /// Why.
+    /// The reason.
     pub reason: Text,
 }
 
@@ -45,33 +46,33 @@ pub struct Update {
 pub struct BranchOfficeProfile {
     /// Its identifier, branchOfficeProfileId.
     pub id: Box<str>,
-    /// Its revision; a fact that comes in brings its own.
+    /// Its revision; a fact that comes in sets it to its own.
     pub revision: Revision,
     /// How the branch presents itself.
     pub facts: BranchOfficeProfileFact,
-    /// Since when its current facts apply.
+    /// The time since which its current facts apply.
     pub effective_at: Timestamp,
-    /// The update that set them; `None` when that was a fact.
+    /// The update that set the current facts; `None` when a fact from outside did.
     pub update: Option<Update>,
 }
 
-/// A fact comes in.
+/// The event that a fact comes in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactCameIn {
     /// The profile.
     pub id: Box<str>,
     /// The fact's revision.
     pub revision: Revision,
-    /// What it says.
+    /// The facts.
     pub facts: BranchOfficeProfileFact,
 }
 
-/// The profile is updated.
+/// The event that the profile is updated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileUpdated {
     /// The update.
     pub update: Update,
-    /// How the branch presents itself from now on.
+    /// How the branch presents itself after the update.
     pub facts: BranchOfficeProfileFact,
 }
 
@@ -79,7 +80,7 @@ pub struct ProfileUpdated {
 /// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BranchOfficeProfileEvent {
-    /// A fact comes in; the first one gives birth to the profile.
+    /// A fact comes in; the first one creates the profile.
     FactCameIn(Box<FactCameIn>),
     /// The profile is updated.
     Updated(Box<ProfileUpdated>),
@@ -134,15 +135,15 @@ public_events! {
     },
 }
 
-/// A revision of a profile that was made here: its identifier is given once, whatever has become
-/// of the profile since.
+/// A revision of a profile that was made here. Its identifier stays in use, whatever happens to the
+/// profile later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileRevision {
-    /// Its identifier, unique everywhere.
+    /// Its identifier, unique in the whole service.
     pub revision_id: Ident,
     /// The profile.
     pub branch_office_profile_id: Box<str>,
-    /// The profile's revision that it made.
+    /// The number of the profile's revision that it made.
     pub revision_number: Revision,
 }
 

@@ -1,8 +1,8 @@
-//! The side effects of a branch's creation in other systems, and what they make of its outcome.
+//! The side effects of a branch's creation in other systems, and how they determine its outcome.
 //!
-//! Each side effect is a message in the outbox of the commit that creates the branch. One that
-//! the embedded directory carries out in that commit is completed from the start; one that waits
-//! for a receiver is completed when its message is taken.
+//! Each side effect is a message in the outbox of the commit that creates the branch. A side effect
+//! that the embedded directory carries out in that commit is completed from the start; one that
+//! needs a receiver is completed when its message is taken.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ wire_enum! {
 }
 
 impl SideEffectKind {
-    /// What the message in the outbox is about.
+    /// Returns the topic of its message in the outbox.
     #[must_use]
     pub const fn topic(self) -> &'static str {
         match self {
@@ -81,14 +81,14 @@ pub struct SideEffect {
 }
 
 impl SideEffect {
-    /// Whether it is on its way.
+    /// Whether the side effect is not completed yet.
     #[must_use]
     pub fn is_pending(&self) -> bool {
         self.status == SideEffectStatus::Pending
     }
 }
 
-/// That side effects are pending, and will be tried until they are done.
+/// The record that side effects are pending, and will be tried until they are completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repair {
     /// The repair's identifier.
@@ -97,27 +97,27 @@ pub struct Repair {
     pub scheduled_at: Timestamp,
 }
 
-/// What a directory has made of each side effect by the time of the commit.
+/// The status that a directory has reached for each side effect by the time of the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryAnswers {
-    /// Of the operator's identity.
+    /// Status of the operator's identity.
     pub operator_identity: SideEffectStatus,
-    /// Of the relationships.
+    /// Status of the relationships.
     pub authorization_relationship: SideEffectStatus,
-    /// Of the invitation.
+    /// Status of the invitation.
     pub manager_invitation: SideEffectStatus,
 }
 
 impl DirectoryAnswers {
-    /// The embedded directory: all is done in the commit itself.
+    /// The answers of the embedded directory: everything is completed in the commit itself.
     pub const EMBEDDED: Self = Self {
         operator_identity: SideEffectStatus::Completed,
         authorization_relationship: SideEffectStatus::Completed,
         manager_invitation: SideEffectStatus::Completed,
     };
 
-    /// The embedded directory, where no receiver is named for a topic; a receiver is sent its
-    /// message once the commit is durable, and has done nothing yet.
+    /// Returns the answers where the embedded directory handles each topic without a receiver. A
+    /// receiver gets its message once the commit is durable, so its side effect is pending.
     #[must_use]
     pub fn of_receivers(has_receiver: &dyn Fn(&str) -> bool) -> Self {
         let of = |kind: SideEffectKind| match has_receiver(kind.topic()) {
@@ -131,7 +131,7 @@ impl DirectoryAnswers {
         }
     }
 
-    /// What it has made of the side effect of this kind.
+    /// Returns the status of the side effect of this kind.
     #[must_use]
     pub const fn of(self, kind: SideEffectKind) -> SideEffectStatus {
         match kind {
@@ -142,21 +142,21 @@ impl DirectoryAnswers {
     }
 }
 
-/// What side effects make of the creation of a branch.
+/// The outcome of a branch's creation, as its side effects determine it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// How far it is.
+    /// Whether it is completed.
     pub status: OutcomeStatus,
-    /// How far the relationships are.
+    /// The status of the relationships.
     pub authorization_relationship: AuthorizationRelationshipStatus,
-    /// Whether the operator's identity is there.
+    /// Whether the operator's identity exists.
     pub has_operator_identity: bool,
-    /// The side effects that are on their way, in their order.
+    /// The pending side effects, in their order.
     pub pending: Vec<SideEffect>,
 }
 
 impl Outcome {
-    /// How far a commit is that leaves these side effects.
+    /// Returns the disposition of a commit that leaves these side effects.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self.status {
@@ -166,8 +166,8 @@ impl Outcome {
     }
 }
 
-/// What `side_effects` make of the creation of a branch. A kind that is not among them is not on
-/// its way: there was nothing to do.
+/// Returns the outcome of a branch's creation with `side_effects`. A kind that is missing among
+/// them is not pending: there was nothing to do.
 #[must_use]
 pub fn outcome(side_effects: &[SideEffect]) -> Outcome {
     let pending: Vec<_> = side_effects

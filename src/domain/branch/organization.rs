@@ -1,4 +1,5 @@
-//! The one organization: how many branches it has, and the revision that their creation advances.
+//! The one organization: its number of branches, and the revision that each creation of a branch
+//! advances.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -9,15 +10,15 @@ use crate::base::time::Timestamp;
 use crate::domain::resource::{Kind, Resource};
 use crate::public_events;
 
-/// The identifier of the one there is.
+/// The identifier of the only organization.
 const ID: &str = "organization";
 
 /// The organization.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Organization {
-    /// How many commits it has seen.
+    /// The number of commits that it has seen.
     pub revision: Revision,
-    /// How many branches it has.
+    /// The number of its branches.
     pub branch_count: i64,
 }
 
@@ -39,7 +40,7 @@ impl Organization {
         branch_count: 0,
     };
 
-    /// Its key.
+    /// Returns the key of the only organization.
     #[must_use]
     pub fn the_key() -> Digest {
         Self::KIND.key(&[ID])

@@ -1,4 +1,4 @@
-//! Reading the snapshot of a settlement account: for those who may settle for its branch.
+//! Reads the snapshot of a settlement account, for actors who may settle for its branch.
 
 use super::account_snapshot::{AccountSnapshot, SnapshotBody, may_settle};
 use crate::base::actor::ActorKind;
@@ -10,7 +10,7 @@ use crate::domain::resource::Resource;
 /// Reads the snapshot that the path names.
 ///
 /// # Errors
-/// `not_found` when it does not exist, or is not for the actor to see.
+/// `not_found` when it does not exist, or the actor may not see it.
 pub fn read_account_snapshot(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let snapshot = request
         .view
@@ -26,8 +26,7 @@ pub fn read_account_snapshot(request: &ReadRequest<'_>) -> Result<Representation
     }
 }
 
-/// A branch with an account, for the tests of snapshots.
-/// What of the snapshots the actor may be shown.
+/// Returns the part of the snapshots that the actor may be shown.
 #[must_use]
 pub fn scope(request: &ReadRequest<'_>) -> Scope {
     match request.actor.kind {
@@ -43,12 +42,12 @@ pub(super) mod samples {
     use crate::base::actor::{Actor, ActorKind};
     use crate::domain::scenario::{Scenario, actor, manager};
 
-    /// A finance operator of the head office.
+    /// Makes a finance operator of the head office.
     pub(in super::super) fn finance_operator() -> Actor {
         actor(ActorKind::HeadquartersFinanceOperator, "finance-1")
     }
 
-    /// The facts of a branch's profile.
+    /// Returns the facts of a branch's profile.
     pub(in super::super) fn profile() -> Value {
         json!({
             "displayName": "서울 1지점",
@@ -60,7 +59,7 @@ pub(super) mod samples {
         })
     }
 
-    /// The facts of an account of this branch, in this state.
+    /// Returns the facts of an account of this branch, in this state.
     pub(in super::super) fn account(branch: &str, state: &str) -> Value {
         json!({
             "branchOfficeProfileId": branch,
@@ -74,7 +73,8 @@ pub(super) mod samples {
         })
     }
 
-    /// Two branches with a verified account each; the first one's manager acts.
+    /// Makes a service with two branches that have a verified account each; the first one's manager
+    /// acts.
     pub(in super::super) fn ready() -> Scenario {
         let mut scenario = Scenario::new();
         for (branch, of_branch) in [("branch-1", "account-1"), ("branch-2", "account-2")] {
@@ -86,7 +86,7 @@ pub(super) mod samples {
         scenario
     }
 
-    /// The first branch's account is to be copied.
+    /// Returns the body that takes a snapshot of the first branch's account.
     pub(in super::super) fn snapshot() -> Value {
         json!({
             "snapshotId": "snapshot-1",

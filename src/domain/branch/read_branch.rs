@@ -1,5 +1,6 @@
-//! Reading a branch, joined with how far its deliveries are: for the head office and actors that
-//! may create branches, for its managers, and for whom its invitation is or was.
+//! Reads a branch, joined with the progress of its deliveries: for the head office and actors who
+//! may create branches, for its managers, and for the holder of its invitation, pending or
+//! accepted.
 
 use super::body::BranchBody;
 use super::deliveries::BranchDeliveries;
@@ -12,8 +13,7 @@ use crate::domain::resource::Resource as _;
 
 /// Reads the branch that the path names.
 ///
-/// # Errors
-/// `not_found` when it does not exist, or is not for the actor to see.
+/// `not_found` when it does not exist, or the actor may not see it.
 pub fn read_branch(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let id = request.param("branchId");
     let branch = request.view.get::<Branch>(&[id]);
@@ -38,7 +38,7 @@ fn may_read(actor: &Actor, branch_id: &str, branch: &Branch) -> bool {
         || actor.verified_email().is_some_and(invited)
 }
 
-/// What of the branches the actor may be shown.
+/// Returns the part of the branches that the actor may be shown.
 #[must_use]
 pub fn scope(request: &ReadRequest<'_>) -> Scope {
     let actor = request.actor;
@@ -139,7 +139,7 @@ mod tests {
         for reader in [headquarters(), manager("manager-1", id), invitee()] {
             assert_eq!(read(&mut scenario, reader, id).unwrap(), found);
         }
-        // Once the message is taken, that shows; the revision stays.
+        // Once the message is taken, the body shows it, while the revision stays.
         let before = scenario
             .acting(headquarters())
             .read("read_branch", &[("branchId", id)]);
@@ -174,7 +174,7 @@ mod tests {
             let found = read(&mut scenario, other, &id);
             assert_eq!(found, Err(Rejection::not_found()));
         }
-        // Once it is accepted, the address alone opens it no more.
+        // Once the invitation is accepted, the address alone no longer gives access.
         accept(&mut scenario);
         let namesake = Actor {
             subject: "manager-2".into(),

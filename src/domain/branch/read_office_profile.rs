@@ -1,4 +1,4 @@
-//! Reading the current revision of a branch office's profile: for headquarters and managers of the
+//! Reads the current revision of a branch office's profile: for headquarters and managers of the
 //! branch.
 
 use super::office_profile::{BranchOfficeProfile, ProfileRevisionBody, may_update};
@@ -8,8 +8,7 @@ use crate::domain::rejection::Rejection;
 
 /// Reads the profile that the path names.
 ///
-/// # Errors
-/// `not_found` when it does not exist, or is not for the actor to see.
+/// `not_found` when it does not exist, or the actor may not see it.
 pub fn read_office_profile(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let id = request.param("id");
     let profile = request.view.get::<BranchOfficeProfile>(&[id]);
@@ -19,7 +18,7 @@ pub fn read_office_profile(request: &ReadRequest<'_>) -> Result<Representation, 
     Representation::at_revision(&profile, &ProfileRevisionBody::new(&profile))
 }
 
-/// What of the profiles the actor may be shown.
+/// Returns the part of the profiles that the actor may be shown.
 #[must_use]
 pub fn scope(request: &ReadRequest<'_>) -> Scope {
     match request.actor.is_headquarters() {

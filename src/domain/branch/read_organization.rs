@@ -1,4 +1,4 @@
-//! Reading the organization, for those who may create branches: they need its revision.
+//! Reads the organization, for actors who may create branches: they need its revision.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -19,7 +19,7 @@ use crate::domain::rejection::{Class, Declared, Rejection};
 use crate::domain::resource::IndexKey;
 use crate::domain::scenario::{Scenario, actor};
 
-/// Sets fields of `body` to other values; a path of several fields is written with dots.
+/// Sets fields of `body` to other values; a path of several fields has dots between them.
 pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
     let mut body = body.clone();
     for (path, value) in changes {
@@ -30,7 +30,7 @@ pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
     body
 }
 
-/// Leaves the field at `path` out of `body`.
+/// Removes the field at `path` from `body`.
 pub(super) fn without(body: &Value, path: &str) -> Value {
     let mut body = body.clone();
     let pointer = pointer(path);
@@ -44,13 +44,13 @@ fn pointer(path: &str) -> String {
     format!("/{}", path.replace('.', "/"))
 }
 
-/// A refusal's class, code and places.
+/// Returns a refusal's class, code and conflicting fields.
 pub(super) fn summary(refusal: &Rejection) -> (Class, &'static str, Vec<&str>) {
     let places = refusal.conflicting.iter().map(AsRef::as_ref).collect();
     (refusal.class, refusal.code, places)
 }
 
-/// The identifier numbered so by the scenario.
+/// Returns the identifier that the scenario generates as its `number`th.
 pub(super) fn minted(number: u64) -> String {
     format!("01990000-0000-7000-8000-{number:012x}")
 }
@@ -77,7 +77,7 @@ pub(super) fn with_email(actor: Actor, email: &str, verified: bool) -> Actor {
     }
 }
 
-/// Who has the invitation of [`creation`]; the token does not name the branch yet.
+/// Makes the holder of the invitation of [`creation`]; the token does not name the branch yet.
 pub(super) fn invitee() -> Actor {
     with_email(
         actor(ActorKind::BranchManager, "manager-1"),
@@ -86,7 +86,7 @@ pub(super) fn invitee() -> Actor {
     )
 }
 
-/// The first branch is created.
+/// Returns the body that creates the first branch.
 pub(super) fn creation() -> Value {
     json!({
         "commandId": "command-1",
@@ -113,7 +113,7 @@ pub(super) fn creation() -> Value {
     })
 }
 
-/// A second branch is created, which shares nothing with the first.
+/// Returns the body that creates a second branch, which has nothing in common with the first.
 pub(super) fn second_creation() -> Value {
     with(
         &creation(),
@@ -127,12 +127,12 @@ pub(super) fn second_creation() -> Value {
     )
 }
 
-/// A service in which the administrator has created one branch, and the answer.
+/// Makes a service in which the administrator has created one branch; also returns the answer.
 pub(super) fn created() -> (Scenario, Value) {
     created_with(DirectoryAnswers::EMBEDDED)
 }
 
-/// The same, with a directory that answers so.
+/// Does the same with a directory that gives these answers.
 pub(super) fn created_with(answers: DirectoryAnswers) -> (Scenario, Value) {
     let mut scenario = Scenario::new();
     scenario.acting(administrator());
@@ -149,24 +149,24 @@ pub(super) fn created_with(answers: DirectoryAnswers) -> (Scenario, Value) {
     (scenario, answer)
 }
 
-/// The row of an operation.
+/// Returns the row of an operation.
 pub(super) fn row(name: &str) -> &'static Row {
     OPERATIONS.iter().find(|row| row.name == name).unwrap()
 }
 
-/// The branch that this response is about.
+/// Returns the branch that this response is about.
 pub(super) fn branch_of(scenario: &Scenario, answer: &Value) -> Branch {
     let id = answer["branchId"].as_str().unwrap();
     scenario.state(&[id]).unwrap()
 }
 
-/// The deliveries of the branch that this response is about.
+/// Returns the deliveries of the branch that this response is about.
 pub(super) fn deliveries_of(scenario: &Scenario, answer: &Value) -> BranchDeliveries {
     let id = answer["branchId"].as_str().unwrap();
     scenario.state(&[id]).unwrap()
 }
 
-/// A directory that answers nothing in time.
+/// The answers of a directory that completes nothing in time.
 pub(super) const SILENT: DirectoryAnswers = {
     use super::onboarding::SideEffectStatus::Pending;
     DirectoryAnswers {
@@ -176,13 +176,13 @@ pub(super) const SILENT: DirectoryAnswers = {
     }
 };
 
-/// A directory that is late with the invitation alone.
+/// The answers of a directory that is late with the invitation alone.
 pub(super) const INVITATION_LATE: DirectoryAnswers = DirectoryAnswers {
     manager_invitation: super::onboarding::SideEffectStatus::Pending,
     ..DirectoryAnswers::EMBEDDED
 };
 
-/// The creation of a branch where the directory answers otherwise.
+/// Declares the creation of a branch with other answers of the directory.
 macro_rules! elsewhere {
     ($name:ident, $answers:expr) => {
         struct $name;

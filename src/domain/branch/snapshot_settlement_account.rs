@@ -141,7 +141,7 @@ impl Operation for SnapshotSettlementAccount {
         context: &Context<'_>,
     ) -> Result<Decision<AccountSnapshot>, Rejection> {
         let actor = context.actor;
-        // A replay is its subject's, whatever the token has lost since.
+        // The subject's own command is replayed, even if the token has lost its authority since.
         if let Some(AccountSnapshot { taken, .. }) = state
             && taken.subject == actor.subject
             && taken.fingerprint == context.fingerprint

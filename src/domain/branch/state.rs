@@ -57,7 +57,7 @@ json_object! {
 }
 
 impl BusinessIdentity {
-    /// The name that the branch of this business holds.
+    /// Returns the unique key that the branch of this business holds.
     #[must_use]
     pub fn name(&self) -> IndexKey {
         let number = self.registration_number.digits();
@@ -67,7 +67,7 @@ impl BusinessIdentity {
         )
     }
 
-    /// Its entry, as the branch's profile refers to it.
+    /// Returns its entry in the form in which the branch's profile refers to it.
     #[must_use]
     pub fn reference(&self) -> Ident {
         let number = self.registration_number.digits();
@@ -109,18 +109,18 @@ json_object! {
     }
 }
 
-/// What a branch was created with; it never changes.
+/// The values that a branch was created with; they never change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Founding {
     /// The branch, in lower case: also its branchProfileId and its branchOfficeProfileId.
     pub branch_id: Uuid,
-    /// The organization's revision that the branch brought about.
+    /// The organization's revision that the creation made.
     pub organization_revision: Revision,
     /// The command's identifier.
     pub command_id: Ident,
     /// Who created it: the token's subject.
     pub subject: Box<str>,
-    /// Why.
+    /// The reason.
     pub reason: NonBlankText,
     /// The fingerprint of the command's facts.
     pub fingerprint: Fingerprint,
@@ -132,28 +132,28 @@ pub struct Founding {
     pub legal_name: NonBlankText,
     /// Its name for customers.
     pub display_name: NonBlankText,
-    /// Which business it is.
+    /// The business that it is.
     pub business_identity: BusinessIdentity,
-    /// How it is reached.
+    /// The ways to reach it.
     pub contact: Contact,
-    /// Where it is.
+    /// Its postal address.
     pub address: Address,
     /// Its lifecycle status.
     pub lifecycle_status: LifecycleStatus,
-    /// Who is invited.
+    /// The person who is invited.
     pub invitee: Invitee,
     /// The identifier of the invitation.
     pub invitation_id: Uuid,
-    /// The identifier that its operator has, or will have once that side effect is completed.
+    /// The identifier of its operator, which exists once that side effect is completed.
     pub operator_identity_id: Uuid,
-    /// What it pays.
+    /// The fees that it pays.
     pub fee_policy: FeePolicy,
     /// The identifier of that policy.
     pub fee_policy_id: Uuid,
 }
 
 impl Founding {
-    /// The relationships of the branch in the authorization system.
+    /// Returns the relationships of the branch in the authorization system.
     #[must_use]
     pub fn relationships(&self) -> [RelationshipTuple; 2] {
         let tuple = |relation, subject| RelationshipTuple {
@@ -179,7 +179,7 @@ pub struct RelationshipTuple {
     subject: String,
 }
 
-/// That the first manager has accepted; it never changes.
+/// The first manager's acceptance; it never changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Activation {
     /// Its identifier.
@@ -197,13 +197,13 @@ pub struct Activation {
 /// A branch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Branch {
-    /// What it was created with.
+    /// The values that it was created with.
     pub founding: Founding,
     /// When it was created.
     pub created_at: Timestamp,
-    /// How many commits it has seen.
+    /// The number of commits that it has seen.
     pub revision: Revision,
-    /// There once the first manager has accepted.
+    /// The first manager; `None` until the invitation is accepted.
     pub manager: Option<Manager>,
 }
 
@@ -212,9 +212,9 @@ pub struct Branch {
 pub struct Manager {
     /// The acceptance.
     pub activation: Activation,
-    /// The branch's revision that it was accepted at.
+    /// The branch's revision at which it was accepted.
     pub accepted_revision: Revision,
-    /// When.
+    /// The time of the acceptance.
     pub accepted_at: Timestamp,
 }
 
@@ -327,20 +327,20 @@ public_events! {
 }
 
 impl Branch {
-    /// Whether the invitation is pending, and this address has it.
+    /// Whether the invitation is pending, and was sent to this address.
     #[must_use]
     pub fn invites(&self, email: &str) -> bool {
         self.manager.is_none() && self.is_of_invitee(email)
     }
 
-    /// Whether this subject has accepted the invitation that this address had.
+    /// Whether this subject has accepted the invitation to this address.
     #[must_use]
     pub fn was_accepted_by(&self, email: &str, subject: &str) -> bool {
         let accepted = |manager: &Manager| *manager.activation.subject == *subject;
         self.manager.as_ref().is_some_and(accepted) && self.is_of_invitee(email)
     }
 
-    /// How far the relationship of the manager is, once there is one.
+    /// Returns the side effect that sets up the manager's relationship, once there is a manager.
     #[must_use]
     pub fn membership_effect(&self, view: &ReadView<'_>) -> Option<SideEffect> {
         let activation = &self.manager.as_ref()?.activation;
@@ -357,28 +357,29 @@ impl Branch {
     }
 }
 
-/// The name that the branch with this code holds.
+/// Returns the unique key that the branch with this code holds.
 #[must_use]
 pub fn branch_code(code: &BranchCode) -> IndexKey {
     IndexKey::new(Index::BranchCode, &[code])
 }
 
-/// The name that the branch holds which this command has created.
+/// Returns the unique key that the branch created by this command holds.
 #[must_use]
 pub fn branch_command(command_id: &Ident) -> IndexKey {
     IndexKey::new(Index::BranchCommand, &[command_id])
 }
 
-/// The name that the branch holds whose invitation to this address is pending.
+/// Returns the unique key that the branch with a pending invitation to this address holds.
 ///
-/// Addresses have ASCII letters only, and only those are put in lower case: another letter that
-/// Unicode turns into one of them must not pass for it.
+/// Addresses have ASCII letters only, so only those are put in lower case: another letter that
+/// Unicode lower-cases to an ASCII one must stay a different letter.
 #[must_use]
 pub fn pending_invitation(email: &str) -> IndexKey {
     IndexKey::new(Index::PendingInvitation, &[&email.to_ascii_lowercase()])
 }
 
-/// The list of the branches whose invitation to this address this subject has accepted.
+/// Returns the key of the list of branches whose invitation to this address this subject has
+/// accepted.
 #[must_use]
 pub fn accepted_invitations(email: &str, subject: &str) -> IndexKey {
     IndexKey::new(
@@ -429,7 +430,7 @@ mod tests {
 
     #[test]
     fn a_letter_that_only_unicode_takes_for_an_ascii_one_is_another_letter() {
-        // The Kelvin sign is k in lower case, as Unicode has it.
+        // In Unicode, the lower case of the Kelvin sign is k.
         assert_ne!(
             pending_invitation("\u{212a}im@example.org"),
             pending_invitation("kim@example.org")

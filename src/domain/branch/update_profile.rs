@@ -205,7 +205,8 @@ mod tests {
         })
     }
 
-    /// Two profiles, the first at revision 3, the second at 1; the first one's manager acts.
+    /// Makes a service with two profiles, the first at revision 3, the second at 1; the first one's
+    /// manager acts.
     fn ready() -> Scenario {
         let mut scenario = Scenario::new();
         scenario
@@ -321,7 +322,8 @@ mod tests {
             ],
         );
         scenario.when(NAME, &[], &next).committed();
-        // Neither a later revision nor a later fact frees the first one's identifier.
+        // Neither a later revision nor a later fact makes the first one's identifier available
+        // again.
         scenario
             .fact(KIND, "branch-1", 6, facts())
             .acting(headquarters());

@@ -152,8 +152,8 @@ mod tests {
         service.when("authorize_payment", &[], body)
     }
 
-    /// A service in which the father may pay up to 500,000 won; he acts. Also the answer of the
-    /// grant.
+    /// Makes a service in which the father, who acts, may pay up to 500,000 won; also returns the
+    /// answer of the grant.
     fn granted() -> (Scenario, Value) {
         let mut service = family();
         let answer = service
@@ -265,7 +265,7 @@ mod tests {
         let next = with(next, "maximumAuthorizedAmountKrw", json!(7));
         let second = service.when("grant_payment_authority", &[], &next);
         let second = second.committed();
-        // By this clock the first one, which allowed more, is not over yet.
+        // By this clock the first delegation, which allowed more, has not expired yet.
         service.at("2026-11-21T00:00:00Z");
         let again = service.when("grant_payment_authority", &[], &next);
         assert_eq!(again.code(), "delegation_overlap");

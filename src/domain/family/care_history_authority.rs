@@ -1,5 +1,5 @@
-//! The care-history access grants that a mother has given, each a resource of its own, and the book
-//! of those that one member was given for one booking, in which a new one is decided on.
+//! The care-history access grants that mothers have given, each a resource of its own; and the
+//! *book* of the grants that one member was given for one booking, in which a new one is decided.
 
 use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
@@ -14,8 +14,8 @@ use crate::domain::resource::{Kind, ReadView, Resource};
 use crate::domain::response_body::response_body;
 use crate::public_events;
 
-/// The scope of reading a summary, the only one there is: no grant allows a review or a rating to
-/// be changed.
+/// The scope of reading a summary, the only one there is: no grant allows changing a review or a
+/// rating.
 pub const SUMMARY: &str = "summary";
 
 /// A care-history access grant.
@@ -25,11 +25,11 @@ pub struct CareHistoryGrant {
     pub reservation_booking_id: BookingId,
     /// The member who may read.
     pub grantee_member_id: MemberId,
-    /// What it has in common with other grants.
+    /// The part that all kinds of grants have in common.
     pub grant: Grant,
 }
 
-/// Access is granted.
+/// The event that access is granted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CareHistoryAccessGranted {
     /// The booking.
@@ -104,21 +104,21 @@ public_events! {
     },
 }
 
-/// The book. It names the latest grant alone, however many there were: there is one scope, so a
-/// later one is given only when those before it are over, and over they stay.
+/// The book. It names only the latest grant, however many there were: there is one scope, so a
+/// later grant is given only when those before it have ended, and they stay ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CareHistoryAuthority {
     /// The booking.
     pub reservation_booking_id: BookingId,
     /// The member who may read.
     pub grantee_member_id: MemberId,
-    /// How many grants it has seen.
+    /// The number of grants that it has seen.
     pub revision: Revision,
     /// The latest grant.
     pub latest: Uuid,
 }
 
-/// A grant is entered.
+/// The event that a grant is entered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CareHistoryGrantEntered {
     /// The booking.
@@ -192,7 +192,7 @@ public_events! {
 }
 
 impl CareHistoryAuthority {
-    /// The latest grant.
+    /// Returns the latest grant.
     #[must_use]
     pub fn latest(&self, view: &ReadView<'_>) -> Option<CareHistoryGrant> {
         view.get(&[&self.latest.to_string()])

@@ -1,4 +1,4 @@
-//! What the two kinds of grants have in common.
+//! The common part of the two kinds of grants.
 
 use schemars::Schema;
 use serde::{Deserialize, Serialize};
@@ -14,44 +14,44 @@ use crate::domain::read::ReadRequest;
 use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::reference::{Fact, FactKind};
 
-/// What a grant says, as it was granted; it never changes.
+/// The terms of a grant; they never change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantTerms {
     /// The grant's identifier.
     pub grant_id: Uuid,
     /// The family account that mother and member belong to.
     pub family_account_id: FamilyAccountId,
-    /// The mother whose authority it is. Only she grants, so she is also who granted it.
+    /// The mother whose authority it is. Only she may grant, so she is also the grantor.
     pub mother_member_id: MemberId,
-    /// What it allows.
+    /// The scopes that it allows.
     pub scopes: Vec<Ident>,
-    /// The point from which on it allows nothing.
+    /// The time from which on it allows nothing.
     pub expires_at: Timestamp,
-    /// The facts that it rests on, as [`evidence`] writes them.
+    /// The facts that it is based on, as [`evidence`] writes them.
     pub authority_evidence: Vec<Box<str>>,
 }
 
-/// The end of a grant before its time.
+/// The end of a grant before its expiry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revocation {
-    /// When.
+    /// The time of the revocation.
     pub revoked_at: Timestamp,
-    /// Who revoked it.
+    /// The member who revoked it.
     pub revoked_by_member_id: MemberId,
-    /// Why.
+    /// The reason.
     pub revocation_reason_code: Option<Ident>,
 }
 
 /// A grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// What it says.
+    /// Its terms.
     pub terms: GrantTerms,
     /// When it was granted.
     pub granted_at: Timestamp,
-    /// How many commits it has seen.
+    /// The number of commits that it has seen.
     pub revision: Revision,
-    /// Its end before its time.
+    /// Its revocation, if it was revoked.
     pub revocation: Option<Revocation>,
 }
 
@@ -67,7 +67,7 @@ impl Grant {
         }
     }
 
-    /// Whether it is in force at `now`: it is not revoked, and its time is not over.
+    /// Whether it is in force at `now`: not revoked, and not expired.
     #[must_use]
     pub fn is_active(&self, now: Timestamp) -> bool {
         self.revocation.is_none() && now < self.terms.expires_at
@@ -85,11 +85,11 @@ impl Grant {
         scopes.iter().any(|scope| self.has_scope(scope))
     }
 
-    /// Whether it can be. That it was not over when it was granted was judged by the clock, and
-    /// `granted_at` is when that was written down, which may lie later.
+    /// Checks that it is possible. It may expire before `granted_at`: the clock decided that it had
+    /// not expired, and `granted_at` is the recorded time, which may be later.
     ///
     /// # Errors
-    /// A sentence that says what cannot be.
+    /// A sentence that says what is impossible.
     pub fn validate(&self) -> Result<(), String> {
         let id = self.terms.grant_id;
         if self.terms.scopes.is_empty() {
@@ -108,14 +108,14 @@ pub fn is_member(actor: &Actor, member_id: &MemberId) -> bool {
     actor.member_id.as_ref() == Some(member_id)
 }
 
-/// Whether the actor is the mother who is this member.
+/// Whether the actor is a mother and this member.
 #[must_use]
 pub fn is_mother(actor: &Actor, member_id: &MemberId) -> bool {
     actor.kind == ActorKind::Mother && is_member(actor, member_id)
 }
 
-/// What of a kind of grants those concerned may be shown: a member what it was granted, a mother
-/// what she has granted, headquarters all.
+/// Returns the part of a kind of grants that the actor may be shown: a member sees what it was
+/// granted, a mother what she has granted, headquarters all.
 #[must_use]
 pub fn scope(actor: &Actor) -> Scope {
     if actor.is_headquarters() {
@@ -130,7 +130,7 @@ pub fn scope(actor: &Actor) -> Scope {
     granted.or(granting)
 }
 
-/// The scopes of grants of which there is this one, as their schema in answers.
+/// Returns the schema in answers of the scopes of grants, of which only `known` exist.
 pub fn scopes_schema(known: &'static [&'static str]) -> Schema {
     let shape = Vec::<Ident>::shape().known(known);
     Schema::try_from(shape.schema(Side::Response)).unwrap_or_default()
@@ -150,14 +150,14 @@ pub fn manages_booking(request: &ReadRequest<'_>, booking_id: &BookingId) -> boo
             })
 }
 
-/// Whether `scopes` is what may be asked for where `allowed` is the only scope there is: not
-/// empty, nothing twice, nothing else.
+/// Whether `scopes` is a valid request where `allowed` is the only scope: not empty, no repeat, no
+/// other scope.
 #[must_use]
 pub fn is_only(scopes: &[Ident], allowed: &str) -> bool {
     matches!(scopes, [scope] if scope == allowed)
 }
 
-/// A fact that authority rests on: `kind/id@revision`.
+/// Returns the evidence for authority that a fact gives: `kind/id@revision`.
 #[must_use]
 pub fn evidence<K: FactKind>(fact: &Fact<K>) -> Box<str> {
     format!("{}/{}@{}", K::KIND.name, fact.id, fact.revision).into()
@@ -223,7 +223,8 @@ mod tests {
     fn a_grant_has_a_scope_and_was_committed() {
         let good = grant(1, START, START + 10);
         assert_eq!(good.validate(), Ok(()));
-        // The time that it is recorded with was held up, beyond the end that the clock judged.
+        // The recorded time may be later than the clock's, and so after the expiry that the clock
+        // judged.
         assert_eq!(grant(2, START + 1, START).validate(), Ok(()));
         let mut idle = good.clone();
         idle.terms.scopes.clear();

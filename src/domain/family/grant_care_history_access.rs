@@ -235,7 +235,7 @@ mod tests {
         grant_in(service, "account-1", body)
     }
 
-    /// The families, and the first mother acts.
+    /// Makes a service with the families, in which the first mother acts.
     fn by_mother() -> Scenario {
         let mut service = family();
         service.acting(mother());

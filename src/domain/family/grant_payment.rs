@@ -29,7 +29,7 @@ use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, rejections};
 
-/// What the message to the authorization system is about.
+/// The topic of the message to the authorization system.
 const TOPIC: &str = "authorization.payment_delegation.granted";
 
 json_object! {
@@ -244,7 +244,7 @@ mod tests {
         service.when("grant_payment_authority", &[], body)
     }
 
-    /// The families, and the first mother acts.
+    /// Returns the father's latest delegation.
     fn latest(service: &Scenario) -> PaymentDelegation {
         service
             .view(|view| {
@@ -420,8 +420,8 @@ mod tests {
         grant(&mut service, &third).committed();
     }
 
-    /// Two delegations of one book are never active at one time, whatever is asked for when. A
-    /// run is repeated with the environment variable `SEED`.
+    /// Tests that two delegations of one book are never active at the same time, in whatever order
+    /// they are requested. A run is repeated with the environment variable `SEED`.
     #[test]
     fn no_order_of_grants_lets_two_delegations_stand_at_one_time() {
         let seed = crate::base::testing::seed();

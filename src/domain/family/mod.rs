@@ -1,4 +1,4 @@
-//! What a mother lets the members of her family do, for one reservation at a time.
+//! The rights that a mother gives to members of her family, for one reservation at a time.
 //!
 //! ```text
 //!  (none) ──grant_payment───────────▶ a payment delegation at revision 1
@@ -6,13 +6,13 @@
 //!  a payment delegation ──authorize_payment──▶ the same: proving authority changes nothing
 //! ```
 //!
-//! Both end when their time runs out. Revoking them is the work of another system: a revocation
-//! is held and shown, and no operation here makes one.
+//! Both end when they expire. Revoking them is the work of another system: a revocation is stored
+//! and shown, and no operation here makes one.
 //!
-//! Each grant is a resource of its own. What one member was given for one booking has a *book*
-//! beside them: whether a new grant overlaps one in force is decided on one state, so two that
-//! overlap cannot both be committed. The book names the latest grant alone, so that it does not
-//! grow with the history that it has seen.
+//! Each grant is a resource of its own. The grants of one member for one booking have a *book*
+//! beside them: whether a new grant overlaps one in force is decided on this one state, so two
+//! overlapping grants cannot both be committed. The book names only the latest grant, so that it
+//! does not grow with its history.
 
 pub mod authorize_payment;
 pub mod care_history_authority;

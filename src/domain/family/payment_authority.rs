@@ -1,5 +1,5 @@
-//! The payment delegations that a mother has given, each a resource of its own, and the book of
-//! those that one payer was given for one booking, in which a new one is decided on.
+//! The payment delegations that mothers have given, each a resource of its own; and the *book* of
+//! the delegations that one payer was given for one booking, in which a new one is decided.
 
 use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
@@ -27,13 +27,13 @@ pub struct PaymentDelegation {
     pub reservation_booking_id: BookingId,
     /// The payer.
     pub payer_member_id: MemberId,
-    /// What it has in common with other grants.
+    /// The part that all kinds of grants have in common.
     pub grant: Grant,
-    /// The most that may be paid, in won.
+    /// Maximum amount that may be paid, in won.
     pub maximum_authorized_amount_krw: Won,
 }
 
-/// A delegation is granted.
+/// The event that a delegation is granted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaymentGranted {
     /// The booking.
@@ -42,7 +42,7 @@ pub struct PaymentGranted {
     pub payer_member_id: MemberId,
     /// The terms.
     pub terms: GrantTerms,
-    /// The most that may be paid, in won.
+    /// Maximum amount that may be paid, in won.
     pub maximum_authorized_amount_krw: Won,
 }
 
@@ -116,7 +116,7 @@ public_events! {
 }
 
 impl PaymentDelegation {
-    /// Whether it allows `amount_krw` won to be paid for `scope` at `now`.
+    /// Whether it allows a payment of `amount_krw` won for `scope` at `now`.
     #[must_use]
     pub fn covers(&self, scope: &str, amount_krw: Won, now: Timestamp) -> bool {
         self.grant.is_active(now)
@@ -125,21 +125,21 @@ impl PaymentDelegation {
     }
 }
 
-/// The book. It names the latest delegation alone, however many there were: there is one scope, so
-/// a later one is granted only when those before it are over, and over they stay.
+/// The book. It names only the latest delegation, however many there were: there is one scope, so a
+/// later delegation is granted only when those before it have ended, and they stay ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaymentAuthority {
     /// The booking.
     pub reservation_booking_id: BookingId,
     /// The payer.
     pub payer_member_id: MemberId,
-    /// How many delegations it has seen.
+    /// The number of delegations that it has seen.
     pub revision: Revision,
     /// The latest delegation.
     pub latest: Uuid,
 }
 
-/// A delegation is entered.
+/// The event that a delegation is entered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DelegationEntered {
     /// The booking.
@@ -215,14 +215,14 @@ public_events! {
     },
 }
 
-/// The list of the books of the delegations to this payer.
+/// Returns the key of the list of the books of this payer.
 fn books_of(payer_member_id: &MemberId) -> IndexKey {
     IndexKey::new(Index::PayerBooks, &[payer_member_id])
 }
 
 impl PaymentAuthority {
-    /// What has, as one of these filters, a booking for which the actor was ever given authority to
-    /// pay.
+    /// Returns the scope of resources that have, as a value of one of these filters, a booking for
+    /// which the actor was ever given authority to pay.
     #[must_use]
     pub fn bookings_of(request: &ReadRequest<'_>, filters: &[Filter]) -> Scope {
         let Some(member_id) = &request.actor.member_id else {
@@ -237,13 +237,13 @@ impl PaymentAuthority {
         scopes.fold(Scope::NOTHING, Scope::or)
     }
 
-    /// The latest delegation.
+    /// Returns the latest delegation.
     #[must_use]
     pub fn latest(&self, view: &ReadView<'_>) -> Option<PaymentDelegation> {
         view.get(&[&self.latest.to_string()])
     }
 
-    /// The latest delegation of this payer for this booking.
+    /// Returns the latest delegation of this payer for this booking.
     #[must_use]
     pub fn latest_of(
         view: &ReadView<'_>,
@@ -255,7 +255,7 @@ impl PaymentAuthority {
     }
 }
 
-/// The scope of a delegation, or null, as its schema in answers.
+/// Returns the schema in answers of the scope of a delegation, or null.
 pub fn scope_or_none(_: &mut SchemaGenerator) -> Schema {
     let scope = Ident::shape().known(&[RESERVATION_DEPOSIT]);
     Schema::try_from(nullable(scope.schema(Side::Response))).unwrap_or_default()
@@ -325,7 +325,7 @@ mod tests {
             let refused = delegation(nothing).validate();
             assert_eq!(refused, Err("a delegation allows no payment".to_owned()));
         }
-        // What any grant has to be, this one has to be too.
+        // The checks of all grants also apply to this one.
         let mut idle = delegation(1);
         idle.grant.terms.scopes.clear();
         assert!(idle.validate().is_err());

@@ -1,4 +1,4 @@
-//! Reading a care-history access grant: the mother who granted it, the grantee, headquarters, and a
+//! Reads a care-history access grant: the mother who granted it, the grantee, headquarters, and a
 //! manager of the booking's branch, which has the history, see all of it.
 
 use super::care_history_authority::{CareHistoryGrant, CareHistoryGrantBody};
@@ -10,7 +10,7 @@ use crate::domain::rejection::Rejection;
 /// Reads the grant that the path names, at the grant's own revision.
 ///
 /// # Errors
-/// `not_found` when it does not exist, or is not for the actor to see.
+/// `not_found` when it does not exist, or the actor may not see it.
 pub fn read_care_history_grant(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let actor = request.actor;
     let held = request.view.get::<CareHistoryGrant>(&[request.param("id")]);
@@ -29,7 +29,7 @@ pub fn read_care_history_grant(request: &ReadRequest<'_>) -> Result<Representati
     }
 }
 
-/// What of the grants the actor may be shown.
+/// Returns the part of the grants that the actor may be shown.
 #[must_use]
 pub fn scope(request: &ReadRequest<'_>) -> Scope {
     grant::scope(request.actor).or(Scope::managed_by(request.actor))

@@ -1,5 +1,5 @@
-//! Reading a payment delegation: the mother who granted it, its payer, headquarters, and a
-//! manager of the booking's branch see all of it.
+//! Reads a payment delegation: the mother who granted it, its payer, headquarters, and a manager of
+//! the booking's branch see all of it.
 
 use super::grant::{self, is_member, is_mother};
 use super::payment_authority::{PaymentDelegation, PaymentDelegationBody};
@@ -10,7 +10,7 @@ use crate::domain::rejection::Rejection;
 /// Reads the delegation that the path names, at the delegation's own revision.
 ///
 /// # Errors
-/// `not_found` when it does not exist, or is not for the actor to see.
+/// `not_found` when it does not exist, or the actor may not see it.
 pub fn read_payment_delegation(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let delegation = request
         .view
@@ -31,7 +31,7 @@ fn may_read(request: &ReadRequest<'_>, delegation: &PaymentDelegation) -> bool {
         || grant::manages_booking(request, &delegation.reservation_booking_id)
 }
 
-/// What of the delegations the actor may be shown.
+/// Returns the part of the delegations that the actor may be shown.
 #[must_use]
 pub fn scope(request: &ReadRequest<'_>) -> Scope {
     grant::scope(request.actor).or(Scope::managed_by(request.actor))

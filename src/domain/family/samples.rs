@@ -9,7 +9,7 @@ use crate::domain::scenario::{Scenario, member};
 /// The path of the first mother's account.
 pub(super) const ACCOUNT_PATH: &[(&str, &str)] = &[("familyAccountId", "account-1")];
 
-/// A service that knows the families; four identifiers of the ids are used.
+/// Makes a service that knows the families; this uses four identifiers.
 pub(super) fn family() -> Scenario {
     let mut service = Scenario::new();
     for (number, members) in [(1, json!(["father", "aunt"])), (2, json!(["grandmother"]))] {
@@ -31,7 +31,7 @@ pub(super) fn family() -> Scenario {
     service
 }
 
-/// The identifier that the ids gives at its `number`th time.
+/// Returns the identifier that the scenario generates as its `number`th.
 pub(super) fn minted(number: u64) -> String {
     format!("01990000-0000-7000-8000-{number:012x}")
 }
@@ -46,7 +46,7 @@ pub(super) fn payer() -> Actor {
     member(ActorKind::FamilyMember, "user-3", "father")
 }
 
-/// The body that lets the father pay.
+/// Returns the body that lets the father pay.
 pub(super) fn payment() -> Value {
     json!({
         "familyAccountId": "account-1",
@@ -59,7 +59,7 @@ pub(super) fn payment() -> Value {
     })
 }
 
-/// The body that lets the father read.
+/// Returns the body that lets the father read.
 pub(super) fn access() -> Value {
     json!({
         "granteeMemberId": "father",

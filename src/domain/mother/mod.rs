@@ -1,8 +1,8 @@
-//! Mothers, and what they say of themselves.
+//! Mothers, and the data that they give about themselves.
 //!
-//! A *profile* is born with its first `mother-profile` fact. From then on name, day of birth,
-//! address and consents are the mother's to change, the account's lifecycle, the contacts and the
-//! ownership other systems':
+//! A *profile* is created by its first `mother-profile` fact. From then on, the mother changes
+//! name, day of birth, address and consents; other systems change the account's lifecycle, the
+//! contacts and the ownership:
 //!
 //! ```text
 //!  (none) ──first fact──▶ profile ──update_profile──▶ profileRevision + 1, addressRevision + 1
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Whether a profile is complete, and what the mother may do next, also depends on the
-//! `consent-version` facts: it is worked out anew for each answer.
+//! `consent-version` facts: each answer computes it afresh.
 
 pub mod read_profile;
 pub mod state;

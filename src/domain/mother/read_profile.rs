@@ -1,5 +1,5 @@
-//! A mother reads her own profile, also while her account is not active. No other actor does, the
-//! head office included.
+//! Lets a mother read her own profile, even while her account is not active. No other actor may,
+//! not even the head office.
 
 use super::state::{MotherProfile, ProfileBody};
 use crate::base::actor::ActorKind;
@@ -15,7 +15,7 @@ pub const TRAIL: HistorySource =
         holder.into_iter().collect()
     });
 
-/// Reads the profile of the actor's own.
+/// Reads the actor's own profile.
 ///
 /// # Errors
 /// `not_found` when the actor is no mother, or has no profile.

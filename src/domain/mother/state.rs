@@ -63,10 +63,11 @@ wire_enum! {
     }
 }
 
-/// How many consent versions a mother may have accepted: each response with her profile lists all.
+/// Maximum number of consent versions that a mother may have accepted: each response with her
+/// profile lists all.
 pub const CONSENT_RECEIPTS_MAX: usize = 1_000;
 
-/// That a mother accepted a consent version.
+/// A mother's acceptance of a consent version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConsentReceipt {
     /// The receipt's identifier.
@@ -84,19 +85,19 @@ pub struct ConsentReceipt {
 pub struct MotherProfile {
     /// Its identifier, motherProfileId.
     pub id: Box<str>,
-    /// The revision of the fact, as its system counts; it has nothing to do with the profile's.
+    /// The revision of the fact, as its own system counts; it is independent of the profile's.
     pub fact_revision: Revision,
-    /// The fact as it came in last.
+    /// The last fact that came in.
     pub fact: MotherProfileFact,
-    /// The account, as the first fact gave it.
+    /// The account that the first fact named.
     pub mother_account_id: TrimmedId,
-    /// When the profile came into being, as the first fact gave it.
+    /// The time at which the profile was created, as the first fact gave it.
     pub created_at: Timestamp,
-    /// When it was changed last; at first, when its first fact was committed.
+    /// The time of the last change; at first, the time at which the first fact was committed.
     pub updated_at: Timestamp,
-    /// How often the profile was changed, its birth included.
+    /// The number of changes of the profile, its creation included.
     pub profile_revision: Revision,
-    /// How often the mother has put her address in place, the first fact's included.
+    /// The number of times that the address was set, by the first fact included.
     pub address_revision: Revision,
     /// The mother's name.
     pub full_name: FullName,
@@ -108,18 +109,18 @@ pub struct MotherProfile {
     pub consent_receipts: Vec<ConsentReceipt>,
 }
 
-/// A fact comes in.
+/// The event that a fact comes in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FactCameIn {
-    /// Its identifier.
+    /// The profile's identifier.
     pub id: Box<str>,
-    /// Its revision.
+    /// The fact's revision.
     pub revision: Revision,
-    /// What it says.
+    /// The facts.
     pub fact: MotherProfileFact,
 }
 
-/// A consent version is accepted for the first time.
+/// The first acceptance of a consent version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConsentAccepted {
     /// The identifier of the receipt.
@@ -130,16 +131,16 @@ pub struct ConsentAccepted {
     pub version_label: VersionLabel,
 }
 
-/// The mother updates her profile and address.
+/// The event that the mother updates her profile and address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileUpdated {
-    /// Her name from now on.
+    /// Her new name.
     pub full_name: FullName,
-    /// Her day of birth from now on.
+    /// Her new day of birth.
     pub birth_date: Date,
-    /// Her address from now on.
+    /// Her new address.
     pub address: Address,
-    /// The versions that she had not accepted before.
+    /// The consent versions that she accepts for the first time.
     pub accepted: Vec<ConsentAccepted>,
 }
 
@@ -147,7 +148,7 @@ pub struct ProfileUpdated {
 /// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MotherProfileEvent {
-    /// A fact comes in; the first one gives birth to the profile.
+    /// A fact comes in; the first one creates the profile.
     FactCameIn(Box<FactCameIn>),
     /// The mother updates it.
     ProfileUpdated(Box<ProfileUpdated>),
@@ -306,7 +307,8 @@ impl FactHolder for MotherProfile {
         Some((self.fact_revision, &self.fact))
     }
 
-    /// A profile is its owner's for good: a fact that names another one is a conflict.
+    /// Decides a fact that comes in. A profile never changes its owner: a fact that names another
+    /// one is a conflict.
     fn put(
         state: Option<&Self>,
         id: &str,
@@ -329,13 +331,13 @@ impl FactHolder for MotherProfile {
 pub struct ProfileProgress {
     /// How complete it is.
     pub completeness: ProfileCompleteness,
-    /// What comes next, in the order of the enumeration.
+    /// The next actions, in the order of the enumeration.
     pub next_actions: Vec<NextAction>,
 }
 
 impl ProfileProgress {
-    /// Computes it for `profile` while the consent versions `required` (their identifiers) must be
-    /// accepted.
+    /// Computes the progress of `profile` while the consent versions `required` (their identifiers)
+    /// must be accepted.
     #[must_use]
     pub fn of(profile: &MotherProfile, required: &[Box<str>]) -> Self {
         let verified = profile.fact.has_verified_contacts();
@@ -694,7 +696,7 @@ mod tests {
             "conflict"
         );
         assert_eq!(profile(&scenario).fact_revision.number(), 1);
-        // The refused facts have taken no name.
+        // The refused facts have not taken the owner's unique key.
         scenario.fact("mother-profile", "profile-2", 1, other);
         assert_eq!(
             scenario

@@ -1,4 +1,5 @@
-//! The message that a command names: who may manage it, whether it exists, whether it is settled.
+//! The checks of the message that a command names: whether the actor may manage it, whether it
+//! exists, whether it is settled.
 
 use super::may_manage;
 use super::message::{Message, number_of};
@@ -26,12 +27,12 @@ rejections! {
     }
 }
 
-/// The key of the message with the number that a path names.
+/// Returns the key of the message whose number is in the path.
 pub(super) fn key_of(number: &str) -> Option<Digest> {
     number_of(number).map(Message::key_of)
 }
 
-/// The message in this state, which waits or is dead, for who may manage it.
+/// Returns the message, if it waits or is dead and the actor may manage it.
 ///
 /// # Errors
 /// The first of [`Reason`] that applies.
@@ -51,7 +52,7 @@ pub(super) fn unsettled<'m>(
     Ok(message)
 }
 
-/// What brings each [`Reason`] about.
+/// Returns a case in which each [`Reason`] applies.
 #[cfg(test)]
 pub(super) fn ladder() -> Ladder {
     Ladder::of_managers()

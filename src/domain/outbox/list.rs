@@ -1,4 +1,4 @@
-//! Messages as they are listed: what each is about and its status, without its body.
+//! Messages in lists: each with its topic and its status, without its body.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::ReadView;
 
-/// How many messages, or lists of them, a page looks at for each that it may have.
+/// Number of messages, or lists of messages, that a page may examine for each message of its limit.
 const LOOKED_AT: usize = 10;
 
 /// A message as it is shown.
@@ -31,7 +31,7 @@ pub struct MessageBody<'a> {
 }
 
 impl<'a> MessageBody<'a> {
-    /// The current message.
+    /// Makes the body of the current message.
     #[must_use]
     pub fn new(message: &'a Message) -> Self {
         let unsettled = message.unsettled.as_ref();
@@ -49,13 +49,13 @@ impl<'a> MessageBody<'a> {
     }
 }
 
-/// The message as it is answered.
+/// Returns the message as a response body.
 #[must_use]
 pub fn body_of(message: &Message) -> Vec<u8> {
     to_json(&MessageBody::new(message))
 }
 
-/// Which messages are listed, and in which order.
+/// Selects which messages are listed, and in which order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageQuery {
     /// Only those with this status.
@@ -64,9 +64,9 @@ pub struct MessageQuery {
     pub topic: Option<String>,
     /// Only those about this resource.
     pub resource: Option<String>,
-    /// From the first one on; else from the last one on.
+    /// Whether the page starts from the first message; otherwise from the last.
     pub oldest_first: bool,
-    /// How many at most.
+    /// Maximum number of messages.
     pub limit: usize,
 }
 
@@ -75,7 +75,7 @@ pub struct MessageQuery {
 pub struct MessagePage {
     /// The messages.
     pub messages: Vec<Message>,
-    /// The number after which the next page goes on; `None` when nothing lies beyond.
+    /// The number after which the next page continues; `None` when no message is left.
     pub next: Option<i64>,
 }
 
@@ -95,13 +95,14 @@ pub fn read_message(request: &ReadRequest<'_>) -> Result<Representation, Rejecti
     }
 }
 
-/// 403 of an actor who may not manage messages.
+/// Returns the 403 for an actor who may not manage messages.
 #[must_use]
 pub fn not_permitted() -> Rejection {
     Reason::NotPermitted.into()
 }
 
-/// The page of those messages that come after the number `after`; numbers go up to `last`.
+/// Returns the page of the selected messages that follow the number `after`; numbers go up to
+/// `last`.
 #[must_use]
 pub fn page(
     view: &ReadView<'_>,
@@ -158,7 +159,7 @@ pub fn page(
     }
 }
 
-/// A page in the making.
+/// A page that is being built.
 struct Looking<'a> {
     asked: &'a MessageQuery,
     left: usize,
@@ -171,7 +172,7 @@ impl Looking<'_> {
         self.left > 0 && self.messages.len() < self.asked.limit
     }
 
-    /// Looks at the message of this number, if there is room for it.
+    /// Examines the message of this number, if the page's bounds allow it.
     fn look(&mut self, view: &ReadView<'_>, number: i64) -> bool {
         if !self.has_room() {
             return false;
@@ -202,7 +203,7 @@ mod tests {
     use crate::domain::resource::Resource as _;
     use crate::domain::scenario::Scenario;
 
-    /// Messages 1 to 40, all of them waiting; one in twenty is of the topic `rare`.
+    /// Makes a service with messages 1 to 40, all waiting; one in twenty has the topic `rare`.
     fn service() -> Scenario {
         let mut service = Scenario::new();
         for number in 1..=40 {

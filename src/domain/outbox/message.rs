@@ -15,7 +15,7 @@ use crate::domain::operation::{Change, OutboxMessage};
 use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource, event_name};
 use crate::{public_events, wire_enum};
 
-/// How many messages, by their numbers, share one list of those that are not settled.
+/// Number of consecutive message numbers that share one list of unsettled messages.
 const NUMBERS_OF_A_LIST: i64 = 1_024;
 
 wire_enum! {
@@ -32,29 +32,29 @@ wire_enum! {
     }
 }
 
-/// What a message has until it is settled.
+/// The data that a message has until it is settled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsettled {
-    /// The log that it was born in.
+    /// The log in which it was created.
     pub log_id: [u8; 16],
-    /// When it was born.
+    /// The time at which it was created.
     pub at: Timestamp,
     /// Its content, JSON.
     pub body: Blob,
-    /// How often it was tried since it was born, or since a retry was last requested.
+    /// The number of attempts since it was created, or since a retry was last requested.
     pub tried: u32,
-    /// When it is tried next; `None` where nothing speaks against trying it now, or it is dead.
+    /// The time of the next attempt; `None` where it may be tried now, or it is dead.
     pub next_attempt_at: Option<Timestamp>,
-    /// What became of the last attempt.
+    /// The failure of the last attempt.
     pub last_failure: Option<Failure>,
 }
 
 /// Why a receiver has not taken a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The status that it answered, where it did.
+    /// The status of the receiver's response, if there was one.
     pub status: Option<u16>,
-    /// A sentence, without what the message says.
+    /// A sentence, without the content of the message.
     pub error: Box<str>,
 }
 
@@ -63,43 +63,43 @@ pub struct Failure {
 pub struct Message {
     /// Its number, unique in the service.
     pub number: i64,
-    /// How many commits it has seen.
+    /// The number of commits that it has seen.
     pub revision: Revision,
-    /// What it is about, a dotted word.
+    /// Its topic, a dotted word.
     pub topic: Box<str>,
     /// The read path of the resource that it is about, without the first slash.
     pub resource: Box<str>,
-    /// What its sender knows it by, where that is not its number.
+    /// The identifier by which its sender knows it, where that is not its number.
     pub reference: Option<Uuid>,
     /// Its status.
     pub status: MessageStatus,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// There until it is settled.
+    /// The data that it has until it is settled.
     pub unsettled: Option<Unsettled>,
 }
 
-/// A message is born.
+/// The event that a message is created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Born {
     /// Its number.
     pub number: i64,
-    /// What it is about, a dotted word.
+    /// Its topic, a dotted word.
     pub topic: Box<str>,
     /// The read path of the resource that it is about.
     pub resource: Box<str>,
-    /// What its sender knows it by, where that is not its number.
+    /// The identifier by which its sender knows it, where that is not its number.
     pub reference: Option<Uuid>,
-    /// The log that it is born in.
+    /// The log in which it is created.
     pub log_id: [u8; 16],
-    /// Its content, JSON; none where it was taken in the commit that it was born in.
+    /// Its content, JSON; `None` where it was taken in the commit that created it.
     pub body: Option<Blob>,
 }
 
-/// What a message is about, for its public events.
+/// The topic and the resource of a message, for its public events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// What it is about, a dotted word.
+    /// Its topic, a dotted word.
     pub topic: Box<str>,
     /// The read path of the resource that it is about.
     pub resource: Box<str>,
@@ -109,31 +109,31 @@ pub struct About {
 /// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MessageEvent {
-    /// It is born.
+    /// It is created.
     Born(Box<Born>),
     /// Its receiver has taken it.
     Taken(About),
-    /// Its receiver has not taken it, and is asked again then.
+    /// Its receiver has not taken it, and gets it again later.
     Failed {
-        /// When it is tried next.
+        /// The time of the next attempt.
         next_attempt_at: Timestamp,
         /// Why it was not taken.
         failure: Failure,
     },
-    /// Its receiver has not taken it at the last attempt either.
+    /// Its receiver has not taken it at the last attempt, so it is dead.
     Dead {
-        /// What it is about.
+        /// Its topic and its resource.
         about: About,
         /// Why it was not taken.
         failure: Failure,
     },
-    /// It is to be tried again now, as if it had not been tried.
+    /// It is to be tried again now, as if there had been no attempt.
     Retried {},
     /// It is not needed any more.
     Skipped {
-        /// What it is about.
+        /// Its topic and its resource.
         about: About,
-        /// Why.
+        /// The reason.
         reason: Box<str>,
     },
 }
@@ -247,13 +247,13 @@ public_events! {
 }
 
 impl Message {
-    /// The key of the message of this number.
+    /// Returns the key of the message of this number.
     #[must_use]
     pub fn key_of(number: i64) -> Digest {
         Self::KIND.key(&[number.to_string()])
     }
 
-    /// The message of this number.
+    /// Returns the message of this number.
     #[must_use]
     pub fn of_number(view: &ReadView<'_>, number: i64) -> Option<Self> {
         view.at(Self::key_of(number))
@@ -265,7 +265,7 @@ impl Message {
         self.status == MessageStatus::Taken
     }
 
-    /// What it is about, for its public events.
+    /// Returns its topic and its resource, for its public events.
     #[must_use]
     pub fn about(&self) -> About {
         About {
@@ -299,42 +299,42 @@ impl Message {
 }
 
 impl Unsettled {
-    /// What the receiver knows the message of this number by, whenever and from wherever it is
-    /// sent: `{log id}-{number}`, with the log that it was born in.
+    /// Returns the identifier by which the receiver knows the message of this number, whenever and
+    /// from wherever it is sent: `{log id}-{number}`, with the log in which it was created.
     #[must_use]
     pub fn id(&self, number: i64) -> String {
         format!("{}-{number}", hex(&self.log_id))
     }
 }
 
-/// A number as it is written in a path: without signs and leading zeros.
+/// Parses a number from a path: without signs and leading zeros.
 #[must_use]
 pub fn number_of(text: &str) -> Option<i64> {
     let number: i64 = text.parse().ok()?;
     (number.to_string() == text).then_some(number)
 }
 
-/// The list of the messages with numbers near this one that are not settled.
+/// Returns the key of the list of the unsettled messages with numbers near this one.
 #[must_use]
 pub fn unsettled_near(number: i64) -> IndexKey {
     let list = number.div_euclid(NUMBERS_OF_A_LIST);
     IndexKey::new(Index::UnsettledMessages, &[&list.to_string()])
 }
 
-/// The numbers of messages that share a list with this one.
+/// Returns the numbers of messages that share a list with this one.
 #[must_use]
 pub fn numbers_near(number: i64) -> std::ops::Range<i64> {
     let first = number.div_euclid(NUMBERS_OF_A_LIST) * NUMBERS_OF_A_LIST;
     first..first + NUMBERS_OF_A_LIST
 }
 
-/// The name that the message with this reference has.
+/// Returns the unique key of the message with this reference.
 #[must_use]
 pub fn by_reference(reference: Uuid) -> IndexKey {
     IndexKey::new(Index::MessageReference, &[&reference.to_string()])
 }
 
-/// The body without its status.
+/// Returns the body without its status.
 fn without_status(body: &Blob) -> Blob {
     let mut content: Value = serde_json::from_slice(&body.0).unwrap_or_default();
     if let Some(fields) = content.as_object_mut() {
@@ -343,10 +343,10 @@ fn without_status(body: &Blob) -> Blob {
     Blob(content.to_string().into_bytes())
 }
 
-/// The birth of the message that a record carries, which is of this log.
+/// Returns the event that creates the message of a record of this log.
 ///
 /// Its body is one that a commit of this service has sent: an object whose identifiers, reference and
-/// status are texts, where it has them.
+/// status are texts, if it has them.
 #[must_use]
 pub fn birth(message: &OutboxMessage, log_id: [u8; 16]) -> MessageEvent {
     let (path, id) = match &*message.topic {
@@ -361,7 +361,7 @@ pub fn birth(message: &OutboxMessage, log_id: [u8; 16]) -> MessageEvent {
     };
     let texts = texts_of(&message.body.0, [id, "workflowRequestId", "status"]);
     let [id, reference, status] = texts.unwrap_or_default();
-    // What the embedded directory has done needs no receiver.
+    // A side effect that the embedded directory has completed needs no receiver.
     let body = match status.as_deref() {
         None => Some(message.body.clone()),
         Some("completed") => None,
@@ -377,7 +377,7 @@ pub fn birth(message: &OutboxMessage, log_id: [u8; 16]) -> MessageEvent {
     }))
 }
 
-/// The message, and what its birth changes, which is committed at `at` in this log.
+/// Returns the message, and the change that creates it, which is committed at `at` in this log.
 #[must_use]
 pub fn born(message: &OutboxMessage, log_id: [u8; 16], at: Timestamp) -> (Message, Change) {
     let event = birth(message, log_id);
@@ -418,7 +418,7 @@ mod tests {
                         body["status"] = json!(status);
                     }
                     let text = body.to_string();
-                    // The same with every character escaped that can be.
+                    // The second text has every character escaped that can be.
                     let escaped = text.replace("id-1", "\\u0069d-1").replace('/', "\\/");
                     for text in [text, escaped] {
                         let message = OutboxMessage {

@@ -1,4 +1,4 @@
-//! Messages to other systems: each is a resource of its own, born in the commit that causes it.
+//! Messages to other systems: each is a resource of its own, created by the commit that causes it.
 //!
 //! ```text
 //!  waiting ──taken──▶ taken
@@ -6,8 +6,8 @@
 //!     └──skip──▶ skipped ◀──skip── dead
 //! ```
 //!
-//! A record carries the messages that its commit sends; what becomes of one is in later commits. A
-//! message that is taken or skipped keeps no body. What a read shows of a message is joined to the
+//! A record carries the messages that its commit sends; later commits record what becomes of them.
+//! A message that is taken or skipped keeps no body. The status of a message is shown with the
 //! resource that sent it, whose revision stays the same.
 
 mod addressed;
@@ -19,11 +19,11 @@ pub mod skip;
 
 use crate::base::actor::Actor;
 
-/// The permission to see and mend what waits or is dead.
+/// The permission to see, retry and skip messages that wait or are dead.
 pub const OUTBOX_MANAGE: &str = "outbox:manage";
 
-/// Whether the actor may see and mend messages: one of the head office, or a system, with the
-/// permission.
+/// Whether the actor may see, retry and skip messages: a person of the head office, or a system,
+/// with the permission.
 #[must_use]
 pub fn may_manage(actor: &Actor) -> bool {
     actor.may_be_granted(OUTBOX_MANAGE)

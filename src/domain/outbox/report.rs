@@ -1,7 +1,7 @@
-//! A receiver has taken a message, or has not.
+//! Records whether a receiver has taken a message.
 //!
-//! Resource: the message. No client can request this: it has no path. Of a message that is settled
-//! by now, or dead, nothing is changed.
+//! Resource: the message. No client can request this: it has no path. A message that is already
+//! settled, or dead, is not changed.
 
 use super::message::{Failure, Message, MessageEvent, MessageStatus};
 use crate::base::digest::Digest;
@@ -11,14 +11,14 @@ use crate::domain::operation::{Commit, Context, Decision};
 use crate::domain::rejection::Rejection;
 use crate::domain::report::Report;
 
-/// What became of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// The receiver has taken the message.
     Taken,
-    /// It has not, and is asked again then.
+    /// The receiver has not taken the message, and gets it again at this time.
     Failed(Failure, Timestamp),
-    /// It has not, and this was the last attempt.
+    /// The receiver has not taken the message, and this was the last attempt.
     Dead(Failure),
 }
 
@@ -26,9 +26,9 @@ pub enum Attempt {
 pub struct RecordAttempt {
     /// The number of the message.
     pub number: i64,
-    /// At which revision it was sent.
+    /// The message's revision at which it was sent.
     pub revision: Revision,
-    /// What became of the attempt.
+    /// The result of the attempt.
     pub attempt: Attempt,
 }
 
@@ -50,7 +50,8 @@ impl Report for RecordAttempt {
         };
         let event = match &self.attempt {
             Attempt::Taken => MessageEvent::Taken(waiting.about()),
-            // A retry was requested meanwhile: that attempt was not this one.
+            // A retry was requested during this attempt: its failure must not count as that of the
+            // retry.
             Attempt::Failed(failure, _) | Attempt::Dead(failure)
                 if waiting.revision != self.revision =>
             {
@@ -131,7 +132,7 @@ mod tests {
         let answer = case.ask().committed();
         assert_eq!(answer["nextAttemptAt"], serde_json::Value::Null);
         assert_eq!(due(&case), None);
-        // The attempt that was under way while it was requested.
+        // The report of the attempt that was in flight when the retry was requested.
         case.service.at("2026-11-20T12:00:05Z");
         case.service.recorded(&failed(Revision::FIRST));
         assert_eq!(due(&case), Timestamp::parse("2026-11-20T12:00:05Z"));

@@ -18,7 +18,7 @@ use crate::domain::rejection::{Declared, Rejection};
 use crate::{json_object, module_doc, path_and_body};
 
 path_and_body! {
-    /// What a request asks for.
+    /// The content of a request.
     pub struct Command {
         /// The message's number.
         pub number: Ident = "number",

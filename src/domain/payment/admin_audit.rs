@@ -1,4 +1,5 @@
-//! What an administrator asked of the payment gateway, and what it answered: written once.
+//! The audit of an administrator's operation at the payment gateway, with the gateway's answer. It
+//! is written once.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -19,23 +20,23 @@ use crate::public_events;
 pub struct AdminAudit {
     /// Its identifier.
     pub audit_id: Uuid,
-    /// What was asked for.
+    /// The action that was requested.
     pub action: OperationAction,
-    /// What it came to.
+    /// The result of the operation.
     pub status: OperationStatus,
-    /// Who asked.
+    /// The administrator who requested it.
     pub actor_user_id: Box<str>,
     /// Why, in the actor's words.
     pub reason: Text,
     /// The idempotency key.
     pub idempotency_key: Box<str>,
-    /// The revision of what was operated on, before the operation.
+    /// The revision of the operation's subject, before the operation.
     pub expected_revision: i64,
     /// The fingerprint of the command's facts.
     pub command_fingerprint: Fingerprint,
-    /// The fingerprint of what the gateway answered.
+    /// The fingerprint of the gateway's answer.
     pub provider_evidence_fingerprint: Fingerprint,
-    /// When.
+    /// The time at which it was recorded.
     pub recorded_at: Timestamp,
     /// The booking, as sent.
     pub reservation_booking_id: Option<BookingId>,
@@ -45,11 +46,11 @@ pub struct AdminAudit {
     pub search_key: Option<Ident>,
     /// The amount, as sent, in won.
     pub amount_krw: Option<Won>,
-    /// The gateway's status, at least 100.
+    /// The status that the gateway answered, at least 100.
     pub provider_status_code: i64,
-    /// The gateway's word.
+    /// The result code that the gateway answered.
     pub provider_result_code: Box<str>,
-    /// The gateway's sentence.
+    /// The sentence that the gateway answered.
     pub provider_message: Option<Box<str>>,
 }
 
@@ -150,23 +151,23 @@ response_body! {
     }
 }
 
-/// An audit's identifier, read back from its view.
+/// An audit's identifier, parsed from its response body.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Identified {
     billing_admin_operation_audit_id: Uuid,
 }
 
-/// Turns `"replayedFromAuditId":null`, the last field of `body`, into the audit's own
+/// Replaces null in `"replayedFromAuditId":null`, the last field of `body`, by the audit's own
 /// identifier.
 ///
 /// # Panics
-/// When the body is no view of an audit that was not replayed.
+/// When the body is not that of an audit that was not replayed.
 #[must_use]
 pub fn mark_replayed_from_itself(mut body: Vec<u8>) -> Vec<u8> {
     const FIRST: &[u8] = b"\"replayedFromAuditId\":null}";
     let audit: Identified = serde_json::from_slice(&body).expect("the body is an audit's view");
-    // No string of the sender's can end so: its quotation marks are escaped.
+    // A string of the sender cannot end like this: its quotation marks are escaped.
     assert!(
         body.ends_with(FIRST),
         "replayedFromAuditId is the last member"

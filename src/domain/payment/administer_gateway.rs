@@ -34,9 +34,9 @@ use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, rejections};
 
-/// The permission that it takes, beside the kind.
+/// The permission that an administrator needs, in addition to the kind of actor.
 const PAYMENT_ADMINISTER: &str = "payment:administer";
-/// Who answers.
+/// The gateway that answers.
 const GATEWAY: EmbeddedGateway = EmbeddedGateway;
 
 json_object! {
@@ -62,7 +62,7 @@ json_object! {
     rules whole(Fields)
 }
 
-/// Each action has the fields that it needs.
+/// Checks that the fields that the action needs are there.
 fn whole(at: &mut Reader, fields: &Fields<'_>) {
     let Some(action) = fields.operation_action else {
         return;
@@ -100,8 +100,8 @@ pub fn may_administer(actor: &Actor) -> bool {
     ) && actor.has_permission(PAYMENT_ADMINISTER)
 }
 
-/// The guards before the gateway is asked about something on which so many operations were
-/// recorded.
+/// Checks that the actor may operate the gateway, and expects the subject's current number of
+/// operations.
 fn permitted(
     command: &Command,
     operations: Revision,
@@ -116,7 +116,7 @@ fn permitted(
     Ok(())
 }
 
-/// Ends a commit with the audit of what the gateway answered.
+/// Ends a commit with the audit of the gateway's answer.
 fn audited<R: Resource>(
     mut commit: Commit<R>,
     command: &Command,
@@ -146,7 +146,7 @@ fn audited<R: Resource>(
     commit.answer(to_json(&AdminAuditBody::new(&audit)))
 }
 
-/// The operation. What it decides on depends on the action, so it hands its command on.
+/// The operation. The resource that decides depends on the action, so the command is passed on.
 pub struct AdministerGateway;
 
 fn by_action(name: &'static str, command: Command) -> Box<dyn AnyCommand> {
@@ -325,7 +325,7 @@ impl Operation for SearchPayments {
     const DOC: &'static str = OperatePayment::DOC;
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
-    // Both are one operation, which has one example.
+    // Both are one public operation, which has one example.
     const EXAMPLE: Example = OperatePayment::EXAMPLE;
 
     #[cfg(test)]
@@ -390,7 +390,7 @@ mod tests {
         "record_chargeback",
     ];
 
-    /// A body with no more than the action needs.
+    /// Makes a body with no more fields than the action needs.
     fn body(action: &str, expected_revision: i64) -> Value {
         let mut body = json!({
             "operationAction": action,
@@ -409,7 +409,8 @@ mod tests {
         body
     }
 
-    /// A gateway that knows a payment into an open virtual account, and an administrator.
+    /// Makes a service whose gateway knows a payment into an open virtual account; an administrator
+    /// acts.
     fn service() -> Scenario {
         let mut service = Scenario::new();
         service
@@ -422,7 +423,7 @@ mod tests {
         service.when(NAME, &[], body).committed()
     }
 
-    /// Status, the gateway's status and its word.
+    /// Returns an audit's status, and the gateway's status and result code.
     fn outcome(audit: &Value) -> (&str, i64, &str) {
         assert_eq!(
             audit["operationStatus"] == "failed",
@@ -529,7 +530,7 @@ mod tests {
             assert_eq!(audit["expectedRevision"], expected_revision);
             assert_eq!(payment(&service).operations.number(), expected_revision + 1);
         }
-        // Two of them have changed the fact.
+        // Two of the operations have changed the fact.
         assert_eq!(payment(&service).fact.unwrap().revision.number(), 5);
     }
 
@@ -546,7 +547,7 @@ mod tests {
             );
             assert_eq!(payment(&service).fact, None);
             assert_eq!(refused(&mut service, &body(action, 0)), STALE);
-            // Its fact may still come, at any revision, and the operations go on.
+            // The fact may still come in, at any revision, and the count of operations continues.
             service.fact("gateway-payment", "payment-1", 1, sample());
             let audit = operate(&mut service, &body("lookup_payment", 1));
             assert_eq!(outcome(&audit), OK);
@@ -568,7 +569,7 @@ mod tests {
             fact["facts"],
             with(&sample(), &[("/virtualAccountState", json!("closed"))])
         );
-        // The system that owns the fact goes on from the current revision.
+        // The system that owns the fact continues from the current revision.
         let then = service.put_fact("gateway-payment", "payment-1", 4, sample());
         assert_eq!(then.code(), "conflict");
         service.fact("gateway-payment", "payment-1", 5, sample());
@@ -653,7 +654,7 @@ mod tests {
         let searched: SearchSubject = service.state(&["order-1"]).unwrap();
         assert_eq!(searched.operations.number(), 4);
         assert_eq!(payment(&service).operations, Revision::NONE);
-        // Another key is another subject; what is not found is no failure.
+        // Another key is another subject; a search without results is no failure.
         let other = with(
             &body("search_payments", 0),
             &[("/searchKey", json!("no-such"))],

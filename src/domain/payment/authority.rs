@@ -1,7 +1,8 @@
-//! Who may pre-register the payment of an obligation, and what that authority rests on.
+//! Decides who may pre-register the payment of an obligation, and on what evidence.
 //!
-//! It takes two sides: what the identity provider says in the token, and what the authorization
-//! relationships say here (the obligation's mother, a delegation, a finance operator's relation).
+//! Authority needs both: the claims of the identity provider in the token, and the authorization
+//! relationships that are stored here (the obligation's mother, a delegation, a finance operator's
+//! relation).
 
 use uuid::Uuid;
 
@@ -26,32 +27,32 @@ use crate::domain::resource::ReadView;
 pub const PAYMENT_AUTHORIZE: &str = "payment:authorize";
 /// The relation of a finance operator to a branch or to the head office.
 const FINANCE_OPERATOR: &str = "finance_operator";
-/// The head office, as relationships call it.
+/// The head office, as relationships name it.
 const HEADQUARTERS: &str = "headquarters";
 
-/// The delegation that a payer's authority rests on.
+/// The delegation that a payer's authority is based on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelegatedAuthority {
     /// Its identifier.
     pub payment_delegation_id: Uuid,
-    /// The family account that it was given in.
+    /// The family account in which it was given.
     pub family_account_id: FamilyAccountId,
     /// Its revision.
     pub revision: Revision,
-    /// The most that it allows to be paid, in won.
+    /// Maximum amount that it allows to be paid, in won.
     pub maximum_authorized_amount_krw: Won,
 }
 
 /// An actor's authority over one obligation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
-    /// In which capacity.
+    /// The capacity in which the actor has authority.
     pub kind: PaymentActorKind,
-    /// The actor as a member; the subject where the token names none.
+    /// The actor's member identifier; the subject where the token names none.
     pub member_id: Box<str>,
     /// The delegation, for a delegated payer.
     pub delegation: Option<DelegatedAuthority>,
-    /// What it rests on, each once, as `kind/id@revision`.
+    /// The facts that it is based on, each once, as `kind/id@revision`.
     pub evidence: Vec<Box<str>>,
 }
 
@@ -68,7 +69,7 @@ pub fn may_ever_pay(kind: ActorKind) -> bool {
 }
 
 impl Authority {
-    /// The actor's authority to pay this obligation at `now`; `None` when there is none.
+    /// Returns the actor's authority to pay this obligation at `now`; `None` when there is none.
     #[must_use]
     pub fn over(
         obligation: &Obligation,
@@ -140,7 +141,7 @@ impl Authority {
     }
 }
 
-/// Whether the actor is the mother who owes, as a user and as a member.
+/// Whether the actor is the mother who owes the obligation, both as a user and as a member.
 fn owes(obligation: &Obligation, actor: &Actor) -> bool {
     let fact = &obligation.fact;
     actor.kind == ActorKind::Mother
@@ -148,8 +149,8 @@ fn owes(obligation: &Obligation, actor: &Actor) -> bool {
         && actor.member_id.as_ref() == Some(&fact.mother_member_id)
 }
 
-/// The active delegation of the mother who owes that lets the actor pay `amount_krw` won for the
-/// obligation's booking.
+/// Returns the active delegation of the owing mother that lets the actor pay `amount_krw` won for
+/// the obligation's booking.
 fn delegation(
     obligation: &Obligation,
     actor: &Actor,
@@ -165,15 +166,16 @@ fn delegation(
     })
 }
 
-/// The evidence that the actor is a finance operator of `object`, by the token and by a fact.
+/// Returns the evidence that the actor is a finance operator of `object`, both by the token and by a
+/// fact.
 fn operates(object: &str, actor: &Actor, view: &ReadView<'_>) -> Option<String> {
     if !actor.has_permission(PAYMENT_AUTHORIZE) {
         return None;
     }
     let list = Relationship::applied(object, FINANCE_OPERATOR, &actor.subject);
     let applied = view.all_listed::<Fact<Relationship>>(list);
-    // Several facts may apply one relationship; which of them is evidence must not depend on
-    // chance.
+    // Several facts may apply one relationship; the choice among them as evidence must be
+    // deterministic.
     let first = applied.into_iter().min_by(|a, b| a.id.cmp(&b.id))?;
     Some(format!(
         "{}/{}@{}",
@@ -183,8 +185,9 @@ fn operates(object: &str, actor: &Actor, view: &ReadView<'_>) -> Option<String> 
     ))
 }
 
-/// Whether the actor may read what belongs to the obligation's payment: who may pay it, the head
-/// office, a manager of its branch, and a payer whose delegation is active, whatever its maximum.
+/// Whether the actor may read data of the obligation's payment: allowed are whoever may pay it, the
+/// head office, a manager of its branch, and a payer whose delegation is active, whatever its
+/// maximum.
 #[must_use]
 pub fn may_read(
     obligation: &Obligation,
@@ -199,8 +202,8 @@ pub fn may_read(
             && delegation(obligation, actor, view, Won::ZERO, now).is_some()
 }
 
-/// What of the obligations a finance operator may be shown: those of the branches that relationships
-/// name, all where one names the head office.
+/// Returns the part of the obligations that a finance operator may be shown: those of the branches
+/// that relationships name, or all if one names the head office.
 #[must_use]
 pub fn finance_scope(request: &ReadRequest<'_>) -> Scope {
     let actor = request.actor;

@@ -26,7 +26,7 @@ use crate::domain::rejection::{Declared, Rejection};
 use crate::{json_object, module_doc, path_and_body, rejections};
 
 path_and_body! {
-    /// What a request asks for.
+    /// The content of a request.
     pub struct Command {
         /// The plan.
         pub plan_code: Ident = "planCode",
@@ -60,14 +60,14 @@ rejections! {
     }
 }
 
-/// What a customer asks of a cash receipt.
+/// A customer's request for a cash receipt.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiptRequest<'a> {
-    /// Whether one is wanted.
+    /// Whether a receipt is wanted.
     pub state: ReceiptRequestState,
-    /// What it is wanted for.
+    /// The purpose for which it is wanted.
     pub purpose: RequestedReceiptPurpose,
-    /// For whom it is to be registered.
+    /// The identity under which it is to be registered.
     pub registration_identity_reference: Option<&'a Ident>,
 }
 
@@ -93,7 +93,7 @@ pub struct Eligibility {
 }
 
 /// Decides on a cash receipt for an obligation of this purpose under this plan. The
-/// pre-registration of a payment freezes the same decision.
+/// pre-registration of a payment stores the same decision.
 #[must_use]
 pub fn eligibility(
     plan: &PaymentProductPlan,
@@ -120,7 +120,7 @@ pub fn eligibility(
     }
 }
 
-/// What a receipt is issued for, or the first reason why it is not.
+/// Returns the purpose for which a receipt is issued, or the first reason why it is not.
 fn accepted_purpose(
     plan: &PaymentProductPlan,
     obligation: ObligationPurpose,
@@ -315,8 +315,8 @@ mod tests {
 
     #[test]
     fn each_reason_comes_before_those_below_it() {
-        // From the last row to the first, one more thing is wrong in each: what is wrong
-        // already no longer shows.
+        // From the last row to the first, each adds one more fault, which hides the faults of the
+        // rows before.
         type Change = (&'static str, Value);
         let mut changes: Vec<Change> = Vec::new();
         let mut state = ReceiptRequestState::Requested;

@@ -1,9 +1,8 @@
 //! The payment gateway, as administrators use it.
 //!
-//! A [`Gateway`] is asked, and answers; it changes nothing here. What is to change of a payment
-//! comes with the answer, and is committed together with the audit. The [`EmbeddedGateway`]
-//! answers from what the facts say of a payment, so that the same question on the same state has
-//! the same answer.
+//! A [`Gateway`] answers requests; it changes nothing here. Its answer contains the change of the
+//! payment, which is committed together with the audit. The [`EmbeddedGateway`] answers from the facts
+//! of a payment, so that the same request on the same state has the same answer.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +19,7 @@ use crate::domain::reference::kinds::gateway_payment::{
 /// The state of a payment's chargeback once one was recorded.
 const CHARGEBACK_RECORDED: &str = "recorded";
 
-/// What is asked of the gateway about one payment.
+/// A request to the gateway about one payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaymentOrder {
     /// To show it.
@@ -31,7 +30,7 @@ pub enum PaymentOrder {
     InspectRefund,
     /// To return the state of its chargeback.
     InspectChargeback,
-    /// To take note of a chargeback of so many won, at least one.
+    /// To record a chargeback of this amount, at least one won.
     RecordChargeback(Won),
 }
 
@@ -40,24 +39,24 @@ pub enum PaymentOrder {
 pub struct HeldPayment<'a> {
     /// Its identifier.
     pub payment_id: &'a str,
-    /// What the gateway knows of it.
+    /// The gateway's data of the payment.
     pub payment: &'a GatewayPayment,
 }
 
-/// What the gateway has changed of a payment.
+/// A change that the gateway has made of a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GatewayChange {
     /// Its virtual account is closed.
     VirtualAccountClosed,
-    /// A chargeback of so many won was recorded.
+    /// A chargeback of this amount was recorded.
     ChargebackRecorded(Won),
 }
 
 impl GatewayChange {
-    /// Makes the change.
+    /// Applies the change.
     ///
     /// # Panics
-    /// When more is charged back than 64 bits hold, which the gateway does not let through.
+    /// When the sum of the chargebacks exceeds 64 bits, which the gateway does not allow.
     pub fn make(self, payment: &mut GatewayPayment) {
         match self {
             Self::VirtualAccountClosed => {
@@ -74,23 +73,23 @@ impl GatewayChange {
     }
 }
 
-/// What the gateway answered.
+/// The gateway's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayAnswer {
-    /// Its status, at least 100, as HTTP counts.
+    /// Its status, at least 100, in the sense of HTTP.
     pub status_code: i64,
-    /// Its word for what came of it.
+    /// Its code for the result.
     pub result_code: &'static str,
     /// A sentence for people.
     pub message: Option<&'static str>,
-    /// What it has changed of the payment.
+    /// Its change of the payment.
     pub change: Option<GatewayChange>,
     /// SHA-256 over the canonical form (RFC 8785) of the whole answer.
     pub evidence: Fingerprint,
 }
 
 impl GatewayAnswer {
-    /// Whether the gateway has done what was asked.
+    /// Returns whether the gateway has done what was requested.
     #[must_use]
     pub fn status(&self) -> OperationStatus {
         if self.status_code < 400 {
@@ -101,17 +100,17 @@ impl GatewayAnswer {
     }
 }
 
-/// Something that answers what administrators ask of a payment gateway.
+/// A payment gateway that answers administrators' requests.
 pub trait Gateway {
-    /// Asks about one payment; `held` is what is known here of it.
+    /// Sends a request about one payment; `held` is the payment as it is known here.
     fn operate(&self, held: Option<HeldPayment<'_>>, order: PaymentOrder) -> GatewayAnswer;
 
-    /// Asks for the payments that a search key finds; `held` are those known here, in the order
+    /// Searches for payments by a search key; `held` are the matching payments known here, in the order
     /// of their identifiers.
     fn search(&self, search_key: &str, held: &[HeldPayment<'_>]) -> GatewayAnswer;
 }
 
-/// The gateway that holds nothing but the facts.
+/// The gateway that knows nothing but the facts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EmbeddedGateway;
 
@@ -160,23 +159,24 @@ impl Gateway for EmbeddedGateway {
     }
 }
 
-/// Whether the payment goes into a virtual account that takes money.
+/// Whether the payment goes into a virtual account that is open.
 fn has_open_account(payment: &GatewayPayment) -> bool {
     let goes_elsewhere = matches!(payment.method, GatewayMethod::Card | GatewayMethod::Bank);
     !goes_elsewhere && payment.virtual_account_state == Some(VirtualAccountState::Open)
 }
 
-/// How much of the payment can still be charged back, in won; negative where the facts say that
+/// Returns how much of the payment can still be charged back, in won; negative where the facts say that
 /// more was charged back than was paid.
 fn amount_left(payment: &GatewayPayment) -> Won {
-    // The difference of an amount from 1 on and one from 0 on is within 64 bits.
+    // The paid amount is at least 1 and the charged-back one at least 0, so the difference is within 64
+    // bits.
     Won::new(payment.amount_krw.0 - payment.charged_back_krw.0)
 }
 
-/// The whole of what the gateway answered, as its evidence is taken.
+/// The gateway's whole answer, whose hash is its evidence.
 ///
-/// Its members, and those of what is in it, stand in the order of their names, and it has no fractions:
-/// written as JSON it is in canonical form (RFC 8785).
+/// Its fields, and those of nested structs, are in the order of their names, and it has no fractions:
+/// so its JSON is in canonical form (RFC 8785).
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Evidence<'a> {
@@ -208,7 +208,8 @@ struct ContentEvidence<'a> {
 
 impl<'a> From<&HeldPayment<'a>> for PaymentEvidence<'a> {
     fn from(held: &HeldPayment<'a>) -> Self {
-        // Each member is named: one that is added to a payment has its place here, too.
+        // The pattern names each field, so that a field that is added to a payment must be added here,
+        // too.
         let GatewayPayment {
             method,
             amount_krw,
@@ -418,7 +419,7 @@ mod tests {
     #[test]
     fn the_evidence_is_the_fingerprint_of_the_canonical_answer() {
         let answer = operate(&payment(&[]), PaymentOrder::CloseVirtualAccount);
-        // Members in their order by name, no white space; the account as it is afterwards.
+        // Fields in the order of their names, no white space; the account as it is afterwards.
         let canonical = concat!(
             r#"{"message":null,"payments":[{"payment":{"amountKrw":330000,"chargebackState":"none","#,
             r#""chargedBackKrw":0,"method":"vcnt","refundState":"none","#,
@@ -449,7 +450,7 @@ mod tests {
             [(&answers[0], Some("everybody"), 2), (&answers[1], None, 1)]
         {
             let one = json!({"paymentId": "payment-2", "payment": payment});
-            // The map of a tree is in the order of its names, which are all of ASCII.
+            // The map of a tree is in the order of its names, all of which are ASCII.
             let whole = json!({
                 "statusCode": answer.status_code,
                 "resultCode": answer.result_code,

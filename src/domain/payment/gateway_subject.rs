@@ -1,5 +1,6 @@
-//! What administrators operate on at the gateway: a payment, or a search key. Each has a revision
-//! that counts the operations recorded on it, so that no two of them act on the same picture.
+//! The subjects of administrators' operations at the gateway: a payment, or a search key. Each has
+//! a revision that counts the operations recorded on it, so that no two operations are based on the
+//! same state.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,23 +20,24 @@ use crate::public_events;
 pub struct GatewayFact {
     /// Its revision.
     pub revision: Revision,
-    /// What it says.
+    /// The facts.
     pub payment: GatewayPayment,
 }
 
-/// A payment at the gateway. It exists without its fact once an operation has asked for it: an
-/// unknown payment is operated on too, and the audit says that the gateway does not know it.
+/// A payment at the gateway. It exists without its fact once an operation was requested for it:
+/// operations on an unknown payment are carried out too, and the audit says that the gateway does
+/// not know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaymentSubject {
     /// Its identifier.
     pub payment_id: Box<str>,
     /// The fact.
     pub fact: Option<GatewayFact>,
-    /// How many operations were recorded on it.
+    /// The number of operations that were recorded on it.
     pub operations: Revision,
 }
 
-/// A fact comes in.
+/// The event that a fact comes in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatewayFactCameIn {
     /// The payment.
@@ -44,12 +46,12 @@ pub struct GatewayFactCameIn {
     pub fact: GatewayFact,
 }
 
-/// An operation on the payment is recorded.
+/// The event that an operation on the payment is recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaymentOperated {
     /// The payment.
     pub payment_id: Box<str>,
-    /// What it has changed.
+    /// The change that it has made.
     pub change: Option<GatewayChange>,
 }
 
@@ -65,7 +67,7 @@ pub enum PaymentSubjectEvent {
 
 impl Resource for PaymentSubject {
     const KIND: Kind = GatewayPayment::KIND;
-    /// Version 1 had three methods only.
+    /// Version 1 had only three payment methods.
     const OLDER: &'static [Older<Self, PaymentSubjectEvent>] = &[Older::ADDED_TO];
     type Event = PaymentSubjectEvent;
 
@@ -99,12 +101,13 @@ impl Resource for PaymentSubject {
         vec![self.payment_id.to_string()]
     }
 
-    /// How many operations were recorded: what administrators expect. The fact has its own.
+    /// Returns the number of recorded operations, which commands expect. The fact has a revision of
+    /// its own.
     fn revision(&self) -> Revision {
         self.operations
     }
 
-    /// The fact's.
+    /// Returns the fact's revision.
     fn read_revision(&self) -> Revision {
         let fact = self.fact.as_ref();
         fact.map_or(Revision::NONE, |fact| fact.revision)
@@ -186,7 +189,7 @@ impl FactHolder for PaymentSubject {
 pub struct SearchSubject {
     /// The key.
     pub search_key: Ident,
-    /// How many searches were recorded on it.
+    /// The number of searches that were recorded on it.
     pub operations: Revision,
 }
 
@@ -263,7 +266,7 @@ mod tests {
     #[test]
     fn facts_come_in_as_to_any_other_kind_and_leave_the_operations_alone() {
         let mut service = Scenario::new();
-        // An operation has asked for the payment before its fact came in.
+        // An operation was requested for the payment before its fact came in.
         let asked = operated(operated(None, None).into(), None);
         assert_eq!(asked.validate(), Ok(()));
         assert_eq!(asked.fact(), None);

@@ -1,20 +1,21 @@
 //! Payments for reservations: what is owed, how it may be paid, and which receipts are due.
 //!
-//! What a product of the catalogue allows comes in as the fact
-//! [`PaymentProductPlan`](super::reference::kinds::payment_product_plan::PaymentProductPlan); whether a
-//! cash receipt may be issued follows from it alone, and is decided in one place for everybody
-//! who asks.
+//! The rules of a product of the catalogue come in as the fact
+//! [`PaymentProductPlan`](super::reference::kinds::payment_product_plan::PaymentProductPlan). Whether a
+//! cash receipt may be issued depends on that plan and the request alone, and is decided in one place
+//! for all operations.
 //!
-//! An [`Obligation`](obligation::Obligation) is what a mother owes. It is pre-registered once:
+//! An [`Obligation`](obligation::Obligation) is an amount that a mother owes. It is pre-registered
+//! once:
 //!
 //! ```text
 //! open ──pre-register──▶ pre-registered: by whom, at which fee, with which cash receipt
 //!                        (frozen; whatever the fact says later)
 //! ```
 //!
-//! What administrators do at the payment gateway is written down operation by operation, each an
-//! [`AdminAudit`](admin_audit::AdminAudit); their order is kept by the revision of what they
-//! operate on: a payment, or a search key.
+//! Each operation of an administrator at the payment gateway is recorded as an
+//! [`AdminAudit`](admin_audit::AdminAudit). The revision of its subject, a payment or a search key,
+//! keeps the operations in order.
 
 pub mod admin_audit;
 pub mod administer_gateway;

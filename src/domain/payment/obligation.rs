@@ -1,4 +1,5 @@
-//! What a mother owes for a reservation: the fact, and the pre-registration of its payment.
+//! An amount that a mother owes for a reservation: the fact, and the pre-registration of its
+//! payment.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -138,19 +139,19 @@ pub struct CashReceiptEligibilitySnapshot {
     pub decided_at: Timestamp,
 }
 
-/// What a customer asked of a cash receipt, in the pre-registration's words.
+/// A customer's request for a cash receipt, as the pre-registration stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiptWish {
-    /// Whether one is wanted.
+    /// Whether a receipt is wanted.
     pub request_state: ReceiptRequestState,
-    /// What it is wanted for.
+    /// The purpose for which it is wanted.
     pub purpose: RequestedReceiptPurpose,
-    /// For whom it is to be registered.
+    /// The identity under which it is to be registered.
     pub registration_identity_reference: Option<Ident>,
 }
 
 impl CashReceiptEligibilitySnapshot {
-    /// The snapshot of a decision.
+    /// Makes the snapshot of a decision.
     #[must_use]
     pub fn new(
         snapshot_id: Uuid,
@@ -179,7 +180,7 @@ impl CashReceiptEligibilitySnapshot {
         }
     }
 
-    /// What was asked for.
+    /// Returns the request for a receipt.
     #[must_use]
     pub fn wish(&self) -> ReceiptWish {
         ReceiptWish {
@@ -191,22 +192,22 @@ impl CashReceiptEligibilitySnapshot {
 }
 
 /// The pre-registration of a payment: what was owed, and the three snapshots. It never changes,
-/// whatever the obligation or the plan says later.
+/// even if the obligation or the plan does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreRegistration {
     /// The booking.
     pub reservation_booking_id: BookingId,
-    /// How it is to be paid.
+    /// The method of payment.
     pub payment_method: PaymentMethod,
-    /// What it is for.
+    /// The purpose of the payment.
     pub payment_purpose: PaymentPurpose,
-    /// How much, in won.
+    /// The amount, in won.
     pub amount_krw: Won,
     /// The product plan.
     pub payment_product_plan_code: Ident,
     /// The fee.
     pub fee: ProviderFeeSnapshot,
-    /// Who, and with what authority.
+    /// The actor and the actor's authority.
     pub actor: PaymentActorSnapshot,
     /// The cash receipt.
     pub cash_receipt: CashReceiptEligibilitySnapshot,
@@ -221,20 +222,20 @@ pub struct Obligation {
     pub fact_revision: Revision,
     /// The current fact.
     pub fact: PaymentObligation,
-    /// Whether only the mother may pay it: it is a consultation's, which has no booking.
+    /// Whether only the mother may pay it: it is owed for a consultation, which has no booking.
     pub mother_alone: bool,
-    /// Its pre-registration.
+    /// Its pre-registration, if there is one.
     pub pre_registration: Option<PreRegistration>,
 }
 
-/// A fact comes in, or an obligation is born in a commit of this service.
+/// The event that a fact comes in, or that a commit of this service creates an obligation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObligationPut {
     /// Its identifier.
     pub payment_id: Box<str>,
     /// The fact's revision.
     pub revision: Revision,
-    /// What it says.
+    /// The facts.
     pub fact: PaymentObligation,
 }
 
@@ -242,23 +243,25 @@ pub struct ObligationPut {
 /// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ObligationEvent {
-    /// A new revision of the fact.
+    /// A new revision of the fact is put in place.
     Put(Box<ObligationPut>),
-    /// A consultation's obligation is born.
+    /// An obligation is created for a consultation.
     BornOfConsultation(Box<ObligationPut>),
     /// The payment is pre-registered.
     PreRegistered(Box<PreRegistration>),
 }
 
 impl ObligationEvent {
-    /// The birth of an obligation, at revision 1, with the reservation that it is owed for.
+    /// Returns the event that creates an obligation, at revision 1, together with the reservation
+    /// that it is owed for.
     #[must_use]
     pub fn born(payment_id: &str, fact: PaymentObligation) -> Self {
         Self::Put(Box::new(ObligationPut::first(payment_id, fact)))
     }
 
-    /// The birth of an obligation, at revision 1, with a consultation: the request for it takes the
-    /// place of the booking, and only the mother may pre-register its payment.
+    /// Returns the event that creates an obligation, at revision 1, for a consultation: the request
+    /// for the consultation is stored in place of the booking, and only the mother may pre-register
+    /// the payment.
     #[must_use]
     pub fn born_of_consultation(payment_id: &str, fact: PaymentObligation) -> Self {
         Self::BornOfConsultation(Box::new(ObligationPut::first(payment_id, fact)))
@@ -278,7 +281,7 @@ impl ObligationPut {
 impl Resource for Obligation {
     const KIND: Kind = PaymentObligation::KIND;
     type Event = ObligationEvent;
-    /// A pre-registration is born with its own commit.
+    /// The list contains obligations from their pre-registration on.
     const LIST: Option<List<Self>> = Some(List {
         from_when: Some(|it| it.pre_registration.is_some()),
         ..List::<Self>::by(&[
@@ -338,7 +341,7 @@ impl Resource for Obligation {
         vec![self.payment_id.to_string()]
     }
 
-    /// The fact's: a pre-registration does not change what is owed.
+    /// Returns the fact's revision, since a pre-registration does not change what is owed.
     fn revision(&self) -> Revision {
         self.fact_revision
     }
@@ -429,7 +432,7 @@ impl Obligation {
     }
 }
 
-/// What the fact says by now, where that is something else than what was registered.
+/// Returns the fact's current value, if it differs from the registered one.
 fn moved<'a, T: PartialEq + AsRef<str>>(registered: &T, by_now: &'a T) -> Option<Cow<'a, str>> {
     (registered != by_now).then(|| Cow::Borrowed(by_now.as_ref()))
 }

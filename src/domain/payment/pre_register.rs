@@ -133,7 +133,8 @@ impl Operation for PreRegister {
     #[cfg(test)]
     fn ladder() -> Ladder {
         const PAYMENT: &str = "payment-1";
-        // Of the payment of this mother: others pay by what binds them to it.
+        // The example is this mother's payment; other kinds of actors need a delegation or a
+        // relationship.
         Ladder::of(&[ActorKind::Mother])
             .then(Reason::NotPermitted, |case| {
                 case.by(ActorKind::SystemWorkflow)
@@ -311,7 +312,7 @@ fn fee_snapshot(
     }
 }
 
-/// The fee on an amount, in won, halves rounded up.
+/// Returns the fee on an amount, in won, halves rounded up.
 fn fee(amount_krw: Won, rate: BasisPoints) -> Won {
     let whole = i128::from(BasisPoints::WHOLE);
     let product = i128::from(amount_krw) * i128::from(rate.number());
@@ -340,14 +341,14 @@ mod tests {
 
     const NAME: &str = "pre_register_payment";
 
-    /// Everything is there, and the mother acts.
+    /// Makes a service with everything that is needed, in which the mother acts.
     fn ready() -> Scenario {
         let mut service = service();
         service.acting(mother());
         service
     }
 
-    /// As [`ready`], with the obligation changed.
+    /// Makes the service of [`ready`] with the obligation changed.
     fn owing(changes: &[(&str, Value)]) -> Scenario {
         let mut service = ready();
         service.fact(
@@ -359,7 +360,7 @@ mod tests {
         service
     }
 
-    /// As [`ready`], with the plan changed.
+    /// Makes the service of [`ready`] with the plan changed.
     fn under(changes: &[(&str, Value)]) -> Scenario {
         let mut service = ready();
         let plan = with(&payment_product_plan::sample(), changes);
@@ -367,7 +368,7 @@ mod tests {
         service
     }
 
-    /// As [`ready`], with another wish for a receipt.
+    /// Pre-registers in the service of [`ready`], with another request for a receipt.
     fn wishing(changes: &[(&str, Value)]) -> Then {
         ready().when(NAME, &[], &with(&body(), changes))
     }
@@ -671,7 +672,7 @@ mod tests {
             member(ActorKind::Mother, "mother-1", "member-2"),
             actor(ActorKind::Mother, "mother-1"),
         ] {
-            // That the obligation is not open is not given away.
+            // The refusal does not reveal that the obligation is not open.
             let mut service = owing(&[("/state", json!("paid"))]);
             service.acting(other);
             assert_eq!(refused(&mut service, &body()), FORBIDDEN);
@@ -687,7 +688,8 @@ mod tests {
             service.acting(father());
             service
         };
-        // Exactly the amount is enough, and the last moment is in time.
+        // A maximum of exactly the amount is enough, and so is a delegation in its last
+        // millisecond.
         let mut service = given(330_000);
         service.at("2026-11-30T23:59:59.999Z");
         pre_register(&mut service).committed();
@@ -752,7 +754,7 @@ mod tests {
             let mut service = owing(&[("/state", json!(state))]);
             assert_eq!(refused(&mut service, &body()), CONFLICT, "{state}");
         }
-        // Also when it was pre-registered before.
+        // The same holds when it was pre-registered before.
         let mut service = ready();
         pre_register(&mut service).committed();
         let paid = with(&obligation(), &[("/state", json!("paid"))]);

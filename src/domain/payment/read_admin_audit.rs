@@ -1,5 +1,5 @@
-//! Reading the audit of an operation at the payment gateway: who may operate it, and the head
-//! office's administrators whatever their permissions.
+//! Reads the audit of an operation at the payment gateway: for actors who may operate it, and for
+//! the head office's administrators whatever their permissions.
 
 use super::admin_audit::{AdminAudit, AdminAuditBody};
 use super::administer_gateway::may_administer;
@@ -11,7 +11,7 @@ use crate::domain::resource::Resource;
 /// Reads the audit that the path names. It has no revision of its own.
 ///
 /// # Errors
-/// `not_found` when it does not exist, or is not for the actor to see.
+/// `not_found` when it does not exist, or the actor may not see it.
 pub fn read_admin_audit(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let actor = request.actor;
     if !request.allows(|| actor.is_headquarters() || may_administer(actor)) {
@@ -24,7 +24,7 @@ pub fn read_admin_audit(request: &ReadRequest<'_>) -> Result<Representation, Rej
     Representation::at_position(request.view, audit.key(), &AdminAuditBody::new(&audit))
 }
 
-/// What of the audits the actor may be shown.
+/// Returns the part of the audits that the actor may be shown.
 #[must_use]
 pub fn scope(request: &ReadRequest<'_>) -> Scope {
     match request.actor.is_headquarters() || may_administer(request.actor) {
@@ -58,7 +58,7 @@ mod tests {
         service.acting(administrator());
         let audit = service.when("administer_gateway", &[], &body).committed();
         let id = audit["billingAdminOperationAuditId"].as_str().unwrap();
-        // A later operation on the same subject leaves the audit and its tag alone.
+        // A later operation on the same subject does not change the audit and its tag.
         let mut later = body.clone();
         later["expectedRevision"] = json!(1);
         later["idempotencyKey"] = json!("key-2");

@@ -1,4 +1,4 @@
-//! Reading the pre-registration of a payment: who may pay the obligation, its branch's managers
+//! Reads the pre-registration of a payment: whoever may pay the obligation, its branch's managers
 //! and the head office see all of it.
 
 use super::authority::{finance_scope, may_read};
@@ -14,7 +14,7 @@ use crate::domain::resource::Resource;
 /// Reads the pre-registration of the payment that the path names. It has no revision of its own.
 ///
 /// # Errors
-/// `not_found` when it does not exist, or is not for the actor to see.
+/// `not_found` when it does not exist, or the actor may not see it.
 pub fn read_pre_registration(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let obligation = request
         .view
@@ -35,8 +35,8 @@ pub fn read_pre_registration(request: &ReadRequest<'_>) -> Result<Representation
     }
 }
 
-/// What of the pre-registrations the actor may be shown. What may be read of one goes by what its
-/// obligation's fact says now, which may have moved on since.
+/// Returns the part of the pre-registrations that the actor may be shown. Access depends on the
+/// current fact of the obligation, which may differ from the registered one.
 #[must_use]
 pub fn scope(request: &ReadRequest<'_>) -> Scope {
     let actor = request.actor;
@@ -80,7 +80,8 @@ mod tests {
             .read("read_pre_registration", &[("paymentId", PAYMENT)])
     }
 
-    /// Pre-registered, the father may pay (too little), both operators have their relationships.
+    /// Makes a service with a pre-registration in which the father may pay (too little), and both
+    /// operators have their relationships.
     fn registered() -> (Scenario, Value) {
         let mut service = service();
         delegate(&mut service, 1, "2026-12-01T00:00:00Z");
@@ -143,7 +144,7 @@ mod tests {
             let found = read(&mut service, stranger);
             assert_eq!(found, Err(Rejection::not_found()), "{kind}");
         }
-        // A payer whose time is over is no payer any more.
+        // A payer whose delegation has expired is no payer any more.
         service.at("2026-12-01T00:00:00Z");
         assert_eq!(read(&mut service, father()), Err(Rejection::not_found()));
     }

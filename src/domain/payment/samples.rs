@@ -1,4 +1,4 @@
-//! What the tests of this group have in common: an open obligation with everything around it.
+//! The shared samples of this group's tests: an open obligation with everything around it.
 
 use serde_json::{Value, json};
 
@@ -6,9 +6,9 @@ use crate::base::actor::{Actor, ActorKind};
 use crate::domain::reference::kinds::{payment_obligation, payment_product_plan};
 use crate::domain::scenario::{Scenario, Then, actor, member};
 
-/// The obligation.
+/// The identifier of the obligation.
 pub(crate) const PAYMENT: &str = "payment-1";
-/// What the father may pay when nothing else is said, in won.
+/// Maximum amount that the father may pay by default, in won.
 pub(crate) const DELEGATION_MAXIMUM: i64 = 500_000;
 
 /// The facts of the obligation: a deposit of 330,000 won by card.
@@ -16,7 +16,7 @@ pub(crate) fn obligation() -> Value {
     payment_obligation::sample()
 }
 
-/// A service that knows the obligation, its plan, its booking and the family.
+/// Makes a service that knows the obligation, its plan, its booking and the family.
 pub(crate) fn service() -> Scenario {
     let mut service = Scenario::new();
     service
@@ -47,7 +47,7 @@ pub(crate) fn service() -> Scenario {
     service
 }
 
-/// The mother lets the father pay; the delegation's identifier.
+/// Lets the mother delegate payments to the father; returns the delegation's identifier.
 pub(crate) fn delegate(service: &mut Scenario, maximum: i64, until: &str) -> String {
     let body = json!({
         "familyAccountId": "family-1",
@@ -66,7 +66,7 @@ pub(crate) fn delegate(service: &mut Scenario, maximum: i64, until: &str) -> Str
     granted["paymentDelegationId"].as_str().unwrap().to_owned()
 }
 
-/// The body that pre-registers the payment, with a receipt.
+/// Returns the body that pre-registers the payment, with a receipt.
 pub(crate) fn body() -> Value {
     json!({
         "paymentId": PAYMENT,
@@ -78,12 +78,12 @@ pub(crate) fn body() -> Value {
     })
 }
 
-/// The scenario's actor pre-registers the payment.
+/// Pre-registers the payment as the scenario's actor.
 pub(crate) fn pre_register(service: &mut Scenario) -> Then {
     service.when("pre_register_payment", &[], &body())
 }
 
-/// `value` with the fields at these places set.
+/// Returns `value` with the fields at these places set.
 pub(crate) fn with(value: &Value, changes: &[(&str, Value)]) -> Value {
     let mut value = value.clone();
     for (place, change) in changes {
@@ -103,7 +103,7 @@ pub(crate) fn father() -> Actor {
     member(ActorKind::FamilyMember, "father-user", "father")
 }
 
-/// A person who works on a branch's payments, according to the token.
+/// Makes a person who works on a branch's payments, according to the token.
 pub(crate) fn branch_operator() -> Actor {
     Actor {
         permissions: vec!["payment:authorize".into()],
@@ -111,7 +111,7 @@ pub(crate) fn branch_operator() -> Actor {
     }
 }
 
-/// A person who works on payments from the head office, according to the token.
+/// Makes a person who works on payments from the head office, according to the token.
 pub(crate) fn headquarters_operator() -> Actor {
     Actor {
         permissions: vec!["payment:authorize".into()],

@@ -1,6 +1,5 @@
-//! What both commands on a payout have in common: how their bodies name it, and what they ask of it:
-//! when it happened, whether its booking goes on, and whether the instruction to pay speaks of the same
-//! payout.
+//! The common parts of both commands on a payout: the way their bodies name it, and the checks of its
+//! time, of its booking, and of whether the instruction to pay describes the same payout.
 
 use super::state::Payout;
 use crate::base::json::{FaultCode, Reader};
@@ -9,10 +8,11 @@ use crate::domain::reference::kinds::payout_instruction::PayoutInstructionFact;
 use crate::domain::reference::kinds::reservation_booking::BookingState;
 use crate::domain::resource::ReadView;
 
-/// How far ahead of this service's clock the reporter's clock may be.
+/// Maximum time, in seconds, that the reporter's clock may be ahead of this service's.
 const CLOCK_SKEW_SECONDS_MAX: i64 = 300;
 
-/// What is reported has happened: a fault at `occurredAt` when it is too far ahead.
+/// Checks that the reported event has happened: notes a fault at `occurredAt` when that is too far in
+/// the future.
 pub(super) fn has_happened(at: &mut Reader, occurred_at: Option<&Timestamp>) {
     let latest = at.now().plus_seconds(CLOCK_SKEW_SECONDS_MAX);
     if occurred_at.is_some_and(|occurred_at| *occurred_at > latest) {
@@ -20,8 +20,8 @@ pub(super) fn has_happened(at: &mut Reader, occurred_at: Option<&Timestamp>) {
     }
 }
 
-/// What follows from a command's body about its payout, for the two types that `json_object` makes of
-/// it: the rule `plausible`, and `payout()`.
+/// Implements the payout's part of a command, for the two types that `json_object` makes of its body:
+/// the rule `plausible`, and `payout()`.
 macro_rules! about_payout {
     ($Command:ident, $Fields:ident) => {
         fn plausible(at: &mut $crate::base::json::Reader, fields: &$Fields<'_>) {
@@ -29,7 +29,7 @@ macro_rules! about_payout {
         }
 
         impl $Command {
-            /// The payout that it is about.
+            /// Returns the payout that the command is about.
             fn payout(&self) -> $crate::domain::payout::state::Payout {
                 $crate::domain::payout::state::Payout {
                     reservation_booking_id: self.reservation_booking_id.clone(),
@@ -45,7 +45,7 @@ macro_rules! about_payout {
 }
 pub(super) use about_payout;
 
-/// Whether payouts of a booking in this state are still dealt with: also after the care.
+/// Whether commands on payouts of a booking in this state are accepted: also after the care.
 pub(super) fn is_dealt_with(state: BookingState) -> bool {
     match state {
         BookingState::Active | BookingState::Completed => true,
@@ -53,7 +53,7 @@ pub(super) fn is_dealt_with(state: BookingState) -> bool {
     }
 }
 
-/// The fields in which the instruction that the payout names speaks of another payout; none
+/// Returns the fields in which the instruction that the payout names describes another payout; none
 /// when the instruction is not known here.
 pub(super) fn mismatches(payout: &Payout, view: &ReadView<'_>) -> Vec<&'static str> {
     let instruction = view.fact::<PayoutInstructionFact>(&payout.caregiver_payout_instruction_id);

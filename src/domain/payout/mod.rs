@@ -1,16 +1,16 @@
-//! What is known of the receipt of a caregiver's payout.
+//! The receipts of caregivers' payouts, as far as they are known.
 //!
 //! A *receipt state* belongs to one payout: a booking, an assignment under contract, and the
-//! instruction that says what is to be paid.
+//! instruction to pay.
 //!
 //! ```text
 //!  unrecorded ──repair_receipt──▶ repaired ◀──repair_receipt──┐
 //!      └───────acknowledge_deposit──▶ acknowledged ───────────┘
 //! ```
 //!
-//! `unrecorded` is the state at revision 0: there is none yet, and none can be read. A deposit is
-//! acknowledged once; a repair after it changes the state, and not that the deposit was
-//! acknowledged.
+//! `unrecorded` stands for revision 0: no receipt state exists yet, and none can be read. A deposit
+//! is acknowledged once; a repair after that changes the state, but the acknowledgement of the
+//! deposit stays.
 
 pub mod acknowledge_deposit;
 mod guards;

@@ -1,4 +1,4 @@
-//! Reading a payout's receipt state: headquarters and a manager of the booking's branch.
+//! Reads a payout's receipt state: for headquarters and a manager of the booking's branch.
 
 use super::state::{PayoutReceipt, PayoutReceiptBody};
 use crate::base::text::BookingId;
@@ -10,7 +10,7 @@ use crate::domain::rejection::Rejection;
 /// Reads the receipt state of the payout that the path names, at its revision.
 ///
 /// # Errors
-/// `not_found` when nothing is recorded of the payout, or it is not for the actor to see.
+/// `not_found` when nothing is recorded of the payout, or the actor may not see it.
 pub fn read_receipt_state(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let actor = request.actor;
     let booking_id = request.param("reservationBookingId");
@@ -33,7 +33,7 @@ pub fn read_receipt_state(request: &ReadRequest<'_>) -> Result<Representation, R
     }
 }
 
-/// What of the receipt states the actor may be shown.
+/// Returns the part of the receipt states that the actor may be shown.
 #[must_use]
 pub fn scope(request: &ReadRequest<'_>) -> Scope {
     match request.actor.is_headquarters() {

@@ -21,7 +21,7 @@ pub(super) fn booking(state: &str) -> Value {
     })
 }
 
-/// The instruction that the commands speak of.
+/// Returns the instruction that the commands name.
 pub(super) fn instruction() -> Value {
     json!({
         "reservationBookingId": "booking-1",
@@ -50,7 +50,7 @@ pub(super) fn headquarters() -> Actor {
     }
 }
 
-/// The body of a repair before anything else.
+/// Returns the body of a repair before any other command.
 pub(super) fn repair() -> Value {
     json!({
         "reservationBookingId": "booking-1",
@@ -91,14 +91,14 @@ pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
     body
 }
 
-/// Places and codes as a scenario returns them.
+/// Makes paths and codes comparable with those that a scenario returns.
 pub(super) fn faults<const N: usize>(
     faults: [(&str, &'static str); N],
 ) -> Vec<(String, &'static str)> {
     faults.map(|(path, code)| (path.to_owned(), code)).into()
 }
 
-/// The booking of the examples is cancelled.
+/// Cancels the booking of the examples.
 pub(super) fn cancelled(case: &mut Case) -> &mut Case {
     case.alter(
         "reservation-booking-1",
@@ -106,7 +106,7 @@ pub(super) fn cancelled(case: &mut Case) -> &mut Case {
     )
 }
 
-/// The instruction of the examples is for another place in the order.
+/// Changes the instruction of the examples to another place in the order.
 pub(super) fn for_another_place(case: &mut Case) -> &mut Case {
     case.alter(
         "payout-instruction-1",

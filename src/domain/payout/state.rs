@@ -32,7 +32,7 @@ wire_enum! {
 }
 
 impl ReceiptState {
-    /// The status that goes with it.
+    /// Returns the status that belongs to it.
     #[must_use]
     pub fn status(self) -> ReceiptStatus {
         match self {
@@ -51,11 +51,11 @@ pub struct Payout {
     pub contract_assignment_key: AssignmentKey,
     /// The instruction to pay.
     pub caregiver_payout_instruction_id: PayoutInstructionId,
-    /// As what the caregiver serves.
+    /// The role in which the caregiver serves.
     pub caregiver_role: Ident,
     /// The place in the order of handoffs, from 1 on.
     pub handoff_order: i64,
-    /// The caregiver, where named.
+    /// The caregiver, if named.
     pub caregiver_id: Option<CaregiverId>,
 }
 
@@ -77,20 +77,20 @@ impl Payout {
     }
 }
 
-/// What is known of a payout's receipt.
+/// The recorded receipt of a payout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PayoutReceipt {
     /// The payout, as the last command named it.
     pub payout: Payout,
-    /// How many commits it has seen.
+    /// The number of commits that it has seen.
     pub revision: Revision,
-    /// What is known.
+    /// Its state.
     pub receipt_state: ReceiptState,
-    /// Why, in the words of who said so last.
+    /// The reason, in the words of the last command.
     pub reason: Option<Text>,
-    /// The profile of who said so last.
+    /// The profile of the last command's actor.
     pub actor_profile_id: Box<str>,
-    /// When it happened, as was said last.
+    /// The time of the event, as the last command reported it.
     pub occurred_at: Timestamp,
     /// The deposit, once it is acknowledged.
     pub deposit: Option<Deposit>,
@@ -103,13 +103,13 @@ pub struct Deposit {
     pub occurred_at: Timestamp,
     /// When it was acknowledged.
     pub acknowledged_at: Timestamp,
-    /// The profile of who acknowledged it.
+    /// The profile of the actor who acknowledged it.
     pub actor_profile_id: Box<str>,
-    /// What the branch noted.
+    /// The branch's note.
     pub memo: Option<Text>,
 }
 
-/// An exception is repaired.
+/// The event that an exception is repaired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiptRepaired {
     /// The payout.
@@ -118,11 +118,11 @@ pub struct ReceiptRepaired {
     pub actor_profile_id: Box<str>,
     /// When it happened.
     pub occurred_at: Timestamp,
-    /// Why, in the actor's words.
+    /// The reason, in the actor's words.
     pub reason: Text,
 }
 
-/// A deposit is acknowledged.
+/// The event that a deposit is acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DepositAcknowledged {
     /// The payout.
@@ -131,9 +131,9 @@ pub struct DepositAcknowledged {
     pub actor_profile_id: Box<str>,
     /// When the deposit was made.
     pub occurred_at: Timestamp,
-    /// What the branch notes.
+    /// The branch's note.
     pub memo: Option<Text>,
-    /// Why, in the actor's words.
+    /// The reason, in the actor's words.
     pub reason: Option<Text>,
 }
 

@@ -10,10 +10,10 @@ use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 pub struct BasisPoints(u16);
 
 impl BasisPoints {
-    /// The whole: 100 %.
+    /// 100 % in basis points.
     pub const WHOLE: i64 = 10_000;
 
-    /// How many of 10,000.
+    /// Returns the number of basis points.
     #[must_use]
     pub fn number(self) -> i64 {
         i64::from(self.0)

@@ -1,5 +1,4 @@
-//! Batches of facts as they come in: lines are cut out of a stream, facts read, and what came of
-//! each is counted.
+//! Batches of facts that come in: cuts lines out of a stream, reads facts, and counts the results.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +12,22 @@ use crate::base::time::Timestamp;
 use crate::domain::operation::AnyCommand;
 use crate::domain::rejection::Rejection;
 
-/// The longest line that is read, in bytes and without its end: as long as the longest body of
-/// any other request.
+/// Maximum length of a line, in bytes and without its end: the same as that of the body of any
+/// other request.
 pub const LINE_BYTES_MAX: usize = 1024 * 1024;
 
-/// How much of a line is held: one byte more, for a CR before its end.
+/// Maximum number of bytes of a line that are buffered: one more than [`LINE_BYTES_MAX`], for a CR
+/// before its end.
 const HELD_BYTES_MAX: usize = LINE_BYTES_MAX + 1;
 
-/// How many problems a summary lists.
+/// Maximum number of problems that a summary lists.
 const PROBLEMS_MAX: usize = 100;
 
-/// The longest unknown kind that a problem repeats, in bytes: a batch of hostile facts must not
-/// be held in memory.
+/// Maximum length of an unknown kind that a problem repeats, in bytes, so that a batch of hostile
+/// facts is not held in memory.
 const KIND_SHOWN_BYTES_MAX: usize = 512;
 
-/// Cuts a stream of bytes into lines, whatever the borders of its chunks.
+/// Cuts a stream of bytes into lines, wherever its chunks begin and end.
 ///
 /// ```text
 /// let mut rest = &chunk[..];
@@ -35,15 +35,15 @@ const KIND_SHOWN_BYTES_MAX: usize = 512;
 /// if let Some(line) = lines.finish() { … }               // at the end of the stream
 /// ```
 ///
-/// A line ends with LF or CR LF; the last one may end with the stream. A blank line is passed over
-/// and counts. Of a line that is too long no more than the limit is ever held.
+/// A line ends with LF or CR LF; the last one may end with the stream. A blank line is skipped, but
+/// numbered. Of a line that is too long, no more than the limit is ever buffered.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of a line whose end has not been received yet.
     begun: Vec<u8>,
-    /// Whether `begun` was handed out as a whole line.
+    /// Whether `begun` was returned as a whole line.
     handed_out: bool,
-    /// Whether the line that has begun is too long already; `begun` is empty then.
+    /// Whether the line in progress is already too long; `begun` is empty then.
     too_long: bool,
     /// The number of the next line.
     index: u64,
@@ -63,12 +63,12 @@ pub struct Line<'a> {
 pub enum LineText<'a> {
     /// Its bytes, without its end.
     Whole(&'a [u8]),
-    /// More than [`LINE_BYTES_MAX`] bytes, which were passed over.
+    /// More than [`LINE_BYTES_MAX`] bytes, which were skipped.
     TooLong,
 }
 
 impl<'a> Line<'a> {
-    /// The bytes that are to be read of it.
+    /// Returns the number of bytes of it that are to be read.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self.text {
@@ -89,8 +89,8 @@ impl<'a> Line<'a> {
 }
 
 impl Lines {
-    /// The next line that ends in `rest`, which is moved on behind it; `None` when no line ends
-    /// there: then `rest` is empty, and the next chunk is due.
+    /// Returns the next line that ends in `rest`, and advances `rest` behind it; `None` when no
+    /// line ends there: then `rest` is empty, and the next chunk is needed.
     pub fn next<'l, 'c: 'l>(&'l mut self, rest: &mut &'c [u8]) -> Option<Line<'l>> {
         loop {
             self.forget_handed_out();
@@ -104,7 +104,7 @@ impl Lines {
             let index = self.index;
             self.index += 1;
             if self.begun.is_empty() && !self.too_long {
-                // Most lines lie in one chunk: they are not copied.
+                // Most lines are in one chunk, and are not copied.
                 if text.len() <= HELD_BYTES_MAX && is_blank(text) {
                     continue;
                 }
@@ -126,7 +126,7 @@ impl Lines {
         }
     }
 
-    /// The last line, when the stream ended within one.
+    /// Returns the last line, when the stream ended within one.
     pub fn finish(&mut self) -> Option<Line<'_>> {
         self.forget_handed_out();
         let index = self.index;
@@ -146,7 +146,7 @@ impl Lines {
         Some(Line::new(index, &self.begun))
     }
 
-    /// How much memory the beginning of a line takes whose end has not come yet, in bytes.
+    /// Returns the memory that the beginning of an unfinished line takes, in bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.begun.capacity()
@@ -180,14 +180,15 @@ fn is_blank(line: &[u8]) -> bool {
     line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'))
 }
 
-/// The facts of a batch in one JSON body, `{"facts": […]}`. What is wrong with a single fact is
+/// Returns the facts of a batch in one JSON body, `{"facts": […]}`. Faults of a single fact are
 /// found when it is read.
 ///
 /// # Errors
-/// `request_invalid` when the body has another shape.
-pub fn parse_batch<'v, 'a>(body: &'v Json<'a>) -> Result<&'v [Json<'a>], Rejection> {
-    // No rule of the shape asks what time it is.
-    let mut at = Reader::new(Timestamp::default());
+/// `request_invalid` when the body has another shape, or the reader has a fault already.
+pub fn parse_batch<'v, 'a>(
+    body: &'v Json<'a>,
+    mut at: Reader,
+) -> Result<&'v [Json<'a>], Rejection> {
     let slots = at.slots(body, &["facts"]);
     let facts = match slots {
         Some([Some(Json::Array(facts))]) => facts.as_slice(),
@@ -203,7 +204,7 @@ pub fn parse_batch<'v, 'a>(body: &'v Json<'a>) -> Result<&'v [Json<'a>], Rejecti
     Ok(facts)
 }
 
-/// In place of a field that should be an array, and is none.
+/// Stands for the value of a field that should be an array, and is none.
 struct NoArray;
 
 impl FromJson for NoArray {
@@ -221,12 +222,12 @@ impl FromJson for NoArray {
     }
 }
 
-/// Which fact of a batch it is.
+/// Identifies a fact of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// Its number in the batch, counted from 0: of its item, or of its line.
+    /// Its number in the batch, counted from 0: the index of its item, or of its line.
     pub index: u64,
-    /// The word given for its kind, when it can be read.
+    /// The name of its kind, when it can be read.
     pub kind: Option<String>,
     /// Its identifier, when it can be read.
     pub id: Option<Ident>,
@@ -234,9 +235,9 @@ pub struct Label {
 
 /// A fact of a batch, read.
 pub struct Incoming {
-    /// Which one it is.
+    /// Which fact of the batch it is.
     pub label: Label,
-    /// The command that puts it in place, or what is wrong with it.
+    /// The command that puts it in place, or its faults.
     pub command: Result<Box<dyn AnyCommand>, Vec<Fault>>,
 }
 
@@ -262,7 +263,7 @@ impl Incoming {
         }
     }
 
-    /// Reads a line, as [`Incoming::of_item`] does an item.
+    /// Reads a line like [`Incoming::of_item`] reads an item.
     #[must_use]
     pub fn of_line(line: &Line<'_>, kinds: &[&'static dyn AnyFactKind], now: Timestamp) -> Self {
         let fault = match line.text {
@@ -326,10 +327,10 @@ fn in_order<S: Serializer>(
 }
 
 impl Summary {
-    /// The fields that count: each fact is in one of them.
+    /// The fields with counts: each fact is counted in one of them.
     pub const COUNTS: [&str; 5] = ["applied", "unchanged", "stale", "conflict", "invalid"];
 
-    /// Counts what came of one fact. Facts may be counted in any order.
+    /// Counts the result of one fact. Facts may be counted in any order.
     pub fn count(&mut self, label: Label, result: FactResult, faults: Vec<Fault>) {
         match result {
             FactResult::Applied => {
@@ -375,7 +376,8 @@ mod tests {
         assert!(says.unwrap().contains(&format!("first {PROBLEMS_MAX} ")));
     }
 
-    /// The lines of a stream that comes in these chunks: index and text, `None` for one too long.
+    /// Returns the lines of a stream that comes in these chunks: index and text, `None` for a line
+    /// that is too long.
     fn cut<'c>(chunks: impl IntoIterator<Item = &'c [u8]>) -> Vec<(u64, Option<String>)> {
         fn owned(line: Line<'_>) -> (u64, Option<String>) {
             let text = match line.text {
@@ -480,7 +482,7 @@ mod tests {
         let blank = " ".repeat(2 * LINE_BYTES_MAX);
         let blanks = format!("{}\n{blank}\nshort", &blank[..LINE_BYTES_MAX]);
         for size in [16_384, 1_000_003, text.len()] {
-            // Not assert_eq: a failure would print megabytes.
+            // With assert_eq, a failure would print megabytes.
             assert!(
                 cut(text.as_bytes().chunks(size)) == expected,
                 "chunks of {size}"
@@ -492,9 +494,10 @@ mod tests {
 
     #[test]
     fn a_batch_is_an_object_with_nothing_but_an_array_of_facts() {
+        let at = || Reader::new(Timestamp::default());
         for (text, length) in [(r#"{"facts":[]}"#, 0), (r#"{"facts":[{},1,null]}"#, 3)] {
             let json = Json::parse(text.as_bytes()).unwrap();
-            assert_eq!(parse_batch(&json).unwrap().len(), length, "{text}");
+            assert_eq!(parse_batch(&json, at()).unwrap().len(), length, "{text}");
         }
         for (text, faults) in [
             ("[]", vec![("", "wrong_type")]),
@@ -513,7 +516,7 @@ mod tests {
             ),
         ] {
             let json = Json::parse(text.as_bytes()).unwrap();
-            let rejection = parse_batch(&json).unwrap_err();
+            let rejection = parse_batch(&json, at()).unwrap_err();
             assert_eq!(rejection.code, "request_invalid");
             let found: Vec<_> = rejection
                 .faults

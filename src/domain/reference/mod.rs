@@ -1,4 +1,4 @@
-//! Facts that other systems own, held here as revisioned resources: the operations rest on them.
+//! Facts that other systems own, stored here as revisioned resources, on which the operations depend.
 //!
 //! Each kind has a schema in a file of its own in [`kinds`], and a row in [`FACTS`].
 //!
@@ -39,23 +39,23 @@ pub trait FactKind:
     + Sync
     + 'static
 {
-    /// The kind; its name is the one on the wire.
+    /// The kind; its name is also its name in requests and responses.
     const KIND: Kind;
-    /// What its identifiers are, in a few words.
+    /// The meaning of its identifiers, in a few words.
     const ID: &'static str;
 
-    /// What its identifiers may be; the same that [`FactKind::id_fault`] finds no fault with.
+    /// Returns the shape of its identifiers: [`FactKind::id_fault`] accepts the same ones.
     fn id_shape() -> Shape {
         Ident::shape()
     }
 
-    /// What is wrong with this identifier for a fact of this kind, where the kind's identifiers have
+    /// Returns the fault of this identifier for a fact of this kind, where the kind's identifiers have
     /// a form or bounds of their own.
     fn id_fault(_id: &str) -> Option<FaultCode> {
         None
     }
 
-    /// The unique keys that the fact holds among all resources.
+    /// Returns the unique keys that the fact holds among all resources.
     fn unique_keys(&self, _id: &str) -> Vec<IndexKey> {
         Vec::new()
     }
@@ -65,17 +65,17 @@ pub trait FactKind:
         Vec::new()
     }
 
-    /// The lists that the fact is in.
+    /// Returns the keys of the lists that the fact is in.
     fn secondary_keys(&self, _id: &str) -> Vec<IndexKey> {
         Vec::new()
     }
 }
 
-/// A kind of which each fact is a resource of its own, [`Fact`]. The facts of other kinds are held by
-/// a resource that adds to them what this service knows, under the same identifier ([`FactHolder`]):
-/// their bytes are read as that resource, and as nothing else.
+/// A kind whose facts are each a resource of their own, [`Fact`]. The facts of other kinds are stored
+/// in a resource that adds this service's own data, under the same identifier ([`FactHolder`]): their
+/// bytes are read only as that resource.
 pub trait HeldAlone: FactKind {
-    /// The type of its identifier: `str` where nothing else has one that it could be mistaken for.
+    /// The type of its identifier: `str` where no other identifier could be mistaken for it.
     type Id: AsRef<str> + ?Sized;
 
     /// See [`Resource::OLDER`].
@@ -87,14 +87,14 @@ fn has_form<T: FromJson>(text: &str) -> bool {
     fault_of::<T>(text).is_none()
 }
 
-/// What is wrong with this text as a `T`.
+/// Returns the fault of this text as a `T`.
 fn fault_of<T: FromJson>(text: &str) -> Option<FaultCode> {
     let mut at = Reader::new(Timestamp::default());
     T::read(&Json::Text(text.into()), &mut at);
     at.into_faults().first().map(|fault| fault.code)
 }
 
-/// A fact that nothing but its own system changes, or an operation as a whole.
+/// A fact that is changed only by its own system, or as a whole by an operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Fact<K: FactKind> {
@@ -102,7 +102,7 @@ pub struct Fact<K: FactKind> {
     pub id: Box<str>,
     /// Its revision, as its system counts.
     pub revision: Revision,
-    /// What it says.
+    /// The facts.
     pub facts: K,
 }
 
@@ -165,7 +165,7 @@ impl<K: HeldAlone> PublicEvents for Fact<K> {
 }
 
 impl ReadView<'_> {
-    /// The fact of kind `K` with this identifier.
+    /// Returns the fact of kind `K` with this identifier.
     ///
     /// ```
     /// # use carebook::base::text::{BookingId, MemberId};
@@ -175,7 +175,7 @@ impl ReadView<'_> {
     /// }
     /// ```
     ///
-    /// The identifier of something else finds none:
+    /// The identifier of another type does not compile:
     ///
     /// ```compile_fail,E0308
     /// # use carebook::base::text::{BookingId, MemberId};
@@ -185,7 +185,7 @@ impl ReadView<'_> {
     /// }
     /// ```
     ///
-    /// A fact that another resource holds is read as that resource:
+    /// A fact that another resource stores must be read as that resource:
     ///
     /// ```compile_fail,E0277
     /// # use carebook::domain::{reference::kinds::mother_profile::MotherProfileFact, resource::ReadView};
@@ -199,17 +199,17 @@ impl ReadView<'_> {
     }
 }
 
-/// A resource that a system's facts come in to: [`Fact`] itself, or one that also holds what this
-/// service adds to them.
+/// A resource that receives a system's facts: [`Fact`] itself, or a resource that adds this service's
+/// own data to them.
 pub trait FactHolder: Resource {
-    /// What comes in.
+    /// The kind of the facts that it receives.
     type Facts: FactKind;
 
-    /// The current fact, where there is one.
+    /// Returns the current fact with its revision, if there is one.
     fn fact(&self) -> Option<(Revision, &Self::Facts)>;
 
-    /// The event that puts a new revision of the fact in place, or `None` when it conflicts with
-    /// what this service holds (`conflict`).
+    /// Returns the event that puts a new revision of the fact in place, or `None` when it conflicts
+    /// with this service's own data (`conflict`).
     fn put(
         state: Option<&Self>,
         id: &str,
@@ -235,8 +235,8 @@ impl<K: HeldAlone> FactHolder for Fact<K> {
 }
 
 impl<R: Resource> Commit<R> {
-    /// Adds a fact that comes into being here, with this commit, at its first revision. Its
-    /// identifier must be fresh, as with [`Commit::create`].
+    /// Adds a fact that this commit creates, at its first revision. Its identifier must be fresh, as
+    /// with [`Commit::create`].
     pub fn born_fact<H: FactHolder>(&mut self, id: &str, facts: &H::Facts) -> H {
         let event = H::put(None, id, Revision::FIRST, facts);
         self.create(&event.expect("nothing stands against the first revision of a fact"))

@@ -1,4 +1,4 @@
-//! A fact comes in: applied, unchanged, stale, in conflict, or invalid.
+//! Puts a fact that comes in: the result is applied, unchanged, stale, in conflict, or invalid.
 
 use std::marker::PhantomData;
 
@@ -29,7 +29,7 @@ crate::wire_enum! {
 }
 
 impl FactResult {
-    /// What the engine's refusal of a fact means.
+    /// Returns the result that the engine's refusal of a fact stands for.
     #[must_use]
     pub fn of_refusal(rejection: &Rejection) -> Self {
         if rejection.code == Self::Stale.as_str() {
@@ -48,7 +48,7 @@ impl FactResult {
 
 /// A kind of fact with its types erased.
 pub trait AnyFactKind: Send + Sync {
-    /// The kind.
+    /// Returns the kind.
     fn kind(&self) -> Kind;
     /// See [`FactKind::ID`].
     fn id(&self) -> &'static str;
@@ -56,7 +56,7 @@ pub trait AnyFactKind: Send + Sync {
     fn id_shape(&self) -> Shape;
     /// See [`FactKind::id_fault`].
     fn id_fault(&self, id: &str) -> Option<FaultCode>;
-    /// What the field `facts` may be.
+    /// Returns the shape of the field `facts`.
     fn shape(&self) -> Shape;
     /// Reads the field `facts` and makes the command that puts the fact in place.
     fn read(
@@ -66,17 +66,17 @@ pub trait AnyFactKind: Send + Sync {
         facts: Option<&Json<'_>>,
         at: &mut Reader,
     ) -> Option<Box<dyn AnyCommand>>;
-    /// The current fact: its revision, and its facts in JSON.
+    /// Returns the current fact: its revision, and its facts in JSON.
     fn find(&self, id: &str, view: &ReadView<'_>) -> Option<(Revision, Vec<u8>)>;
-    /// The fact's current revision.
+    /// Returns the fact's current revision.
     fn revision(&self, id: &str, view: &ReadView<'_>) -> Option<Revision>;
 }
 
-/// The kind whose facts come in to the resource `H`.
+/// The kind of the facts that the resource `H` receives.
 pub struct FactsOf<H>(PhantomData<H>);
 
 impl<H> FactsOf<H> {
-    /// The one value.
+    /// The one value of the type.
     pub const NEW: Self = Self(PhantomData);
 }
 
@@ -175,22 +175,22 @@ impl<H: FactHolder> Report for PutFact<H> {
     }
 }
 
-/// What every fact has around its `facts`.
+/// The fields around the `facts` of every fact.
 pub struct Envelope {
     /// The kind, where it is known.
     pub kind: Option<&'static dyn AnyFactKind>,
-    /// The word given for the kind.
+    /// The name given for the kind.
     pub kind_name: Option<String>,
     /// The identifier.
     pub id: Option<Ident>,
-    /// The command, when nothing is wrong with the fact.
+    /// The command, when the fact has no fault.
     pub command: Option<Box<dyn AnyCommand>>,
 }
 
-/// The revision of a fact: from 1 to 2^62, so that as many commits can follow here.
+/// The revision of a fact: from 1 to 2^62, so that another 2^62 commits can follow here.
 struct FactRevision(Revision);
 
-/// The highest revision that a fact can come in with.
+/// Maximum revision with which a fact can come in.
 const FACT_REVISION_MAX: i64 = 1 << 62;
 
 impl FromJson for FactRevision {
@@ -210,8 +210,8 @@ impl FromJson for FactRevision {
     }
 }
 
-/// Reads one fact, `{"kind", "id", "revision", "facts"}`, of one of `kinds`; what is wrong is
-/// noted with `at`.
+/// Reads one fact, `{"kind", "id", "revision", "facts"}`, of one of `kinds`; faults are noted with
+/// `at`.
 pub fn read_fact(
     value: &Json<'_>,
     kinds: &[&'static dyn AnyFactKind],
@@ -242,7 +242,7 @@ pub fn read_fact(
     envelope.id = field(id, "id", at);
     let revision: Option<FactRevision> = field(revision, "revision", at);
     let Some(kind) = envelope.kind else {
-        // Whatever the kind, facts are an object.
+        // Facts of every kind are an object.
         at.inside("facts", |at| match facts {
             Some(Json::Object(_)) => None,
             Some(_) => at.fault::<()>(FaultCode::WrongType),
@@ -253,7 +253,7 @@ pub fn read_fact(
     if let Some(fault) = envelope.id.as_ref().and_then(|id| kind.id_fault(id)) {
         at.fault_at::<()>("id", fault);
     }
-    // The facts are read even when the rest is at fault: all faults are returned at once.
+    // The facts are read even when the other fields have faults: all faults are returned at once.
     let id = envelope
         .id
         .clone()

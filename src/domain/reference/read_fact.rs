@@ -1,4 +1,4 @@
-//! Reading a reference fact: for workflows that may read or write facts.
+//! Reads a reference fact: for workflows that may read or write facts.
 
 use serde::Serialize;
 use serde_json::value::RawValue;

@@ -6,15 +6,15 @@ use serde::Deserialize;
 
 pub use crate::domain::sample_actors::sample_actors;
 
-/// The samples, one fact a line. Of each kind the first one is the fullest.
+/// The samples, one fact a line. The first fact of each kind has the most fields.
 pub const NDJSON: &str = include_str!("samples.ndjson");
 
-/// The samples' lines.
+/// Returns the samples' lines.
 pub fn lines() -> impl Iterator<Item = &'static str> {
     NDJSON.lines()
 }
 
-/// One sample of each kind, in the order of [`NDJSON`].
+/// Returns one sample of each kind, in the order of [`NDJSON`].
 #[must_use]
 pub fn template() -> Vec<&'static str> {
     #[derive(Deserialize)]
@@ -46,7 +46,7 @@ mod tests {
 
     use crate::catalogue;
 
-    /// Every kind of fact that comes in.
+    /// Every kind of fact that other systems send.
     const KINDS: [&str; 19] = [
         "actor",
         "family-account",

@@ -1,5 +1,5 @@
-//! What the fields of a fact have to do with each other: what each may be by itself is tried over all
-//! kinds where the declarations are.
+//! Tests the rules between fields of a fact. The shape of each single field is tested over all kinds
+//! where the shapes are declared.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::base::json::{Json, Reader};
 use crate::base::time::Timestamp;
 use crate::catalogue;
 
-/// The first sample of a kind.
+/// Returns the first sample of a kind.
 fn sample(kind: &str) -> Value {
     super::samples::lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
@@ -16,7 +16,7 @@ fn sample(kind: &str) -> Value {
         .unwrap()
 }
 
-/// The faults of a fact: place and code.
+/// Returns the faults of a fact: path and code.
 fn faults(fact: &Value) -> Vec<(String, &'static str)> {
     let text = fact.to_string();
     let json = Json::parse(text.as_bytes()).unwrap();
@@ -29,14 +29,14 @@ fn faults(fact: &Value) -> Vec<(String, &'static str)> {
         .collect()
 }
 
-/// The faults of the kind's sample after `change` was made to it.
+/// Returns the faults of the kind's sample after `change` was made to it.
 fn changed(kind: &str, change: impl FnOnce(&mut Value)) -> Vec<(String, &'static str)> {
     let mut fact = sample(kind);
     change(&mut fact["facts"]);
     faults(&fact)
 }
 
-/// The fault at the field `path` of the facts.
+/// Returns the fault with this code at the field `path` of the facts.
 fn at(path: &str, code: &'static str) -> Vec<(String, &'static str)> {
     vec![(format!("facts.{path}"), code)]
 }

@@ -1,5 +1,5 @@
-//! A payment-change adjustment: what its own system says of it, and the mother's payment, which
-//! is captured here.
+//! A payment-change adjustment: the fact of its own system, and the mother's payment, which is
+//! captured here.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,18 +46,18 @@ wire_enum! {
     }
 }
 
-/// A payment of the mother's.
+/// A captured payment of the mother.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapturedPayment {
     /// The payment.
     pub payment_id: PaymentId,
-    /// Who collected it.
+    /// The provider that collected it.
     pub provider_name: Ident,
-    /// What the provider says of it.
+    /// The provider's data about it.
     pub provider_context: AnyObject,
     /// When it was captured.
     pub captured_at: Timestamp,
-    /// The workflow that was asked to go on with the settlement.
+    /// The workflow that was asked to continue the settlement.
     pub workflow_request_id: Uuid,
 }
 
@@ -66,40 +66,40 @@ pub struct CapturedPayment {
 pub struct PaymentChangeAdjustment {
     /// Its identifier.
     pub id: Box<str>,
-    /// How many commits it has seen.
+    /// The number of commits that it has seen.
     pub revision: Revision,
-    /// The revision of the fact, as its system counts. A payment does not change what the fact
-    /// says, so it leaves this alone.
+    /// The revision of the fact, as its own system counts. A payment does not change the fact, so
+    /// it does not change this revision.
     pub fact_revision: Revision,
-    /// The fact as it came in last.
+    /// The last fact that came in.
     pub fact: PaymentChangeAdjustmentFact,
-    /// When it was changed last.
+    /// The time of the last change.
     pub updated_at: Timestamp,
-    /// The payment, once there is one.
+    /// The payment; `None` until one is captured.
     pub payment: Option<CapturedPayment>,
 }
 
-/// A fact comes in.
+/// The event that a fact comes in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdjustmentCameIn {
-    /// Its identifier.
+    /// The adjustment's identifier.
     pub id: Box<str>,
-    /// Its revision.
+    /// The fact's revision.
     pub revision: Revision,
-    /// What it says.
+    /// The facts.
     pub fact: PaymentChangeAdjustmentFact,
 }
 
-/// The mother's payment is captured.
+/// The event that the mother's payment is captured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaymentCaptured {
     /// The payment.
     pub payment_id: PaymentId,
-    /// Who collected it.
+    /// The provider that collected it.
     pub provider_name: Ident,
-    /// What the provider says of it.
+    /// The provider's data about it.
     pub provider_context: AnyObject,
-    /// The workflow that is asked to go on with the settlement.
+    /// The workflow that is asked to continue the settlement.
     pub workflow_request_id: Uuid,
 }
 
@@ -107,7 +107,7 @@ pub struct PaymentCaptured {
 /// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PaymentChangeAdjustmentEvent {
-    /// A fact comes in; the first one gives birth to the adjustment.
+    /// A fact comes in; the first one creates the adjustment.
     FactCameIn(Box<AdjustmentCameIn>),
     /// The mother's payment is captured.
     PaymentCaptured(Box<PaymentCaptured>),
@@ -174,7 +174,7 @@ impl Resource for PaymentChangeAdjustment {
         vec![self.id.to_string()]
     }
 
-    /// Of its booking, where the latest adjustment is read.
+    /// Returns the path of its booking, where the latest adjustment is read.
     fn path_by(&self, _: Vec<String>) -> Vec<String> {
         vec![self.fact.reservation_booking_id.to_string()]
     }
@@ -220,7 +220,7 @@ public_events! {
 }
 
 impl PaymentChangeAdjustment {
-    /// Its status.
+    /// Returns its status.
     #[must_use]
     pub fn status(&self) -> AdjustmentStatus {
         if self.payment.is_some() {
@@ -233,14 +233,14 @@ impl PaymentChangeAdjustment {
         }
     }
 
-    /// The payment that it was paid with, or is to be.
+    /// Returns the payment with which it was paid, or is to be paid.
     fn payment_id(&self) -> Option<&PaymentId> {
         let paid = self.payment.as_ref().map(|payment| &payment.payment_id);
         let registered = self.fact.pre_registration.as_ref();
         paid.or(registered.map(|registered| &registered.payment_id))
     }
 
-    /// Whether the mother may pay it: it is payable, and there is something to pay.
+    /// Whether the mother may pay it: it is payable, and the amount is above zero.
     #[must_use]
     pub fn is_payable(&self) -> bool {
         self.payment.is_none() && self.was_payable()
@@ -251,8 +251,8 @@ impl PaymentChangeAdjustment {
             && self.fact.mother_payable_adjustment_krw > Won::ZERO
     }
 
-    /// How far the settlement's continuation is, where it was asked for: it is delivered once the
-    /// message was taken by which it was.
+    /// Returns the status of the settlement's continuation, if one was requested: it is delivered
+    /// once the message with the request was taken.
     #[must_use]
     pub fn continuation(&self, view: &ReadView<'_>) -> ContinuationStatus {
         let payment = self.payment.as_ref();
@@ -264,14 +264,14 @@ impl PaymentChangeAdjustment {
         }
     }
 
-    /// The booking's latest adjustment by the time of its request; of several at one time, the
-    /// one with the largest identifier.
+    /// Returns the booking's latest adjustment by the time of its request; at equal times, the one
+    /// with the largest identifier.
     #[must_use]
     pub fn latest_of(view: &ReadView<'_>, reservation_booking_id: &BookingId) -> Option<Self> {
         view.last_ranked(adjustments_of(reservation_booking_id))
     }
 
-    /// The key of the one that [`PaymentChangeAdjustment::latest_of`] finds.
+    /// Returns the key of the adjustment that [`PaymentChangeAdjustment::latest_of`] finds.
     #[must_use]
     pub fn latest_key_of(
         view: &ReadView<'_>,
@@ -288,7 +288,8 @@ impl FactHolder for PaymentChangeAdjustment {
         Some((self.fact_revision, &self.fact))
     }
 
-    /// What is paid is no longer its own system's to change.
+    /// Decides a fact that comes in: its own system can no longer change an adjustment that is
+    /// paid.
     fn put(
         state: Option<&Self>,
         id: &str,
@@ -381,7 +382,7 @@ pub(crate) mod samples {
         })
     }
 
-    /// The facts of an adjustment that a payment was prepared for.
+    /// Returns the facts of an adjustment for which a payment was prepared.
     pub(crate) fn adjustment() -> Value {
         json!({
             "reservationBookingId": "booking-1",
@@ -400,7 +401,7 @@ pub(crate) mod samples {
         })
     }
 
-    /// The mother's payment.
+    /// Returns the body of the mother's payment.
     pub(crate) fn payment() -> Value {
         json!({
             "motherUserId": "mother-1",
@@ -410,7 +411,7 @@ pub(crate) mod samples {
         })
     }
 
-    /// `body` with fields set to these values.
+    /// Returns `body` with fields set to these values.
     pub(crate) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
         let mut body = body.clone();
         for (member, value) in changes {
@@ -419,7 +420,7 @@ pub(crate) mod samples {
         body
     }
 
-    /// A service with the booking and its adjustment `adjustment-1`; the mother acts.
+    /// Makes a service with the booking and its adjustment `adjustment-1`; the mother acts.
     pub(crate) fn service() -> Scenario {
         let mut scenario = Scenario::new();
         scenario
@@ -431,7 +432,7 @@ pub(crate) mod samples {
         scenario
     }
 
-    /// The acting actor pays.
+    /// Sends the payment as the acting actor.
     pub(crate) fn pay(scenario: &mut Scenario, body: &Value) -> Then {
         scenario.when("capture_adjustment_payment", &PATH, body)
     }
@@ -518,14 +519,14 @@ mod tests {
         assert_eq!(latest(&service), "adjustment-1");
         service.fact(KIND, "adjustment-0", 1, asked("2026-11-17T00:00:00Z"));
         assert_eq!(latest(&service), "adjustment-1");
-        // At one time, the largest identifier counts.
+        // At equal times, the largest identifier counts.
         service.fact(KIND, "adjustment-0", 2, asked("2026-11-18T00:00:00Z"));
         assert_eq!(latest(&service), "adjustment-1");
         service.fact(KIND, "adjustment-2", 1, asked("2026-11-18T00:00:00Z"));
         assert_eq!(latest(&service), "adjustment-2");
         service.fact(KIND, "adjustment-0", 3, asked("2026-11-18T00:00:00.001Z"));
         assert_eq!(latest(&service), "adjustment-0");
-        // A fact may find that it belongs to another booking.
+        // A later fact may move an adjustment to another booking.
         let moved = with(
             &asked("2026-11-19T00:00:00Z"),
             &[("reservationBookingId", json!("booking-2"))],

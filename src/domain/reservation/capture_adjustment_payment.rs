@@ -27,11 +27,11 @@ use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, path_and_body, rejections};
 
-/// What the message to the settlement's workflow is about.
+/// The topic of the message to the settlement's workflow.
 const TOPIC: &str = "settlement.continuation.requested";
 
 path_and_body! {
-    /// What a request asks for.
+    /// The content of a request.
     pub struct Command {
         /// The booking.
         pub reservation_booking_id: BookingId = "reservationBookingId",
@@ -168,7 +168,7 @@ impl Operation for CaptureAdjustmentPayment {
         let (Some(adjustment), Some(latest)) = (adjustment, latest) else {
             return Err(Reason::AdjustmentNotFound.into());
         };
-        // A later one may have come in since the resource was looked up.
+        // A later adjustment may have come in since the engine looked this one up.
         let later = match latest == adjustment.key() {
             true => None,
             false => view.at::<PaymentChangeAdjustment>(latest),
@@ -240,7 +240,7 @@ mod tests {
     const NAME: &str = "capture_adjustment_payment";
     const KIND: &str = "payment-change-adjustment";
 
-    /// A service whose adjustment has these fields, the mother acting.
+    /// Makes a service whose adjustment has these fields; the mother acts.
     fn adjusted(changes: &[(&str, Value)]) -> Scenario {
         let mut service = service();
         service.fact(KIND, "adjustment-1", 4, with(&adjustment(), changes));
@@ -423,7 +423,7 @@ mod tests {
         assert_eq!(earlier.payment, None);
     }
 
-    /// No identifiers: nothing that needs one may come of the command.
+    /// A source without identifiers: it panics when the command needs one.
     struct Nothing;
 
     impl IdSource for Nothing {

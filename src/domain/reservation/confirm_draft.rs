@@ -40,9 +40,9 @@ use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::{IndexKey, ReadView, Resource};
 use crate::{json_object, module_doc, path_and_body, rejections, wire_enum};
 
-/// The code of a key that was used with other facts.
+/// The conflict code for a key that was used with other facts.
 const KEY_REUSED: &str = "idempotency_key_reused";
-/// Why a draft that was confirmed cannot be confirmed.
+/// The reason code for a draft that was already confirmed.
 const ALREADY_CONFIRMED: &str = "draft_already_confirmed";
 
 wire_enum! {
@@ -58,7 +58,7 @@ wire_enum! {
 }
 
 path_and_body! {
-    /// What a request asks for.
+    /// The content of a request.
     pub struct Command {
         /// The draft.
         pub draft_id: DraftId = "draftId",
@@ -117,8 +117,8 @@ rejections! {
     }
 }
 
-/// The current revisions of the draft and of the review that a command names, as far as its
-/// actor may know them.
+/// The current revisions of the draft and of the review that a command names; `None` where its
+/// actor may not know them.
 #[derive(Clone, Copy, Default)]
 struct Current {
     draft: Option<Revision>,
@@ -126,14 +126,14 @@ struct Current {
 }
 
 impl Command {
-    /// The final review that the command names, when it is one of its draft.
+    /// Returns the final review that the command names, if it belongs to the command's draft.
     fn review(&self, view: &ReadView<'_>) -> Option<Fact<FinalReviewProjectionFact>> {
         let id = &self.body.reservation_draft_step_authority_projection_id;
         view.fact::<FinalReviewProjectionFact>(id)
             .filter(|review| review.facts.draft_id == self.draft_id)
     }
 
-    /// The body of a conflict of this command.
+    /// Returns the body of a conflict of this command.
     fn conflict_body(
         &self,
         code: &str,
@@ -158,7 +158,7 @@ impl Command {
     }
 }
 
-/// The places of the reviewed facts that have changed, each once.
+/// Returns the paths of the reviewed facts that have changed, each once.
 fn changed_dependencies(
     review: &FinalReviewProjectionFact,
     context: &Context<'_>,
@@ -175,7 +175,7 @@ fn changed_dependencies(
     paths
 }
 
-/// Why the extension that was reviewed, where it is one, cannot be confirmed.
+/// Returns the reasons why the reviewed extension, if there is one, cannot be confirmed.
 fn extension_faults(
     draft: &ReservationDraftFact,
     review: &FinalReviewProjectionFact,
@@ -216,8 +216,9 @@ fn extension_faults(
     faults
 }
 
-/// SHA-256 over the RFC 8785 form of `{"extensionSourceReservationId", "intent", "reviewedFacts"}`;
-/// the names are in its order already, and the source is null where there is none.
+/// Returns SHA-256 over the RFC 8785 form of
+/// `{"extensionSourceReservationId", "intent", "reviewedFacts"}`. The names are already in the order
+/// of RFC 8785, and the source is null where there is none.
 fn reviewed_fact_fingerprint(
     review: &FinalReviewProjectionFact,
     intent: ReservationIntent,
@@ -232,7 +233,7 @@ fn reviewed_fact_fingerprint(
     Fingerprint::of(&text)
 }
 
-/// What the confirmation of `draft` on this review comes to.
+/// Returns the outcome of confirming `draft` on this review.
 fn outcome(
     draft: &ReservationDraft,
     review: &Fact<FinalReviewProjectionFact>,
@@ -267,7 +268,7 @@ fn outcome(
     }
 }
 
-/// The booking of a mother who confirmed this draft.
+/// Makes the booking of a mother who confirmed this draft.
 fn booking(draft: &ReservationDraftFact, outcome: &DraftConfirmed) -> ReservationBooking {
     ReservationBooking {
         mother_user_id: outcome.accepted_by_subject.clone(),
@@ -277,8 +278,8 @@ fn booking(draft: &ReservationDraftFact, outcome: &DraftConfirmed) -> Reservatio
     }
 }
 
-/// The obligation of a mother who confirmed this draft. Where there is no booking, it is for the
-/// request for one.
+/// Makes the obligation of a mother who confirmed this draft. Where there is no booking, the
+/// obligation is for the request for one.
 fn obligation(
     draft: &ReservationDraftFact,
     review: &FinalReviewProjectionFact,
@@ -476,7 +477,7 @@ impl Operation for ConfirmDraft {
         mark_replayed(body)
     }
 
-    /// The conflict that says no more of a draft than its owner may know.
+    /// Returns the conflict's body, which reveals no more of a draft than its owner may know.
     fn key_reused(command: &Command, actor: &Actor, view: &ReadView<'_>) -> Option<Vec<u8>> {
         let draft = view.get::<ReservationDraft>(&[&command.draft_id]);
         let owned = draft.filter(|draft| draft.facts.owner_subject == *actor.subject);
@@ -502,10 +503,10 @@ mod tests {
 
     const NAME: &str = "confirm_reservation_draft";
     const PATH: [(&str, &str); 1] = [("draftId", "draft-1")];
-    /// How many facts the world has, and so how many identifiers were minted before a command.
+    /// Number of facts in the world, and so of identifiers that were generated before a command.
     const FACTS: u64 = 5;
 
-    /// The identifier that the ids gives at its `number`th time after the world was made.
+    /// Returns the identifier that is generated as the `number`th after the world was made.
     fn minted(number: u64) -> String {
         let number = FACTS + number;
         format!("01990000-0000-7000-8000-{number:012x}")
@@ -551,8 +552,8 @@ mod tests {
         value
     }
 
-    /// A world in which this draft is at revision 4 and this review at 2; its owner acts, and may
-    /// extend booking-9.
+    /// Makes a world in which this draft is at revision 4 and this review at 2; the draft's owner
+    /// acts, and may extend booking-9.
     fn world(draft: Value, review: Value) -> Scenario {
         let mut service = Scenario::new();
         let booking = json!({"motherUserId": "user-1", "motherMemberId": "mother-1",
@@ -611,7 +612,7 @@ mod tests {
         service.when(NAME, &PATH, body)
     }
 
-    /// The conflict of [`body`] in the world as it was made.
+    /// Returns the conflict of [`body`] in the world as it was made.
     fn conflict(code: &str, refresh: bool, paths: &[&str], reasons: &[&str]) -> Value {
         json!({
             "conflictCode": code,
@@ -646,7 +647,7 @@ mod tests {
         );
     }
 
-    /// A fact as a workflow reads it.
+    /// Reads a fact as a workflow.
     fn fact(service: &mut Scenario, kind: &str, id: &str) -> Value {
         service.acting(Actor {
             permissions: vec!["facts:read".into()],
@@ -655,6 +656,18 @@ mod tests {
         let found = service.read("read_fact", &[("kind", kind), ("id", id)]);
         service.acting(owner());
         found.unwrap().1
+    }
+
+    #[test]
+    fn a_draft_is_confirmed_by_the_subject_that_owns_it_of_whatever_kind() {
+        for kind in ActorKind::ALL {
+            let mut service = ready();
+            let own = Actor { kind, ..owner() };
+            confirm(service.acting(own), &body()).committed();
+            let other = member(kind, "user-2", "mother-1");
+            let refused = confirm(ready().acting(other), &body());
+            assert_refused(refused, Class::Forbidden, "permission_denied");
+        }
     }
 
     #[test]
@@ -848,7 +861,7 @@ mod tests {
             .committed();
         let evidence = format!("reservation-booking/{}@1", booking.as_str().unwrap());
         assert_eq!(granted["authorityEvidence"][1], evidence);
-        // Its own system takes over from where it was born.
+        // Its own system continues from the revision at which it was created.
         let cancelled = json!({"motherUserId": "user-1", "motherMemberId": "mother-1",
             "branchProfileId": "branch-1", "state": "cancelled"});
         service.fact(
@@ -869,7 +882,7 @@ mod tests {
                 .to_owned()
         };
         let first = of(ready());
-        // The review once more, at its next revision, with its facts spelled so.
+        // Puts the review again, at its next revision, with its facts in this spelling.
         let spelled = |facts: &str| {
             const PLACE: &str = r#""the facts""#;
             let review = with(review(), &[("reviewedFacts", json!("the facts"))]).to_string();
@@ -934,7 +947,7 @@ mod tests {
         assert_conflict(confirm(&mut service, &body()), &expected);
         service.at("2026-11-20T12:00:00.000Z");
         confirm(&mut service, &body()).committed();
-        // Returned before a missing review, and before reasons against it.
+        // The replay is returned before checks for a missing review or for reasons against it.
         let expired = with(
             draft(),
             &[
@@ -1007,7 +1020,7 @@ mod tests {
     fn a_draft_is_confirmed_once() {
         let mut service = ready();
         confirm(&mut service, &body()).committed();
-        // The draft has moved on ...
+        // The draft has a later revision, which the command does not know.
         let stale = conflict(
             "draft_revision_mismatch",
             true,
@@ -1016,7 +1029,7 @@ mod tests {
         );
         let stale = with(stale, &[("currentDraftRevision", json!(5))]);
         assert_conflict(confirm(&mut service, &body()), &stale);
-        // ... and an actor that has seen that gets the reason.
+        // An actor who has seen the later revision gets the reason.
         let seen = with(body(), &[("expectedDraftRevision", json!(5))]);
         let again = |reasons: &[&str], revision: i64| {
             let expected = conflict("confirmation_not_ready", false, &[], reasons);
@@ -1031,13 +1044,13 @@ mod tests {
         };
         let expected = again(&["draft_already_confirmed"], 5);
         assert_conflict(confirm(&mut service, &seen), &expected);
-        // A later fact leaves the confirmation alone, and its reasons are shown beside it.
+        // A later fact does not change the confirmation, and its reasons are shown with it.
         let later = with(draft(), &[("disabledReasonCodes", json!(["closed"]))]);
         service.fact("reservation-draft", "draft-1", 6, later);
         let seen = with(body(), &[("expectedDraftRevision", json!(6))]);
         let expected = again(&["closed", "draft_already_confirmed"], 6);
         assert_conflict(confirm(&mut service, &seen), &expected);
-        // A system that knows of the confirmation may say so itself.
+        // A system that knows of the confirmation may also give this reason in its fact.
         let later = with(
             draft(),
             &[("disabledReasonCodes", json!(["draft_already_confirmed"]))],
@@ -1114,7 +1127,7 @@ mod tests {
         ] {
             assert_conflict(changed(changes), &expected);
         }
-        // The catalog as reviewed has another booking only.
+        // A later catalog contains only another booking: then a review of that catalog fails, too.
         let catalog = json!({"eligibleReservationBookingIds": ["booking-8"]});
         let mut service = extension();
         service.fact("extension-eligibility", "user-1", 6, catalog);
@@ -1134,7 +1147,7 @@ mod tests {
         ];
         let then = confirm(&mut service, &with(body(), &seen[..1]));
         assert_conflict(then, &with(expected.clone(), &seen));
-        // It is the owner's catalog that counts.
+        // The eligible bookings are those in the owner's catalog.
         let others = with(extension_draft(), &[("ownerSubject", json!("user-2"))]);
         let mut service = world(others, extension_review());
         service.acting(actor(ActorKind::Mother, "user-2"));
@@ -1156,13 +1169,13 @@ mod tests {
             service.fact("reservation-booking", "booking-9", 8, booking);
             assert_conflict(confirm(&mut service, &body()), &expected);
         }
-        // booking-8 is eligible, and unknown.
+        // booking-8 is eligible, but no fact of it is known.
         let unknown = [("extensionSourceReservationId", json!("booking-8"))];
         let mut service = world(extension_draft(), with(extension_review(), &unknown));
         assert_conflict(confirm(&mut service, &body()), &expected);
     }
 
-    /// Another draft of the same owner, ready like the first, with a review of its own.
+    /// Confirms another draft of the same owner, ready like the first, with a review of its own.
     fn second(service: &mut Scenario, draft: Value, review: Value) -> Value {
         let draft = with(draft, &[("currentReviewProjectionId", json!("review-2"))]);
         let review = with(review, &[("draftId", json!("draft-2"))]);
@@ -1204,14 +1217,14 @@ mod tests {
         );
         let then = service.when(NAME, &[("draftId", "draft-2")], &other);
         assert_conflict(then, &expected);
-        // Neither a later fact of the first draft nor one of its review gives the booking free.
+        // Neither a later fact of the first draft nor one of its review frees the booking.
         let consultation = with(draft(), &[("intent", json!("consultation"))]);
         service
             .fact("reservation-draft", "draft-1", 9, consultation)
             .fact("final-review-projection", "review-1", 9, review());
         let then = service.when(NAME, &[("draftId", "draft-2")], &other);
         assert_conflict(then, &expected);
-        // Another booking of the same owner is free.
+        // Another booking of the same owner can be extended.
         let booking = json!({"motherUserId": "user-1", "motherMemberId": "mother-1",
             "branchProfileId": "branch-1", "state": "active"});
         let source = with(
@@ -1324,7 +1337,7 @@ mod tests {
         let expected = conflict("idempotency_key_reused", false, &[], &[]);
         let expected = with(expected, &[("expectedReviewRevision", json!(9))]);
         assert_eq!(reused(&service, "draft-1", &other), expected);
-        // What does not exist has no current revision.
+        // A review that does not exist has no current revision.
         let unknown = [(
             "reservationDraftStepAuthorityProjectionId",
             json!("review-9"),
@@ -1344,7 +1357,7 @@ mod tests {
         );
         let elsewhere = with(nothing.clone(), &[("draftId", json!("draft-9"))]);
         assert_eq!(reused(&service, "draft-9", &other), elsewhere);
-        // Nor is one of another owner's draft given away.
+        // The revision of another owner's draft is not revealed either.
         service.acting(member(ActorKind::Mother, "user-2", "mother-2"));
         assert_eq!(reused(&service, "draft-1", &other), nothing);
     }

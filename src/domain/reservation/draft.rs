@@ -1,5 +1,5 @@
-//! A reservation draft: the fact as its own system keeps it, and its confirmation, which is this
-//! service's.
+//! A reservation draft: the fact of its own system, and its confirmation, which is made by this
+//! service.
 
 use std::borrow::Cow;
 
@@ -36,22 +36,22 @@ wire_enum! {
     }
 }
 
-/// A payment handed over to those who collect it.
+/// A payment that is handed over to the systems that collect it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaymentHandoff {
     /// Its identifier.
     pub payment_handoff_id: Uuid,
-    /// The charge as of the handover.
+    /// The snapshot of the charge at the handover.
     pub charge_snapshot_id: Uuid,
-    /// The obligation that was born with it; its paymentId.
+    /// The paymentId of the obligation that is created with it.
     pub payment_obligation_id: Uuid,
-    /// What the customer pays, in won.
+    /// The amount that the customer pays, in won.
     pub payable_amount_krw: Won,
-    /// How it can be paid, at least one way; the first is the obligation's.
+    /// The possible payment methods, at least one; the first is the obligation's.
     pub eligible_payment_method_codes: Vec<PaymentMethod>,
 }
 
-/// A draft is confirmed.
+/// The event that a draft is confirmed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DraftConfirmed {
     /// The identifier of the command that created the reservation.
@@ -64,28 +64,28 @@ pub struct DraftConfirmed {
     pub accepted_review_revision: Revision,
     /// The identifier of the request for a booking.
     pub reservation_booking_request_id: Uuid,
-    /// The booking that was born with it; none for a consultation.
+    /// The booking that is created with it; none for a consultation.
     pub reservation_booking_id: Option<Uuid>,
-    /// What came into being.
+    /// The kind of the result.
     pub creation_outcome: ReservationIntent,
     /// The booking that is extended.
     pub extension_source_reservation_id: Option<BookingId>,
-    /// SHA-256 over what was accepted, the review with intent and extension source.
+    /// SHA-256 over the accepted content: the review with intent and extension source.
     pub reviewed_fact_fingerprint: Fingerprint,
     /// The identifier of the contract's acceptance.
     pub contract_acceptance_id: Uuid,
     /// The subject who accepted the contract.
     pub accepted_by_subject: Ident,
-    /// The payment.
+    /// The handover of the payment.
     pub handoff: PaymentHandoff,
 }
 
-/// That a draft was confirmed, and when.
+/// The confirmation of a draft.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confirmation {
-    /// What it came to.
+    /// Its outcome.
     pub outcome: DraftConfirmed,
-    /// When that was, which is when the contract was accepted.
+    /// The time of the confirmation, which is also that of the contract's acceptance.
     pub confirmed_at: Timestamp,
 }
 
@@ -94,22 +94,23 @@ pub struct Confirmation {
 pub struct ReservationDraft {
     /// Its identifier.
     pub id: Box<str>,
-    /// Its revision, which is the fact's: its system counts, and the confirmation counts one.
+    /// Its revision, which is also the fact's: its own system counts facts, and the confirmation
+    /// adds one.
     pub revision: Revision,
-    /// The fact as it came in last.
+    /// The last fact that came in.
     pub facts: ReservationDraftFact,
-    /// Its confirmation. Later facts leave it alone.
+    /// Its confirmation, if there is one. Later facts do not change it.
     pub confirmation: Option<Confirmation>,
 }
 
-/// A fact comes in.
+/// The event that a fact comes in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FactCameIn {
-    /// Its identifier.
+    /// The draft's identifier.
     pub id: Box<str>,
-    /// Its revision.
+    /// The fact's revision.
     pub revision: Revision,
-    /// What it says.
+    /// The facts.
     pub facts: ReservationDraftFact,
 }
 
@@ -201,7 +202,7 @@ public_events! {
 }
 
 impl ReservationDraft {
-    /// The name that the confirmed draft holds which extends this booking.
+    /// Returns the unique key that the confirmed draft holds which extends this booking.
     #[must_use]
     pub fn extending(reservation_booking_id: &BookingId) -> IndexKey {
         IndexKey::new(Index::ExtensionSource, &[reservation_booking_id])

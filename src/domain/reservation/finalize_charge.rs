@@ -39,7 +39,7 @@ use crate::{json_object, module_doc, path_and_body, rejections};
 const REGIONAL_BENEFIT: &str = "regionalBenefit";
 
 path_and_body! {
-    /// What a request asks for.
+    /// The content of a request.
     pub struct Command {
         /// The booking.
         pub reservation_booking_id: BookingId = "reservationBookingId",
@@ -107,11 +107,11 @@ json_object! {
 #[serde(transparent)]
 pub struct EnabledFlags(BTreeMap<Box<str>, bool>);
 
-/// The longest name of a flag, in characters.
+/// Maximum length of a flag's name, in characters.
 const NAME_MAX: usize = 512;
 
 impl FromJson for EnabledFlags {
-    /// A faulty name is reported, and does not keep the flags from being read.
+    /// Reads the flags; for a faulty name, notes a fault and still reads all flags.
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         if let Json::Object(flags) = value {
             for (name, _) in flags {
@@ -141,7 +141,7 @@ impl FromJson for EnabledFlags {
     }
 }
 
-/// What a request says of the charge, by the fields' names. An amount that is absent is 0.
+/// The amounts of the charge in a request, by the fields' names. An absent amount is 0.
 #[derive(Clone, Copy)]
 struct RequestedCharge<'a> {
     service_price: AtLeast<0>,
@@ -191,7 +191,7 @@ impl Body {
         asked.charge()
     }
 
-    /// Whether the regional benefit is asked for: it is, unless it is turned off.
+    /// Whether the regional benefit is requested, which is so unless the flag turns it off.
     fn wants_benefit(&self) -> bool {
         let flags = self.enabled_flags.as_ref();
         flags.and_then(|EnabledFlags(flags)| flags.get(REGIONAL_BENEFIT)) != Some(&false)
@@ -329,7 +329,7 @@ impl Operation for FinalizeCharge {
     }
 }
 
-/// The benefit of the policy that holds for the body's service, address and day of quotation.
+/// Returns the benefit of the policy for the body's service, address and day of quotation.
 fn benefit_of(body: &Body, view: &ReadView<'_>) -> Option<AppliedBenefit> {
     if !body.wants_benefit() {
         return None;
@@ -367,8 +367,8 @@ pub(crate) mod samples {
     /// The booking.
     pub(crate) const PATH: [(&str, &str); 1] = [("reservationBookingId", "booking-1")];
 
-    /// A service that knows how the booking's charge is shared, and a policy that gives 10 % of
-    /// the price, at most 100,000 won.
+    /// Makes a service that knows how the booking's charge is shared, and a policy that gives 10 %
+    /// of the price, at most 100,000 won.
     pub(crate) fn service() -> Scenario {
         let mut scenario = Scenario::new();
         let facts = json!({
@@ -391,7 +391,7 @@ pub(crate) mod samples {
         scenario
     }
 
-    /// A charge with every field of the body.
+    /// Returns the body of a charge with every field.
     pub(crate) fn charge() -> Value {
         json!({
             "branchProfileId": "branch-of-the-request",
@@ -421,7 +421,7 @@ pub(crate) mod samples {
         })
     }
 
-    /// A charge of nothing but what must be there.
+    /// Returns the body of a charge with the required fields alone.
     pub(crate) fn plain() -> Value {
         let mut body = charge();
         for member in OPTIONAL {
@@ -450,7 +450,7 @@ pub(crate) mod samples {
         "serviceCalendarImpactFactIds",
     ];
 
-    /// `body` with fields set to these values.
+    /// Returns `body` with fields set to these values.
     pub(crate) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
         let mut body = body.clone();
         for (member, value) in changes {
@@ -459,7 +459,7 @@ pub(crate) mod samples {
         body
     }
 
-    /// An actor without a token finalizes the booking's charge.
+    /// Finalizes the booking's charge as an actor without a token.
     pub(crate) fn finalize(scenario: &mut Scenario, body: &Value) -> Then {
         scenario
             .acting(Actor::nobody())
@@ -652,7 +652,7 @@ mod tests {
 
     #[test]
     fn each_amount_of_a_request_stands_in_the_line_of_its_name() {
-        // Amounts of which no two, nor their sums, are alike.
+        // Amounts such that no two of them, or of their sums, are equal.
         let amounts = [
             ("servicePriceKrw", 1_000_000),
             ("ownPriceKrw", 600_000),
@@ -699,7 +699,7 @@ mod tests {
                 ("credit", "user_fee_change", 80_000_000),
             ]
         );
-        // What is kept of the request says the same, by name.
+        // The stored amounts are the same, by name.
         assert_eq!(
             charge.amounts,
             Charge {
@@ -722,7 +722,7 @@ mod tests {
         let mut service = service();
         finalize(&mut service, &charge()).committed();
         let standing = lifecycle(&service).charge;
-        // The facts go on; what was finalized does not ask them any more.
+        // The facts change; the finalized charge no longer depends on them.
         let facts = json!({"caregiverShareBasisPoints": 1, "headquartersShareBasisPoints": 1});
         service.fact("reservation-financial-facts", "booking-1", 4, facts);
         let benefit = standing.benefit.clone().unwrap();
@@ -746,7 +746,7 @@ mod tests {
         assert_eq!(standing.validate(), Ok(()));
         let damages: [fn(&mut ChargeFinalized); 6] = [
             |charge| {
-                // Swapped, they come to the same sums: the lines tell them apart.
+                // Swapping these two leaves the sums equal, but the lines differ.
                 let amounts = &mut charge.amounts;
                 std::mem::swap(
                     &mut amounts.government_discount_krw,
@@ -783,7 +783,7 @@ mod tests {
             (Class::Missing, "reservation_facts_not_found")
         );
         assert_eq!(service.state::<FinancialLifecycle>(&["booking-2"]), None);
-        // It is returned before a sum that only the benefit makes too large.
+        // The refusal comes before one for a sum that only the benefit makes too large.
         let policy = json!({"serviceType": "x", "level1": "x", "effectiveFrom": "2026-01-01",
             "fixedKrw": 11});
         service.fact("regional-benefit-policy", "policy-x", 1, policy);
@@ -854,13 +854,13 @@ mod tests {
                 ("", "out_of_range"),
             ])
         );
-        // A sum with an unreadable amount is not judged.
+        // A sum with an unreadable amount is not checked.
         let unreadable = with(&edge(4), &[("couponDiscountAmountKrw", json!(-1))]);
         assert_eq!(
             ask(&unreadable).faults(),
             faults([("couponDiscountAmountKrw", "out_of_range")])
         );
-        // With an own price above the service's, what is due is more than the ledger's total.
+        // With an own price above the service's price, the due amount exceeds the ledger's total.
         let own = [
             ("amountByComponentCode", json!({})),
             ("ownPriceKrw", json!(i64::MAX)),

@@ -1,8 +1,8 @@
 //! The arithmetic of a finalized charge, and nothing else.
 //!
-//! It is computed in 128 bits, in which no sum of amounts that a request can carry overflows;
-//! what leaves here fits in 64 bits, or is refused as a whole. Nothing wraps, nothing is rounded
-//! but the two shares and the part of a price, which are rounded down.
+//! It is computed in 128 bits, in which no sum of amounts that a request can carry overflows; each
+//! result fits in 64 bits, or the whole charge is refused. Nothing wraps. Only the two shares and
+//! the part of a price are rounded, and they are rounded down.
 //!
 //! Every won is in exactly one line on each side of the ledger:
 //!
@@ -23,13 +23,13 @@ use crate::base::won::Won;
 use crate::domain::reference::basis_points::BasisPoints;
 use crate::wire_enum;
 
-/// What is charged, in won. Every amount is at least 0, but for the change of the user's fee; the
-/// own price is at most the service's.
+/// The amounts that are charged, in won. Each is at least 0, except the change of the user's fee;
+/// the own price is at most the service's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
     /// The price of the service.
     pub service_price_krw: Won,
-    /// The part of it that no voucher carries.
+    /// The part of the service's price that no voucher covers.
     pub own_price_krw: Won,
     /// Additional services.
     pub additional_service_krw: Won,
@@ -41,27 +41,27 @@ pub struct Charge {
     pub government_discount_krw: Won,
     /// The coupon's discount.
     pub coupon_discount_krw: Won,
-    /// What was paid with the pre-reservation.
+    /// The amount that was paid with the pre-reservation.
     pub pre_reservation_payment_krw: Won,
-    /// What is added on to the voucher's balance.
+    /// The amount that is added to the voucher's balance.
     pub voucher_add_on_krw: Won,
-    /// By how much the user's fee changes.
+    /// The change of the user's fee; negative when the fee falls.
     pub user_fee_change_krw: Won,
 }
 
-/// How the gross charge is shared; what is left is the branch's.
+/// The shares of the gross charge; the rest is the branch's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shares {
     /// The caregiver's share.
     pub caregiver: BasisPoints,
-    /// The headquarters' share; both together are at most the whole.
+    /// The headquarters' share; the sum of both shares is at most the whole.
     pub headquarters: BasisPoints,
 }
 
-/// What a regional policy grants.
+/// The grant of a regional policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Grant {
-    /// So many won.
+    /// A fixed amount.
     Fixed(Won),
     /// A part of the service's price.
     Part(BasisPoints),
@@ -112,32 +112,32 @@ wire_enum! {
 pub struct Line {
     /// Its side.
     pub side: Side,
-    /// Its account; an account has one line at most.
+    /// Its account, which has at most one line.
     pub account: Account,
     /// Its amount in won, above 0.
     pub amount_krw: Won,
 }
 
-/// What a charge comes to, in won.
+/// The results of a charge, in won.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settlement {
-    /// What the mother sees that she has to pay; at least 0.
+    /// The amount that the mother sees as payable; at least 0.
     pub mother_visible_payable_krw: Won,
-    /// What the caregiver is paid.
+    /// The amount that the caregiver is paid.
     pub caregiver_payout_krw: Won,
-    /// What the branch gets.
+    /// The amount that the branch gets.
     pub branch_settlement_krw: Won,
-    /// What the headquarters get.
+    /// The amount that the headquarters get.
     pub hq_settlement_krw: Won,
     /// The lines that are not zero, debits first.
     pub lines: Vec<Line>,
 }
 
-/// A sum does not fit in 64 bits.
+/// The error of a sum that does not fit in 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfRange;
 
-/// The part of `amount` that `share` is, rounded down; `amount` is at least 0.
+/// Returns the part of `amount` that `share` stands for, rounded down; `amount` is at least 0.
 fn part(amount: i128, share: BasisPoints) -> i128 {
     amount * i128::from(share.number()) / i128::from(BasisPoints::WHOLE)
 }
@@ -146,9 +146,9 @@ fn won(amount: i128) -> Result<Won, OutOfRange> {
     Won::of_sum(amount).ok_or(OutOfRange)
 }
 
-/// What a policy gives to a service of this price, in won: at most `cap_krw`. A fact with a negative
-/// amount or cap is refused as it comes in; here such a one gives 0, for a benefit takes nothing
-/// from anybody.
+/// Returns the benefit that a policy gives for a service of this price, in won: at most `cap_krw`. A
+/// fact with a negative amount or cap is refused when it comes in; here such an amount gives 0,
+/// since a benefit is never negative.
 #[must_use]
 pub fn benefit_krw(grant: Grant, cap_krw: Option<Won>, service_price_krw: Won) -> Won {
     let granted = match grant {
@@ -161,7 +161,7 @@ pub fn benefit_krw(grant: Grant, cap_krw: Option<Won>, service_price_krw: Won) -
 }
 
 impl Charge {
-    /// All that is charged for, whichever party bears it.
+    /// Returns the sum of everything that is charged, whichever party pays it.
     fn gross(&self) -> i128 {
         i128::from(self.service_price_krw)
             + i128::from(self.additional_service_krw)
@@ -169,7 +169,7 @@ impl Charge {
             + self.components_krw
     }
 
-    /// What is left for the mother to pay; below 0 it is her credit.
+    /// Returns the amount that remains for the mother to pay; a negative amount is her credit.
     fn due(&self, benefit_krw: Won) -> i128 {
         i128::from(self.own_price_krw)
             + i128::from(self.additional_service_krw)
@@ -183,8 +183,9 @@ impl Charge {
             - i128::from(self.pre_reservation_payment_krw)
     }
 
-    /// The total of the ledger's credits. As long as the own price is not above the service's,
-    /// each other sum is between it and its negative, so when it fits in 64 bits, all do.
+    /// Returns the total of the ledger's credits. As long as the own price is not above the
+    /// service's, each other sum is between this total and its negative, so if the total fits in 64
+    /// bits, all sums do.
     fn total(&self, benefit_krw: Won) -> i128 {
         self.gross()
             + i128::from(self.voucher_add_on_krw)
@@ -192,16 +193,16 @@ impl Charge {
             + (-self.due(benefit_krw)).max(0)
     }
 
-    /// Whether every sum fits in 64 bits as long as there is no benefit. One that does not, does
-    /// with no benefit at all. What is due is looked at by itself: an own price above the
-    /// service's, which is a fault of its own, takes it beyond the total.
+    /// Whether every sum fits in 64 bits without a benefit. A sum that does not fit without a
+    /// benefit does not fit with any benefit either. The due amount is checked separately: an own
+    /// price above the service's, which is a fault of its own, raises it above the total.
     #[must_use]
     pub fn fits(&self) -> bool {
         won(self.total(Won::ZERO)).is_ok() && won(self.due(Won::ZERO)).is_ok()
     }
 }
 
-/// What the charge comes to.
+/// Computes the results of the charge.
 ///
 /// # Errors
 /// When a sum or the ledger's total does not fit in 64 bits.
@@ -260,7 +261,7 @@ pub fn settle(charge: &Charge, shares: Shares, benefit_krw: Won) -> Result<Settl
 }
 
 impl Settlement {
-    /// The total of one side, in won.
+    /// Returns the total of one side, in won.
     #[must_use]
     pub fn total(&self, side: Side) -> i128 {
         self.lines
@@ -270,7 +271,7 @@ impl Settlement {
             .sum()
     }
 
-    /// An account's amount on one side; 0 when it has no line there.
+    /// Returns an account's amount on one side; 0 when it has no line there.
     #[must_use]
     pub fn amount(&self, side: Side, account: Account) -> Won {
         self.lines
@@ -279,10 +280,10 @@ impl Settlement {
             .map_or(Won::ZERO, |line| line.amount_krw)
     }
 
-    /// Whether it is one that [`settle`] makes.
+    /// Checks that [`settle`] can have made it.
     ///
     /// # Errors
-    /// A sentence that says what cannot be.
+    /// A sentence that says what is impossible.
     pub fn validate(&self) -> Result<(), String> {
         let (debits, credits) = (self.total(Side::Debit), self.total(Side::Credit));
         if debits != credits {
@@ -456,7 +457,7 @@ mod tests {
         }
     }
 
-    /// A charge in which `change` is made.
+    /// Makes a charge in which `change` is made.
     fn charge(change: impl FnOnce(&mut Charge)) -> Charge {
         let mut charge = Charge::default();
         change(&mut charge);
@@ -465,7 +466,7 @@ mod tests {
 
     #[test]
     fn a_sum_at_the_edge_of_64_bits_is_exact_and_one_won_more_is_refused() {
-        // Each pair is as large as it can be; one won more on either side is too much.
+        // Each pair has the largest possible sum; one more won on either side is too much.
         type Change = fn(&mut Charge, i64);
         let cases: [(&str, Change, Change); 8] = [
             (
@@ -546,7 +547,7 @@ mod tests {
             settled.amount(Side::Credit, Account::CustomerCredit),
             Won::MAX
         );
-        // As many components as make the sum 0 in 64 bits.
+        // The components' sum would be 0 if it wrapped in 64 bits.
         let around = charge(|it| it.components_krw = 1 << 64);
         assert_eq!(settle(&around, shares(0, 0), Won::new(0)), Err(OutOfRange));
         let most = Charge {
@@ -601,7 +602,7 @@ mod tests {
         assert!(twice.contains("branch has two lines"));
     }
 
-    /// An amount of any magnitude, the small and the largest ones more often than chance has them.
+    /// Returns an amount of any magnitude; very small and very large ones are more frequent.
     fn amount(random: &mut StdRng) -> i64 {
         match random.random_range(0..8) {
             0 => 0,
@@ -615,7 +616,8 @@ mod tests {
     }
 
     fn random_charge(random: &mut StdRng) -> Charge {
-        // Mostly of amounts that all fit, so that the edge is met and not only passed.
+        // Mostly the amounts are scaled so that all sums fit, so that cases on both sides of the
+        // bound occur.
         let scale = random.random_range(0..8);
         let mut next = || amount(random) >> scale;
         let service_price_krw = next();
@@ -643,7 +645,7 @@ mod tests {
         (i128::from(i64::MIN)..=MAX).contains(&amount)
     }
 
-    /// `CASES` (100,000 when it is not set) random charges; a run is repeated with `SEED`.
+    /// Tests `CASES` (100,000 when it is not set) random charges; a run is repeated with `SEED`.
     #[test]
     fn every_won_stands_in_exactly_one_line_and_debits_equal_credits() {
         let seed = crate::base::testing::seed();
@@ -679,7 +681,7 @@ mod tests {
                 charge.user_fee_change_krw,
             ]
             .map(i128::from);
-            // By the contract's formulas, each sum by itself.
+            // The sums by the contract's formulas, each computed separately.
             let gross = service + additional + rental + charge.components_krw;
             let voucher = service - own;
             let due = own + additional + rental + charge.components_krw + add_on + fee
@@ -714,13 +716,13 @@ mod tests {
             assert_eq!(settled.total(Side::Debit), debits, "SEED={seed}");
             assert_eq!(settled.total(Side::Credit), credits, "SEED={seed}");
             let at = |side, account| i128::from(settled.amount(side, account));
-            // Each won that comes in is in one line of the debits …
+            // Each received won is in one line of the debits.
             assert_eq!(at(Side::Debit, Account::Voucher), voucher);
             assert_eq!(at(Side::Debit, Account::GovernmentDiscount), government);
             assert_eq!(at(Side::Debit, Account::CouponDiscount), coupon);
             assert_eq!(at(Side::Debit, Account::RegionalBenefit), benefit.into());
             assert_eq!(at(Side::Debit, Account::PreReservationPayment), paid);
-            // … and in one of the credits.
+            // Each received won is also in one line of the credits.
             let fee_lines =
                 at(Side::Credit, Account::UserFeeChange) - at(Side::Debit, Account::UserFeeChange);
             assert_eq!(fee_lines, fee);
@@ -737,7 +739,7 @@ mod tests {
             .map(i128::from);
             assert_eq!(shared.iter().sum::<i128>(), gross, "SEED={seed}");
             for (got, share) in [(shared[0], caregiver), (shared[1], headquarters)] {
-                // Rounded down: what is missing is less than a won.
+                // Rounding down loses less than one won.
                 let missing = gross * i128::from(share) - got * 10_000;
                 assert!((0..10_000).contains(&missing), "SEED={seed} {charge:?}");
             }

@@ -1,4 +1,4 @@
-//! The financial lifecycle of a booking: how its charge was finalized last, how it is shown.
+//! The financial lifecycle of a booking: its last finalized charge, and how readers see it.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ wire_enum! {
 pub struct ComponentAmounts(BTreeMap<Box<str>, AtLeast<0>>);
 
 impl FromJson for ComponentAmounts {
-    /// A faulty code is reported, and does not keep the amounts from being read.
+    /// Reads the amounts; for a faulty code, notes a fault and still reads all amounts.
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         if let Json::Object(components) = value {
             for (code, _) in components {
@@ -54,34 +54,34 @@ impl FromJson for ComponentAmounts {
 }
 
 impl ComponentAmounts {
-    /// All together.
+    /// Returns the sum of all amounts.
     #[must_use]
     pub fn sum(&self) -> i128 {
         self.0.values().map(|AtLeast(won)| i128::from(*won)).sum()
     }
 }
 
-/// A regional benefit, as it was granted.
+/// A regional benefit that was granted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedBenefit {
     /// The policy.
     pub policy_id: Box<str>,
     /// The policy's revision.
     pub policy_revision: Revision,
-    /// What it grants.
+    /// The grant of the policy.
     pub grant: Grant,
-    /// The most that it grants, in won.
+    /// Maximum of the benefit, in won.
     pub cap_krw: Option<Won>,
-    /// What it gave, in won.
+    /// The granted amount, in won.
     pub amount_krw: Won,
 }
 
-/// A charge is finalized.
+/// The event that a charge is finalized.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChargeFinalized {
     /// The booking.
     pub reservation_booking_id: BookingId,
-    /// The charge's own identifier: the key of its finalization.
+    /// The charge's own identifier, which is also the idempotency key of its finalization.
     pub finalized_charge_snapshot_id: Ident,
     /// The branch, as the request named it.
     pub branch_profile_id: BranchProfileId,
@@ -91,32 +91,32 @@ pub struct ChargeFinalized {
     pub captured_on: Date,
     /// The day on which the price was quoted.
     pub quoted_on: Date,
-    /// The revision of the facts by which the charge is shared.
+    /// The revision of the facts that determine how the charge is shared.
     pub financial_facts_revision: Revision,
-    /// What is charged, as the request said.
+    /// The charged amounts, as the request gave them.
     pub amounts: Charge,
-    /// What its components come from.
+    /// The amounts of the charge's components.
     pub components: ComponentAmounts,
     /// How the charge is shared.
     pub shares: Shares,
     /// The regional benefit, where a policy applied.
     pub benefit: Option<AppliedBenefit>,
-    /// What the charge comes to.
+    /// The results of the charge.
     pub settlement: Settlement,
     /// The session in which the care was delivered.
     pub care_delivery_session_code: Option<Ident>,
-    /// On how many days it was delivered.
+    /// The number of days on which care was delivered.
     pub delivered_day_count: Option<i64>,
 }
 
 /// The financial lifecycle of a booking.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FinancialLifecycle {
-    /// How many commits it has seen.
+    /// The number of commits that it has seen.
     pub revision: Revision,
-    /// Its charge, as it was finalized last.
+    /// The last finalized charge.
     pub charge: ChargeFinalized,
-    /// When.
+    /// The time of that finalization.
     pub finalized_at: Timestamp,
 }
 
@@ -124,7 +124,7 @@ pub struct FinancialLifecycle {
 /// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum FinancialLifecycleEvent {
-    /// Its charge is finalized, for the first time or anew.
+    /// Its charge is finalized, for the first time or again.
     ChargeFinalized(Box<ChargeFinalized>),
 }
 
@@ -206,10 +206,10 @@ public_events! {
 }
 
 impl ChargeFinalized {
-    /// Whether what it was computed from, which is kept with it, comes to the same again.
+    /// Checks that recomputing the results from the stored inputs gives the same results.
     ///
     /// # Errors
-    /// A sentence that says what does not.
+    /// A sentence that says what differs.
     pub fn computes_again(&self) -> Result<(), String> {
         if self.amounts.components_krw != self.components.sum() {
             return Err("the components do not come to their sum".to_owned());

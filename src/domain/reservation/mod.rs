@@ -1,7 +1,7 @@
-//! Reservations: how one comes into being, and what is decided on it afterwards.
+//! Reservations: how they are created, and the decisions on them afterwards.
 //!
-//! A *draft* is another system's fact until it is confirmed; its confirmation is this service's,
-//! and for good:
+//! A *draft* is another system's fact until it is confirmed; the confirmation belongs to this
+//! service, and is final:
 //!
 //! ```text
 //!  (none) ──first fact──▶ draft ──later fact──▶ draft
@@ -11,12 +11,12 @@
 //!  confirmed draft ──later fact──▶ the same confirmation beside the later fact
 //! ```
 //!
-//! The *care-team roster* of a booking is the sequence of its assignment decisions. Each fills a
-//! slot, named by its target key, and may empty the slot of an earlier one that it replaces. A
-//! roster is at revision 0 before its first decision and advances by one with each.
+//! The *care-team roster* of a booking is the sequence of its assignment decisions. Each decision
+//! fills a slot, named by its target key, and may empty the slot of an earlier assignment that it
+//! replaces. A roster is at revision 0 before its first decision and advances by one with each.
 //!
-//! The *financial lifecycle* of a booking and its *payment-change adjustments*, which are asked
-//! for, made payable and cancelled by the system whose facts they are:
+//! The *financial lifecycle* of a booking and its *payment-change adjustments*. The system that
+//! owns the adjustments' facts requests adjustments, makes them payable and cancels them:
 //!
 //! ```text
 //!  financial lifecycle   (none) ──finalize_charge──▶ charge_finalized ──finalize_charge──▶ anew

@@ -1,4 +1,4 @@
-//! Reading a booking's latest payment-change adjustment, paid or not: its mother, who may pay it,
+//! Reads a booking's latest payment-change adjustment, paid or not: for its mother, who may pay it,
 //! the payer to whom she has given authority for the booking, headquarters, and a manager of the
 //! booking's branch.
 
@@ -13,8 +13,8 @@ use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource;
 
-/// The history of what the read gives: the commits of all adjustments of the booking, each while
-/// its adjustment was the latest.
+/// The history of this read: the commits of all adjustments of the booking, each while its
+/// adjustment was the latest.
 pub const TRAIL: HistorySource =
     HistorySource::of::<PaymentChangeAdjustment>(Numbered::ByPosition, |request| {
         let booking = BookingId::from_trusted(request.param("reservationBookingId"));
@@ -24,7 +24,7 @@ pub const TRAIL: HistorySource =
 /// Reads the latest adjustment of the booking that the path names.
 ///
 /// # Errors
-/// `not_found` when the booking has none, or it is not for the actor to see.
+/// `not_found` when the booking has none, or the actor may not see it.
 pub fn read_adjustment(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let booking_id = BookingId::from_trusted(request.param("reservationBookingId"));
     let latest = PaymentChangeAdjustment::latest_of(request.view, &booking_id);
@@ -34,7 +34,7 @@ pub fn read_adjustment(request: &ReadRequest<'_>) -> Result<Representation, Reje
             let body = PaymentChangeAdjustmentBody::new(&latest, continuation);
             let mut read = Representation::at_position(request.view, latest.key(), &body)?;
             if continuation == ContinuationStatus::Delivered {
-                // That is no change of the adjustment, and yet the body is another one.
+                // The delivery does not change the adjustment, but it changes the body.
                 read.tag.push_str("-delivered");
             }
             Ok(read)
@@ -63,7 +63,7 @@ fn may_read(request: &ReadRequest<'_>, adjustment: &PaymentChangeAdjustment) -> 
     }
 }
 
-/// What of the adjustments the actor may be shown.
+/// Returns the part of the adjustments that the actor may be shown.
 #[must_use]
 pub fn scope(request: &ReadRequest<'_>) -> Scope {
     let actor = request.actor;
@@ -97,7 +97,7 @@ mod tests {
         member(ActorKind::FamilyMember, "user-3", "father")
     }
 
-    /// As [`service`], and the mother lets the father pay until December.
+    /// Makes the service of [`service`], in which the mother lets the father pay until December.
     fn delegated() -> Scenario {
         let mut service = service();
         let account = json!({"motherMemberId": "member-1", "memberIds": ["father", "aunt"]});
@@ -121,7 +121,7 @@ mod tests {
     fn an_unpaid_adjustment_reads_with_null_forms() {
         let service = service();
         let (_, body) = read(&service).unwrap();
-        // What came in, with its times in one form, and what is not there yet as null.
+        // The facts that came in, with their times in one form, and null for what is not there yet.
         let mut expected = with(
             &adjustment(),
             &[

@@ -1,5 +1,5 @@
-//! Reading the ledger of a booking's charge: each line of it, and what it was computed from. For
-//! whom the booking's financial lifecycle is.
+//! Reads the ledger of a booking's charge: each of its lines, and the amounts that it was computed
+//! from. For everybody who may read the booking's financial lifecycle.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -89,7 +89,7 @@ impl<'a> ChargeLedgerBody<'a> {
 /// Reads the ledger of the booking that the path names.
 ///
 /// # Errors
-/// `not_found` when no charge of the booking was finalized, or it is not for the actor to see.
+/// `not_found` when no charge of the booking was finalized, or the actor may not see it.
 pub fn read_ledger(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let lifecycle = readable(request)?;
     let body = ChargeLedgerBody::new(&lifecycle);

@@ -1,5 +1,5 @@
-//! Reading a booking's financial lifecycle: headquarters, a manager of its branch, the booking's
-//! mother. Its branch is the booking's, and while nothing is known of the booking the one that the
+//! Reads a booking's financial lifecycle: for headquarters, a manager of its branch, and the booking's
+//! mother. Its branch is that of the booking's fact, or, while no such fact is known, the one that the
 //! charge names. Finalizing a charge needs no token; reading it does.
 
 use super::lifecycle::{FinancialLifecycle, FinancialLifecycleBody};
@@ -13,14 +13,14 @@ use crate::domain::resource::Resource;
 /// Reads the lifecycle of the booking that the path names.
 ///
 /// # Errors
-/// `not_found` when no charge of the booking was finalized, or it is not for the actor to see.
+/// `not_found` when no charge of the booking was finalized, or the actor may not see it.
 pub fn read_lifecycle(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let lifecycle = readable(request)?;
     let body = FinancialLifecycleBody::new(&lifecycle);
     Representation::at_position(request.view, lifecycle.key(), &body)
 }
 
-/// The lifecycle of the booking that the path names, for an actor who may read what its charge came to.
+/// Returns the lifecycle of the booking that the path names, for an actor who may read its charge.
 ///
 /// # Errors
 /// As [`read_lifecycle`].
@@ -32,7 +32,7 @@ pub(super) fn readable(request: &ReadRequest<'_>) -> Result<FinancialLifecycle, 
         .ok_or_else(Rejection::not_found)
 }
 
-/// Whether the actor may read what this charge came to.
+/// Whether the actor may read this charge.
 fn may_read(request: &ReadRequest<'_>, lifecycle: &FinancialLifecycle) -> bool {
     let (actor, charge) = (request.actor, &lifecycle.charge);
     let booking = request
@@ -51,7 +51,7 @@ fn is_concerned(actor: &Actor, booking: &ReservationBooking) -> bool {
         || actor.kind == ActorKind::Mother && *actor.subject == *booking.mother_user_id
 }
 
-/// What of the lifecycles the actor may be shown.
+/// Returns the part of the lifecycles that the actor may be shown.
 #[must_use]
 pub fn scope(request: &ReadRequest<'_>) -> Scope {
     let actor = request.actor;
@@ -110,7 +110,8 @@ mod tests {
             tags.push(tag);
         }
         assert!(tags.iter().all(|tag| *tag == tags[0]), "{tags:?}");
-        // Another commit does not move it; its own next one does, though the numbers be the same.
+        // Another resource's commit does not change the tag; its own next commit does, even with equal
+        // amounts.
         service.fact("reservation-booking", "booking-1", 2, booking());
         assert_eq!(read(&service).unwrap().0, tags[0]);
         let anew = with(
@@ -142,7 +143,7 @@ mod tests {
         assert_eq!((nothing.class, nothing.code), (Class::Missing, "not_found"));
         finalize(&mut service, &charge()).committed();
         let mut readers = vec![
-            // The branch that the request names, without proof.
+            // A manager of the branch that the request names without proof.
             manager("manager-9", "branch-of-the-request"),
             member(ActorKind::Mother, "mother-2", "member-1"),
             Actor::nobody(),

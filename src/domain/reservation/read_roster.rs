@@ -1,6 +1,6 @@
-//! Reading the care-team roster of a booking: headquarters and the managers of the booking's
-//! branch see what came of its latest decision, as that was answered, at the roster's revision:
-//! the decisions of its rosterDecisionId, and no earlier ones.
+//! Reads the care-team roster of a booking: headquarters and the managers of the booking's branch
+//! see the answer to its latest decision, at the roster's revision: the decisions of its
+//! rosterDecisionId, and no earlier ones.
 
 use super::roster::{CareTeamRoster, RosterDecision, may_assign};
 use super::roster_body::AssignmentResultBody;
@@ -13,7 +13,7 @@ use crate::domain::rejection::Rejection;
 /// Reads the roster of the booking that the path names.
 ///
 /// # Errors
-/// `not_found` when nothing was decided on the booking, or it is not for the actor to see.
+/// `not_found` when nothing was decided on the booking, or the actor may not see it.
 pub fn read_roster(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let id = request.param("reservationBookingId");
     let may_read = request.allows(|| {
@@ -36,7 +36,7 @@ pub fn read_roster(request: &ReadRequest<'_>) -> Result<Representation, Rejectio
     Representation::at_revision(&roster, &AssignmentResultBody::new(&decisions))
 }
 
-/// What of the rosters the actor may be shown.
+/// Returns the part of the rosters that the actor may be shown.
 #[must_use]
 pub fn scope(request: &ReadRequest<'_>) -> Scope {
     match request.actor.is_headquarters() {

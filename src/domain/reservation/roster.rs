@@ -1,9 +1,9 @@
-//! The care-team roster of a booking, the decisions that it consists of, what was decided together,
-//! and the slots that they fill; their states and their events.
+//! The care-team roster of a booking, its decisions, the decisions that belong together, and the
+//! slots that they fill; their states and their events.
 //!
-//! Each is a resource of its own, so that no commit carries the history with it: a roster says how
-//! many decisions there were and under which identifier the latest one was taken, a slot whether
-//! it is filled. They change together, in the commit of a decision, which the roster decides.
+//! Each is a resource of its own, so that no commit contains the history: a roster stores the
+//! number of its decisions and the identifier of the latest one, a slot whether it is filled. All
+//! change together, in the commit of a decision, which the roster's actor decides.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,8 @@ use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::resource::{Kind, ReadView, Resource};
 use crate::{public_events, wire_enum};
 
-/// How many decisions may be taken together, under one rosterDecisionId: a response lists them all.
+/// Maximum number of decisions that may be taken together, under one rosterDecisionId: a response
+/// lists them all.
 pub const DECISIONS_TOGETHER_MAX: usize = 200;
 
 wire_enum! {
@@ -28,30 +29,30 @@ wire_enum! {
     }
 }
 
-/// A caregiver is assigned to a slot.
+/// The assignment of a caregiver to a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
-    /// The decision's identifier, unique everywhere.
+    /// The decision's identifier, unique in the whole service.
     pub assignment_decision_id: Ident,
-    /// What it is decided together with, in this roster.
+    /// The identifier, in this roster, that decisions taken together share.
     pub roster_decision_id: Ident,
     /// The slot that it fills.
     pub target_assignment_key: AssignmentKey,
-    /// The slot that it empties first; `None`: it replaces no assignment.
+    /// The slot that it empties first; `None` when it replaces no assignment.
     pub replacement_of_assignment_key: Option<AssignmentKey>,
     /// The caregiver.
     pub caregiver_profile_id: CaregiverId,
-    /// As what.
+    /// The caregiver's role.
     pub role: Ident,
-    /// The caregiver's place in the order of handing over, from 1.
+    /// The caregiver's place in the order of handoffs, from 1.
     pub handoff_order: i64,
-    /// The request that was matched.
+    /// The key of the matching request.
     pub matching_request_key: Ident,
-    /// The snapshot that the caregiver was chosen from.
+    /// The snapshot from which the caregiver was chosen.
     pub selected_candidate_snapshot_id: Ident,
     /// The snapshot's revision.
     pub candidate_snapshot_revision: Revision,
-    /// The proof that the caregiver has the time.
+    /// The proof that the caregiver is available.
     pub schedule_proof_id: Ident,
     /// Whether the caregiver comes from outside the branch's area.
     pub other_area_service: bool,
@@ -59,9 +60,9 @@ pub struct Assignment {
     pub reservation_revision: Revision,
     /// The roster's revision before the decision.
     pub expected_roster_revision: Revision,
-    /// Why.
+    /// The reason.
     pub reason_code: Ident,
-    /// Who decided: the token's subject.
+    /// The actor who decided: the token's subject.
     pub actor_id: Box<str>,
     /// The command's key.
     pub idempotency_key: Box<str>,
@@ -72,18 +73,18 @@ pub struct Assignment {
 pub struct AssignmentDecision {
     /// The booking.
     pub reservation_booking_id: BookingId,
-    /// What was decided.
+    /// The assignment that was decided.
     pub assignment: Assignment,
-    /// When.
+    /// The time of the decision.
     pub decided_at: Timestamp,
 }
 
-/// A caregiver is assigned in the roster of a booking.
+/// The event that a caregiver is assigned in the roster of a booking.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaregiverAssigned {
     /// The booking.
     pub reservation_booking_id: BookingId,
-    /// What is decided.
+    /// The assignment that is decided.
     pub assignment: Assignment,
 }
 
@@ -112,7 +113,7 @@ impl Resource for AssignmentDecision {
         }
     }
 
-    /// The decision's identifier is unique everywhere.
+    /// Returns the decision's identifier, which is unique in the whole service.
     fn id(&self) -> Vec<String> {
         vec![self.assignment.assignment_decision_id.to_string()]
     }
@@ -138,7 +139,7 @@ public_events! {
     },
 }
 
-/// What was decided together in a roster: the decisions under one rosterDecisionId.
+/// The decisions of a roster that were taken together, under one rosterDecisionId.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RosterDecision {
     /// The booking.
@@ -149,19 +150,19 @@ pub struct RosterDecision {
     pub assignment_decision_ids: Vec<Ident>,
 }
 
-/// A decision is taken together with those before it.
+/// The event that a decision is taken together with those before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecidedTogether {
     /// The booking.
     pub reservation_booking_id: BookingId,
-    /// The identifier of what is decided together.
+    /// The identifier that the decisions share.
     pub roster_decision_id: Ident,
     /// The decision.
     pub assignment_decision_id: Ident,
 }
 
-/// What can happen to what is decided together. New events go at the end: records store their
-/// index, and each has a line in `public_events!`.
+/// What can happen to decisions taken together. New events go at the end: records store their index,
+/// and each has a line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum RosterDecisionEvent {
     /// A decision is taken.
@@ -221,27 +222,27 @@ public_events! {
     Decided(_) => nothing,
 }
 
-/// A slot of a roster that some decision has filled, or emptied.
+/// A slot of a roster that some decision has filled or emptied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AssignmentSlot {
     /// The booking.
     pub reservation_booking_id: BookingId,
     /// The slot's key, unique in the roster.
     pub assignment_key: AssignmentKey,
-    /// How many commits it has seen.
+    /// The number of commits that it has seen.
     pub revision: Revision,
-    /// The decision that fills it; none: it was replaced by one that fills another.
+    /// The decision that fills it; `None` when that was replaced by one that fills another slot.
     pub filled_by: Option<Ident>,
 }
 
-/// A slot is filled or emptied.
+/// The event that a slot is filled or emptied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotSet {
     /// The booking.
     pub reservation_booking_id: BookingId,
     /// The slot's key.
     pub assignment_key: AssignmentKey,
-    /// The decision that fills it from now on.
+    /// The decision that fills it after the event; `None` when it is emptied.
     pub filled_by: Option<Ident>,
 }
 
@@ -249,7 +250,7 @@ pub struct SlotSet {
 /// line in `public_events!`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SlotEvent {
-    /// It is filled, anew or for the first time, or emptied.
+    /// It is filled, for the first time or again, or emptied.
     Set(Box<SlotSet>),
 }
 
@@ -307,18 +308,18 @@ public_events! {
 pub struct CareTeamRoster {
     /// The booking.
     pub reservation_booking_id: BookingId,
-    /// How many decisions it has seen.
+    /// The number of decisions that it has seen.
     pub revision: Revision,
-    /// Under which identifier the latest one was taken.
+    /// The rosterDecisionId of the latest decision.
     pub latest: Ident,
 }
 
-/// A decision is taken in a roster.
+/// The event that a decision is taken in a roster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RosterDecided {
     /// The booking.
     pub reservation_booking_id: BookingId,
-    /// What is decided together.
+    /// The rosterDecisionId of the decision.
     pub roster_decision_id: Ident,
 }
 
@@ -390,7 +391,7 @@ public_events! {
     },
 }
 
-/// A slot, as a decision finds it.
+/// Returns a slot for a decision; `None` when no decision has filled it yet.
 #[must_use]
 pub fn slot(
     view: &ReadView<'_>,
@@ -406,17 +407,17 @@ pub fn is_filled(slot: Option<&AssignmentSlot>) -> bool {
     slot.is_some_and(|slot| slot.filled_by.is_some())
 }
 
-/// The state before an assignment, as its decision has read it.
+/// The resources before an assignment, as its decision has read them.
 pub struct SlotsBefore {
-    /// What was decided together with it so far.
+    /// The decisions that were taken together with it so far.
     pub together: Option<RosterDecision>,
     /// The slot that it fills.
     pub target: Option<AssignmentSlot>,
-    /// The slot that it empties, where that is another one.
+    /// The slot that it empties, if that is another one.
     pub replaced: Option<AssignmentSlot>,
 }
 
-/// The commit of an assignment in the roster of a booking, and the decision after it.
+/// Returns the commit of an assignment in the roster of a booking, and the decision that it makes.
 #[must_use]
 pub fn assigned(
     roster: Option<&CareTeamRoster>,
@@ -458,7 +459,7 @@ pub fn assigned(
 }
 
 impl RosterDecision {
-    /// Its decisions, oldest first, as far as `view` has them.
+    /// Returns its decisions, oldest first, as far as `view` has them.
     #[must_use]
     pub fn decisions(&self, view: &ReadView<'_>) -> Vec<AssignmentDecision> {
         let ids = self.assignment_decision_ids.iter();
@@ -466,7 +467,8 @@ impl RosterDecision {
     }
 }
 
-/// Headquarters and the managers of the booking's branch staff a booking, and see who serves.
+/// Whether the actor may assign caregivers to a booking and see who serves: headquarters and the
+/// managers of the booking's branch.
 #[must_use]
 pub fn may_assign(actor: &Actor, booking: &ReservationBooking) -> bool {
     actor.is_headquarters() || actor.manages_branch(&booking.branch_profile_id)

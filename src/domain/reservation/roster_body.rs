@@ -1,4 +1,4 @@
-//! What came of an assignment, as it is shown.
+//! The result of an assignment, as readers see it.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -63,8 +63,8 @@ response_body! {
 }
 
 impl<'a> AssignmentResultBody<'a> {
-    /// What came of the last of `decisions`, which were taken together: all of them, oldest first.
-    /// `None` where there is none.
+    /// Makes the result of the last of `decisions`, which were taken together: it contains all of
+    /// them, oldest first. `None` where there is none.
     #[must_use]
     pub fn new(decisions: &'a [AssignmentDecision]) -> Option<Self> {
         let AssignmentDecision {

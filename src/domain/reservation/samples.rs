@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::domain::scenario::{Scenario, Then, manager};
 
-/// The operation.
+/// The name of the operation.
 pub(super) const ASSIGN: &str = "assign_caregiver";
 
 /// A booking of `branch-1` in this state.
@@ -19,7 +19,7 @@ pub(super) fn booking(state: &str) -> Value {
     })
 }
 
-/// Two candidates for `booking-1`, until December.
+/// Returns a snapshot with two candidates for `booking-1`, valid until December.
 pub(super) fn snapshot() -> Value {
     json!({
         "matchingRequestKey": "matching-1",
@@ -42,8 +42,8 @@ pub(super) fn snapshot() -> Value {
     })
 }
 
-/// A service that knows `booking-1` at revision 5 and `snapshot-1` at revision 3; a manager of
-/// the booking's branch acts.
+/// Makes a service that knows `booking-1` at revision 5 and `snapshot-1` at revision 3; a manager
+/// of the booking's branch acts.
 pub(super) fn assigning() -> Scenario {
     let mut service = Scenario::new();
     service
@@ -53,7 +53,7 @@ pub(super) fn assigning() -> Scenario {
     service
 }
 
-/// The decision with this number: the first candidate fills this slot.
+/// Returns the body of the decision with this number: the first candidate fills this slot.
 pub(super) fn assignment(number: u32, slot: &str, expected_roster_revision: i64) -> Value {
     json!({
         "assignmentDecisionId": format!("decision-{number}"),
@@ -74,7 +74,8 @@ pub(super) fn assignment(number: u32, slot: &str, expected_roster_revision: i64)
     })
 }
 
-/// As [`assignment`], replacing the assignment of another slot, or of the same one.
+/// Returns the body of [`assignment`], replacing the assignment of another slot, or of the same
+/// one.
 pub(super) fn replacing(
     number: u32,
     slot: &str,
@@ -96,7 +97,7 @@ pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
     body
 }
 
-/// The assignment is asked for.
+/// Requests the assignment.
 pub(super) fn assign(service: &mut Scenario, body: &Value) -> Then {
     service.when(ASSIGN, &[], body)
 }

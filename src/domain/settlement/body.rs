@@ -1,4 +1,4 @@
-//! A statement as it is shown.
+//! A statement as readers see it.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -7,11 +7,11 @@
 //!                                            arrears ──acknowledge_deposit──────────▲
 //! ```
 //!
-//! `settled`, `reconciliation` and `arrears` are reached by other systems' work, which this
-//! service does not carry out.
+//! `settled`, `reconciliation` and `arrears` are set by other systems, whose work this service does
+//! not carry out.
 //!
-//! A *data-room request* asks for an export of settlement records; a workflow makes its files
-//! elsewhere and says so here:
+//! A *data-room request* asks for an export of settlement records; a workflow makes the files
+//! elsewhere and reports here that they are ready:
 //!
 //! ```text
 //!  (none) ──open_data_room──▶ open ──mark_artifact_ready──▶ ready ──mark_artifact_ready──▶ ready

@@ -1,5 +1,5 @@
-//! Reading a data-room request: headquarters and workflows, and the managers of its branch where
-//! it has one, see all of it.
+//! Reads a data-room request: headquarters and workflows, and the managers of its branch where it
+//! has one, see all of it.
 
 use super::data_room::{DataRoomBody, DataRoomRequest, may_open};
 use super::state::may_request;
@@ -10,7 +10,7 @@ use crate::domain::rejection::Rejection;
 /// Reads the request that the path names.
 ///
 /// # Errors
-/// `not_found` when it does not exist, or is not for the actor to see.
+/// `not_found` when it does not exist, or the actor may not see it.
 pub fn read_data_room(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let standing = request
         .view
@@ -23,7 +23,7 @@ pub fn read_data_room(request: &ReadRequest<'_>) -> Result<Representation, Rejec
     }
 }
 
-/// What of the requests the actor may be shown.
+/// Returns the part of the requests that the actor may be shown.
 #[must_use]
 pub fn scope(request: &ReadRequest<'_>) -> Scope {
     match may_request(request.actor) {

@@ -1,5 +1,5 @@
-//! Reading a settlement statement: headquarters and workflows see all of it, a manager of its
-//! branch all but the head office's private memo.
+//! Reads a settlement statement: headquarters and workflows see all of it, a manager of its branch
+//! all but the head office's private memo.
 
 use super::body::StatementBody;
 use super::state::may_request;
@@ -11,7 +11,7 @@ use crate::domain::rejection::Rejection;
 /// Reads the statement that the path names.
 ///
 /// # Errors
-/// `not_found` when it does not exist, or is not for the actor to see.
+/// `not_found` when it does not exist, or the actor may not see it.
 pub fn read_statement(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let actor = request.actor;
     let statement = request
@@ -32,7 +32,7 @@ pub fn read_statement(request: &ReadRequest<'_>) -> Result<Representation, Rejec
     }
 }
 
-/// What of the statements the actor may be shown.
+/// Returns the part of the statements that the actor may be shown.
 #[must_use]
 pub fn scope(request: &ReadRequest<'_>) -> Scope {
     match may_request(request.actor) {
@@ -61,7 +61,7 @@ mod tests {
         Ok((revision_of(&tag), body))
     }
 
-    /// As [`read`], with the current tag.
+    /// Reads like [`read`], and also returns the current tag.
     fn tagged(
         scenario: &mut Scenario,
         reader: Actor,

@@ -179,7 +179,7 @@ impl Operation for RequestDeposit {
         let actor = context.actor;
         let opening = asked(command, context);
         let standing = context.view.named::<Statement>(code(command));
-        // A replay is its subject's, whatever the token has lost since.
+        // The subject's own command is replayed, even if the token has lost its authority since.
         if let Some(standing) = &standing
             && standing.opening.says_the_same_as(&opening)
         {
@@ -307,7 +307,7 @@ mod tests {
             &[("actorProfileId", json!("workflow-2"))],
         );
         assert_eq!(ask(&other_profile).code(), "permission_denied");
-        // Where the token names a profile, the subject does not replace it.
+        // Where the token names a profile, the subject does not count as one.
         let mut scenario = Scenario::new();
         scenario.acting(with_profile(workflow(), "profile-1"));
         assert_eq!(
@@ -329,7 +329,7 @@ mod tests {
             &deposit_request(),
             &[
                 ("idempotencyKey", json!("request-2")),
-                // The same point in time, written otherwise.
+                // The same point in time in another spelling.
                 (
                     "remittanceAccountSnapshot.capturedAt",
                     json!("2026-11-01T00:00:00.0004Z"),

@@ -8,7 +8,7 @@ use super::statement::Statement;
 use crate::base::actor::{Actor, ActorKind};
 use crate::domain::scenario::{Scenario, actor, manager};
 
-/// Sets fields of `body` to other values; a path of several fields is written with dots.
+/// Sets fields of `body` to other values; a path of several fields has dots between them.
 pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
     let mut body = body.clone();
     for (path, value) in changes {
@@ -19,7 +19,7 @@ pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
     body
 }
 
-/// Leaves the field at `path` out of `body`.
+/// Removes the field at `path` from `body`.
 pub(super) fn without(body: &Value, path: &str) -> Value {
     let mut body = body.clone();
     let pointer = pointer(path);
@@ -33,7 +33,7 @@ fn pointer(path: &str) -> String {
     format!("/{}", path.replace('.', "/"))
 }
 
-/// Places and codes as a scenario returns them.
+/// Makes paths and codes comparable with those that a scenario returns.
 pub(super) fn faults<const N: usize>(
     faults: [(&str, &'static str); N],
 ) -> Vec<(String, &'static str)> {
@@ -56,12 +56,12 @@ pub(super) fn headquarters() -> Actor {
     )
 }
 
-/// A workflow, as which a scenario begins.
+/// Makes the workflow that acts when a scenario begins.
 pub(super) fn workflow() -> Actor {
     actor(ActorKind::SystemWorkflow, "workflow")
 }
 
-/// The workflow asks `branch-1` for a deposit.
+/// Returns the body by which the workflow asks `branch-1` for a deposit.
 pub(super) fn deposit_request() -> Value {
     json!({
         "statementCode": "HQ-2026-10",
@@ -85,8 +85,8 @@ pub(super) fn deposit_request() -> Value {
     })
 }
 
-/// A service with one statement of this kind, which the workflow has opened for `branch-1`; and
-/// the statement's identifier.
+/// Makes a service with one statement of this kind, which the workflow has opened for `branch-1`;
+/// also returns the statement's identifier.
 pub(super) fn opened(kind: &str) -> (Scenario, String) {
     let mut scenario = Scenario::new();
     let body = with(&deposit_request(), &[("statementKind", json!(kind))]);
@@ -95,7 +95,8 @@ pub(super) fn opened(kind: &str) -> (Scenario, String) {
     (scenario, id)
 }
 
-/// The manager of `branch-1` acknowledges a line of a statement, at its first revision.
+/// Returns the body by which the manager of `branch-1` acknowledges a line of a statement, at its
+/// first revision.
 pub(super) fn acknowledgement(statement: &str) -> Value {
     json!({
         "statementId": statement,
@@ -115,7 +116,7 @@ pub(super) fn acknowledgement(statement: &str) -> Value {
     })
 }
 
-/// A statement whose deposit was requested and acknowledged.
+/// Makes a statement whose deposit was requested and acknowledged.
 pub(super) fn acknowledged() -> Statement {
     let (mut scenario, id) = opened("head_office_to_branch");
     scenario.acting(manager("manager-1", "branch-1"));
@@ -125,7 +126,7 @@ pub(super) fn acknowledged() -> Statement {
     scenario.state(&[&id]).unwrap()
 }
 
-/// The workflow asks for an export of what `branch-1` settled in October.
+/// Returns the body by which the workflow asks for an export of what `branch-1` settled in October.
 pub(super) fn data_room_request() -> Value {
     json!({
         "requestCode": "EXPORT-2026-10",
@@ -144,10 +145,10 @@ pub(super) fn data_room_request() -> Value {
     })
 }
 
-/// The request that [`opened_data_room`] opens.
+/// The identifier of the request that [`opened_data_room`] opens.
 pub(super) const DATA_ROOM_ID: &str = "01990000-0000-7000-8000-000000000001";
 
-/// A service with one data-room request, [`DATA_ROOM_ID`], which the workflow has opened.
+/// Makes a service with one data-room request, [`DATA_ROOM_ID`], which the workflow has opened.
 pub(super) fn opened_data_room() -> Scenario {
     let mut scenario = Scenario::new();
     let request = scenario.when("open_data_room_request", &[], &data_room_request());
@@ -155,7 +156,8 @@ pub(super) fn opened_data_room() -> Scenario {
     scenario
 }
 
-/// The workflow says that the file with this number is ready, at this revision of the request.
+/// Returns the body by which the workflow reports that the file with this number is ready, at this
+/// revision of the request.
 pub(super) fn ready_artifact(number: u32, kind: &str, expected_revision: i64) -> Value {
     json!({
         "artifact": {

@@ -1,4 +1,4 @@
-//! The settlement statement as a resource: what its events do to it.
+//! The settlement statement as a resource: how events change it.
 
 use std::sync::Arc;
 
@@ -147,7 +147,8 @@ impl Statement {
     }
 }
 
-/// Headquarters and workflows ask for deposits, and see all of a statement.
+/// Whether the actor may ask for deposits and see all of a statement, as headquarters and workflows
+/// do.
 #[must_use]
 pub fn may_request(actor: &Actor) -> bool {
     matches!(

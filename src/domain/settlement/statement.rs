@@ -1,4 +1,4 @@
-//! What a settlement statement holds: how it was opened, and its moves since; and the events that tell both.
+//! The data of a settlement statement: its opening, and its transitions since; and the events of both.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ wire_enum! {
 }
 
 impl SettlementActorKind {
-    /// The actor's kind of this name.
+    /// Returns the actor's kind of this name.
     #[must_use]
     pub fn kind(self) -> ActorKind {
         match self {
@@ -90,8 +90,8 @@ impl SettlementActorKind {
         }
     }
 
-    /// Whether the actor is of this kind and acts under the profile named: what a body says of
-    /// its actor must be what the token says.
+    /// Whether the actor is of this kind and acts under the profile named: the actor in a body must be
+    /// the one in the token.
     #[must_use]
     pub fn is_of(self, actor: &Actor, actor_profile_id: &str) -> bool {
         self.kind() == actor.kind && actor.profile_id() == actor_profile_id
@@ -192,8 +192,8 @@ wire_enum! {
     }
 }
 
-/// One move of a statement after its opening, as it is stored: what follows from the moves before
-/// is not.
+/// One transition of a statement after its opening, as it is stored: values that follow from the
+/// transitions before are left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transition {
     /// The identifier of its audit.
@@ -208,15 +208,15 @@ pub struct Transition {
     pub idempotency_key: Box<str>,
     /// The status after.
     pub after_status: StatementStatus,
-    /// When.
+    /// The time.
     pub recorded_at: Timestamp,
-    /// Why, in the actor's words.
+    /// The reason, in the actor's words.
     pub reason: Option<Text>,
     /// The facts of a handoff between branches, where there was one.
     pub inter_office: Option<InterOfficeAcknowledgement>,
 }
 
-/// One move of a statement, whole.
+/// One transition of a statement, with all its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransitionAudit<'a> {
     /// The audit's identifier.
@@ -237,9 +237,9 @@ pub struct TransitionAudit<'a> {
     pub before_status: StatementStatus,
     /// The status after.
     pub after_status: StatementStatus,
-    /// When.
+    /// The time.
     pub recorded_at: Timestamp,
-    /// Why, in the actor's words.
+    /// The reason, in the actor's words.
     pub reason: Option<&'a Text>,
     /// The facts of a handoff between branches, where there was one.
     pub inter_office: Option<&'a InterOfficeAcknowledgement>,
@@ -248,25 +248,25 @@ pub struct TransitionAudit<'a> {
 /// A settlement statement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statement {
-    /// What the opening said.
+    /// The content of its opening.
     #[serde(with = "shared")]
     pub opening: Arc<DepositRequested>,
-    /// When it opened.
+    /// The time of its opening.
     pub created_at: Timestamp,
-    /// Its moves after that, oldest first.
+    /// Its transitions after that, oldest first.
     pub transitions: Vec<Transition>,
-    /// The lines acknowledged, in the order of their coming.
+    /// The acknowledged lines, in the order in which they were acknowledged.
     pub line_acknowledgements: Vec<LineAcknowledgement>,
 }
 
-/// A statement is opened.
+/// The event that a statement is opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DepositRequested {
     /// The statement's identifier.
     pub statement_id: Uuid,
-    /// Its code, one statement to a code.
+    /// Its code, which only one statement has.
     pub statement_code: Ident,
-    /// What it settles.
+    /// The kind of settlement.
     pub statement_kind: StatementKind,
     /// The branch that is asked.
     pub branch_profile_id: BranchProfileId,
@@ -274,13 +274,13 @@ pub struct DepositRequested {
     pub settlement_period_start: Date,
     /// Last day of the period.
     pub settlement_period_end: Date,
-    /// Where to remit.
+    /// The account to remit to.
     pub remittance_account_snapshot: RemittanceAccountSnapshot,
-    /// For the branch to read.
+    /// A message to the branch.
     pub message_to_branch: Option<Text>,
-    /// For the head office alone.
+    /// A memo that only the head office may read.
     pub head_office_private_memo: Option<Text>,
-    /// Who asked: the token's subject.
+    /// The actor who asked: the token's subject.
     pub subject: Box<str>,
     /// The kind of actor who asked.
     pub actor_kind: ActorKind,
@@ -288,11 +288,11 @@ pub struct DepositRequested {
     pub other_profile_id: Option<Box<str>>,
     /// The opening command's key.
     pub idempotency_key: Box<str>,
-    /// The identifier of the opening's audit, where it does not follow from the statement's.
+    /// The identifier of the opening's audit, if it cannot be computed from the statement's.
     pub other_audit_id: Option<Uuid>,
 }
 
-/// The branch acknowledges its deposit.
+/// The event that the branch acknowledges its deposit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DepositAcknowledged {
     /// The identifier of the audit.
@@ -301,7 +301,7 @@ pub struct DepositAcknowledged {
     pub actor_profile_id: Box<str>,
     /// The command's key.
     pub idempotency_key: Box<str>,
-    /// Why, in the actor's words.
+    /// The reason, in the actor's words.
     pub reason: Option<Text>,
     /// The lines.
     pub lines: Vec<LineAcknowledgement>,
@@ -315,23 +315,23 @@ pub struct DepositAcknowledged {
 pub enum StatementEvent {
     /// It is opened.
     DepositRequested(#[serde(with = "shared")] Arc<DepositRequested>),
-    /// The branch acknowledges.
+    /// The branch acknowledges its deposit.
     DepositAcknowledged(Box<DepositAcknowledged>),
 }
 
 impl DepositRequested {
-    /// The bits in which the identifier of an opening's audit is the opposite of its statement's. They were
-    /// drawn by chance, so that no other identifier is the same.
+    /// The bits that are inverted between the identifier of a statement and that of its opening's
+    /// audit. These bits are random, so that no other identifier is the same.
     const OPPOSITE: u128 = (1 << 56) - 1;
 
-    /// The profile of the actor who asked.
+    /// Returns the profile of the actor who asked.
     #[must_use]
     pub fn actor_profile_id(&self) -> &str {
         self.other_profile_id.as_deref().unwrap_or(&self.subject)
     }
 
-    /// Whether the same actor has asked for the same: all is equal but the command's key, and what was made
-    /// for the statement.
+    /// Whether the same actor has asked for the same: everything is equal except the command's key and
+    /// the identifiers that were made for the statement.
     #[must_use]
     pub fn says_the_same_as(&self, other: &Self) -> bool {
         let Self {
@@ -363,14 +363,14 @@ impl DepositRequested {
             && *other_profile_id == other.other_profile_id
     }
 
-    /// The identifier of the opening's audit.
+    /// Returns the identifier of the opening's audit.
     #[must_use]
     pub fn audit_id(&self) -> Uuid {
         self.other_audit_id
             .unwrap_or_else(|| Self::audit_of(self.statement_id))
     }
 
-    /// The identifier of the audit of this statement's opening.
+    /// Returns the computed identifier of the audit of this statement's opening.
     #[must_use]
     pub fn audit_of(statement_id: Uuid) -> Uuid {
         Uuid::from_u128(statement_id.as_u128() ^ Self::OPPOSITE)
@@ -378,24 +378,24 @@ impl DepositRequested {
 }
 
 impl Statement {
-    /// The status in which an opening leaves a statement.
+    /// The status of a statement after its opening.
     const OPENED_IN: StatementStatus = StatementStatus::AwaitingBranchDeposit;
 
-    /// Its status: the one in which its last move has left it.
+    /// Returns its status: the one after its last transition.
     #[must_use]
     pub fn status(&self) -> StatementStatus {
         let last = self.transitions.last();
         last.map_or(Self::OPENED_IN, |last| last.after_status)
     }
 
-    /// When it last changed.
+    /// Returns the time of its last change.
     #[must_use]
     pub fn updated_at(&self) -> Timestamp {
         let last = self.transitions.last();
         last.map_or(self.created_at, |last| last.recorded_at)
     }
 
-    /// All its moves, the opening first.
+    /// Returns all its transitions, the opening first.
     pub fn transition_audits(&self) -> impl Iterator<Item = TransitionAudit<'_>> {
         let mut revision = Revision::FIRST;
         let mut status = Self::OPENED_IN;

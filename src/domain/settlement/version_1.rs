@@ -1,5 +1,5 @@
-//! Statements of version 1, which kept what follows from their moves beside them: the opening a second
-//! time, each move's revisions and the status before it, and the statement's own.
+//! Statements of version 1, which also stored values that follow from their transitions: the opening a
+//! second time, each transition's revisions and the status before it, and the statement's own.
 
 use serde::Deserialize;
 use uuid::Uuid;
@@ -80,8 +80,8 @@ impl OldAudit {
 /// Reads a statement of version 1.
 ///
 /// # Errors
-/// When the bytes are none, and when what is not kept any more differs from what follows from the
-/// rest: nothing is dropped in silence.
+/// When the bytes are no such statement, and when a value that is no longer stored differs from the
+/// one that follows from the rest: no difference is dropped silently.
 pub(super) fn read(bytes: &[u8]) -> Result<Statement, DecodeError> {
     let old: OldStatement = codec::decode(bytes)?;
     let moved = old.transition_audits.iter().skip(1);

@@ -1,5 +1,6 @@
-//! Statements of version 2, whose opening kept the fingerprint of the command beside the facts that it was
-//! made of, and the profile and the audit's identifier also where they follow from the rest.
+//! Statements of version 2, whose opening stored the fingerprint of the command beside the facts that
+//! it was computed from, and always the profile and the audit's identifier, even where they follow from
+//! other values.
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ pub(super) struct OldOpening {
     actor_kind: ActorKind,
     actor_profile_id: Box<str>,
     idempotency_key: Box<str>,
-    // Whether another command says the same is seen by the facts themselves.
+    // The facts themselves now show whether another command is the same.
     #[serde(rename = "fingerprint")]
     _fingerprint: Fingerprint,
     audit_id: Uuid,
@@ -80,7 +81,7 @@ enum OldEvent {
 /// Reads a statement of version 2.
 ///
 /// # Errors
-/// When the bytes are none.
+/// When the bytes are no such statement.
 pub(super) fn read(bytes: &[u8]) -> Result<Statement, DecodeError> {
     let old: OldStatement = codec::decode(bytes)?;
     Ok(Statement {
@@ -94,7 +95,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Statement, DecodeError> {
 /// Reads an event of versions 1 and 2.
 ///
 /// # Errors
-/// When the bytes are none.
+/// When the bytes are no such event.
 pub(super) fn read_event(bytes: &[u8]) -> Result<StatementEvent, DecodeError> {
     Ok(match codec::decode(bytes)? {
         OldEvent::DepositRequested(opening) => {
@@ -110,7 +111,7 @@ pub(super) mod tests {
     use super::super::samples::acknowledged;
     use super::*;
 
-    /// This opening as it was stored.
+    /// Returns this opening in the form of version 2.
     pub(in super::super) fn old(opening: &DepositRequested) -> OldOpening {
         OldOpening {
             statement_id: opening.statement_id,
@@ -131,7 +132,8 @@ pub(super) mod tests {
         }
     }
 
-    /// A statement whose opening has what follows from nothing, and one whose opening has not.
+    /// Returns a statement whose opening has only a computed profile and audit identifier, and one
+    /// whose opening has others.
     fn statements() -> [Statement; 2] {
         let plain = acknowledged();
         let mut other = plain.clone();

@@ -1,4 +1,5 @@
-//! The subscription that a command names: who may manage it, whether it exists, at which revision.
+//! The checks of the subscription that a command names: whether the actor may manage it, whether it
+//! exists, and its revision.
 
 use super::deliveries::WebhookDeliveries;
 use super::subscription::{WebhookSubscription, may_manage};
@@ -27,7 +28,7 @@ rejections! {
     }
 }
 
-/// A subscription, and how far its deliveries are.
+/// A subscription, and the state of its deliveries.
 pub(super) struct Addressed<'s> {
     pub(super) subscription: &'s WebhookSubscription,
     pub(super) deliveries: WebhookDeliveries,
@@ -35,17 +36,17 @@ pub(super) struct Addressed<'s> {
     pub(super) position: u64,
 }
 
-/// The key of the subscription with this identifier.
+/// Returns the key of the subscription with this identifier.
 pub(super) fn key_of(subscription_id: &str) -> Digest {
     WebhookSubscription::KIND.key(&[subscription_id])
 }
 
 impl<'s> Addressed<'s> {
-    /// The subscription in this state, for who may manage it; `check` looks at the request's content
-    /// before its revision is compared.
+    /// Returns the subscription, if it exists at the expected revision and the actor may manage it;
+    /// `check` checks the request's content before the revision is compared.
     ///
     /// # Errors
-    /// The first of [`Reason`] that applies, or what `check` says.
+    /// The first of [`Reason`] that applies, or the error of `check`.
     pub(super) fn at_revision(
         state: Option<&'s WebhookSubscription>,
         expected: i64,
@@ -74,14 +75,14 @@ impl<'s> Addressed<'s> {
     }
 }
 
-/// What brings each [`Reason`] about.
+/// Returns a case in which each [`Reason`] applies.
 #[cfg(test)]
 pub(super) fn ladder() -> Ladder {
     Ladder::of_managers()
         .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
         .then(Reason::SubscriptionNotFound, Case::at_unknown)
         .then(Reason::RevisionStale, |case| {
-            // A deletion has no body, but a query.
+            // A deletion has a query instead of a body.
             let pointer = match case.body.get("query") {
                 Some(_) => "/query/expectedRevision",
                 None => "/expectedRevision",

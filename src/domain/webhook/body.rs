@@ -1,4 +1,4 @@
-//! How a subscription and its deliveries look from outside.
+//! Subscriptions and their deliveries as readers see them.
 
 use std::borrow::Cow;
 
@@ -77,7 +77,7 @@ response_body! {
     }
 }
 
-/// A subscription with its secret, as its schema.
+/// Stands for the schema of a subscription with its secret.
 pub struct SubscriptionWithSecret;
 
 impl JsonSchema for SubscriptionWithSecret {
@@ -106,7 +106,7 @@ impl JsonSchema for SubscriptionWithSecret {
 }
 
 impl<'a> SubscriptionBody<'a> {
-    /// The same, where the response has the secret of this number.
+    /// Returns the same body for a response that contains the secret of this number.
     #[must_use]
     pub fn telling_secret(mut self, number: u32) -> Self {
         self.secret_number = Some(number);
@@ -114,8 +114,8 @@ impl<'a> SubscriptionBody<'a> {
     }
 }
 
-/// The identifier up to which nothing waits: an event before the first one that waits, or the last
-/// one that was examined.
+/// Returns the identifier of the event up to which no delivery waits: an identifier before the
+/// first waiting event, or that of the last examined one.
 fn delivered_through(deliveries: &WebhookDeliveries, position: Option<u64>) -> Option<EventId> {
     let Some(first) = deliveries.waiting.first() else {
         let begun = || {

@@ -49,8 +49,8 @@ rejections! {
 /// The operation.
 pub struct CreateSubscription;
 
-/// Refuses a URL whose requests others could read, unless they stay on this machine, or that was
-/// allowed.
+/// Refuses a URL whose requests others could read, unless they stay on this machine, or plain HTTP
+/// is allowed.
 pub(super) fn check_scheme(url: &ReceiverUrl, context: &Context<'_>) -> Result<(), Rejection> {
     if url.is_plain() && !url.is_to_loopback() && !context.plain_webhooks {
         return Err(Rejection::invalid_at("url", FaultCode::NotAllowed));

@@ -8,6 +8,7 @@ use super::deliveries::DeliveriesEvent;
 use super::subscription::{SubscriptionEvent, WebhookSubscription};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
+use crate::base::json::QueryInteger;
 use crate::base::text::Ident;
 use crate::domain::example::Example;
 #[cfg(test)]
@@ -20,7 +21,7 @@ json_object! {
     /// The query of the request.
     pub struct Query {
         /// The subscription's revision as the actor saw it.
-        pub expected_revision: i64 = "expectedRevision",
+        pub expected_revision: QueryInteger = "expectedRevision",
     }
 }
 
@@ -33,7 +34,7 @@ json_object! {
 }
 
 path_and_body! {
-    /// What is asked for: the subscription in the path, and the query.
+    /// The content of a request: the subscription in the path, and the query.
     pub struct Command {
         /// The subscription.
         pub subscription_id: Ident = "subscriptionId",
@@ -75,11 +76,11 @@ impl Operation for DeleteSubscription {
         Command { body, .. }: &Command,
         context: &Context<'_>,
     ) -> Result<Decision<WebhookSubscription>, Rejection> {
-        let expected = body.query.expected_revision;
+        let expected = body.query.expected_revision.0;
         let addressed = Addressed::at_revision(state, expected, context, || Ok(()))?;
         let mut commit = Commit::new(state, SubscriptionEvent::Deleted, context.at);
         commit.change(Some(&addressed.deliveries), &DeliveriesEvent::Ended);
-        // There is nothing to tell of it any more.
+        // A deleted subscription has no body.
         commit.answer(to_json(&()))
     }
 }

@@ -1,7 +1,9 @@
-//! How far the deliveries of a subscription are: what was examined, what waits, what is dead.
+//! The state of a subscription's deliveries: which events were examined, which deliveries wait, which
+//! are dead.
 //!
-//! They are a resource beside the subscription, whose revision does not change while events go out.
-//! What was taken is not kept: everything up to where the log was examined, and not listed here.
+//! The deliveries are a resource beside the subscription, whose revision does not change while events
+//! are sent. Taken deliveries are not stored: an event up to the examined one that is not listed here
+//! does not have to be sent.
 
 use std::collections::BTreeSet;
 
@@ -14,9 +16,9 @@ use crate::domain::event_id::EventId;
 use crate::domain::resource::{Kind, Resource, event_name};
 use crate::public_events;
 
-/// How many dead deliveries are kept; of more, the oldest are forgotten.
+/// Maximum number of dead deliveries that are kept; the oldest ones beyond it are forgotten.
 pub const DEAD_MAX: usize = 10_000;
-/// Bytes of what is kept of dead deliveries, about.
+/// Maximum size of the dead deliveries that are kept, in bytes, approximately.
 pub const DEAD_BYTES_MAX: usize = 2 << 20;
 
 /// A delivery that waits, or is dead.
@@ -28,21 +30,21 @@ pub struct Delivery {
     pub event_type: Box<str>,
     /// Its subject.
     pub subject: Box<str>,
-    /// Attempts that have failed.
+    /// The number of failed attempts.
     pub attempts: u32,
-    /// When the next one is due; `None`: at once, or never where it is dead.
+    /// The time of the next attempt; `None`: at once, or never when it is dead.
     pub next_attempt_at: Option<Timestamp>,
-    /// The status that the receiver answered with last.
+    /// The status of the receiver's last response.
     pub last_status: Option<u16>,
-    /// What was wrong with the last attempt.
+    /// The error of the last attempt.
     pub last_error: Option<Box<str>>,
-    /// Where a gap begins, which this delivery reports in the place of an event: the first position
-    /// that the log had given up.
+    /// The beginning of a gap that this delivery reports in place of an event: the first position that
+    /// the log no longer had.
     pub gap_from: Option<u64>,
 }
 
 impl Delivery {
-    /// What it takes of memory, about, in bytes.
+    /// Returns the memory that it takes, approximately, in bytes.
     #[must_use]
     pub fn cost(&self) -> usize {
         let error = self.last_error.as_deref().map_or(0, str::len);
@@ -55,11 +57,11 @@ impl Delivery {
 pub struct LastFailure {
     /// The event.
     pub id: EventId,
-    /// When.
+    /// The time of the attempt.
     pub at: Timestamp,
-    /// The status that the receiver answered with.
+    /// The status of the receiver's response.
     pub status: Option<u16>,
-    /// What was wrong.
+    /// The error.
     pub error: Box<str>,
 }
 
@@ -68,42 +70,43 @@ pub struct LastFailure {
 pub struct WebhookDeliveries {
     /// The subscription.
     pub subscription_id: Uuid,
-    /// How many commits they have seen.
+    /// The number of commits that they have seen.
     pub revision: Revision,
-    /// How often they began anew: progress of a time before is not theirs.
+    /// The number of times that they started anew; a report of progress from an earlier generation is
+    /// ignored.
     pub generation: u32,
-    /// Events up to this one were examined; `None`: those up to the commit that (re)started them.
+    /// The last event that was examined; `None`: the last one of the commit that (re)started them.
     pub examined: Option<EventId>,
-    /// What waits, in the order of the events.
+    /// The waiting deliveries, in the order of the events.
     pub waiting: Vec<Delivery>,
-    /// What is dead, in the order of the events.
+    /// The dead deliveries, in the order of the events.
     pub dead: Vec<Delivery>,
     /// The newest failure.
     pub last_failure: Option<LastFailure>,
     /// Whether the newest attempt has failed.
     pub is_failing: bool,
-    /// Whether the receiver said that it is gone.
+    /// Whether the receiver has answered that it is gone.
     pub is_gone: bool,
 }
 
-/// How far deliveries have come.
+/// The progress of deliveries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Of which time ([`WebhookDeliveries::generation`]).
+    /// The generation of the deliveries ([`WebhookDeliveries::generation`]).
     pub generation: u32,
-    /// Events up to this one were examined.
+    /// The last event that was examined.
     pub examined: EventId,
-    /// What waits, as far as it is new or an attempt has failed.
+    /// The waiting deliveries that are new, or whose attempt has failed.
     pub waiting: Vec<Delivery>,
-    /// What waited and does not any more.
+    /// The events whose deliveries waited and no longer do.
     pub settled: Vec<EventId>,
-    /// What has died.
+    /// The deliveries that have become dead.
     pub dead: Vec<Delivery>,
-    /// The newest failure, where there was one.
+    /// The newest failure, if there was one.
     pub failure: Option<LastFailure>,
     /// Whether the newest attempt has failed.
     pub is_failing: bool,
-    /// Whether the receiver said that it is gone.
+    /// Whether the receiver has answered that it is gone.
     pub is_gone: bool,
 }
 
@@ -116,14 +119,14 @@ pub enum DeliveriesEvent {
         /// The subscription.
         subscription_id: Uuid,
     },
-    /// They have come further.
+    /// They have made progress.
     Progressed(Box<Progress>),
-    /// A delivery is to be tried at once, though it is dead, or pauses.
+    /// A delivery is to be tried at once, though it is dead, or waits for its next attempt.
     Retried {
         /// The event.
         id: EventId,
     },
-    /// The receiver is back: they begin with the next event.
+    /// The receiver is back: deliveries start with the next event.
     Restarted,
     /// The subscription is deleted.
     Ended,
@@ -171,7 +174,7 @@ impl Resource for WebhookDeliveries {
 
     fn validate(&self) -> Result<(), String> {
         for list in [&self.waiting, &self.dead] {
-            // One may be there twice in what an earlier program has stored; it is not after the next
+            // A state that an earlier program has stored may contain a delivery twice, until the next
             // progress.
             if !list.is_sorted_by_key(|delivery| delivery.id) {
                 return Err("deliveries are in the order of their events".to_owned());
@@ -195,8 +198,8 @@ public_events! {
     Ended {} => nothing,
 }
 
-/// Puts `new` in the place of those that are replaced, each once, in the order of the events; of several
-/// of one event the last.
+/// Replaces the deliveries of the events in `replaced` by `new`, each once, in the order of the events;
+/// of several deliveries of one event, the last one counts.
 fn replace<'d>(
     deliveries: &mut Vec<Delivery>,
     replaced: &BTreeSet<EventId>,
@@ -239,7 +242,7 @@ impl WebhookDeliveries {
         let waits: BTreeSet<_> = changed.clone().collect();
         let replaced: BTreeSet<_> = gone.chain(changed).collect();
         replace(&mut self.waiting, &replaced, progress.waiting.iter());
-        // What died and waits again, waits.
+        // A delivery that died and waits again is waiting.
         let died = progress.dead.iter();
         let died = died.filter(|dead| !waits.contains(&dead.id));
         replace(&mut self.dead, &replaced, died);
@@ -286,8 +289,8 @@ impl WebhookDeliveries {
         self.dead.binary_search_by_key(&id, |dead| dead.id).is_ok()
     }
 
-    /// A delivery that is to be tried again: it waits, or is dead where that it died was recorded behind
-    /// the request.
+    /// Returns a delivery whose retry was requested: it waits, or it is dead because its death was
+    /// recorded after the request.
     #[must_use]
     pub fn waiting_or_dead(&self, id: EventId) -> Option<&Delivery> {
         [&self.waiting, &self.dead].into_iter().find_map(|list| {
@@ -358,7 +361,7 @@ mod tests {
             vec![two.clone(), one.clone(), again.clone()],
         );
         let state = after(&[twice]);
-        // What waits is not dead, and the last word of one counts.
+        // A waiting delivery is not dead, and the last report of a delivery counts.
         assert_eq!(
             (&state.waiting, &state.dead),
             (&vec![one.clone()], &vec![again.clone()])

@@ -1,4 +1,4 @@
-//! What the list of a subscription's deliveries is made of.
+//! The contents of the list of a subscription's deliveries.
 
 use super::body::DeliveryBody;
 use super::deliveries::Delivery;
@@ -7,7 +7,8 @@ use crate::domain::operation::to_json;
 use crate::domain::read::ReadRequest;
 use crate::domain::rejection::Rejection;
 
-/// The deliveries that wait, or are dead (the parameter `state`), in the order of their events.
+/// Returns the deliveries that wait, or are dead (the parameter `state`), in the order of their
+/// events.
 ///
 /// # Errors
 /// `permission_denied` without the permission; `not_found`.
@@ -19,7 +20,7 @@ pub fn deliveries(request: &ReadRequest<'_>) -> Result<Vec<Delivery>, Rejection>
     })
 }
 
-/// A delivery, as it is listed.
+/// Returns a delivery as an item of the list.
 #[must_use]
 pub fn delivery_item(delivery: &Delivery) -> Vec<u8> {
     to_json(&DeliveryBody::new(delivery))

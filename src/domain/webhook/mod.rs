@@ -1,7 +1,7 @@
-//! Webhooks: events brought to a URL.
+//! Webhooks: events that are sent to a URL.
 //!
-//! A *subscription* says which types of events go to which URL. How far its deliveries are is a
-//! resource of its own, since that changes while the subscription does not:
+//! A *subscription* says which types of events go to which URL. The state of its deliveries is a
+//! resource of its own, since it changes while the subscription does not:
 //!
 //! ```text
 //!  (none) ──create──▶ enabled ◀──update──▶ paused
@@ -10,8 +10,8 @@
 //!                      gone ──update──▶ enabled, from the next event on
 //! ```
 //!
-//! A secret signs what is delivered. It is not stored: it is derived from a master key outside of
-//! the log, by the subscription and the secret's number, which is what is stored.
+//! A secret signs each delivery. It is not stored: it is derived from a master key outside of the
+//! log, from the subscription and the secret's number. Only the number is stored.
 
 mod addressed;
 pub mod body;

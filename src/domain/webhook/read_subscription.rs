@@ -1,4 +1,4 @@
-//! Reading a subscription, and which of its deliveries could be tried again.
+//! Reads a subscription, and tells which of its deliveries are dead, so that they can be retried.
 
 use super::body::SubscriptionBody;
 use super::deliveries::WebhookDeliveries;
@@ -20,7 +20,7 @@ pub fn check_authority(request: &ReadRequest<'_>) -> Result<(), Rejection> {
     ))
 }
 
-/// The subscription in the path, with its deliveries and the position of their last commit.
+/// Returns the subscription in the path, with its deliveries and the position of their last commit.
 pub(super) fn found(
     request: &ReadRequest<'_>,
 ) -> Result<(WebhookSubscription, WebhookDeliveries, u64), Rejection> {
@@ -46,7 +46,7 @@ pub fn read_subscription(request: &ReadRequest<'_>) -> Result<Representation, Re
     Representation::at_revision_and_digest(&subscription, &body)
 }
 
-/// Whether the delivery of the event in the path is dead: `true` or `false`.
+/// Reads whether the delivery of the event in the path is dead: `true` or `false`.
 ///
 /// # Errors
 /// As [`read_subscription`].

@@ -1,7 +1,7 @@
-//! The dispatcher reports how far deliveries have come.
+//! Records the progress of deliveries that the dispatcher reports.
 //!
-//! Resource: the subscription's deliveries. No client can request this: it has no path, and what is
-//! reported of deliveries that have begun anew since, or ended, changes nothing.
+//! Resource: the subscription's deliveries. No client can request this: it has no path. A report of
+//! deliveries that have started anew since, or ended, changes nothing.
 
 use super::deliveries::{DeliveriesEvent, Progress, WebhookDeliveries};
 use crate::base::digest::Digest;
@@ -13,7 +13,7 @@ use crate::domain::report::Report;
 pub struct RecordProgress {
     /// The key of the deliveries.
     pub deliveries: Digest,
-    /// How far they have come.
+    /// Their progress.
     pub progress: Progress,
 }
 

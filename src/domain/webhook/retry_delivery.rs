@@ -22,7 +22,7 @@ use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{module_doc, rejections};
 
-/// What is asked for: the subscription and the event, in the path.
+/// The content of a request: the subscription and the event, in the path.
 #[derive(Clone, Debug, Serialize)]
 pub struct Command {
     /// The subscription.
@@ -37,7 +37,7 @@ impl Request for Command {
     fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
         let subscription_id = parts.param("subscriptionId", at);
         let event_id = parts.param("eventId", at);
-        // There is nothing to say.
+        // The body must have no field.
         let body = at.slots::<0>(parts.body, &[]);
         body.and(Some(Self {
             subscription_id: subscription_id?,
@@ -100,7 +100,7 @@ impl Operation for RetryDelivery {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        // Its causes are brought about in the tests below: the example has no delivery yet.
+        // The tests below cover the other rejections: the example has no delivery yet.
         Ladder::of_managers()
             .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
             .then(Reason::SubscriptionNotFound, Case::at_unknown)
@@ -176,7 +176,8 @@ mod tests {
         }
     }
 
-    /// A subscription with one delivery that waits (at 3) and one that is dead (at 4).
+    /// Makes a service with a subscription that has one waiting delivery (at 3) and one dead
+    /// delivery (at 4).
     fn subscribed() -> (Scenario, String) {
         let mut scenario = Scenario::new();
         let mut workflow = actor(ActorKind::SystemWorkflow, "workflow");
@@ -198,7 +199,7 @@ mod tests {
         (scenario, subscription)
     }
 
-    /// The dispatcher reports this; the deliveries after it.
+    /// Records this report of the dispatcher; returns the deliveries after it.
     fn report(
         scenario: &mut Scenario,
         subscription: &str,
@@ -299,7 +300,7 @@ mod tests {
             (&told["status"], &told["waiting"]),
             (&json!("gone"), &json!(0))
         );
-        // Nothing but `enabled` begins anew.
+        // Only the status `enabled` starts deliveries anew.
         for (revision, status) in [(1, None), (2, Some("paused"))] {
             let body = match status {
                 None => json!({"expectedRevision": revision, "description": "Of the ledger."}),

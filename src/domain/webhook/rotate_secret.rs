@@ -25,7 +25,7 @@ json_object! {
 }
 
 path_and_body! {
-    /// What is asked for: the subscription in the path, and the body.
+    /// The content of a request: the subscription in the path, and the body.
     pub struct Command {
         /// The subscription.
         pub subscription_id: Ident = "subscriptionId",

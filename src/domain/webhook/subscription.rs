@@ -1,4 +1,4 @@
-//! The webhook subscription: its state, its events, and who may have to do with it.
+//! The webhook subscription: its state, its events, and who may manage it.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -11,15 +11,15 @@ use crate::base::time::Timestamp;
 use crate::domain::resource::{Index, IndexKey, Kind, Rank, Resource, cannot_follow};
 use crate::{public_events, wire_enum};
 
-/// The permission to have to do with webhooks at all.
+/// The permission to manage webhooks.
 pub const WEBHOOKS_MANAGE: &str = "webhooks:manage";
-/// How many subscriptions there may be.
+/// Maximum number of subscriptions.
 pub const SUBSCRIPTIONS_MAX: usize = 5_000;
-/// How long the secret before a rotation signs beside the new one.
+/// Time for which the secret before a rotation signs beside the new one, in seconds.
 pub const OLD_SECRET_SECONDS: i64 = 24 * 3_600;
 
-/// Whether the actor may have to do with webhooks: with the permission, of a workflow and of the
-/// head office alone.
+/// Whether the actor may manage webhooks: a workflow, or a person of the head office, with the
+/// permission.
 #[must_use]
 pub fn may_manage(actor: &Actor) -> bool {
     actor.may_be_granted(WEBHOOKS_MANAGE)
@@ -40,7 +40,7 @@ wire_enum! {
 #[serde(transparent)]
 pub struct EventTypePatterns(pub Vec<EventTypePattern>);
 
-/// The most patterns that a subscription may have.
+/// Maximum number of patterns of a subscription.
 const PATTERNS_MAX: usize = 50;
 
 impl FromJson for EventTypePatterns {
@@ -64,16 +64,16 @@ impl FromJson for EventTypePatterns {
 
 crate::schema_of_shape!(EventTypePatterns);
 
-/// What a subscription is for, in its maker's words; empty where that is not said.
+/// The purpose of a subscription, in its maker's words; empty where none is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Description(pub Box<str>);
 
-/// The most characters of a description.
+/// Maximum number of characters of a description.
 const DESCRIPTION_CHARS_MAX: usize = 4_000;
 
 impl Description {
-    /// The description, where there is one.
+    /// Returns the description, if there is one.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         (!self.0.is_empty()).then_some(&self.0)
@@ -109,19 +109,19 @@ impl FromJson for Description {
 pub struct WebhookSubscription {
     /// Its identifier.
     pub subscription_id: Uuid,
-    /// How many commits it has seen.
+    /// The number of commits that it has seen.
     pub revision: Revision,
     /// When it was created.
     pub created_at: Timestamp,
-    /// Where events are brought; empty once it is deleted.
+    /// The URL to which events are sent; empty once it is deleted.
     pub url: Box<str>,
-    /// Which types of events.
+    /// The types of events that are sent.
     pub types: EventTypePatterns,
-    /// What it is for.
+    /// Its purpose.
     pub description: Description,
     /// Whether it was paused.
     pub is_paused: bool,
-    /// Whether it was deleted: no read shows it then.
+    /// Whether it was deleted; no read shows it then.
     pub is_deleted: bool,
     /// The number of the secret that signs; the first is 1.
     pub secret_number: u32,
@@ -129,29 +129,29 @@ pub struct WebhookSubscription {
     pub rotated_at: Option<Timestamp>,
 }
 
-/// A subscription is created.
+/// The event that a subscription is created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscriptionCreated {
     /// Its identifier.
     pub subscription_id: Uuid,
-    /// Where events are brought.
+    /// The URL to which events are sent.
     pub url: ReceiverUrl,
-    /// Which types of events.
+    /// The types of events that are sent.
     pub types: EventTypePatterns,
-    /// What it is for.
+    /// Its purpose.
     pub description: Description,
 }
 
-/// A subscription is changed: what it is from here on.
+/// The event that a subscription is changed, with its new values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscriptionUpdated {
-    /// Where events are brought.
+    /// The URL to which events are sent.
     pub url: ReceiverUrl,
-    /// Which types of events.
+    /// The types of events that are sent.
     pub types: EventTypePatterns,
-    /// What it is for.
+    /// Its purpose.
     pub description: Description,
-    /// Whether deliveries go out.
+    /// Whether events are sent.
     pub status: Switch,
 }
 
@@ -165,7 +165,7 @@ pub enum SubscriptionEvent {
     Updated(Box<SubscriptionUpdated>),
     /// It has a new secret, of this number.
     SecretRotated {
-        /// The number.
+        /// The number of the new secret.
         secret_number: u32,
     },
     /// It is deleted.
@@ -271,8 +271,8 @@ impl WebhookSubscription {
         self.revision = self.revision.next();
     }
 
-    /// The numbers of the secrets that sign at `now`, the present one first: the one before signs
-    /// for a day after a rotation.
+    /// Returns the numbers of the secrets that sign at `now`, the present one first: the previous
+    /// one signs for a day after a rotation.
     #[must_use]
     pub fn secret_numbers(&self, now: Timestamp) -> Vec<u32> {
         let signs = |rotated: Timestamp| now < rotated.plus_seconds(OLD_SECRET_SECONDS);
@@ -282,8 +282,8 @@ impl WebhookSubscription {
     }
 }
 
-/// The list of the subscriptions that there are, in the order of their creation; those of one
-/// millisecond by their identifiers.
+/// Returns the key of the list of the existing subscriptions, in the order of their creation; those
+/// created in one millisecond are ordered by their identifiers.
 #[must_use]
 pub fn subscriptions() -> IndexKey {
     IndexKey::new(Index::WebhookSubscriptions, &[])

@@ -1,4 +1,4 @@
-//! A channel: what is to be delivered to one receiver.
+//! A channel: the queue of items to be delivered to one receiver.
 //!
 //! ```text
 //! offered ──▶ waiting ──▶ on its way ──▶ taken
@@ -7,13 +7,12 @@
 //!                            └──▶ dead, after the last pause
 //! ```
 //!
-//! Items of one subject are sent in the order of their identifiers: the next one not before the one
-//! before it is taken or dead. Subjects do not wait for each other.
+//! Items of one subject are sent in the order of their identifiers: an item is sent only when its predecessor is
+//! taken or dead. Subjects do not wait for each other.
 //!
-//! A channel has no clock: its owner hands the time in. Pauses are counted by the steady clock; the
-//! log stores their ends by the wall clock, and a channel that resumes from the log never pauses
-//! longer than the schedule says, whatever the wall clock was set to: unless the receiver has asked
-//! for more.
+//! A channel has no clock: its owner passes the time in. Pauses are counted by the steady clock; the log stores their
+//! ends by the wall clock. A channel that resumes from the log never pauses longer than the schedule says, whatever
+//! the wall clock was set to, unless the receiver has asked for a longer pause.
 
 mod now;
 mod pace;
@@ -34,18 +33,18 @@ pub use retry_state::RetryState;
 use schedule::{Failure, pause};
 use subject::Subject;
 
-/// What became of an item whose attempt has ended.
+/// The state of an item after its attempt has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Settled<P> {
-    /// It is taken.
+    /// The receiver has taken the item.
     Taken(P),
-    /// It waits for the next attempt.
+    /// The item waits for the next attempt.
     Waits,
-    /// It is given up, after so many attempts.
+    /// The item is given up, after this many failed attempts.
     Dead {
-        /// What it carries.
+        /// Payload of the item.
         payload: P,
-        /// Attempts that have failed.
+        /// Number of failed attempts.
         attempts: u32,
     },
 }
@@ -59,28 +58,28 @@ struct Waiting<P> {
     attempts: u32,
     /// When the next attempt is due, by the steady clock; `None`: at once.
     due: Option<Duration>,
-    /// Whether it is recorded in the log.
+    /// Whether the log records this item as it is.
     is_recorded: bool,
-    /// Whether it is to be tried again at once, though the attempt that is on its way may fail.
+    /// Whether the item is to be tried again at once if the attempt in flight fails.
     is_hurried: bool,
-    /// The time of what it carries, where that is known.
+    /// Time of the payload, such as of an event, where it is known.
     born: Option<Timestamp>,
-    /// When it was taken in, by the steady clock.
+    /// When the channel took the item in, by the steady clock.
     seen: Duration,
 }
 
-/// What is not in the log yet.
+/// Changes of a channel that the log does not record yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unrecorded<I> {
-    /// Items that wait, and are new or have failed since; [`Channel::retry_state`] gives what to store
-    /// of each.
+    /// Items that wait, and are new or have failed since the last record; [`Channel::retry_state`] gives what to
+    /// store of each.
     pub waiting: Vec<I>,
-    /// Items that are stored as waiting, and do not wait any more.
+    /// Items that the log stores as waiting, and that do not wait any more.
     pub settled: Vec<I>,
 }
 
-/// What is to be delivered to one receiver: items known by `I`, in its order, each of which carries
-/// a `P`.
+/// The queue of items to be delivered to one receiver. An item is identified by `I`, whose order is the order of
+/// delivery, and carries a payload `P`.
 #[derive(Debug)]
 pub struct Channel<I, P> {
     bounds: Bounds,
@@ -95,7 +94,7 @@ pub struct Channel<I, P> {
 }
 
 impl<I: Copy + Ord + Debug, P> Channel<I, P> {
-    /// A channel with nothing in it.
+    /// Creates an empty channel.
     #[must_use]
     pub fn new(bounds: Bounds) -> Self {
         Self {
@@ -111,7 +110,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         }
     }
 
-    /// Takes in an item of which no delivery was attempted yet. `cost` is its memory in bytes.
+    /// Takes in an item without any earlier attempt. `cost` is its memory in bytes.
     pub fn offer(&mut self, id: I, subject: &str, cost: usize, payload: P, now: Now) {
         let none = RetryState {
             attempts: 0,
@@ -122,8 +121,8 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         self.unrecorded.insert(id);
     }
 
-    /// Takes in an item that is stored as waiting: when the channel resumes after a start, or when
-    /// one that was dead is to be tried again.
+    /// Takes in an item that the log stores as waiting: when the channel resumes after a start, or when a dead item
+    /// is to be tried again.
     pub fn resume(
         &mut self,
         id: I,
@@ -153,12 +152,12 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         }
         let mut hasher = DefaultHasher::new();
         subject.hash(&mut hasher);
-        // Two subjects of one hash wait for each other, and nothing worse.
+        // Two subjects with the same hash wait for each other; nothing worse happens.
         let subject = hasher.finish();
         let (left, is_shortened) = retry_state.pause(now);
         let due = (left > Duration::ZERO).then(|| now.steady + left);
         if is_shortened {
-            // What is recorded is what is shown.
+            // The log is to store the shortened pause, which is the one that is shown.
             self.unrecorded.insert(id);
         }
         self.waiting.insert(
@@ -183,7 +182,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         self.schedule(subject);
     }
 
-    /// Enters the next item of a subject in `ready` or `pausing`, whichever applies now.
+    /// Enters the next item of a subject in `ready` or in `pausing`, whichever applies now.
     fn schedule(&mut self, hash: u64) {
         let Some(subject) = self.subjects.get_mut(&hash) else {
             return;
@@ -227,7 +226,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         }
     }
 
-    /// Whether there is one to be sent now.
+    /// Whether an item may be sent now, by order, pauses, free places and spacing.
     pub fn has_next(&mut self, now: Now) -> bool {
         while let Some((due, id)) = self.pausing.first().copied()
             && due <= now.steady
@@ -238,14 +237,14 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         !self.ready.is_empty() && self.pace.may_begin(&self.bounds, now.steady)
     }
 
-    /// The next item to be sent, which is on its way from here on; `None` when none may be sent now.
+    /// Returns the next item to be sent, which is in flight from here on; `None` when none may be sent now.
     pub fn next(&mut self, now: Now) -> Option<I> {
         let (id, ()) = self.next_in_turn(now, |_, _| Some(()))?;
         Some(id)
     }
 
-    /// The same, if there is a turn for it: `turn` is asked with how many attempts are on their way,
-    /// and with whether the newest one was not taken, or none has ended yet.
+    /// Returns the next item, like [`Channel::next`], if `turn` grants it. `turn` gets the number of attempts in
+    /// flight, and whether the receiver is doubtful: the newest attempt has failed, or none has ended yet.
     pub fn next_in_turn<T>(
         &mut self,
         now: Now,
@@ -265,8 +264,8 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         Some((id, turn))
     }
 
-    /// When there may be something to be sent again, where all that may be sent now is on its way:
-    /// unless an attempt ends before.
+    /// When an item may be ready to be sent again, where no item may be sent now. An attempt that ends may make one
+    /// ready sooner.
     #[must_use]
     pub fn wake_at(&self) -> Option<Duration> {
         let pause_ends = self.pausing.first().map(|(due, _)| *due);
@@ -275,8 +274,8 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         pause_ends.into_iter().chain(may_begin).min()
     }
 
-    /// What an attempt has come to. `chance` is from 0 to 255. `None` for an item that is not on its
-    /// way.
+    /// Records the outcome of an attempt. `chance` is from 0 to 255. Returns `None` for an item that is not in
+    /// flight.
     pub fn ended(
         &mut self,
         id: I,
@@ -313,7 +312,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         Some(Settled::Waits)
     }
 
-    /// An attempt was given up before anything could be said of it: the item waits as before.
+    /// Records that an attempt was abandoned without an outcome: the item waits as before.
     pub fn called_back(&mut self, id: I) {
         let Some(waiting) = self.waiting.get_mut(&id) else {
             return;
@@ -329,7 +328,8 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         }
     }
 
-    /// Takes out an item that is not to be delivered any more, with its failed attempts.
+    /// Removes an item that is not to be delivered any more; returns its payload and the number of its failed
+    /// attempts.
     pub fn remove(&mut self, id: I) -> Option<(P, u32)> {
         let waiting = self.waiting.remove(&id)?;
         self.cost -= waiting.cost;
@@ -348,8 +348,8 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         Some((waiting.payload, waiting.attempts))
     }
 
-    /// Has an item that waits be tried at once, whatever its pause; one that is on its way, once more
-    /// after that if it fails. Whether it waits.
+    /// Makes a waiting item due at once, whatever its pause. An item in flight is tried once more at once if its
+    /// attempt fails. Returns whether the item waits.
     pub fn hurry(&mut self, id: I) -> bool {
         let Some(waiting) = self.waiting.get_mut(&id) else {
             return false;
@@ -363,26 +363,26 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         true
     }
 
-    /// Whether more may be offered.
+    /// Whether the channel may take in more items.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.waiting.len() < self.bounds.waiting_max && self.cost < self.bounds.waiting_bytes_max
     }
 
-    /// What an item that waits carries.
+    /// Returns the payload of a waiting item.
     #[must_use]
     pub fn payload(&self, id: I) -> Option<&P> {
         self.waiting.get(&id).map(|waiting| &waiting.payload)
     }
 
-    /// The same, to be changed.
+    /// Returns the payload of a waiting item, to be changed.
     pub fn payload_mut(&mut self, id: I) -> Option<&mut P> {
         self.waiting
             .get_mut(&id)
             .map(|waiting| &mut waiting.payload)
     }
 
-    /// What the log is to store of an item that waits.
+    /// Returns what the log is to store of a waiting item.
     #[must_use]
     pub fn retry_state(&self, id: I, now: Now) -> Option<RetryState> {
         self.waiting.get(&id).map(|waiting| RetryState {
@@ -392,7 +392,8 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         })
     }
 
-    /// The wall clock was set: the ends of all pauses are to be recorded as it has them now.
+    /// Marks the ends of all pauses for recording, after the wall clock was set: the log is to store them by the new
+    /// time.
     pub fn wall_clock_was_set(&mut self, now: Now) {
         for (id, waiting) in &self.waiting {
             if waiting.due.is_some_and(|due| due > now.steady) {
@@ -401,41 +402,41 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         }
     }
 
-    /// The items that wait, those on their way among them, in their order.
+    /// Iterates over the waiting items in their order, including those in flight.
     pub fn waiting(&self) -> impl Iterator<Item = (I, &P)> {
         self.waiting
             .iter()
             .map(|(id, waiting)| (*id, &waiting.payload))
     }
 
-    /// How many wait, those on their way among them.
+    /// Number of waiting items, including those in flight.
     #[must_use]
     pub fn waiting_count(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The first one that waits.
+    /// Returns the first waiting item.
     #[must_use]
     pub fn oldest(&self) -> Option<I> {
         self.waiting.first_key_value().map(|(id, _)| *id)
     }
 
-    /// What an item carries is of this time: it waits since then.
+    /// Sets the time of an item's payload: the item counts as waiting since then.
     pub fn is_born(&mut self, id: I, at: Timestamp) {
         if let Some(waiting) = self.waiting.get_mut(&id) {
             waiting.born = Some(at);
         }
     }
 
-    /// The first one that waits, where it is not known of which time it is.
+    /// Returns the first waiting item if the time of its payload is not known.
     #[must_use]
     pub fn oldest_undated(&self) -> Option<I> {
         let (id, oldest) = self.waiting.first_key_value()?;
         oldest.born.is_none().then_some(*id)
     }
 
-    /// Since when the first one waits, by the wall clock as it is set now: since its own time, and at
-    /// least since it was taken in.
+    /// Since when the first item waits, by the wall clock as it is set now: since the time of its payload, but at the
+    /// latest since the channel took it in.
     #[must_use]
     pub fn waits_since(&self, now: Now) -> Option<Timestamp> {
         let (_, oldest) = self.waiting.first_key_value()?;
@@ -443,7 +444,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         Some(oldest.born.map_or(seen, |born| born.min(seen)))
     }
 
-    /// How many could be sent at once, as far as order and pauses go.
+    /// Number of items that could be sent at once, as far as order and pauses go.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.ready.len()
@@ -455,8 +456,8 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         self.pace.is_failing()
     }
 
-    /// Takes what is not recorded in the log yet. From here on it counts as recorded; when
-    /// recording it fails, [`Channel::not_recorded`] takes that back.
+    /// Takes the changes that the log does not record yet. They count as recorded from here on; if recording them
+    /// fails, [`Channel::not_recorded`] reverts that.
     pub fn take_unrecorded(&mut self) -> Unrecorded<I> {
         let waiting: Vec<_> = std::mem::take(&mut self.unrecorded).into_iter().collect();
         for id in &waiting {
@@ -470,13 +471,13 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         }
     }
 
-    /// Whether all of it is recorded.
+    /// Whether the log records all changes of the channel.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         self.unrecorded.is_empty() && self.settled.is_empty()
     }
 
-    /// What [`Channel::take_unrecorded`] gave was not recorded, or that is unknown.
+    /// Reverts [`Channel::take_unrecorded`], whose changes were not recorded, or perhaps not.
     pub fn not_recorded(&mut self, unrecorded: Unrecorded<I>) {
         for id in unrecorded.waiting {
             if self.waiting.contains_key(&id) {
@@ -515,7 +516,7 @@ mod tests {
         }
     }
 
-    /// The start of the steady clock, where the wall clock has this time and the log no later one.
+    /// The start of the steady clock, with the wall clock and the time of the last commit both at `wall`.
     fn set_to(wall: i64) -> Now {
         Now {
             steady: Duration::ZERO,
@@ -622,7 +623,7 @@ mod tests {
         for id in 0..100 {
             channel.offer(id, &id.to_string(), 1, (), at(0));
         }
-        // Nothing says yet that it takes what comes.
+        // No outcome says yet that the receiver takes items.
         assert_eq!(sent(&mut channel, 0), [0, 1, 2, 3]);
         channel.ended(0, Ok(()), at(0), 0);
         assert_eq!(sent(&mut channel, 0).len(), 29);
@@ -655,7 +656,7 @@ mod tests {
             assert_eq!(channel.next(millis(now)), Some(id));
             assert_eq!(channel.next(millis(now)), None);
         }
-        // Whom all places are taken by is not looked at again for nothing.
+        // A receiver all of whose places are taken needs no wake-up before an attempt ends or a pause is over.
         assert_eq!(channel.next(millis(300)), Some(66));
         assert_eq!(channel.next(millis(400)), Some(67));
         assert_eq!(channel.wake_at(), Some(Duration::from_secs(5)));
@@ -695,8 +696,8 @@ mod tests {
         assert!(!channel.has_room(), "as many bytes as may be");
     }
 
-    /// How long an item pauses that has failed once, and is due so long after the last commit, where
-    /// the wall clock is so far behind that commit.
+    /// Returns how long an item with one failed attempt pauses that is due `due` after the last commit, where the
+    /// wall clock is `behind` that commit.
     fn pause_left(due: i64, behind: i64, asked: Option<Duration>) -> (Channel<u64, ()>, Duration) {
         const YEAR: i64 = 365 * 86_400_000;
         let mut channel = Channel::new(Bounds::default());
@@ -720,7 +721,7 @@ mod tests {
         let (second, hour) = (Duration::from_secs(1), 3_600_000);
         let left = |due, behind| pause_left(due, behind, None).1;
         for behind in [1_000, hour, 24 * hour, 364 * 24 * hour] {
-            // It was due 5 s after it had failed; the log may have gone on since.
+            // The item was due 5 s after its failure; the log may have gone on since.
             for due in [5_000, 1_000, 0, -hour / 2] {
                 assert!(left(due, behind) <= 6 * second, "{due} {behind}");
             }
@@ -729,7 +730,7 @@ mod tests {
         assert_eq!(left(5_000, 0), 5 * second);
         assert_eq!(left(5_000, -1_000), 4 * second);
         assert_eq!(left(5_000, -24 * hour), Duration::ZERO);
-        // An end that lies further ahead than any pause is not believed, either.
+        // An end further ahead than any pause is not believed, either.
         assert_eq!(left(24 * hour, 0), 3_600 * second);
     }
 
@@ -737,12 +738,12 @@ mod tests {
     fn a_pause_that_the_receiver_asked_for_is_kept_by_a_clock_that_was_set() {
         let (second, hour) = (Duration::from_secs(1), 3_600_000);
         let left = |due, behind, asked| pause_left(due, behind, asked).1;
-        // Only it can have been longer than the schedule when it was recorded.
+        // Only a pause that the receiver asked for can have been longer than the schedule when it was recorded.
         assert_eq!(left(600_000, 0, None), 600 * second);
         assert_eq!(left(600_000, 50, None), 600 * second);
         assert_eq!(left(600_000, 24 * hour, None), 600 * second);
-        // Recorded after the clock was set, it cannot be told from what was recorded before: unless
-        // it is known.
+        // A pause recorded after the clock was set looks like one recorded before, unless the receiver's request is
+        // known.
         assert_eq!(left(600_000 - hour, hour, None), 6 * second);
         let asked = Some(600 * second);
         assert_eq!(left(600_000 - hour, hour, asked), 600 * second);
@@ -754,7 +755,7 @@ mod tests {
         let day = 86_400_000;
         let (mut resumed, left) = pause_left(5_000, day, None);
         assert_eq!(left, Duration::from_secs(6));
-        // That it is shortened is to be recorded.
+        // The shortened pause is to be recorded.
         assert_eq!(resumed.take_unrecorded().waiting, [1]);
         let retry_state = resumed.retry_state(1, set_to(day)).unwrap();
         assert_eq!(retry_state.due, Some(Timestamp::from_millis(day + 6_000)));
@@ -765,7 +766,7 @@ mod tests {
         channel.ended(1, Err(&failed(None)), at(0), 0);
         channel.ended(3, Err(&failed(Some(60))), at(0), 0);
         channel.take_unrecorded();
-        // At 10 s, and a day back.
+        // At 10 s of the steady clock, with the wall clock set back by a day.
         let now = Now {
             steady: Duration::from_secs(10),
             ..set_to(10_000 - day)
@@ -792,7 +793,7 @@ mod tests {
         channel.is_born(1, at(40).wall);
         assert_eq!(channel.oldest_undated(), None);
         assert_eq!(channel.waits_since(at(130)), Some(at(40).wall));
-        // An event whose time lies ahead of a clock that was set back.
+        // The event's time lies ahead of a clock that was set back.
         channel.is_born(1, at(4_000).wall);
         assert_eq!(channel.waits_since(at(130)), Some(at(100).wall));
         channel.remove(1);
@@ -855,7 +856,7 @@ mod tests {
             assert_eq!(ended, Some(Settled::Waits));
             assert_eq!(channel.take_unrecorded().waiting, [1]);
             assert_eq!(sent(&mut channel, 0), [1]);
-            // And not for ever.
+            // The hurry does not last for ever.
             channel.ended(1, Err(&failed(None)), at(0), 0);
             assert_eq!(sent(&mut channel, 0), NONE);
         }
@@ -890,20 +891,20 @@ mod tests {
         assert_eq!((next.waiting, next.settled), (vec![2], vec![1]));
     }
 
-    /// What the log has of a channel.
+    /// What the log records of a channel.
     #[derive(Clone, Default)]
     struct Recorded {
         examined: u64,
         waiting: BTreeMap<u64, RetryState>,
     }
 
-    /// What has become of each item, as the receiver and the log know.
+    /// The real outcome of each item, as the receiver and the log know it.
     #[derive(Default)]
     struct Truth {
         taken: BTreeMap<u64, u32>,
         dead: BTreeSet<u64>,
         failed: BTreeMap<u64, u32>,
-        /// When each was last sent, and failed.
+        /// When each item was last sent and failed, and its failed attempts.
         failed_at: BTreeMap<u64, (u64, u32)>,
     }
 
@@ -911,7 +912,7 @@ mod tests {
         (id % 7).to_string()
     }
 
-    /// A channel, its log and its receiver, in some order of what can happen.
+    /// Runs a channel, its log and its receiver through random steps.
     fn run(seed: u64, steps: u32) {
         const LAST: u64 = 120;
         let mut random = SmallRng::seed_from_u64(seed);
@@ -927,7 +928,7 @@ mod tests {
         let (mut log, mut truth) = (Recorded::default(), Truth::default());
         let mut examined = 0;
         let mut on_way = BTreeSet::new();
-        // Taken since the last recording: what may be delivered again after a crash.
+        // Items taken since the last recording, which may be delivered again after a crash.
         let mut open = BTreeSet::new();
         let record = |channel: &mut Channel<u64, u64>, log: &mut Recorded, examined, now| {
             let unrecorded = channel.take_unrecorded();
@@ -986,7 +987,7 @@ mod tests {
                                 assert_eq!((payload, attempts), (id, 10));
                                 truth.dead.insert(id);
                                 truth.failed_at.remove(&id);
-                                // What is dead is recorded at once.
+                                // A dead item is recorded at once.
                                 record(&mut channel, &mut log, examined, now);
                                 open.retain(|id| *id > examined || channel.payload(*id).is_some());
                             }
@@ -1001,12 +1002,12 @@ mod tests {
                 }
                 9 => {
                     record(&mut channel, &mut log, examined, now);
-                    // What waits and was taken before a crash may still be delivered again.
+                    // An item that waits and was taken before a crash may still be delivered again.
                     open.retain(|id| *id > examined || channel.payload(*id).is_some());
                     assert!(channel.is_recorded());
                 }
                 10 if random.random_bool(0.2) => {
-                    // A crash: what is on its way may or may not be taken.
+                    // A crash: items in flight may or may not be taken.
                     for id in std::mem::take(&mut on_way) {
                         open.insert(id);
                         if random.random() {
@@ -1019,7 +1020,7 @@ mod tests {
                         let waits = subject(*id);
                         channel.resume(*id, &waits, 10, *id, retry_state, at(now));
                     }
-                    // Pauses that the log has not heard of are forgotten.
+                    // Pauses that the log does not record are forgotten.
                     truth.failed_at.retain(|id, (_, attempts)| {
                         let known = log.waiting.get(id);
                         known.is_some_and(|retry_state| retry_state.attempts == *attempts)
@@ -1036,7 +1037,7 @@ mod tests {
                 }
             }
         }
-        // Nothing fails any more: all comes through.
+        // Nothing fails any more: all items get through.
         for _ in 0..100_000 {
             while examined < LAST && channel.has_room() {
                 examined += 1;

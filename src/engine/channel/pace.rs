@@ -1,26 +1,26 @@
-//! How many attempts at one receiver may be on their way, and how soon they follow each other.
+//! Limits how many attempts at one receiver are in flight, and how soon they follow each other.
 
 use std::time::Duration;
 
-/// Attempts that may fail one after the other before the next ones are spaced.
+/// Number of failures in a row after which further attempts are spaced.
 const FAILURES_UNSPACED: u32 = 64;
-/// How far apart attempts begin from there on, until one is taken: a connection for each event is
-/// what a receiver that fails costs, and costs the others.
+/// Distance between the starts of spaced attempts, until one is taken. A receiver that fails costs a connection for
+/// each event, also at the expense of the other receivers.
 const SPACE: Duration = Duration::from_millis(100);
 
 /// Bounds of a channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Attempts that may be on their way at once.
+    /// Maximum number of attempts in flight.
     pub on_way_max: usize,
-    /// The same until one is taken, and while the newest attempt has failed: a receiver that does
-    /// not answer must not take what others need.
+    /// Maximum number of attempts in flight until one is taken, and while the newest attempt has failed: a receiver
+    /// that does not answer must not take the places that others need.
     pub on_way_doubtful_max: usize,
-    /// Items that may wait; beyond that no more are taken in.
+    /// Maximum number of waiting items; beyond it no more are taken in.
     pub waiting_max: usize,
-    /// What the items that wait may cost together, in bytes.
+    /// Maximum total cost of the waiting items, in bytes.
     pub waiting_bytes_max: usize,
-    /// How many times shorter pauses are than they should be: 1 but in tests.
+    /// Divisor of all pauses: 1 except in tests.
     pub hurry: u32,
 }
 
@@ -36,13 +36,13 @@ impl Default for Bounds {
     }
 }
 
-/// What is on its way, and how it went.
+/// Attempts in flight, and the outcomes of the newest ones.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     on_way: usize,
-    /// Whether the newest attempt that has ended was taken.
+    /// Whether the newest attempt that ended was taken.
     takes: bool,
-    /// Attempts that have failed since the newest one that was taken.
+    /// Number of attempts that have failed since the newest one that was taken.
     failures: u32,
     /// When the next attempt may begin, where attempts are spaced.
     next_at: Duration,
@@ -54,17 +54,17 @@ impl Pace {
         self.failures > 0
     }
 
-    /// Whether nothing says yet that the next attempt will be taken.
+    /// Whether it is unknown that the receiver takes items: the newest attempt failed, or none has ended.
     pub(super) fn is_doubtful(&self) -> bool {
         !self.takes
     }
 
-    /// How many attempts are on their way.
+    /// Number of attempts in flight.
     pub(super) fn on_way(&self) -> usize {
         self.on_way
     }
 
-    /// Whether one more may be on its way.
+    /// Whether one more attempt may be in flight.
     fn has_place(&self, bounds: &Bounds) -> bool {
         let most = match self.is_doubtful() {
             true => bounds.on_way_doubtful_max,
@@ -73,8 +73,7 @@ impl Pace {
         self.on_way < most
     }
 
-    /// When the next attempt may begin, where it has a place and is held back for nothing but its
-    /// distance from the one before.
+    /// Returns when the next attempt may begin, where only the spacing of attempts holds it back.
     pub(super) fn held_until(&self, bounds: &Bounds) -> Option<Duration> {
         let is_spaced = self.failures >= FAILURES_UNSPACED && self.has_place(bounds);
         is_spaced.then_some(self.next_at)
@@ -85,30 +84,30 @@ impl Pace {
         self.has_place(bounds) && self.held_until(bounds).is_none_or(|until| until <= now)
     }
 
-    /// An attempt begins.
+    /// Records that an attempt begins.
     pub(super) fn begins(&mut self, bounds: &Bounds, now: Duration) {
         self.on_way += 1;
         self.next_at = now + SPACE / bounds.hurry;
     }
 
-    /// An attempt is over, however it went.
+    /// Records that an attempt is over, whatever its outcome.
     pub(super) fn ends(&mut self) {
         self.on_way -= 1;
     }
 
-    /// It was taken.
+    /// Records that the receiver has taken an item.
     pub(super) fn is_taken(&mut self) {
         self.takes = true;
         self.failures = 0;
     }
 
-    /// It has failed.
+    /// Records that an attempt has failed.
     pub(super) fn has_failed(&mut self) {
         self.takes = false;
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// The log says of something that waits that it has failed before.
+    /// Records a failure before the start: the log has a waiting item with failed attempts.
     pub(super) fn is_failing_already(&mut self) {
         self.failures = self.failures.max(1);
     }

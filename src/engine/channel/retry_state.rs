@@ -1,4 +1,4 @@
-//! What the log stores of an item that waits for its next attempt, and how long that pauses.
+//! What the log stores of an item that waits for its next attempt, and how long that item pauses.
 
 use std::time::Duration;
 
@@ -6,27 +6,26 @@ use super::now::{Now, between};
 use super::schedule::longest_pause;
 use crate::base::time::Timestamp;
 
-/// What the log stores of an item that waits, and what is known of it beside.
+/// What the log stores of a waiting item, and the pause its receiver asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryState {
-    /// Attempts that have failed.
+    /// Number of failed attempts.
     pub attempts: u32,
-    /// When the next one is due, by the wall clock; `None`: at once.
+    /// When the next attempt is due, by the wall clock; `None`: at once.
     pub due: Option<Timestamp>,
-    /// How long the receiver has asked to be left alone; `None` where that is not known, for the log
-    /// does not store it.
+    /// How long a pause the receiver asked for; `None` where that is unknown, since the log does not store it.
     pub asked: Option<Duration>,
 }
 
 impl RetryState {
-    /// How long the item pauses from now on, and whether that is less than its end says.
+    /// Returns how long the item pauses from now on, and whether that is shorter than until the stored end.
     pub(super) fn pause(&self, now: Now) -> (Duration, bool) {
         let Some(due) = self.due else {
             return (Duration::ZERO, false);
         };
-        // The wall clock may have been set back since, or be another machine's. The pause was
-        // recorded no later than the last commit, so it was at least as long as its end lies ahead of
-        // that commit's time: by so much, if any, the receiver has asked for it.
+        // The wall clock may have been set back since, or be that of another machine. The pause was recorded no later
+        // than the last commit, so its length was at least the distance from that commit's time to its end: a longer
+        // pause than the schedule's was asked for by the receiver.
         let asked = self.asked.unwrap_or_else(|| between(now.committed, due));
         let (recorded, most) = (between(now.wall, due), longest_pause(self.attempts, asked));
         (recorded.min(most), most < recorded)

@@ -1,12 +1,11 @@
-//! When what has failed is tried again, and when it is written how far deliveries are.
+//! When failed attempts are repeated, and how often the progress of deliveries is recorded.
 
 use std::time::Duration;
 
 const SECOND: u64 = 1;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
-/// The pauses after the first attempt that failed, the second one, and so on. After one more
-/// failure the item is dead.
+/// Pauses after the first failed attempt, the second one, and so on. After one more failure the item is dead.
 pub const PAUSES: [Duration; 9] = [
     Duration::from_secs(5 * SECOND),
     Duration::from_secs(30 * SECOND),
@@ -18,31 +17,31 @@ pub const PAUSES: [Duration; 9] = [
     Duration::from_secs(10 * HOUR),
     Duration::from_secs(14 * HOUR),
 ];
-/// A pause is longer than the schedule says by up to this part of it, by chance: what failed
-/// together does not come back together.
+/// A random part of up to one in this many is added to a scheduled pause, so that items which failed together are not
+/// retried together.
 const LONGER_BY: u32 = 5;
-/// A receiver may ask for a longer pause, up to this.
+/// Longest pause that a receiver may ask for.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(HOUR);
 
-/// How far the wall clock moves against the steady one where it was set: what keeps it in time makes
-/// smaller steps.
+/// A difference of at least this much between the wall clock and the steady clock means that the wall clock was set:
+/// clock synchronization makes smaller steps.
 pub(in crate::engine) const CLOCK_STEP: Duration = Duration::from_secs(1);
 
-/// How often it is written into the log how far deliveries are, at least.
+/// Longest time between two records of the progress of deliveries.
 pub(in crate::engine) const RECORDED_EVERY: Duration = Duration::from_secs(SECOND);
 
-/// How an attempt has failed.
+/// How an attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The status that the receiver answered with, where it answered.
+    /// HTTP status of the receiver's response, if there was one.
     pub status: Option<u16>,
-    /// What was wrong, in a few words of ours.
+    /// Short description of the error, in our own words.
     pub error: Box<str>,
-    /// How long the receiver asked to be left alone.
+    /// How long a pause the receiver asked for.
     pub retry_after: Option<Duration>,
 }
 
-/// How long to pause after so many failed attempts; `None`: it is given up. `chance` is from 0 to
+/// Returns how long to pause after this many failed attempts; `None`: the item is given up. `chance` is from 0 to
 /// 255.
 #[must_use]
 pub fn pause(attempts: u32, chance: u8, retry_after: Option<Duration>) -> Option<Duration> {
@@ -53,13 +52,13 @@ pub fn pause(attempts: u32, chance: u8, retry_after: Option<Duration>) -> Option
     Some(scheduled.max(asked))
 }
 
-/// The longest pause after so many failed attempts, where the receiver asked for so much.
+/// Returns the longest pause after this many failed attempts, where the receiver asked for `asked`.
 pub(super) fn longest_pause(attempts: u32, asked: Duration) -> Duration {
     pause(attempts, u8::MAX, Some(asked)).unwrap_or_default()
 }
 
-/// How often it is written into the log how far deliveries are that began so long ago: the sooner,
-/// the shorter ago that is. So a service that is killed again and again within a second gets on.
+/// Returns how often the progress of deliveries that began `age` ago is recorded: the younger, the more often. So a
+/// service that is killed again and again within a second makes progress.
 pub(in crate::engine) fn recorded_every(age: Duration) -> Duration {
     RECORDED_EVERY.min(age / 2)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(super) struct Subject<I> {
     pub(super) waiting: BTreeSet<I>,
     pub(super) on_way: Option<I>,
-    /// The one that is next, as it is entered in `ready` or in `pausing`.
+    /// The next item, and the end of its pause, as entered in `ready` or in `pausing`.
     pub(super) next: Option<(I, Option<Duration>)>,
 }
 

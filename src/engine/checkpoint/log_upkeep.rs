@@ -1,5 +1,5 @@
-//! How much of the log there is: what is not to be kept any longer is removed from it, also between
-//! snapshots, and more where the disk is nearly full.
+//! Upkeep of the log: removes records that need not be kept any longer, also between snapshots, and more of them when
+//! the disk is nearly full.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::engine::core::Shared;
 use crate::journal::counters::Marks;
 
 impl Shared {
-    /// Waits until this position is durable, unless the service stops.
+    /// Waits until this position is durable; fails if the service stops.
     pub(super) fn wait_until_durable(&self, position: u64) -> Result<(), wal::Error> {
         while self.journal.durable() < position {
             self.unless_stopped()?;
@@ -20,7 +20,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Has the log let go of what the older snapshot covers and is not to be kept.
+    /// Compacts the log: removes what the older snapshot covers and no policy keeps.
     pub(crate) fn compact_log(&self, progress: OnProgress<'_>) -> Result<Compacted, wal::Error> {
         let mut known = self.checkpointer.known.lock();
         self.note_age(&mut known.marks);
@@ -29,15 +29,14 @@ impl Shared {
         self.compact(&policy, &keep, progress)
     }
 
-    /// What the log keeps now.
+    /// Returns what the log is to keep now.
     pub(super) fn keep(&self, policy: &CheckpointPolicy, marks: &Marks) -> Keep {
         let ran = self.running_time.now(&*self.clock);
         let needed_from = self.checkpointer.needed_from.get();
         policy.log.keep(marks, ran, needed_from)
     }
 
-    /// Where this engine follows: keeps the log for what it would have to deliver in its writer's
-    /// place.
+    /// On a standby: keeps the log for the deliveries that this engine would have to make in its writer's place.
     pub(super) fn follow_needs(&self) {
         if !self.role.is_standby() {
             return;
@@ -51,8 +50,7 @@ impl Shared {
         }
     }
 
-    /// Between snapshots: has the log let go of what is not to be kept any longer, and of more
-    /// where the disk is nearly full.
+    /// Between snapshots: compacts the log, and gives up more of it when the disk is nearly full.
     pub(super) fn tend_log(&self, policy: &CheckpointPolicy) -> Result<(), wal::Error> {
         let known = self.checkpointer.known.lock();
         let keep = self.keep(policy, &known.marks);
@@ -70,8 +68,7 @@ impl Shared {
         }
     }
 
-    /// Notes how long the log is, and warns when it is long because deliveries do not come to
-    /// their end.
+    /// Notes the size of the log, and warns when it is large because deliveries are slow or stuck.
     fn look_at_log(&self, policy: &CheckpointPolicy, marks: &Marks) {
         let given_up = self.journal.given_up_bytes();
         let before = self.checkpointer.given_up.swap(given_up, Ordering::Relaxed);
@@ -103,20 +100,20 @@ impl Shared {
         }
     }
 
-    /// Has the log give up what it keeps beyond its snapshots, as far as the disk needs it before
-    /// commands are refused. Without an archive it does so by itself, and sooner.
+    /// Makes the log give up what it keeps beyond its snapshots, as far as the disk needs the space before commands
+    /// are refused. Without an archive the log does so by itself, and sooner.
     fn make_room(&self, policy: &CheckpointPolicy) -> Result<(), wal::Error> {
         let space = match self.journal.space() {
             Ok(space) if policy.archive.is_some() => space,
-            // Where the free space cannot be found out, the log itself logs that.
+            // Where the free space cannot be determined, the log itself reports that.
             _ => return Ok(()),
         };
         let wanted = space.reserve.saturating_add(2 * space.next_segment);
         self.give_up_log(policy, wanted.saturating_sub(space.free))
     }
 
-    /// Has the log give up its oldest records, also those that it would keep by their age or for
-    /// deliveries, until so many bytes are free, or nothing is left that snapshots cover.
+    /// Makes the log give up its oldest records, including those kept for their age or for deliveries, until `bytes`
+    /// more are free or no covered record is left.
     pub(super) fn give_up_log(
         &self,
         policy: &CheckpointPolicy,

@@ -1,5 +1,5 @@
-//! Snapshots and the upkeep of the log: how they are taken, how large one may be, what of the log is
-//! removed afterwards, and at which pace.
+//! Snapshots and the upkeep of the log: how snapshots are taken, the estimate of their size, the compaction after
+//! them, and the pauses of this work.
 
 mod log_upkeep;
 mod snapshot_size;

@@ -1,4 +1,4 @@
-//! How large the next snapshot may be.
+//! Estimates the size of the next snapshot.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -8,19 +8,19 @@ use wal::SizeEstimate;
 use crate::engine::core::Shared;
 use crate::journal::key_use::NOTE_BYTES;
 
-/// Of so many blocks of states one is packed to see how small it becomes.
+/// One block of states in this many is compressed, as a sample of how small they become.
 const ONE_IN: u64 = 16;
-/// The newest records of the log, so many and of so many bytes, are packed to see the same.
+/// Maximum number of the newest records that are compressed as a sample; their bytes are limited by `RECORD_BYTES`.
 const RECORDS: u64 = 4_000;
 const RECORD_BYTES: u64 = 512 << 10;
-/// For the header, the end, and what is known of the whole log.
+/// Allowance in bytes for the header, the end, and the data about the whole log.
 const ROUGHLY: u64 = 32 << 10;
-/// The whole may have one part in so many more.
+/// The estimate is raised by one part in this many.
 const MARGIN: u64 = 8;
 
 impl Shared {
-    /// A snapshot's bytes, rather too many than too few: the present states, what the last one keeps of
-    /// records, and all records since. `throttle` is called now and then, and can end the work.
+    /// Estimates a snapshot's size in bytes, rather too high than too low: the present states, what the last snapshot
+    /// keeps of records, and all records since. `throttle` is called now and then, and can end the work.
     pub(super) fn snapshot_size(
         &self,
         throttle: &mut dyn FnMut() -> Result<(), wal::Error>,
@@ -28,7 +28,7 @@ impl Shared {
         let states = RefCell::new(SizeEstimate::of_one_in(ONE_IN));
         self.tables.copy_states(
             |standing| {
-                // Where an entry has kind, version, position and its place in a list.
+                // Stands for an entry's kind, version, position and place in a list.
                 let places = [standing.position, standing.position, 0].map(u64::to_le_bytes);
                 let parts = [places.as_flattened(), &standing.key.0, standing.bytes];
                 states.borrow_mut().item(&parts);
@@ -45,8 +45,8 @@ impl Shared {
         Ok(bytes.saturating_add(bytes / MARGIN).saturating_add(ROUGHLY))
     }
 
-    /// How much room the records since the newest snapshot take in the next one, by those that came last. No
-    /// record is read that the snapshot does not have to read.
+    /// Estimates how many bytes the records since the newest snapshot take in the next one, by the newest of them.
+    /// Reads no record that the snapshot does not have to read.
     fn packed_since(&self) -> Result<u64, wal::Error> {
         let durable = self.journal.durable();
         let newest = self.journal.snapshots().first().copied();

@@ -1,5 +1,5 @@
-//! What the checkpointer's thread does: it takes snapshots while commands go on, forgets old
-//! idempotency keys, and compacts the log.
+//! The work of the checkpointer's thread: takes snapshots while commands go on, forgets old idempotency keys, and
+//! compacts the log.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use crate::journal::snapshot::{StateEntry, Summary, keep};
 
 /// The thread's loop.
 fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
-    // Without the permission to lower the priority, the pauses are enough.
+    // The priority may not be changed without the permission; the pauses suffice then.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19);
     let mut schedule = Schedule {
         last: Instant::now(),
@@ -47,7 +47,7 @@ fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
         shared.checkpointer.figures.lock().looks += 1;
         let policy = shared.checkpointer.policy.lock().clone();
         look = policy.look;
-        // A panic in here costs one turn, not all later ones.
+        // A panic in the upkeep costs this turn, not all later ones.
         let tended = unless_it_panics(|| shared.tend(&policy, &mut tending));
         if tended.is_none() {
             shared.checkpointer.figures.lock().failures += 1;
@@ -57,7 +57,7 @@ fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
         if !schedule.wants(Instant::now(), requested, policy.pause, is_due) {
             continue;
         }
-        // A panic in here costs a snapshot, not all later ones.
+        // A panic in a snapshot costs this one, not all later ones.
         let attempt = unless_it_panics(|| shared.checkpoint(true, &mut |_| {}));
         let failed = match attempt {
             Some(Ok(None)) => false,
@@ -85,7 +85,7 @@ fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
 }
 
 impl Shared {
-    /// What is due beside snapshots.
+    /// Does the upkeep that is due between snapshots.
     fn tend(&self, policy: &CheckpointPolicy, tending: &mut Schedule) {
         self.note_time();
         self.look_for_room();
@@ -118,7 +118,7 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// Called after each small piece of work.
+    /// Pauses if it is time to; called after each small piece of work.
     fn throttle(&mut self) -> Result<(), wal::Error> {
         self.shared.unless_stopped()?;
         let now = Instant::now();
@@ -136,8 +136,8 @@ impl<'a> Pace<'a> {
         self.shared.unless_stopped()
     }
 
-    /// Bytes that may be written beside the log, so that no command is rejected for a snapshot's
-    /// sake. A snapshot in the foreground, without a server, may not use the reserve.
+    /// Returns how many bytes may be written beside the log without a command being rejected for a snapshot's sake. A
+    /// snapshot in the foreground, without a server, may not use the reserve.
     fn spare(&self) -> Result<u64, wal::Error> {
         let space = self.shared.journal.space()?;
         Ok(match self.is_background {
@@ -146,7 +146,7 @@ impl<'a> Pace<'a> {
         })
     }
 
-    /// Fails if there is no more disk space to spare.
+    /// Fails if there is no disk space to spare.
     fn must_have_room(&self) -> Result<(), wal::Error> {
         match self.spare()? {
             0 => Err(no_room("it would take what the log needs".to_owned())),
@@ -155,7 +155,7 @@ impl<'a> Pace<'a> {
     }
 }
 
-/// A few states, copied while their shard was locked, written afterwards.
+/// A few states, copied while their shard was locked, and written afterwards.
 #[derive(Default)]
 struct Chunk {
     bytes: Vec<u8>,
@@ -194,7 +194,7 @@ fn no_room(why: String) -> wal::Error {
     }
 }
 
-/// Whether it was for lack of disk space.
+/// Whether the error is a lack of disk space.
 fn is_no_room(error: &wal::Error) -> bool {
     matches!(error, wal::Error::Io { source, .. }
         if source.kind() == std::io::ErrorKind::StorageFull)
@@ -207,19 +207,19 @@ fn stopped() -> wal::Error {
 }
 
 impl Shared {
-    /// Records the present time with the last position.
+    /// Notes the running time at the last position.
     fn note_time(&self) {
         self.warn_if_ahead();
         self.note_age(&mut self.checkpointer.known.lock().marks);
     }
 
-    /// Records that everything committed so far has reached the present age of the service.
+    /// Notes that everything committed so far has reached the present running time of the service.
     pub(super) fn note_age(&self, marks: &mut Marks) {
         let position = self.journal.appended();
         marks.note(position, self.running_time.now(&*self.clock));
     }
 
-    /// Whether the next snapshot is due so long after the last one.
+    /// Whether the next snapshot is due `since` after the last one.
     fn is_checkpoint_due(&self, policy: &CheckpointPolicy, since: Duration) -> bool {
         let figures = self.checkpointer.figures();
         let log_bytes = self.journal.log_bytes_since_snapshot();
@@ -232,15 +232,15 @@ impl Shared {
         })
     }
 
-    /// The position up to which keys are old enough to be forgotten, if it is higher than before.
+    /// Returns the position up to which keys are old enough to be forgotten, if it is higher than before.
     fn forgets(&self, policy: &CheckpointPolicy, marks: &Marks) -> Option<u64> {
         let retention = i64::try_from(policy.retention?.as_millis()).unwrap_or(i64::MAX);
         let ran = self.running_time.now(&*self.clock);
         let cutoff = ran.millis().saturating_sub(retention);
         let old = marks.through(Timestamp::from_millis(cutoff));
-        // A command whose response is not final holds its key's lock, and will look for the key.
+        // A command whose response is not final holds its key's lock, and will still look the key up.
         let held = self.keys.held();
-        // Unique keys are among them: no idempotency key has the digest of one.
+        // The held locks include unique keys, which do no harm: no idempotency key has the digest of one.
         let held = held.into_iter().map(KeyDigest);
         let unsettled = held.filter_map(|key| self.tables.key(key)).min();
         let through = unsettled.map_or(old, |first| old.min(first.saturating_sub(1)));
@@ -255,7 +255,7 @@ impl Shared {
         }
     }
 
-    /// Fails if a snapshot does not fit, by an estimate, beside what the log needs.
+    /// Fails if a snapshot's estimated size exceeds the space that the log does not need.
     fn must_fit(&self, pace: &mut Pace<'_>) -> Result<(), wal::Error> {
         self.unless_stopped()?;
         let estimate = self.snapshot_size(&mut || pace.throttle())?;
@@ -270,12 +270,12 @@ impl Shared {
         )))
     }
 
-    /// Takes a snapshot and compacts; `None` when there is no record to take one of. In the
+    /// Takes a snapshot and compacts the log; `None` when there is no record to take a snapshot of. In the
     /// background, it leaves the processors and the disk to commands.
     ///
     /// # Errors
-    /// [`wal::Error::Stopped`] when the log has failed or the service is stopping; every other
-    /// error does no harm and is temporary.
+    /// Returns [`wal::Error::Stopped`] when the log has failed or the service is stopping; every other error is
+    /// harmless and temporary.
     pub(crate) fn checkpoint(
         &self,
         is_background: bool,
@@ -317,8 +317,8 @@ impl Shared {
         }
         match self.must_fit(pace) {
             Err(error) if is_no_room(&error) => {
-                // Segments that can be removed already may be the space that is missing, or else
-                // what is kept for its age.
+                // The missing space may be held by segments that can be removed already, or else by those kept for
+                // their age.
                 let keep = self.keep(policy, &known.marks);
                 self.compact(policy, &keep, progress)?;
                 let estimate = self.checkpointer.figures.lock().estimate;
@@ -330,7 +330,7 @@ impl Shared {
         self.forget(policy, &mut known.marks, pace)?;
         let (snapshot, covered) = self.snapshot(known, pace, progress)?;
         known.covered = covered;
-        // A compaction that fails is tried again; the snapshot is kept.
+        // A compaction that fails is retried later; the snapshot is kept.
         let keep = self.keep(policy, &known.marks);
         let compacted = self.compact(policy, &keep, progress);
         let compacted = compacted.or_else(|error| match error {
@@ -347,7 +347,7 @@ impl Shared {
         }))
     }
 
-    /// Forgets the keys that are old enough, by a record of its own.
+    /// Forgets the keys that are old enough, and commits a record of that.
     fn forget(
         &self,
         policy: &CheckpointPolicy,
@@ -375,15 +375,14 @@ impl Shared {
         self.sweep_forgotten(marks, pace)
     }
 
-    /// Frees what is left of keys that are forgotten: by this engine, or by the writer that it
-    /// follows.
+    /// Frees the memory of forgotten keys, whether this engine forgot them or the writer that it follows.
     fn sweep_forgotten(&self, marks: &mut Marks, pace: &mut Pace<'_>) -> Result<(), wal::Error> {
         let through = self.tables.forgotten();
         if through == 0 {
             return Ok(());
         }
         let swept = self.tables.sweep(|| pace.throttle())?;
-        // The ages of what the log keeps are still needed.
+        // The ages of the records that the log keeps are still needed.
         marks.drop_before(through.min(self.journal.first() - 1));
         if swept > 0 {
             self.checkpointer.figures.lock().forgotten_keys += u64::try_from(swept).unwrap_or(0);
@@ -392,19 +391,20 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes a snapshot; the counters over the records that it covers.
+    /// Takes a snapshot; returns it and the counters over the records that it covers.
     fn snapshot(
         &self,
         known: &Known,
         pace: &mut Pace<'_>,
         progress: OnProgress<'_>,
     ) -> Result<(SnapshotInfo, Counters), wal::Error> {
-        // A standby goes on to apply what the writer forgets: what is forgotten is so by what is covered.
+        // Read before the covered position is fixed: a standby goes on applying the writer's forgetting, and a
+        // snapshot's forgotten keys must be forgotten by a record that it covers.
         let forgotten = self.tables.forgotten();
         self.wait_until_durable(self.journal.appended())?;
         let covers = self.journal.durable();
-        // A commit may be durable before it is published: both happen under the sequencer, so once
-        // it is taken here, all of those are published.
+        // A commit may be durable before it is published. Both happen under the sequencer: once that lock is taken
+        // here, all commits up to `covers` are published.
         drop(self.journal.sequence());
         let mut snapshot = self.journal.begin_snapshot(covers)?;
         let mut covered = known.covered.clone();
@@ -443,7 +443,7 @@ impl Shared {
         Ok((info, summary.counters))
     }
 
-    /// Writes what is kept of the records that the snapshot covers.
+    /// Writes what the snapshot keeps of the records that it covers.
     fn keep_records(
         &self,
         snapshot: &mut wal::SnapshotWriter,

@@ -1,34 +1,33 @@
-//! The pauses of background work: in proportion to what it has done, while there are commands.
+//! The pauses of background work, in proportion to the work done, while commands are in flight.
 
 use std::time::{Duration, Instant};
 
-/// How long it works before it pauses, while commands are in flight: no longer than a command may
-/// be delayed.
+/// How long the work goes on before a pause while commands are in flight: no longer than a command may be delayed.
 const WORK: Duration = Duration::from_micros(250);
-/// How many times as long as it has worked it then pauses: about an eighth of a processor.
+/// Length of a pause as a multiple of the work before it: the work takes about an eighth of a processor.
 const REST: u32 = 7;
-/// How long it pauses at most: long work was a wait for the disk, which cost no processor.
+/// Longest pause: work that took longer was a wait for the disk, which cost no processor time.
 const REST_MAX: Duration = Duration::from_millis(50);
 /// How long after the last command the service counts as busy.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// How long it pauses after so much work.
+/// Returns how long to pause after this much work.
 fn rest_after(worked: Duration) -> Duration {
     worked.saturating_mul(REST).min(REST_MAX)
 }
 
-/// WorkPauses of work and pauses.
+/// Turns of background work and the pauses between them.
 pub(super) struct WorkPauses {
-    /// Since when it works.
+    /// When the current turn of work began.
     pub(super) since: Instant,
-    /// The last position at the last check.
+    /// Last position of the log at the last check.
     appended: u64,
-    /// When commands were last seen.
+    /// When a command was last seen.
     busy: Option<Instant>,
 }
 
 impl WorkPauses {
-    /// Work begins now; `appended` is the last position.
+    /// Begins the work; `appended` is the last position of the log.
     pub(super) fn new(appended: u64, now: Instant) -> Self {
         Self {
             since: now,
@@ -37,14 +36,14 @@ impl WorkPauses {
         }
     }
 
-    /// How long it has worked, if that is long enough to check for commands.
+    /// Returns how long the work has gone on, if that is long enough to check for commands.
     pub(super) fn worked(&self, now: Instant) -> Option<Duration> {
         let worked = now.duration_since(self.since);
         (worked >= WORK).then_some(worked)
     }
 
-    /// How long it pauses after so much work, with so many commands in flight and so many records
-    /// appended by now: commands may begin and end between two checks.
+    /// Returns how long to pause after this much work, given the commands in flight and the last position by now:
+    /// commands may begin and end between two checks.
     pub(super) fn rest(
         &mut self,
         worked: Duration,
@@ -99,7 +98,7 @@ mod tests {
         );
         let mut turns = turns();
         assert_eq!(turns.rest(WORK, 0, 8, begun), rest);
-        // Nothing has come since.
+        // No commands have come since.
         let soon = begun + QUIET - Duration::from_nanos(1);
         assert_eq!(turns.rest(WORK, 0, 8, soon), rest);
         assert_eq!(turns.rest(WORK, 0, 8, begun + QUIET), Duration::ZERO);

@@ -25,8 +25,8 @@ impl Shared {
         })
     }
 
-    /// The stored response of the commit at `first`; `None` when its request content was different than
-    /// that of the key that leads there.
+    /// Returns the stored response of the commit at `first`; `None` when its request had other content than the
+    /// request with the key that led there.
     pub(super) async fn replay(
         &self,
         row: Option<&'static Row>,
@@ -42,7 +42,7 @@ impl Shared {
             Ok(stored) => stored?,
             Err(error) => {
                 tracing::error!(position = first, %error, "a stored response cannot be read");
-                // It was done, by whoever has used this key.
+                // The command was done, by whoever used this key.
                 return Some(CommandResult::OutcomeUnknown);
             }
         };
@@ -100,8 +100,7 @@ impl Shared {
             .await
     }
 
-    /// The response stored at `first`; `None` when the command there had other content than the one that is
-    /// asked for.
+    /// Reads the response stored at `first`; `None` when the command there had other content than `asked`.
     pub(super) async fn stored(
         &self,
         first: u64,
@@ -118,14 +117,14 @@ impl Shared {
     async fn stored_in_log(&self, first: u64, key: Option<KeyDigest>) -> Result<Stored, String> {
         let bytes = self.record(first).await?;
         let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
-        // A start has not read it: it believes what a snapshot notes of it.
+        // The start did not read this record: it trusts the snapshot's note about the key.
         if key.is_some() && record.key_digest() != key {
             return Err(format!("position {first} has the response of another key"));
         }
         let fingerprint = record.key.as_ref().map(|key| key.fingerprint);
         let earlier;
         let outcome = match record.outcome {
-            // A second key of the same command: its response is stored at the first one's commit.
+            // The record is of a second key of the same command, whose response is stored at the first key's commit.
             RecordOutcome::SameAs(position) => {
                 earlier = self.record(position).await?;
                 let earlier = Record::decode(&earlier).map_err(|error| error.to_string())?;
@@ -158,8 +157,7 @@ impl Shared {
     }
 }
 
-/// The request's idempotency key, the scope it is unique in, and the code for its use with other
-/// content.
+/// Returns the request's idempotency key, its scope, and the error code for its use with other content.
 pub(super) fn key_of(request: &CommandRequest) -> Option<(Box<str>, Box<str>, &'static str)> {
     const REUSED: &str = "idempotency_key_reused";
     let subject = || request.actor.subject.clone();

@@ -1,4 +1,4 @@
-//! Whether an actor may act: checked before anything is done for it, and again after each wait.
+//! Whether an actor may act: checked before a command begins, and again after each wait.
 
 use crate::base::digest::Digest;
 use crate::domain::reference::Fact;
@@ -8,8 +8,8 @@ use crate::domain::resource::{ReadView, Resource as _};
 use crate::engine::core::{CommandResult, MayAct, Shared};
 
 impl Shared {
-    /// Whether the actor with this subject may act. The fact that permits it is durable before
-    /// anything is based on it.
+    /// Whether the actor with this subject may act. Waits until the fact that permits it is durable, before anything
+    /// is based on it.
     pub(in crate::engine) async fn may_act(&self, subject: &str) -> Result<MayAct, CommandResult> {
         let fact = Fact::<ActorFact>::KIND.key(&[subject]);
         let since = match self.lifecycle(fact) {
@@ -19,9 +19,9 @@ impl Shared {
         self.may_still_act(MayAct { fact, since }).await
     }
 
-    /// Whether the actor may still act, checked after each wait: once its withdrawal is
-    /// acknowledged nothing more is sent or done for it, whatever was in flight. There is no
-    /// further wait between this and the response.
+    /// Whether the actor may still act. Called after each wait: once the withdrawal of the permission is
+    /// acknowledged, nothing more is sent or done for the actor, whatever was in flight. No further wait lies between
+    /// this check and the response.
     pub(in crate::engine) async fn may_still_act(
         &self,
         known: MayAct,
@@ -41,8 +41,8 @@ impl Shared {
         }
     }
 
-    /// The position of the fact that permits the actor to act, 0 when there is no fact about the
-    /// actor (then there never was one); or its rejection, and the position that it depends on.
+    /// Returns the position of the fact that permits the actor to act, or 0 when there is no fact about the actor,
+    /// since there never was one. Otherwise returns the rejection and the position that it depends on.
     pub(super) fn lifecycle(&self, fact: Digest) -> Result<u64, Box<(Rejection, u64)>> {
         let durable_before = self.journal.durable();
         let view = ReadView::new(&self.tables);
@@ -57,7 +57,7 @@ impl Shared {
         Err(Box::new((rejection, durable_before.max(since))))
     }
 
-    /// Adds to the view's read set that the actor may act, or rejects.
+    /// Adds the permission to act to the view's read set, or rejects.
     pub(in crate::engine) fn read_lifecycle(
         &self,
         known: Option<MayAct>,
@@ -66,7 +66,7 @@ impl Shared {
         let Some(MayAct { fact, since }) = known else {
             return Ok(());
         };
-        // As long as the fact is at the same position it says the same.
+        // A fact at an unchanged position has unchanged content.
         if self.tables.position(fact) == since {
             view.note(fact, since);
         } else {
@@ -75,7 +75,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The position since which the actor may act, if the operation needs an actor.
+    /// Returns the position since which the actor may act, or 0 if the operation needs no actor.
     pub(super) async fn unless_gone(&self, may_act: Option<MayAct>) -> Result<u64, CommandResult> {
         match may_act {
             Some(may_act) => self.may_still_act(may_act).await.map(|still| still.since),

@@ -1,5 +1,5 @@
-//! The way of one command: its idempotency key, the actor of its resource, the decision and the read
-//! set that it rests on, the response.
+//! The steps of one command: its idempotency key, the actor of its resource, the decision with its read set, and the
+//! response.
 
 mod idempotency;
 mod lifecycle;

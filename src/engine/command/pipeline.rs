@@ -1,5 +1,5 @@
-//! The way of a command: lifecycle, idempotency key, unique keys, actor, and the wait until its
-//! response is durable.
+//! The steps of a command: lifecycle, idempotency key, unique keys, actor, and the wait until its response is
+//! durable.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Shared {
         if self.role.is_standby() {
             return CommandResult::NotWriter;
         }
-        // Facts are applied by an actor, too.
+        // Reference facts are loaded by an actor, too.
         let may_act = if request.row.is_none_or(|row| row.bearer) {
             match self.may_act(&request.actor.subject).await {
                 Ok(may_act) => Some(may_act),
@@ -66,11 +66,11 @@ impl Shared {
         if let Some((key, scope, reused)) = key_of(&pending.request) {
             let row = pending.request.row;
             let digest = key_digest(pending.operation, &scope, &key);
-            // While this is held, no other command with this key is carried out.
+            // While this lock is held, no other command with this key is carried out.
             let held = self.keys.hold(digest.0).await;
             if let Some(first) = self.tables.key(digest) {
                 drop(held);
-                // On the heap, as replays are few: what a future may await is part of its size.
+                // Boxed, since replays are rare and a future is as large as all that it may await.
                 let asked = Some((digest, pending.fingerprint));
                 let replay = Box::pin(self.replay(row, first, asked, may_act));
                 return match replay.await {
@@ -89,8 +89,7 @@ impl Shared {
         self.decide(pending).await
     }
 
-    /// Commits what the service itself reports of a resource, recorded as the operation with this
-    /// tag.
+    /// Commits what the service itself reports of a resource, recorded under the operation with this tag.
     pub(in crate::engine) async fn report(
         self: &Arc<Self>,
         operation: u16,
@@ -121,7 +120,7 @@ impl Shared {
         reported.unwrap_or(CommandResult::Fault)
     }
 
-    /// Has the command decided by its resource's actor.
+    /// Passes the command to its resource's actor for the decision.
     pub(super) async fn decide(self: &Arc<Self>, mut pending: PendingCommand) -> CommandResult {
         let (row, may_act) = (pending.request.row, pending.may_act);
         loop {
@@ -136,7 +135,7 @@ impl Shared {
                     pending.request.command.unique_keys(&context),
                 )
             };
-            // Held until the commit has taken the keys, or until it is clear that it takes none.
+            // Held until the commit has taken the keys, or until the command has ended without them.
             let locks = unique_keys.iter().map(|key| key.0).collect();
             let index_locks = self.unique_keys.hold_all(locks).await;
             let (sender, receiver) = oneshot::channel();
@@ -156,14 +155,14 @@ impl Shared {
                         return CommandResult::Unavailable;
                     }
                 }
-                // Without a resource there is nothing to change: it is decided here, and rejected.
+                // Without a resource there is nothing to change: the command is decided here, and rejected.
                 None => Box::pin(message.run(&mut CachedState::default())).await,
             }
             match receiver.await {
                 Ok((ActorResult::Moved(back), _)) => pending = *back,
                 // The permit is held until the response can leave.
                 Ok((result, _permit)) => return self.answer(result, row, may_act).await,
-                // The actor dropped the message, in a panic or because the process ends: then its
+                // The actor dropped the message, by a panic or because the process ends. In the latter case the
                 // outcome is unknown.
                 Err(_) if self.is_ending() => return CommandResult::OutcomeUnknown,
                 Err(_) => return CommandResult::Fault,
@@ -171,7 +170,7 @@ impl Shared {
         }
     }
 
-    /// The identifiers for a decision of `pending` at `now`.
+    /// Returns the source of identifiers for a decision of `pending` at `now`.
     pub(crate) fn ids_for(&self, pending: &PendingCommand, now: Timestamp) -> IdSourceAt<'_> {
         match pending.is_dry_run {
             true => self.ids.examples_at(now),
@@ -179,7 +178,7 @@ impl Shared {
         }
     }
 
-    /// The context of a decision of `pending` at `now`, which is recorded with the time `at`.
+    /// Builds the context of a decision of `pending` at `now`, which is recorded with the time `at`.
     pub(crate) fn context<'a>(
         &'a self,
         pending: &'a PendingCommand,
@@ -194,7 +193,7 @@ impl Shared {
             key: &pending.key,
             fingerprint: pending.fingerprint,
             new_id: pending.born,
-            // A dry run is answered as if everything were done.
+            // The response to a dry run says that all side effects are done.
             has_receiver: match pending.is_dry_run {
                 true => &|_| false,
                 false => self.outbox.has_receiver(),
@@ -226,7 +225,7 @@ impl Shared {
                     position,
                 }
             }
-            // The task that has it is dropped when the process ends.
+            // The task that settles the response is dropped when the process ends.
             ActorResult::Settling(answer) => answer.await.unwrap_or(CommandResult::OutcomeUnknown),
             ActorResult::ReplayOf { first, position } => {
                 if self.lanes.wait(position).await.is_err() {
@@ -245,7 +244,7 @@ impl Shared {
                         position,
                     },
                     Some(other) => other,
-                    // Not with a fingerprint of `None`, which matches whatever is stored there.
+                    // Cannot happen: no fingerprint was given, so any stored response matches.
                     None => CommandResult::Fault,
                 }
             }
@@ -287,7 +286,7 @@ impl Shared {
         }
     }
 
-    /// Rejects: with `rejection`, or because the actor may no longer act.
+    /// Rejects with `rejection`, or because the actor may no longer act.
     pub(in crate::engine) async fn refuse_unless_gone(
         &self,
         rejection: Rejection,

@@ -1,4 +1,4 @@
-//! What a resource's actor does with one command: decide, write, publish.
+//! The steps of a resource's actor for one command: decide, write, publish.
 
 use std::iter::repeat;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,22 +29,22 @@ use crate::journal::tables::PreparedChange;
 /// The result of one attempt at a command.
 pub(super) enum Attempted {
     Final(ActorResult),
-    /// Its read set has changed: once more.
+    /// The read set has changed: the attempt is repeated.
     Again,
-    /// Others have committed at later times since it began, at this one: once more.
+    /// Others have committed at later times since the attempt began, at the given time: the attempt is repeated.
     Overtaken(Timestamp),
-    /// It needs a record that can be read once this position is durable: once more, then.
+    /// The decision needs a record that can be read once this position is durable: the attempt is repeated then.
     AgainOnceDurable(u64),
-    /// It concerns another resource by now.
+    /// The command concerns another resource by now.
     Moved,
 }
 
-/// A decision that has read so many resources through secondary keys, or a record of so many bytes,
-/// has left little else in the processor's caches.
+/// A decision that has read this many resources through secondary keys, or written a record of `MUCH_WRITTEN` bytes,
+/// has displaced most else from the processor's caches.
 const MUCH_READ: usize = 1_000;
 const MUCH_WRITTEN: usize = 64 << 10;
 
-// In a box, since it is handed on several times.
+// Boxed, since the message is passed on several times.
 impl Work for Box<ActorMessage> {
     type Kept = CachedState;
     type Home = Shared;
@@ -72,9 +72,8 @@ impl ActorMessage {
         let mut repeats = Repeats::default();
         let mut lead = Lead::default();
         let result = loop {
-            // A panic in here ends this command only: before its record has a place in the log
-            // nothing was done, and from there on until all of it is published the process would
-            // end.
+            // A panic in here ends this command only: before its record has a position in the log, nothing was done.
+            // From there until the commit is published, a panic aborts the process.
             let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(cached, lead)));
             let awaited = match attempt {
                 Ok(Attempted::Final(result)) => break Some(result),
@@ -86,12 +85,12 @@ impl ActorMessage {
                 }
                 Ok(Attempted::AgainOnceDurable(position)) => Some(position),
                 Err(_) => {
-                    // The decoded state may be half changed: the next command decodes it again.
+                    // The decoded state may be half changed, so the next command decodes it anew.
                     *cached = CachedState::default();
                     break Some(ActorResult::Fault);
                 }
             };
-            // The decoded state may be what has changed.
+            // The decoded state may be what has changed, so the next attempt decodes it anew.
             *cached = CachedState::default();
             let goes_on = match awaited {
                 None => repeats.rest().await.is_ok(),
@@ -115,10 +114,10 @@ impl ActorMessage {
             shared,
             ..
         } = *self;
-        // From here on the tables have the unique keys and the idempotency key.
+        // From here on the tables contain the unique keys and the idempotency key.
         drop(index_locks);
         let answer = match result {
-            // The key stays locked: its response is not final yet.
+            // The idempotency key stays locked, since its response is not final yet.
             Some(ActorResult::Committed {
                 position,
                 stored,
@@ -220,8 +219,8 @@ impl ActorMessage {
         Attempted::Final(result(position))
     }
 
-    /// The record of the commit. Each change has the position of the one before it, as the decision
-    /// has read it; validation under the log's sequencer makes sure that it is still that one.
+    /// Encodes the record of the commit. Each change names the position of its predecessor as the decision has read
+    /// it; validation under the log's sequencer ensures that it is still the predecessor.
     ///
     /// # Errors
     /// When the log does not accept a record of that size.
@@ -275,7 +274,7 @@ impl ActorMessage {
             if bases.iter().all(Option::is_none) {
                 return Err(too_large);
             }
-            // Nothing needs them but what is shown of earlier times.
+            // Bases only serve reads of past states: a record that is too large goes without them.
             let mut record = record;
             for change in &mut record.changes {
                 change.base = None;
@@ -284,8 +283,8 @@ impl ActorMessage {
         })
     }
 
-    /// Rejects a command whose record would have so many bytes: the request itself asks for so
-    /// much, and sending it again would change nothing.
+    /// Rejects a command whose record would have `bytes` bytes. The request itself is too large, so sending it again
+    /// would change nothing.
     fn too_large(bytes: usize, position: u64) -> ActorResult {
         tracing::warn!(bytes, "a command is rejected: its record is too large");
         ActorResult::Refused {
@@ -294,8 +293,8 @@ impl ActorMessage {
         }
     }
 
-    /// Gives the commit its place in the log and makes it visible, both in one step: a
-    /// commit at `at` of a decision that began at `began`.
+    /// Appends the commit to the log and makes it visible, both in one step. The decision began at `began`; the
+    /// commit is recorded at `at`.
     fn commit(
         &self,
         cached: &mut CachedState,
@@ -352,8 +351,7 @@ impl ActorMessage {
                 return Attempted::Final(ActorResult::Unavailable);
             }
         };
-        // From here on the log has the commit: if the rest of it cannot be published, the process
-        // must end.
+        // From here on the log has the commit: if the rest of it cannot be published, the process must end.
         let abort_guard = AbortUnlessPublished;
         shared.commit_times.next_is(at);
         let key = self.pending.key_digest;
@@ -375,9 +373,8 @@ impl ActorMessage {
         })
     }
 
-    /// Work that grows with the size of a state, and memory that a commit needs, belong before or
-    /// after the critical section: these are changes for which all of that is done. `None` when what
-    /// was read has changed.
+    /// Prepares the changes for the critical section: does the work that grows with the size of a state, and
+    /// allocates the memory that the commit needs. Returns `None` when the read set has changed.
     fn made_ready(
         &self,
         changes: Vec<Change>,
@@ -385,7 +382,8 @@ impl ActorMessage {
         record_bytes: usize,
     ) -> Option<Vec<PreparedChange>> {
         let mut changes = PreparedChange::all(changes);
-        // Validation inside the critical section would find nothing in the caches: once before.
+        // A large read set, or one displaced by a large record, is not in the caches: this first validation loads it,
+        // before the critical section repeats it.
         let is_much = read_set.in_secondary >= MUCH_READ || record_bytes >= MUCH_WRITTEN;
         if is_much && !self.shared.is_valid(read_set) {
             return None;
@@ -396,9 +394,9 @@ impl ActorMessage {
     }
 }
 
-/// Whether the unique keys that a decision on the resource `target` takes are free. They were locked for it;
-/// or it has looked them up itself, when what they are made of was changed after they were locked: then
-/// another commit may have taken them since.
+/// Whether the unique keys that a decision on the resource `target` takes are free. A key was either locked for the
+/// command, or looked up by the decision itself, since its parts changed after the locking: then another commit may
+/// have taken it since.
 fn are_unique_keys_free(
     holder: impl Fn(IndexKey) -> Option<Digest>,
     (target, locked): (Option<Digest>, &[IndexKey]),
@@ -438,7 +436,7 @@ mod tests {
     use crate::journal::tables::Tables;
     use crate::journal::tables::tests::change;
 
-    /// A clock that goes on by this much each time it is looked at.
+    /// A clock that advances by `STEP_MS` at each reading.
     struct Going(AtomicI64);
     const STEP_MS: i64 = 50;
 
@@ -462,7 +460,7 @@ mod tests {
         engine.on_sequenced(Box::new(move |sequenced| {
             if let Sequenced::Taken = sequenced {
                 counted.fetch_add(1, Ordering::SeqCst);
-                // Somebody has committed a moment ago.
+                // Another command has just committed.
                 let now = clock.0.load(Ordering::SeqCst);
                 let shared = shared.upgrade().unwrap();
                 shared.commit_times.next_is(Timestamp::from_millis(now));
@@ -490,7 +488,7 @@ mod tests {
         };
         assert!(are_free(None, &[]) && are_free(None, &[name]));
         assert!(!are_free(Some(other), &[]));
-        // Nobody else may take one that is locked.
+        // Nobody else may take a locked key.
         let locked = || are_free(Some(other), &[name]);
         assert!(catch_unwind(AssertUnwindSafe(locked)).is_err());
     }

@@ -1,4 +1,4 @@
-//! A replay that is found by its code takes the second key as well, in a commit of its own.
+//! A replay found by its unique key also takes the new idempotency key, in a commit of its own.
 
 use super::read_set::ReadSet;
 use super::resource::Attempted;
@@ -9,8 +9,8 @@ use crate::engine::core::{ActorMessage, ActorResult};
 use crate::journal::record::{NewRecord, Record, RecordKey, RecordOutcome, SCHEMA, key_digest};
 
 impl ActorMessage {
-    /// Uses the present idempotency key for the response that is stored under `first_key`, in a commit
-    /// at `at` of a decision that began at `began`.
+    /// Maps the present idempotency key to the response stored under `first_key`, in a commit at `at` of a decision
+    /// that began at `began`.
     pub(super) fn second_key(
         &self,
         read_set: &ReadSet,
@@ -83,7 +83,7 @@ impl ActorMessage {
         Attempted::Final(ActorResult::ReplayOf { first, position })
     }
 
-    /// The command was carried out before, and its stored response is forgotten with its key.
+    /// Rejects a command that was carried out before, but whose stored response was forgotten with its key.
     fn first_answer_forgotten(&self) -> ActorResult {
         ActorResult::Refused {
             rejection: Rejection::new(
@@ -95,9 +95,8 @@ impl ActorMessage {
         }
     }
 
-    /// Whether the commit at `first` was of a command with the same content. Once keys are
-    /// forgotten, the key of the first response may have been used by another command. `None` where
-    /// that is not kept in memory, and cannot be read yet.
+    /// Whether the commit at `first` was of a command with the same content. Once keys are forgotten, another command
+    /// may have used the first response's key. `None` where the record is not in memory and cannot be read yet.
     fn has_these_facts(&self, first: u64) -> Result<Option<bool>, String> {
         let shared = &*self.shared;
         if shared.tables.forgotten() == 0 {

@@ -1,4 +1,4 @@
-//! The response of a command that waits until the messages that it sends are taken.
+//! The response of a command that waits until the receivers have taken its messages.
 //!
 //! ```text
 //! commit: accepted, messages waiting ──durable──▶ 2 s at most, 0.5 s once the service stops
@@ -6,8 +6,8 @@
 //!     nothing was         ──▶ the response of the first commit
 //! ```
 //!
-//! The idempotency key stays locked until the response is final. A crash before that leaves the
-//! first commit's response stored, in which everything is pending: no other one was sent.
+//! The idempotency key stays locked until the response is final. A crash before that leaves the first commit's
+//! response stored, in which everything is pending: no other response was sent.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,12 +29,12 @@ use crate::engine::limits::repeats::Repeats;
 use crate::engine::recent::Stored;
 use crate::journal::record::{NewRecord, RecordKey, RecordOutcome, SCHEMA};
 
-/// How long a client waits until its messages are taken.
+/// How long a client waits for the receivers to take its messages.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long it still does once the service stops: the response has to be sent before that is over.
+/// The same once the service stops: the response must be sent before the stop ends.
 const PATIENCE_AT_STOP: Duration = Duration::from_millis(500);
 
-/// A command that is committed, and whose client waits until its messages are taken.
+/// A committed command whose client waits for the receivers to take its messages.
 pub(crate) struct Unsettled {
     /// The command, with its key locked.
     pub(crate) pending: PendingCommand,
@@ -46,7 +46,7 @@ pub(crate) struct Unsettled {
     pub(crate) answer: oneshot::Sender<CommandResult>,
 }
 
-/// The numbers of the messages whose receivers the response waits for.
+/// Returns the numbers of the messages whose receivers the response waits for.
 pub(crate) fn awaited(row: Option<&Row>, decided: &Decided) -> Vec<i64> {
     if decided.disposition == Disposition::Done || !row.is_some_and(|row| row.awaits_receivers) {
         return Vec::new();
@@ -58,7 +58,7 @@ pub(crate) fn awaited(row: Option<&Row>, decided: &Decided) -> Vec<i64> {
 /// Settles the response, whether or not the client still waits for it.
 pub(crate) fn start(shared: Arc<Shared>, unsettled: Unsettled) {
     tokio::spawn(async move {
-        // After a panic no response is sent: the first commit's response stays stored for the key.
+        // After a panic no response is sent; the first commit's response stays stored for the key.
         let _ = unless_its_future_panics(pin!(shared.settle(unsettled))).await;
     });
 }
@@ -103,7 +103,7 @@ impl Shared {
         drop(permit);
     }
 
-    /// Waits until it is known of each message whether it is taken.
+    /// Waits until the outcome of each message is known.
     async fn until_known(&self, messages: &[i64]) {
         loop {
             let mut progress = pin!(self.outbox.progress());
@@ -115,8 +115,8 @@ impl Shared {
         }
     }
 
-    /// Whether each message is taken, or was tried and not taken, or waits behind such a one of its
-    /// receiver.
+    /// Whether each message is taken, was tried in vain, or waits behind another message of its receiver that was
+    /// tried in vain.
     fn is_known(&self, messages: &[i64]) -> bool {
         let view = ReadView::new(&self.tables);
         let mut failing = Vec::new();
@@ -136,8 +136,8 @@ impl Shared {
         })
     }
 
-    /// Commits the response with what was taken in the place of the one at `position`; `None` when
-    /// that is the one to give.
+    /// Commits a response that shows which messages were taken, in place of the one at `position`; `None` when that
+    /// one stays valid.
     async fn settled(
         &self,
         pending: &PendingCommand,
@@ -153,7 +153,7 @@ impl Shared {
         }
     }
 
-    /// As [`Shared::settled`]; `Some(None)` when what was read has changed meanwhile.
+    /// Tries what [`Shared::settled`] does; `Some(None)` when what was read has changed meanwhile.
     fn try_settled(
         &self,
         pending: &PendingCommand,
@@ -197,7 +197,7 @@ impl Shared {
             return None;
         }
         let settled = sequence.push(record).ok()?;
-        // From here on the commit is in the log's hands: half of it must not stay alive here.
+        // From here on the log has the commit: if the rest of it cannot be published, the process must end.
         let abort_guard = AbortUnlessPublished;
         self.commit_times.next_is(at);
         self.tables.take_key(key, settled);

@@ -1,4 +1,4 @@
-//! A subscription at work: its channel, and what of it the log does not know yet.
+//! An active subscription: its channel, and the progress that the log does not record yet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,62 +23,63 @@ use crate::engine::feed::{EventFilter, EventReader, NoPage};
 use crate::journal::events::{Event, EventId};
 
 const OWN_PAGE: usize = 500;
-/// Bytes of events that a channel keeps in memory; what more waits is read again from the log.
+/// Maximum bytes of events that a channel keeps in memory; further ones are read from the log again.
 const KEPT_BYTES_MAX: usize = 1 << 20;
-/// Deliveries of a subscription that may wait however many do over all.
+/// Number of deliveries of one subscription that may always wait, however many wait over all.
 const OWN_SHARE: usize = 100;
 /// How long to wait when the log cannot be read.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The kind of the events that tell of subscriptions.
+/// Kind of the events about subscriptions.
 pub(super) const OWN_KIND: &str = WebhookSubscription::KIND.name;
 const OWN_TYPES: &str = "carebook.webhook-subscription.*";
 
-/// What an item of a channel carries.
+/// Payload of an item of a channel.
 pub(super) struct CarriedEvent {
     pub(super) event_type: Box<str>,
     pub(super) subject: Box<str>,
-    /// The event, where there was room to keep it.
+    /// The event, if there was room to keep it.
     pub(super) event: Option<Arc<Event>>,
     pub(super) gap_from: Option<u64>,
     pub(super) last_status: Option<u16>,
     pub(super) last_error: Option<Box<str>>,
 }
 
-/// A subscription at work.
+/// A subscription that is being served.
 pub(super) struct ActiveSubscription {
-    /// Distinguishes this channel from those that it had before.
+    /// Distinguishes this channel from the subscription's earlier ones.
     pub(super) run: u64,
     pub(super) subscription: WebhookSubscription,
-    /// The types that events are matched with: those of the subscription as of `examined`.
+    /// Event types that events are matched with: those of the subscription as of `examined`.
     pub(super) types: EventTypePatterns,
     pub(super) generation: u32,
     pub(super) channel: Channel<EventId, CarriedEvent>,
     pub(super) kept_bytes: usize,
-    /// Events up to this one were examined; near the log's end, those of the tail besides.
+    /// Last event examined by the subscription's own reading; near the log's end, the tail's events are examined
+    /// besides.
     pub(super) examined: EventId,
-    /// The commit as of which the subscription is known, and the last change of it that was passed.
-    /// What comes after a change is sent by what that says.
+    /// Position of the commit as of which the subscription is known, and of the last change of it that reading has
+    /// passed. Events after a change are sent as that change says.
     pub(super) known_at: u64,
     pub(super) changed_at: u64,
     pub(super) is_at_end: bool,
     pub(super) is_reading: bool,
     pub(super) is_gone: bool,
-    /// What is not recorded in the log yet, beside what the channel reports.
+    /// Dead deliveries that the log does not record yet, beside what the channel reports.
     pub(super) died: Vec<Delivery>,
     pub(super) failure: Option<LastFailure>,
     pub(super) is_unrecorded: bool,
     pub(super) recorded: EventId,
     pub(super) recorded_at: Duration,
-    /// When it was attached, since the start.
+    /// When the subscription was attached, since the dispatcher's start.
     pub(super) loaded_at: Duration,
     pub(super) recording: Option<Recording>,
     pub(super) wake: Option<Duration>,
-    /// The last event whose time the log was asked for.
+    /// The last event whose time was requested from the log.
     pub(super) dating: Option<EventId>,
     pub(super) figures: SubscriptionFigures,
 }
 
-/// Progress on its way into the log.
+/// Progress that is being written to the log.
 pub(super) struct Recording {
     pub(super) serial: u64,
     pub(super) unrecorded: Unrecorded<EventId>,
@@ -87,7 +88,7 @@ pub(super) struct Recording {
     pub(super) examined: EventId,
 }
 
-/// The types that a change of a subscription says; `None` when it changes something else.
+/// Returns the event types that a change of a subscription sets; `None` when it changes something else.
 fn types_said(event: &Event) -> Option<EventTypePatterns> {
     #[derive(Deserialize)]
     struct Told {
@@ -109,9 +110,9 @@ impl ActiveSubscription {
             .any(|pattern| pattern.matches(event_type))
     }
 
-    /// Whether more may wait, where `waiting` do over all subscriptions. However many those are,
-    /// each may have some: a receiver that is down must not keep events from the others. One that is
-    /// paused may have more than that only while less than half of the room is taken.
+    /// Whether more deliveries may wait, where `waiting` do over all subscriptions. Each subscription may always have
+    /// some: a receiver that is down must not keep events from the others. A paused one may have more than that only
+    /// while less than half of the total is taken.
     pub(super) fn has_room(&self, waiting: usize, waiting_max: usize) -> bool {
         let most = match self.subscription.is_paused {
             true => waiting_max / 2,
@@ -121,14 +122,14 @@ impl ActiveSubscription {
         self.channel.has_room() && !is_crowded
     }
 
-    /// Whether the event is about this subscription itself: it does not get those.
+    /// Whether the event is about this subscription itself, which does not get such events.
     pub(super) fn is_own(&self, event: &Event) -> bool {
         let own = || subject(WebhookSubscription::READ_AT, &[&self.id()]);
         event.name.kind == OWN_KIND && *event.subject == *own()
     }
 
-    /// Goes past a change of the subscription: events from here on are matched with the types that
-    /// it says, however many changes of it there have been since.
+    /// Moves past a change of the subscription: later events are matched with the types that this change sets,
+    /// whatever changes have followed it since.
     pub(super) fn pass_change(&mut self, event: &Event) {
         self.examined = event.id;
         self.is_at_end = false;
@@ -138,7 +139,7 @@ impl ActiveSubscription {
         }
     }
 
-    /// Whether the last change that was passed is known: until then nothing is sent.
+    /// Whether the subscription is known as of its last change passed; until then nothing is sent.
     pub(super) fn knows_itself(&self) -> bool {
         self.known_at >= self.changed_at
     }
@@ -148,7 +149,7 @@ impl ActiveSubscription {
         if self.is_own(event) {
             return;
         }
-        // A pause may be long.
+        // The pause may be long, so the event is not kept in memory.
         let is_kept = !self.subscription.is_paused && self.kept_bytes < KEPT_BYTES_MAX;
         let carried = CarriedEvent {
             event_type: event.event_type().into(),
@@ -167,8 +168,8 @@ impl ActiveSubscription {
         self.channel.is_born(event.id, event.at);
     }
 
-    /// The event that waits longest, where the log is to be asked for its time: each is asked for
-    /// once. What is stored of a delivery does not have it.
+    /// Returns the event that waits longest if its time is to be read from the log, which happens once for each
+    /// event. Stored deliveries do not include it.
     pub(super) fn undated(&mut self) -> Option<EventId> {
         let id = self.channel.oldest_undated()?;
         let is_event = self.channel.payload(id)?.gap_from.is_none();
@@ -181,13 +182,13 @@ impl ActiveSubscription {
         self.subscription.subscription_id.to_string()
     }
 
-    /// Progress that is not recorded, or not known to be: it is to be recorded with what comes next.
+    /// Takes back progress that was not recorded, or perhaps not; the next record includes it.
     pub(super) fn take_back(&mut self, recording: Recording) {
         self.is_unrecorded = true;
         self.channel.not_recorded(recording.unrecorded);
         let later = std::mem::replace(&mut self.died, recording.died);
         self.died.extend(later);
-        // What was tried again since is not dead.
+        // A delivery that was retried since is not dead.
         let channel = &self.channel;
         self.died.retain(|dead| channel.payload(dead.id).is_none());
         self.failure = self.failure.take().or(recording.failure);
@@ -218,8 +219,8 @@ impl ActiveSubscription {
         );
     }
 
-    /// Has a delivery that the log stores as waiting be tried at once. It may have died, which the log
-    /// does not know yet: then it begins anew, as one of which the log knows it.
+    /// Makes a delivery that the log stores as waiting due at once. It may have died without the log's knowing yet;
+    /// then it begins anew, as one stored in the log.
     pub(super) fn retry(&mut self, delivery: &Delivery, now: Now) {
         if self.channel.hurry(delivery.id) {
             return;
@@ -231,11 +232,11 @@ impl ActiveSubscription {
             ..delivery.clone()
         };
         self.resume(&anew, now);
-        // That it died may be on its way into the log: it is recorded as waiting after that.
+        // The record of its death may be in flight; this marks it to be recorded as waiting after that.
         self.channel.hurry(delivery.id);
     }
 
-    /// How many are dead that are not among those of the log.
+    /// Counts the dead deliveries that the log does not have yet.
     pub(super) fn dead_beside(&self, stored: &WebhookDeliveries) -> usize {
         let recording = self.recording.iter().flat_map(|recording| &recording.died);
         let died = self.died.iter().chain(recording).map(|dead| dead.id);
@@ -243,7 +244,7 @@ impl ActiveSubscription {
             .count()
     }
 
-    /// What the log stores of an item that waits.
+    /// Returns what the log stores of a waiting item.
     pub(super) fn delivery(&self, id: EventId, now: Now) -> Option<Delivery> {
         let carried = self.channel.payload(id)?;
         let retry_state = self.channel.retry_state(id, now)?;
@@ -278,13 +279,13 @@ impl ActiveSubscription {
         }
     }
 
-    /// Whether it is time to write what was taken, before the next tick.
+    /// Whether it is time to record taken deliveries, before the next tick.
     pub(super) fn is_soon_to_record(&self, now: Duration) -> bool {
         let (age, since) = (now - self.loaded_at, now - self.recorded_at);
         since >= recorded_every(age)
     }
 
-    /// The event that reports a gap, up to the position of `id`.
+    /// Builds the event that reports a gap from position `from` to that of `id`.
     pub(super) fn gap(&self, id: EventId, from: u64, log: &str) -> Bytes {
         let to = id.position;
         let subject = subject(WebhookSubscription::READ_AT, &[&self.id()]);
@@ -296,7 +297,7 @@ impl ActiveSubscription {
         json.into()
     }
 
-    /// The log has given up what lies before `first`: a gap event replaces what waits of that.
+    /// Replaces the waiting deliveries before `first`, which the log has given up, by a gap event.
     pub(super) fn lose(&mut self, first: u64, now: Now) {
         let waiting = self.channel.waiting();
         let lost: Vec<_> = waiting
@@ -314,7 +315,7 @@ impl ActiveSubscription {
         self.tell_gap(from, first, now);
     }
 
-    /// Goes on at `first`, since the log has nothing before it.
+    /// Continues at `first`, since the log has nothing before it.
     pub(super) fn skip_to(&mut self, first: u64, now: Now) {
         let from = self.examined.position + 1;
         if from < first {
@@ -363,7 +364,7 @@ impl ActiveSubscription {
         if let Some(carried) = self.channel.payload_mut(id) {
             carried.last_status = failure.status;
             carried.last_error = Some(failure.error.clone());
-            // It may wait for hours.
+            // The wait may take hours, so the event is not kept in memory.
             dropped = carried.event.take().map_or(0, |event| event.json.len());
         }
         self.kept_bytes = self.kept_bytes.saturating_sub(dropped);
@@ -380,7 +381,7 @@ impl ActiveSubscription {
         }
     }
 
-    /// Drops all that waits; results of attempts that are on their way are ignored.
+    /// Drops all waiting deliveries; results of attempts in flight will be ignored.
     pub(super) fn runs_dry(&mut self, runs: &mut u64, bounds: Bounds) {
         *runs += 1;
         self.run = *runs;
@@ -390,7 +391,7 @@ impl ActiveSubscription {
         self.is_at_end = false;
     }
 
-    /// From here on it reads by itself.
+    /// From here on the subscription reads its own pages.
     pub(super) fn leave_end(&mut self, last_event: EventId) {
         if self.is_at_end {
             self.examined = self.examined.max(last_event);
@@ -398,7 +399,7 @@ impl ActiveSubscription {
         }
     }
 
-    /// The first position that is still needed of the log, by what the log itself knows.
+    /// Returns the first position that deliveries still need of the log, by what the log itself records.
     pub(super) fn needed_from(&self) -> u64 {
         let waiting = self.channel.oldest().map(|id| id.position);
         let examined = self.recorded.min(self.examined).position + 1;
@@ -407,7 +408,7 @@ impl ActiveSubscription {
 
     pub(super) fn read_page(&self, id: Uuid, shared: &Arc<Shared>, own: &Webhooks) {
         let patterns = self.types.0.iter().map(|pattern| pattern.as_str());
-        // And what changes it.
+        // Changes of subscriptions are read as well.
         let patterns = patterns.chain([OWN_TYPES]);
         let filter = Arc::new(EventFilter {
             types: patterns.filter_map(EventTypePattern::parse).collect(),
@@ -514,7 +515,7 @@ mod tests {
         })
     }
 
-    /// What waits: the event, and from where it is a gap.
+    /// Returns the waiting deliveries, each with the position where its gap begins, if it is one.
     fn waiting(active: &ActiveSubscription) -> Vec<(EventId, Option<u64>)> {
         let waiting = active.channel.waiting();
         waiting
@@ -655,9 +656,9 @@ mod tests {
         assert!(active.died.is_empty());
         assert_eq!(active.dead_beside(&deliveries(&stored)), 0);
         assert_eq!(active.delivery(id(1), now()).map(|it| it.attempts), Some(0));
-        // That it waits is told beside that it was settled.
+        // The log is told that the delivery waits, beside that the earlier one was settled.
         assert_eq!(active.channel.take_unrecorded().waiting, [id(1)]);
-        // The same while its death is on its way into the log, which then fails.
+        // The same while the record of its death is in flight, which then fails.
         dies(&mut active);
         let recording = Recording {
             serial: 1,
@@ -672,7 +673,7 @@ mod tests {
         assert_eq!(active.channel.take_unrecorded().waiting, [id(1)]);
     }
 
-    /// What the log stores while one waits.
+    /// Returns what the log stores while one delivery waits.
     fn deliveries(waiting: &Delivery) -> WebhookDeliveries {
         WebhookDeliveries {
             subscription_id: Uuid::from_u128(1),

@@ -17,12 +17,12 @@ use crate::journal::events::EventId;
 pub(super) struct Attempt {
     pub(super) outgoing: OutgoingEvent,
     pub(super) id: EventId,
-    /// What there is to send; otherwise it is read from the log.
+    /// Whether the attempt has a body to send; otherwise it is read from the log.
     pub(super) has_body: bool,
 }
 
 impl Attempt {
-    /// What it has come to, and how long its receiver took.
+    /// Makes the attempt; returns its outcome, and how long its receiver took.
     pub(super) async fn make(
         self,
         shared: &Arc<Shared>,
@@ -52,7 +52,7 @@ impl Attempt {
                 Err(outcome) => return outcome,
             }
         }
-        // The subscription is looked at last: it may change while the rest is waited for.
+        // The subscription is checked last, since it may change during the earlier waits.
         let (id, url) = (self.outgoing.subscription, self.outgoing.url.clone());
         let may_send = shared.writer_proof.confirm_now().await && shared.is_sent_events(id, &url);
         if !may_send {
@@ -62,7 +62,7 @@ impl Attempt {
         self.outgoing.now = shared.clock.now();
         *began = Instant::now();
         let delivered = sender.send(self.outgoing).await;
-        // Whoever was there is gone, and not who is sent events by now.
+        // The receiver that is gone is not the one that is sent events by now.
         if delivered == Delivered::Gone && !shared.is_sent_events(id, &url) {
             return Outcome::CalledBack;
         }

@@ -1,32 +1,32 @@
-//! AttemptSlots: how many attempts may be on their way over all subscriptions, and who begins the next one.
+//! Slots for the attempts in flight over all subscriptions, and the order in which subscriptions get them.
 //!
-//! A receiver that is silent holds a turn for as long as an attempt may take. So the turns of those
-//! that take what comes and of those of which nothing says that they do are counted apart: neither
-//! kind can take all of them. Of one kind, who waits is before who comes.
+//! A silent receiver holds a slot for as long as an attempt may take. So slots of receivers that take items and of
+//! doubtful ones are counted apart: neither kind can take all of them. Within a kind, subscriptions that wait come
+//! before newcomers.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use uuid::Uuid;
 
-/// Attempts on their way at once, over all subscriptions.
+/// Maximum number of attempts in flight, over all subscriptions.
 const ALL_MAX: usize = 1_024;
-/// Of these, at subscriptions that took the newest attempt.
+/// Maximum number of attempts in flight at subscriptions that took the newest attempt.
 const TAKING_MAX: usize = 768;
-/// And at those that did not, or of which none has ended yet.
+/// Maximum number at doubtful subscriptions: the newest attempt failed, or none has ended yet.
 const DOUBTFUL_MAX: usize = 512;
-/// With so many at those that take what comes, each of them begins no more than its share.
+/// Number of slots taken by well subscriptions from which on each subscription is limited to `SHARE`.
 const CROWDED: usize = 256;
-/// The share.
+/// Number of slots that a subscription may have while they are scarce.
 const SHARE: usize = 4;
 
-/// The turns that are taken, and the subscriptions that wait for one.
+/// The taken slots, and the subscriptions that wait for one.
 #[derive(Debug, Default)]
 pub(super) struct AttemptSlots {
     taking: Kind,
     doubtful: Kind,
 }
 
-/// A turn; it ends with its attempt.
+/// A slot, held until its attempt ends.
 #[derive(Debug)]
 pub(super) struct AttemptSlot {
     is_doubtful: bool,
@@ -35,15 +35,14 @@ pub(super) struct AttemptSlot {
 #[derive(Debug, Default)]
 struct Kind {
     taken: usize,
-    /// In the order in which they came; those that are not in `waits` wait no longer.
+    /// Subscriptions in the order of their arrival; those missing in `waits` wait no longer.
     waiting: VecDeque<Uuid>,
     waits: BTreeSet<Uuid>,
 }
 
 impl AttemptSlots {
-    /// A turn for a subscription that has so many attempts on their way; `None` while there is none
-    /// for it. Then it is to try again when an attempt of its own ends, or when [`AttemptSlots::next`] names
-    /// it.
+    /// Takes a slot for a subscription that has `own` attempts in flight; `None` while there is none for it. Then the
+    /// caller tries again when one of its own attempts ends, or when [`AttemptSlots::next`] names the subscription.
     pub(super) fn begin(&mut self, id: Uuid, own: usize, is_doubtful: bool) -> Option<AttemptSlot> {
         if own >= SHARE && self.taking.taken >= CROWDED {
             return None;
@@ -64,7 +63,7 @@ impl AttemptSlots {
         Some(AttemptSlot { is_doubtful })
     }
 
-    /// An attempt has ended.
+    /// Returns a slot whose attempt has ended.
     pub(super) fn end(&mut self, turn: &AttemptSlot) {
         match turn.is_doubtful {
             true => self.doubtful.taken -= 1,
@@ -72,8 +71,8 @@ impl AttemptSlots {
         }
     }
 
-    /// The next one of those that wait and for which there is a turn. To be asked until it names none,
-    /// before any other tries to begin.
+    /// Returns the next waiting subscription for which there is a slot. To be called until it returns `None`, before
+    /// any other subscription tries to begin.
     pub(super) fn next(&mut self) -> Option<Uuid> {
         let taking = self.has_one(false).then(|| self.taking.next()).flatten();
         taking.or_else(|| self.has_one(true).then(|| self.doubtful.next()).flatten())
@@ -112,7 +111,7 @@ mod tests {
         Uuid::from_u128(number as u128)
     }
 
-    /// What so many subscriptions get, each of which wants as many as it may have.
+    /// Takes slots for these subscriptions, each of which wants `most`.
     fn taken(
         turns: &mut AttemptSlots,
         ids: std::ops::Range<usize>,
@@ -138,7 +137,7 @@ mod tests {
     #[test]
     fn however_much_others_take_a_receiver_of_which_nothing_is_known_begins_at_once() {
         let mut turns = AttemptSlots::default();
-        // Eight have all that they want; each one more has its share.
+        // Eight subscriptions have all the slots that they want; each further one has its share.
         let well = taken(&mut turns, 0..5_000, 32, false);
         assert_eq!(well.len(), TAKING_MAX);
         assert!(turns.begin(id(8), 3, false).is_none());
@@ -151,7 +150,7 @@ mod tests {
         let mut well = taken(&mut turns, 0..8, 32, false);
         assert_eq!(well.len(), CROWDED);
         assert!(turns.begin(id(0), SHARE, false).is_none());
-        // It is not named: it has attempts on their way, whose end has it try again.
+        // The subscription is not named: it has attempts in flight, and tries again when one ends.
         turns.end(&well.pop().unwrap());
         assert_eq!(turns.next(), None);
         assert!(turns.begin(id(0), SHARE, false).is_some());
@@ -170,15 +169,15 @@ mod tests {
         let mut turns = AttemptSlots::default();
         let mut silent = taken(&mut turns, 0..200, 4, true);
         assert_eq!(silent.len(), DOUBTFUL_MAX);
-        // 128 of them have all; the others wait, however often they ask.
+        // 128 subscriptions have slots; the others wait, however often they ask.
         assert!(turns.begin(id(128), 0, true).is_none());
         let mut named = Vec::new();
         turns.end(&silent.pop().unwrap());
-        // One of them gets what is free before it is asked, and is not named any more.
+        // One of them gets the free slot before it is named, and is not named any more.
         let early = turns.begin(id(129), 0, true).unwrap();
         assert_eq!(turns.next(), None);
         turns.end(&early);
-        // One that has nothing to send when it is named leaves its turn to the next.
+        // A subscription with nothing to send when it is named leaves its slot to the next.
         while let Some(next) = turns.next() {
             named.push(next);
         }
@@ -199,7 +198,7 @@ mod tests {
             turns.end(&silent.pop().unwrap());
             let next = turns.next().unwrap();
             silent.insert(0, turns.begin(next, 3, true).unwrap());
-            // Who has just ended wants another one, and waits in its turn.
+            // The subscription whose attempt has just ended wants another slot, and waits in line.
             let other = if next == id(0) { id(9_000) } else { id(0) };
             assert!(turns.begin(other, 3, true).is_none());
         }
@@ -211,7 +210,7 @@ mod tests {
         let mut well = taken(&mut turns, 0..1_000, 32, false);
         let silent = taken(&mut turns, 1_000..2_000, 4, true);
         assert_eq!(well.len() + silent.len(), ALL_MAX);
-        // The turn that ends is for either.
+        // The slot that becomes free may go to either kind.
         turns.end(&well.pop().unwrap());
         let next = turns.next().unwrap();
         assert!(turns.begin(next, 0, false).is_some());

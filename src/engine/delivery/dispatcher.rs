@@ -1,5 +1,5 @@
-//! The dispatcher of webhooks: takes the events of the log to the channels of the subscriptions
-//! that want them, has each sent, and writes into the log how far each subscription is.
+//! The dispatcher of webhooks: passes the log's events to the channels of the subscriptions that want them, has them
+//! sent, and records the progress of each subscription in the log.
 //!
 //! ```text
 //!  the log's events ──tail──▶ channels ──attempts──▶ sender
@@ -8,14 +8,13 @@
 //!                          progress, once a second, into the log
 //! ```
 //!
-//! One task has all channels, so nothing of them is shared. Those near the log's end are fed by one
-//! reader together; one that is behind, since it has too much waiting or the service was just
-//! started, reads pages of its own until it has come to the end. One that is paused is fed as the
-//! others are, and sends nothing.
+//! One task owns all channels, so none of their data is shared. One reader feeds all channels near the log's end. A
+//! channel that is behind, since too much waits in it or the service was just started, reads pages of its own until
+//! it reaches the end. A paused one is fed like the others, and sends nothing.
 //!
-//! Only what is durable is acted on: events are delivered once they are, and a subscription's
-//! change is waited for. Progress is recorded after the fact, so a crash repeats what was taken in
-//! the last second, and what was on its way.
+//! Only durable data is acted on: an event is delivered, and a subscription's change applied, once it is durable.
+//! Progress is recorded after the fact, so a crash repeats the deliveries taken in the last second and those in
+//! flight.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -46,31 +45,31 @@ pub(in crate::engine) struct Dispatcher {
     pub(super) shared: Arc<Shared>,
     pub(super) sender: Arc<dyn Sender>,
     pub(super) bounds: Bounds,
-    /// Deliveries that may wait over all subscriptions.
+    /// Maximum number of waiting deliveries over all subscriptions.
     pub(super) waiting_max: usize,
-    /// Those that wait, over all, since the last tick with all that came since.
+    /// Number of waiting deliveries over all subscriptions: those at the last tick, and all arrivals since.
     pub(super) waiting: usize,
     pub(super) log: Box<str>,
     pub(super) started: tokio::time::Instant,
-    /// When that was by the wall clock, as that was set when it was last noticed to be.
+    /// The time of `started` by the wall clock, as that clock was last noticed to be set.
     pub(super) began: Timestamp,
     pub(super) messages: mpsc::UnboundedReceiver<Message>,
     pub(super) own: Webhooks,
     pub(super) attached: HashMap<Uuid, ActiveSubscription>,
     slots: AttemptSlots,
     pub(super) runs: u64,
-    /// Whom events of this name go to; rebuilt when a subscription changes.
+    /// Subscriptions that get the events of each name; rebuilt when a subscription changes.
     pub(super) wanting: HashMap<Name, Arc<Vec<Uuid>>>,
     pub(super) tail: Option<Tail>,
     pub(super) wakes: BTreeSet<(Duration, Uuid)>,
     pub(super) touched: BTreeSet<Uuid>,
-    /// Subscriptions of which it is not read yet what they need.
+    /// Subscriptions whose needs of the log are not known yet, since they are still being loaded.
     pub(super) loading: HashSet<Uuid>,
     pub(super) stopping: Option<oneshot::Sender<()>>,
 }
 
 impl Dispatcher {
-    /// The dispatcher of this engine's events, and the way to talk to it.
+    /// Creates the dispatcher of this engine's events, and the handle for talking to it.
     pub(in crate::engine) fn new(
         shared: Arc<Shared>,
         sender: Arc<dyn Sender>,
@@ -128,7 +127,7 @@ impl Dispatcher {
                 () = sleep_until(wake.unwrap_or(far)) => self.wake(),
                 _ = ticks.tick() => self.tick(),
             }
-            // What else is there already is taken in one go.
+            // Further messages that are there already are taken in one go.
             for _ in 0..256 {
                 match self.messages.try_recv() {
                     Ok(message) => self.take(message),
@@ -138,7 +137,7 @@ impl Dispatcher {
             while let Some(id) = self.slots.next() {
                 self.pump(id);
             }
-            // Those that are well come first: a receiver that fails takes the time of new connections.
+            // Well receivers come first: a failing one costs the time of new connections.
             let touched = std::mem::take(&mut self.touched);
             let is_failing = |id: &Uuid| {
                 let attached = self.attached.get(id);
@@ -186,7 +185,7 @@ impl Dispatcher {
         }
     }
 
-    /// Reads what the log has of a subscription, and waits until that is durable.
+    /// Loads what the log stores of a subscription, once that is durable.
     pub(super) fn load(&mut self, id: Uuid, retried: Option<EventId>) {
         if !self.attached.contains_key(&id) {
             self.loading.insert(id);
@@ -218,7 +217,7 @@ impl Dispatcher {
         } = &stored;
         let known = self.attached.get_mut(&id);
         match known {
-            // What was read earlier may come later.
+            // An older result may arrive after a newer one.
             Some(attached) if attached.generation > deliveries.generation => return,
             Some(attached) if attached.subscription.revision > subscription.revision => {}
             Some(attached) if attached.generation == deliveries.generation => {
@@ -274,7 +273,7 @@ impl Dispatcher {
         if self.tail.is_none() {
             self.tail = Some(Tail::begin(&self.shared));
         }
-        // Where it has begun is recorded before any other progress.
+        // The starting point is recorded before any other progress.
         self.record(id, false);
     }
 
@@ -295,7 +294,7 @@ impl Dispatcher {
         let Some(attached) = self.attached.get_mut(&id) else {
             return;
         };
-        // What a receiver that is gone has not had is dropped, and what is dead stays listed.
+        // Deliveries that a receiver missed before it was gone are dropped, and dead ones stay listed.
         if attached.is_gone || deliveries.is_gone {
             return;
         }
@@ -307,7 +306,7 @@ impl Dispatcher {
         attached.figures.dead = stored.count() + attached.dead_beside(deliveries);
     }
 
-    /// Sends what may be sent, reads on where that is behind, and sees to when to look again.
+    /// Sends what may be sent, reads on where the channel is behind, and schedules the next wake-up.
     fn pump(&mut self, id: Uuid) {
         let now = self.now();
         let is_stopping = self.stopping.is_some();
@@ -335,7 +334,7 @@ impl Dispatcher {
                 })));
             });
         }
-        // Where only a turn is missing, the end of an attempt wakes it.
+        // Where only a slot is missing, the end of an attempt wakes the channel.
         let is_out_of_turn = attached.channel.has_next(now);
         let may_wake = may_send && !is_out_of_turn;
         let wake = may_wake.then(|| attached.channel.wake_at()).flatten();

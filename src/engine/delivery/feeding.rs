@@ -1,4 +1,4 @@
-//! Feeding channels: from the log's end, all together, or each with pages of its own.
+//! Feeds channels: from the log's end, all together, or each with pages of its own.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::engine::feed::{NoPage, Page};
 use crate::journal::events::{Event, EventId};
 
 impl Dispatcher {
-    /// Events at the log's end.
+    /// Takes a page of events at the log's end.
     pub(super) fn take_tail(&mut self, page: Option<Result<Page, NoPage>>) {
         let last_event = self.last_event();
         let Some(Ok(page)) = page else {
-            // The log went on faster than it was read, or ends: all catch up by themselves.
+            // The reader was too slow for the log, or the log ends: every channel catches up with its own pages.
             for attached in self.attached.values_mut() {
                 attached.leave_end(last_event);
             }
@@ -58,7 +58,7 @@ impl Dispatcher {
         }
     }
 
-    /// The tail has come to a change of a subscription: from here on that counts.
+    /// Handles a change of a subscription in the tail: it applies to the events that follow.
     pub(super) fn pass_change(&mut self, event: &Event) {
         let id = event.subject.rsplit_once('/');
         let Some(id) = id.and_then(|(_, id)| id.parse().ok()) else {
@@ -70,7 +70,7 @@ impl Dispatcher {
         }
     }
 
-    /// Goes past a change of this subscription, and reads it where it is not known.
+    /// Moves past a change of this subscription, and loads the subscription where it is not known as of that change.
     fn change(&mut self, id: Uuid, event: &Event) {
         let Some(attached) = self.attached.get_mut(&id) else {
             return;
@@ -93,7 +93,7 @@ impl Dispatcher {
         wanting
     }
 
-    /// A page for a channel that is behind.
+    /// Takes a page for a channel that is behind.
     pub(super) fn take_page(&mut self, id: Uuid, run: u64, page: Result<Page, NoPage>) {
         let now = self.now();
         let attached = self.attached.get_mut(&id);
@@ -113,7 +113,7 @@ impl Dispatcher {
                     }
                     if attached.is_own(event) {
                         self.change(id, event);
-                        // What follows was read with the types of before.
+                        // The rest of the page was filtered by the former types.
                         return;
                     }
                     if attached.wants(&event.event_type()) {
@@ -124,7 +124,7 @@ impl Dispatcher {
                 }
                 attached.examined = page.next;
                 let reaches = |end: EventId| {
-                    // A commit at the very end may have fewer events than the tail counts with.
+                    // The last commit may have fewer events than the tail's end assumes.
                     let is_there = page.end && page.next.position >= end.position;
                     is_there || page.next >= end
                 };
@@ -135,13 +135,13 @@ impl Dispatcher {
                 attached.skip_to(earliest.position, now);
             }
             Err(NoPage::Future | NoPage::QueueFull | NoPage::Unavailable) => {
-                // Looked at again with the next tick.
+                // The channel is pumped again with the next tick.
                 self.touched.remove(&id);
             }
         }
     }
 
-    /// The last event that the subscriptions near the log's end were fed.
+    /// Returns the last event that was fed to the subscriptions near the log's end.
     pub(super) fn last_event(&self) -> EventId {
         self.tail
             .as_ref()

@@ -1,8 +1,8 @@
 //! The lists of webhook subscriptions and of their deliveries, page by page.
 //!
-//! A page ends where those of all lists do, and gives others their turn. One of subscriptions costs the
-//! same however many there are: it goes on from rank to rank, and each is read at one instant, its
-//! deliveries with it, by the very function that reads it by id.
+//! A page ends where pages of all lists do, and yields to other tasks. A page of subscriptions costs the same however
+//! many there are: it goes on from rank to rank, and reads each subscription and its deliveries at one instant, by
+//! the same function that reads it by its id.
 
 use std::pin::pin;
 
@@ -19,29 +19,29 @@ use crate::engine::Engine;
 use crate::engine::core::{CommandResult, Shared};
 use crate::engine::read::lists::ListPage;
 
-/// After so many deliveries others have their turn.
+/// Number of deliveries after which the task yields to others.
 const TURN: usize = 16;
 
-/// What is asked for of a list whose places are of the type `P`.
+/// Request for a page of a list whose places have the type `P`.
 pub struct WebhookListRequest<'a, P> {
-    /// Who asks.
+    /// Sender of the request.
     pub actor: &'a Actor,
-    /// The parameters of its path, and its own.
+    /// Parameters of the path, and those of the request.
     pub parameters: &'a [(&'a str, &'a str)],
     /// Whether the newest come first.
     pub newest_first: bool,
-    /// Where it goes on; `None` for the first page.
+    /// Place after which the page begins; `None` for the first page.
     pub after: Option<P>,
-    /// The most items.
+    /// Maximum number of items.
     pub limit: usize,
 }
 
 impl Engine {
-    /// A page of the webhook subscriptions that there are, in the order of their creation. `grow` is
-    /// asked as for [`Engine::list`].
+    /// Returns a page of the existing webhook subscriptions, in the order of their creation. `grow` is called as in
+    /// [`Engine::list`].
     ///
     /// # Errors
-    /// The answer, when there is no page.
+    /// Returns the response when there is no page.
     pub async fn list_webhook_subscriptions(
         &self,
         request: &WebhookListRequest<'_, Rank>,
@@ -52,11 +52,11 @@ impl Engine {
         page.unwrap_or(Err(CommandResult::Fault))
     }
 
-    /// A page of the deliveries of a webhook subscription, in the order of their events. `grow` is
-    /// asked as for [`Engine::list`].
+    /// Returns a page of the deliveries of a webhook subscription, in the order of their events. `grow` is called as
+    /// in [`Engine::list`].
     ///
     /// # Errors
-    /// The answer, when there is no page.
+    /// Returns the response when there is no page.
     pub async fn list_webhook_deliveries(
         &self,
         request: &WebhookListRequest<'_, EventId>,
@@ -91,13 +91,13 @@ impl Shared {
                 page.next = after;
                 break;
             }
-            // One of them may have megabytes of deliveries, which are looked at with it.
+            // A subscription may have megabytes of deliveries, which are read with it.
             yield_now().await;
             let path = [("subscriptionId", rank.id())];
             let (found, _) = self
                 .read_now(read_subscription, actor, &path, may_act)
                 .await?;
-            // One that was deleted by now is passed over.
+            // A subscription that was deleted meanwhile is skipped.
             if let Ok(found) = found
                 && !page.add(&found.body, request.limit, grow)?
             {

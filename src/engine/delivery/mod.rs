@@ -1,10 +1,9 @@
-//! Delivering: how what is committed is sent to receivers outside, attempt by attempt, until it is
-//! taken or given up.
+//! Deliveries: committed events and messages are sent to outside receivers, attempt by attempt, until they are taken
+//! or given up.
 //!
-//! [`channel`](super::channel) is the whole of the rules, without a clock and without a network:
-//! order by subject, pauses, how many are on their way at once, and what of it the log stores. What
-//! it is fed from and what carries an attempt out are its owner's: the dispatcher feeds the events
-//! of the log to webhooks, and [`webhooks`] is what passes between it and others.
+//! [`channel`](super::channel) has all the rules, without a clock and without a network: order by subject, pauses,
+//! the number of attempts in flight, and what the log stores. Its owner feeds it and carries out the attempts: the
+//! dispatcher feeds the log's events to webhooks, and [`webhooks`] is its interface to the rest.
 
 mod active;
 mod attempt;
@@ -29,10 +28,9 @@ use crate::domain::resource::Source as _;
 use crate::domain::webhook::subscription::subscriptions;
 
 impl Engine {
-    /// What delivers events to webhooks by this sender: the way to talk to it, and its work, to be
-    /// run once on a thread of its own. `bounds` are those of each subscription; beyond
-    /// `waiting_max` deliveries that wait over all, each subscription has little room, and the rest
-    /// is read from the log when there is more.
+    /// Creates the delivery of events to webhooks through this sender: the handle for talking to it, and its work, to
+    /// be run once on a thread of its own. `bounds` apply to each subscription. While more than `waiting_max`
+    /// deliveries wait over all, each subscription has little room, and reads the rest from the log later.
     pub fn deliver_webhooks(
         &self,
         sender: Arc<dyn Sender>,
@@ -45,21 +43,21 @@ impl Engine {
         (webhooks, dispatcher.run())
     }
 
-    /// The first position of the log whose record is there.
+    /// Returns the first position whose record the log has.
     #[must_use]
     pub fn first_position(&self) -> u64 {
         self.shared.journal.first()
     }
 
-    /// Deliveries need the log from this position on: it is kept for them beyond its retention, up
-    /// to bounds of its own ([`LogRetention`](super::log_space::retention::LogRetention)). `None` when none waits.
-    /// To be set before [`Engine::start_checkpointer`], and again as deliveries complete.
+    /// Keeps the log from this position on for deliveries, beyond its retention, up to bounds of its own
+    /// ([`LogRetention`](super::log_space::retention::LogRetention)). `None` when no delivery waits. To be set before
+    /// [`Engine::start_checkpointer`], and again as deliveries complete.
     pub fn keep_for_deliveries(&self, from: Option<u64>) {
         self.shared.checkpointer.needed_from.set(from);
     }
 
-    /// Has the log kept for the webhooks and the publisher by what was recorded of them, up to the same
-    /// bounds: for a compaction while nothing is delivered.
+    /// Keeps the log for the webhooks and the publisher by their recorded progress, up to the same bounds: for a
+    /// compaction while nothing is delivered.
     pub fn keep_for_what_waits(&self) {
         let needed_from = &self.shared.checkpointer.needed_from;
         needed_from.set(self.shared.webhooks_need());
@@ -68,21 +66,20 @@ impl Engine {
         }
     }
 
-    /// Keeps the whole log for webhooks, where anybody subscribes, until it is known from where on
-    /// they need it.
+    /// Keeps the whole log for webhooks, if there is any subscription, until it is known from where on they need it.
     pub(super) fn keep_for_webhooks(&self) {
         if self.webhook_subscriptions() > 0 {
             self.keep_for_deliveries(Some(0));
         }
     }
 
-    /// How many webhook subscriptions there are.
+    /// Number of webhook subscriptions.
     #[must_use]
     pub fn webhook_subscriptions(&self) -> usize {
         self.shared.tables.ranked(subscriptions()).len()
     }
 
-    /// From here on, webhooks may go over plain HTTP to other machines.
+    /// Allows webhooks to go over plain HTTP to other machines from here on.
     pub fn allow_plain_webhooks(&self) {
         self.shared.plain_webhooks.store(true, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Recording in the log how far deliveries are, and publishing their figures.
+//! Records the progress of deliveries in the log, and publishes their figures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::domain::webhook::deliveries::{Progress, WebhookDeliveries};
 use crate::domain::webhook::record_progress::RecordProgress;
 use crate::engine::channel::schedule::CLOCK_STEP;
 
-/// How often progress is recorded where nothing was to be delivered, and only the log went on.
+/// Interval of the records of progress where only the log went on, without an event to deliver.
 const IDLE_RECORD_INTERVAL: Duration = Duration::from_secs(30);
-/// After so many commits it is recorded though none of them had an event to deliver: the log is
-/// kept from the recorded position on.
+/// Number of commits without an event to deliver after which progress is recorded anyway: the log is kept from the
+/// recorded position on.
 const COMMITS_UNRECORDED_MAX: u64 = 100_000;
 
 impl Dispatcher {
@@ -48,14 +48,13 @@ impl Dispatcher {
         let needed_from = &self.shared.checkpointer.needed_from;
         match self.loading.is_empty() {
             true => needed_from.set(needed),
-            // What is kept for the others stays kept, until it is known what they need.
+            // The log stays kept for subscriptions still loading, until it is known what they need.
             false => needed_from.lower(needed),
         }
         *self.own.figures.lock() = Arc::new(figures);
     }
 
-    /// Asks the log for the times of the events that wait longest, where they wait since before the
-    /// start.
+    /// Reads from the log the times of the events that wait longest, where they have waited since before the start.
     fn date_oldest(&mut self) {
         for (id, attached) in &mut self.attached {
             let Some(event) = attached.undated() else {
@@ -71,8 +70,8 @@ impl Dispatcher {
         }
     }
 
-    /// Has the ends of pauses recorded anew where the wall clock was set: attempts are due by the
-    /// steady one, and what is recorded is shown.
+    /// Records the ends of pauses anew where the wall clock was set: attempts are due by the steady clock, but users
+    /// see the recorded ends.
     fn notice_set_clock(&mut self) {
         let now = self.now();
         let began = now.wall_at(Duration::ZERO);
@@ -86,7 +85,7 @@ impl Dispatcher {
         }
     }
 
-    /// Records how far a subscription is, when there is anything new, or it is time.
+    /// Records the progress of a subscription, if it has changed or a record is due.
     pub(super) fn record(&mut self, id: Uuid, is_last: bool) {
         let now = self.now();
         let tail = self.tail.as_ref().map(|tail| (tail.last_event, tail.upto));
@@ -96,7 +95,7 @@ impl Dispatcher {
         if attached.recording.is_some() && !is_last {
             return;
         }
-        // A stop does not wait for what is on its way: the last record has that once more.
+        // A stop does not wait for a record in flight: the last record repeats its content.
         if let Some(on_its_way) = attached.recording.take() {
             attached.take_back(on_its_way);
         }
@@ -107,7 +106,7 @@ impl Dispatcher {
         {
             examined = examined.max(last_event);
             let known = attached.recorded.position + COMMITS_UNRECORDED_MAX;
-            // Where the tail began, it counts with more events than there may be.
+            // At its beginning the tail assumes more events in the commit than it may have.
             if upto.position >= known && upto.number != u32::MAX {
                 examined = examined.max(upto);
                 is_new = true;
@@ -165,7 +164,7 @@ impl Dispatcher {
         if is_recorded {
             attached.recorded = recording.examined;
             if self.stopping.is_some() {
-                // What came while it was written.
+                // Records the changes made during the write.
                 self.record(id, true);
             }
             return;

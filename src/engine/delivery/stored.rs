@@ -1,4 +1,4 @@
-//! What the log has of subscriptions and their deliveries.
+//! Reads what the log stores of subscriptions and their deliveries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,19 +16,18 @@ use crate::engine::feed::NoPage;
 use crate::journal::events::{Event, EventId};
 use crate::journal::past::Lost;
 
-/// After how long the log is asked again where it cannot be read, or has not synced for seconds.
+/// How long to wait before the log is read again after it could not be read, or has not synced for seconds.
 const ONCE_MORE_AFTER: Duration = Duration::from_millis(250);
 
 impl Shared {
-    /// The subscriptions that there are.
+    /// Returns the existing subscriptions.
     pub(super) fn webhook_subscriptions(&self) -> Vec<Uuid> {
         let view = ReadView::new(&self.tables);
         let all = view.all_ranked::<WebhookSubscription>(subscriptions());
         all.iter().map(|one| one.subscription_id).collect()
     }
 
-    /// Whether a subscription is sent events at this URL, by its last change, which may not be durable
-    /// yet.
+    /// Whether a subscription is sent events at this URL, by its last change, durable or not.
     pub(super) fn is_sent_events(&self, id: Uuid, url: &str) -> bool {
         let view = ReadView::new(&self.tables);
         let key = WebhookSubscription::KIND.key(&[id.to_string()]);
@@ -37,8 +36,8 @@ impl Shared {
             .is_some_and(|found| !found.is_deleted && !found.is_paused && *found.url == *url)
     }
 
-    /// A subscription and its deliveries as stored, once durable; `None` when the log has failed.
-    /// Where deliveries go on that are of the generation `known`, types of before are not looked up.
+    /// Loads a subscription and its deliveries as stored, once durable; `None` when the log has failed. Where the
+    /// deliveries are still of the generation `known`, earlier types are not looked up.
     pub(super) async fn load_webhook(
         self: &Arc<Self>,
         id: Uuid,
@@ -59,7 +58,7 @@ impl Shared {
                 (stored, (view.position(own), view.position(beside)))
             };
             self.lanes.wait(positions.0.max(positions.1)).await.ok()?;
-            // Both are of one time only while neither has changed.
+            // The two states belong together only if neither has changed meanwhile.
             if (self.tables.position(own), self.tables.position(beside)) != positions {
                 continue;
             }
@@ -91,7 +90,7 @@ impl Shared {
                             continue;
                         }
                     }
-                    // Where the log never tells, those of today.
+                    // If the log no longer has the types of that time, the present ones apply.
                     let then = then.ok().flatten();
                     let then = then.map(|then: WebhookSubscription| then.types);
                     Some(Stored {
@@ -112,8 +111,8 @@ impl Shared {
         }
     }
 
-    /// The first position of the log that any subscription's deliveries still need, by their
-    /// recorded progress; `None` where none does.
+    /// Returns the first position of the log that any subscription's deliveries still need, by their recorded
+    /// progress; `None` where none does.
     pub(in crate::engine) fn webhooks_need(&self) -> Option<u64> {
         let view = ReadView::new(&self.tables);
         let all = view.all_ranked::<WebhookSubscription>(subscriptions());
@@ -128,13 +127,13 @@ impl Shared {
         needs.min()
     }
 
-    /// Commits how far deliveries are; whether that is durable.
+    /// Commits the progress of deliveries; returns whether that is durable.
     pub(super) async fn record_progress(self: &Arc<Self>, report: RecordProgress) -> bool {
         let reported = self.report(RECORD_WEBHOOK_PROGRESS, report).await;
         matches!(reported, CommandResult::Done { .. })
     }
 
-    /// One event of the log.
+    /// Reads one event from the log.
     pub(super) async fn one_event(&self, id: EventId) -> Result<Event, Outcome> {
         match self.event(id).await {
             Ok(Some(event)) => Ok(event),

@@ -1,4 +1,4 @@
-//! The reader of the log's end, for all subscriptions that are near it.
+//! The reader of the log's end, for all subscriptions near it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::engine::core::Shared;
 use crate::engine::feed::{EventFilter, EventReader, NoPage, Page};
 use crate::journal::events::EventId;
 
-/// Events of a page.
+/// Number of events of a page.
 const TAIL_PAGE: usize = 1_000;
 /// How long to wait when the log cannot be read.
 const READ_PAUSE: Duration = Duration::from_secs(1);
@@ -18,9 +18,9 @@ const READ_PAUSE: Duration = Duration::from_secs(1);
 /// The reader of the log's end.
 pub(super) struct Tail {
     pub(super) pages: mpsc::Receiver<Result<Page, NoPage>>,
-    /// Up to here its events were handed on, as it counts.
+    /// Point up to which events were passed on, as the reader counts.
     pub(super) upto: EventId,
-    /// The last event that was.
+    /// Last event passed on.
     pub(super) last_event: EventId,
     pub(super) reader: tokio::task::AbortHandle,
 }
@@ -32,7 +32,7 @@ impl Drop for Tail {
 }
 
 impl Tail {
-    /// Begins behind what is durable.
+    /// Begins after the durable end of the log.
     pub(super) fn begin(shared: &Arc<Shared>) -> Self {
         let (sender, pages) = mpsc::channel(2);
         let upto = EventId::behind(shared.journal.durable());
@@ -65,7 +65,7 @@ impl Tail {
     }
 }
 
-/// The next page of the tail; for ever, where there is none.
+/// Waits for the next page of the tail; without a tail, for ever.
 pub(super) async fn next_page(tail: &mut Option<Tail>) -> Option<Result<Page, NoPage>> {
     match tail {
         Some(tail) => tail.pages.recv().await,

@@ -1,4 +1,4 @@
-//! What passes between the dispatcher of webhooks, those who talk to it, and what sends for it.
+//! The interface of the webhooks' dispatcher: its messages, its sender, and its figures.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::engine::channel::schedule::Failure;
 use crate::engine::feed::{NoPage, Page};
 use crate::journal::events::EventId;
 
-/// How long a stop waits for progress to be written.
+/// How long a stop waits for the progress to be recorded.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A delivery on its way out.
+/// A delivery to be sent.
 #[derive(Clone, Debug)]
 pub struct OutgoingEvent {
-    /// The subscription.
+    /// Identifier of the subscription.
     pub subscription: Uuid,
-    /// Where it goes.
+    /// URL of the receiver.
     pub url: Box<str>,
-    /// What the receiver knows it by: `{log id}-{event id}`.
+    /// Identifier of the delivery for the receiver: `{log id}-{event id}`.
     pub id: String,
-    /// The event.
+    /// The event, as JSON.
     pub body: Bytes,
     /// The numbers of the secrets that sign it, the present one first.
     pub secret_numbers: Vec<u32>,
@@ -38,53 +38,53 @@ pub struct OutgoingEvent {
     pub now: Timestamp,
 }
 
-/// What a delivery has come to.
+/// Outcome of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivered {
     /// The receiver has taken it.
     Taken,
     /// The receiver says that it is gone.
     Gone,
-    /// It has not taken it, or that is unknown.
+    /// The receiver has not taken the delivery, or the outcome is unknown.
     Failed(Failure),
 }
 
 /// A delivery being sent.
 pub type Sending = Pin<Box<dyn Future<Output = Delivered> + Send>>;
 
-/// What carries deliveries out.
+/// Sends deliveries to their receivers.
 pub trait Sender: Send + Sync + 'static {
-    /// Sends one, within a bounded time.
+    /// Sends one delivery, within a bounded time.
     fn send(self: Arc<Self>, outgoing: OutgoingEvent) -> Sending;
 }
 
 /// A subscription's figures, for monitoring.
 #[derive(Clone, Debug, Default)]
 pub struct SubscriptionFigures {
-    /// The subscription.
+    /// Identifier of the subscription.
     pub subscription: Uuid,
-    /// Deliveries that wait.
+    /// Number of waiting deliveries.
     pub waiting: usize,
-    /// Deliveries that are dead.
+    /// Number of dead deliveries.
     pub dead: usize,
-    /// Since when the oldest waits, by the wall clock: since its own time, or since it was first seen
-    /// where that is not known, or earlier; `None` also while the subscription is paused.
+    /// Since when the oldest delivery waits, by the wall clock: since the time of its event, or since it was first
+    /// seen where the former is unknown or later; `None` also while the subscription is paused.
     pub oldest: Option<Timestamp>,
-    /// Whether it is paused, so that what waits is no fault.
+    /// Whether the subscription is paused, so that waiting deliveries are no fault.
     pub is_paused: bool,
     /// Whether the newest attempt has failed.
     pub is_failing: bool,
-    /// Attempts that were made.
+    /// Number of attempts.
     pub attempts: u64,
-    /// Attempts that have failed.
+    /// Number of failed attempts.
     pub failures: u64,
-    /// How long the attempts took, in all.
+    /// Total duration of the attempts.
     pub attempt_time: Duration,
-    /// The first position that it still needs of the log.
+    /// First position of the log that the subscription still needs.
     pub needed_from: u64,
 }
 
-/// The dispatcher, for those who talk to it.
+/// Handle of the dispatcher, for talking to it.
 #[derive(Clone)]
 pub struct Webhooks {
     pub(super) messages: mpsc::UnboundedSender<Message>,
@@ -92,32 +92,32 @@ pub struct Webhooks {
 }
 
 impl Webhooks {
-    /// The subscription was created, changed or deleted.
+    /// Tells the dispatcher that the subscription was created, changed or deleted.
     pub fn changed(&self, subscription: Uuid) {
         self.tell(Message::Changed(subscription, None));
     }
 
-    /// A delivery is to be tried at once.
+    /// Tells the dispatcher to try a delivery at once.
     pub fn retried(&self, subscription: Uuid, id: EventId) {
         self.tell(Message::Changed(subscription, Some(id)));
     }
 
-    /// The subscriptions' figures, as of the last second.
+    /// Returns the subscriptions' figures, at most about a second old.
     #[must_use]
     pub fn figures(&self) -> Arc<Vec<SubscriptionFigures>> {
         Arc::clone(&self.figures.lock())
     }
 
-    /// Sends nothing more, and writes how far all are. Takes no longer than a second.
+    /// Stops sending, and records the progress of all subscriptions. Takes no longer than a second.
     pub async fn stop(&self) {
         let (stopped, is_stopped) = oneshot::channel();
         self.tell(Message::Stop(stopped));
-        // A dispatcher that has ended is stopped, too.
+        // A dispatcher that has ended counts as stopped, too.
         let _ = timeout(STOP_TIMEOUT, is_stopped).await;
     }
 
     pub(super) fn tell(&self, message: Message) {
-        // It has ended: then nothing is delivered any more.
+        // The dispatcher may have ended: then nothing is delivered any more.
         let _ = self.messages.send(message);
     }
 }
@@ -127,30 +127,30 @@ pub(super) enum Message {
     Loaded(Box<Loaded>),
     Ended(Box<Attempted>),
     Page(Uuid, u64, Result<Page, NoPage>),
-    /// The time of an event that waits.
+    /// The time of a waiting event.
     Dated(Uuid, u64, EventId, Timestamp),
     Recorded(Uuid, u64, bool),
     Stop(oneshot::Sender<()>),
 }
 
-/// What the log has of a subscription.
+/// What the log stores of a subscription.
 pub(super) struct Loaded {
     pub(super) id: Uuid,
     pub(super) stored: Option<Stored>,
-    /// A delivery that is to be tried at once.
+    /// A delivery to be tried at once.
     pub(super) retried: Option<EventId>,
 }
 
 /// A subscription and its deliveries.
 pub(super) struct Stored {
     pub(super) subscription: WebhookSubscription,
-    /// The last commit to it.
+    /// Position of the subscription's last commit.
     pub(super) position: u64,
     pub(super) deliveries: WebhookDeliveries,
-    /// The last event that was examined for it, as far as is recorded; otherwise its creation, or
-    /// the change since which it is enabled again.
+    /// The last event examined for the subscription, as far as recorded; otherwise its creation, or the change that
+    /// enabled it again.
     pub(super) examined: EventId,
-    /// The types that it had then, where that was asked for and the log still says it.
+    /// Event types of the subscription at `examined`, if they were looked up and the log still has them.
     pub(super) types: EventTypePatterns,
 }
 
@@ -166,11 +166,11 @@ pub(super) struct Attempted {
 
 pub(super) enum Outcome {
     Sent(Delivered),
-    /// The log has given the event up; it begins here.
+    /// The log has given the event up; it begins at this position.
     Lost(u64),
     /// The log could not be read.
     Unread,
-    /// Nothing was sent: it is not confirmed that this process writes still, or its subscription was
+    /// Nothing was sent: it could not be confirmed that this process is still the writer, or the subscription was
     /// paused or deleted just before.
     CalledBack,
 }

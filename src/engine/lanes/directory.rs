@@ -19,27 +19,27 @@ use super::lane;
 use crate::base::digest::{Digest, DigestBuild};
 
 const SHARDS: usize = 64;
-/// Actors that a lane keeps for the next resource. Actors beyond that, started by a burst, end when
-/// they have nothing to do: an idle actor costs about 7 kB.
+/// Maximum number of idle actors in a lane's pool. Further actors, started by a burst, end when they have nothing to
+/// do: an idle actor costs about 7 kB.
 const POOL_MAX: usize = 256;
 
-/// What an actor does for its resource, one piece of work after the other.
+/// Work that an actor does for its resource, one piece after the other.
 pub(crate) trait Work: Sized + Send + 'static {
-    /// What an actor keeps between two pieces of work for the same resource.
+    /// State that an actor keeps between two pieces of work for the same resource.
     type Kept: Default + Send + 'static;
-    /// What the work and the directory belong to.
+    /// Owner of the directory, which all work refers to.
     type Home: Send + Sync;
 
     /// The key of the resource.
     fn target(&self) -> Option<Digest>;
 
-    /// What it belongs to.
+    /// Returns the owner of the directory.
     fn home(&self) -> Arc<Self::Home>;
 
-    /// The directory there.
+    /// Returns the owner's directory.
     fn directory(home: &Self::Home) -> &Directory<Self>;
 
-    /// Does it.
+    /// Does the work.
     fn run(self, kept: &mut Self::Kept) -> impl Future<Output = ()> + Send;
 }
 
@@ -49,7 +49,7 @@ type Shard<W> = Mutex<HashMap<Digest, Live<W>, DigestBuild>>;
 /// Which resources have an actor.
 pub(crate) struct Directory<W: Work> {
     shards: Box<[Shard<W>]>,
-    /// Idle actors by the lane in whose thread they run; at the end those of threads that are no lane.
+    /// Idle actors by the lane on whose thread they run; the last pool is for threads that are no lane.
     pools: Box<[Mutex<Vec<ActorRef<W>>>]>,
     live: AtomicUsize,
 }
@@ -57,14 +57,14 @@ pub(crate) struct Directory<W: Work> {
 /// A resource with an actor.
 struct Live<W: Work> {
     actor: ActorRef<W>,
-    /// Pieces of work in its mailbox, the present one included.
+    /// Number of pieces of work in the mailbox, including the present one.
     pending: usize,
 }
 
 /// The actor that serves one resource at a time.
 struct ResourceActor<W>(PhantomData<fn(W)>);
 
-/// What an actor keeps for the resource that it is bound to.
+/// State that an actor keeps for the resource that it is bound to.
 struct Bound<W: Work> {
     kept: W::Kept,
     lane: usize,
@@ -151,8 +151,7 @@ impl<W: Work> Directory<W> {
                     }
                     return Dispatched::Sent;
                 }
-                // The actor has ended without being unbound, for whatever reason: the resource gets
-                // another one.
+                // The actor ended without being unbound, for whatever reason: the resource gets another actor.
                 Err(MessagingErr::SendErr(back)) => {
                     tracing::error!(
                         "the actor of a resource has ended: the resource gets another one"
@@ -176,20 +175,20 @@ impl<W: Work> Directory<W> {
                     self.live.fetch_add(1, Ordering::Relaxed);
                     return Dispatched::Sent;
                 }
-                // An actor ends with its runtime. Facts that were loaded before the server ran had
-                // one of their own, so their actors are in the pool but have ended.
+                // An actor ends with its runtime. Facts loaded before the server ran had a runtime of their own, so
+                // their actors are in the pool but have ended.
                 Err(MessagingErr::SendErr(back)) if !was_started => work = back,
                 Err(error) => return Dispatched::Failed(error.to_string()),
             }
         }
     }
 
-    /// The actor has done one piece of work for `target`; if none is waiting, it goes back to the
+    /// Records that the actor has done one piece of work for `target`; if none waits, the actor goes back to the
     /// pool.
     fn finished(&self, target: Digest, myself: ActorRef<W>, bound: &mut Bound<W>) {
         {
             let mut shard = self.shards[target.shard(SHARDS)].lock();
-            // Another one may serve the resource by now, if this one was taken for ended.
+            // Another actor may serve the resource by now, if this one was believed to have ended.
             if let Entry::Occupied(mut entry) = shard.entry(target)
                 && entry.get().actor.get_id() == myself.get_id()
             {
@@ -247,7 +246,7 @@ mod tests {
         };
         assert_eq!(idle(), [0, 1]);
         let on_its_lane = async {
-            // The lane's own task has its turn.
+            // Yields, so that the lane's own task can run.
             tokio::task::yield_now().await;
             put_fact(&engine, 2).await;
         };

@@ -15,23 +15,23 @@ use tokio::sync::{Notify, oneshot};
 use wal::{Appender, Sequence};
 
 thread_local! {
-    /// The lane that the present thread is.
+    /// Number of the lane that the present thread is.
     static LANE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The lane of the present thread, of `count` lanes; the first one for a thread that is not a lane.
+/// Returns the lane of the present thread, out of `count` lanes; the first lane for a thread that is no lane.
 #[must_use]
 pub fn here(count: usize) -> usize {
     own().unwrap_or(0).min(count.saturating_sub(1))
 }
 
-/// The lane of the present thread; `None` for a thread that is not a lane.
+/// Returns the lane of the present thread; `None` for a thread that is no lane.
 #[must_use]
 pub fn own() -> Option<usize> {
     LANE.get()
 }
 
-/// Makes the present thread a lane until it is dropped.
+/// Makes the present thread a lane until this guard is dropped.
 struct Here;
 
 impl Here {
@@ -47,7 +47,7 @@ impl Drop for Here {
     }
 }
 
-/// The log has failed: what was waited for may never be durable.
+/// The log has failed: the awaited position may never become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogFailed;
 
@@ -62,14 +62,14 @@ pub struct Lanes {
 #[derive(Default)]
 struct Lane {
     news: Notify,
-    /// Something was appended, and the log's thread may not have been notified.
+    /// Whether something was appended of which the log's thread may not have been notified.
     appended: AtomicBool,
-    /// Whether it was asked whether it goes on, and has not answered yet.
+    /// Whether the lane was asked for a sign of life, and has not answered yet.
     asked: AtomicBool,
     waiting: Mutex<BinaryHeap<Waiting>>,
 }
 
-/// Someone who waits for a position; the lowest comes first.
+/// A task that waits for a position; the lowest position comes first.
 struct Waiting {
     position: u64,
     release: oneshot::Sender<()>,
@@ -96,7 +96,7 @@ impl Ord for Waiting {
 }
 
 impl Lanes {
-    /// `count` lanes (at least one), nothing durable yet.
+    /// Creates `count` lanes (at least one); no position is durable yet.
     #[must_use]
     pub fn new(count: usize) -> Self {
         Self {
@@ -113,14 +113,14 @@ impl Lanes {
         self.lanes.len()
     }
 
-    /// The log that lanes append to. To be called once.
+    /// Sets the log that lanes append to. To be called once.
     pub fn append_to(&self, log: &Arc<Appender>) {
         // There is one log for as long as there are lanes.
         let _ = self.log.set(Arc::downgrade(log));
     }
 
-    /// Releases the sequencer, and calls `given_back` as soon as it is. On a lane, the log's thread is
-    /// woken when all ready tasks have had their turn; elsewhere at once.
+    /// Releases the sequencer, and then calls `given_back` at once. On a lane, the log's thread is woken when all
+    /// ready tasks have had their turn; elsewhere at once.
     pub fn end(&self, sequence: Sequence<'_>, given_back: impl FnOnce()) {
         let own = LANE.get().and_then(|lane| self.lanes.get(lane));
         let Some(own) = own.filter(|_| self.log.get().is_some()) else {
@@ -134,7 +134,7 @@ impl Lanes {
         }
     }
 
-    /// Everything up to `position` is durable.
+    /// Records that everything up to `position` is durable.
     pub fn durable(&self, position: u64) {
         self.durable.store(position, Ordering::Release);
         for lane in &self.lanes {
@@ -146,7 +146,7 @@ impl Lanes {
         }
     }
 
-    /// The log has failed.
+    /// Records that the log has failed.
     pub fn fail(&self) {
         self.failed.store(true, Ordering::Release);
         for lane in &self.lanes {
@@ -160,7 +160,7 @@ impl Lanes {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Asks each lane whether its tasks still have their turns.
+    /// Asks each lane for a sign of life: whether its tasks still get their turns.
     pub(in crate::engine) fn ask(&self) {
         for lane in &self.lanes {
             lane.asked.store(true, Ordering::Relaxed);
@@ -168,7 +168,7 @@ impl Lanes {
         }
     }
 
-    /// A lane that has not answered since it was asked.
+    /// Returns a lane that has not answered since it was asked.
     pub(in crate::engine) fn silent(&self) -> Option<usize> {
         let mut lanes = self.lanes.iter();
         lanes.position(|lane| lane.asked.load(Ordering::Relaxed))
@@ -202,7 +202,7 @@ impl Lanes {
                 break;
             }
             if let Some(first) = waiting.pop() {
-                // A waiter that has left needs no notification.
+                // A waiter that has gone needs no notification.
                 let _ = first.release.send(());
             }
         }
@@ -222,8 +222,8 @@ impl Lanes {
             position,
             release: sender,
         });
-        // Otherwise a position that became durable, or a failure, before the line above would be
-        // missed.
+        // Repeated, since a position that became durable before the waiter was entered would be missed, as would a
+        // failure.
         if self.durable.load(Ordering::Acquire) >= position || self.has_failed() {
             self.let_out(lane);
         }
@@ -290,7 +290,7 @@ mod tests {
             lanes.end(sequence, || ());
             async move { lanes.wait(position).await }
         };
-        // Not a lane yet: the log hears of it at once. The gate is needed to be let out.
+        // The thread is no lane yet, so the log's thread is notified at once. The gate is needed for the release.
         let early = append(Arc::clone(&lanes), Arc::clone(&log));
         let gate = tokio::spawn(Arc::clone(&lanes).run(0));
         assert_eq!(early.await, Ok(()));

@@ -13,8 +13,8 @@ pub struct Processors {
 }
 
 impl Processors {
-    /// The processors of the present thread, if there is exactly one for each of `lanes` lanes:
-    /// with more of them the kernel does better, with fewer there is nothing to pin to.
+    /// Returns the processors of the present thread, if there is exactly one for each of `lanes` lanes: with more
+    /// processors the kernel does better, with fewer there is nothing to pin to.
     #[must_use]
     pub fn one_each(lanes: usize) -> Option<Self> {
         let allowed = sched_getaffinity(None).ok()?;
@@ -35,7 +35,7 @@ impl Processors {
         }
     }
 
-    /// Lets the present thread, which a pinned one has started, run anywhere again.
+    /// Unpins the present thread, which a pinned one started: it may run anywhere again.
     pub fn unbind(&self) {
         if let Err(error) = sched_setaffinity(None, &self.allowed) {
             tracing::debug!(%error, "a thread stays pinned to a processor");

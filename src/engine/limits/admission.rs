@@ -1,16 +1,16 @@
-//! Admission: how much may be in flight at once, commands or bytes. Beyond the bound a request is
-//! rejected before any work, so memory does not grow with load.
+//! Admission: limits how much may be in flight at once, in commands or bytes. Beyond the limit a request is rejected
+//! before any work, so memory does not grow with load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts what is free of a bounded amount.
+/// A bounded amount, and how much of it is free.
 pub struct Admission {
     max: usize,
     free: AtomicUsize,
 }
 
-/// A share of the amount; dropping it gives it back.
+/// A share of the amount; dropping it returns the share.
 #[must_use]
 pub struct Permit {
     admission: Arc<Admission>,
@@ -18,7 +18,7 @@ pub struct Permit {
 }
 
 impl Admission {
-    /// At most `max` at once.
+    /// Creates an admission of at most `max` at once.
     #[must_use]
     pub fn new(max: usize) -> Self {
         Self {
@@ -27,13 +27,13 @@ impl Admission {
         }
     }
 
-    /// How much may be in flight.
+    /// Returns the maximum amount in flight.
     #[must_use]
     pub fn max(&self) -> usize {
         self.max
     }
 
-    /// How much is in flight.
+    /// Returns the amount in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.max - self.free.load(Ordering::Relaxed).min(self.max)
@@ -45,13 +45,13 @@ impl Admission {
         self.free.load(Ordering::Relaxed) == 0
     }
 
-    /// How much is free.
+    /// Returns the free amount.
     #[must_use]
     pub fn free(&self) -> usize {
         self.free.load(Ordering::Relaxed)
     }
 
-    /// A permit for `amount` more, if that much is free.
+    /// Grants a permit for `amount`, if that much is free.
     #[must_use]
     pub fn admit(admission: &Arc<Self>, amount: usize) -> Option<Permit> {
         let mut permit = Permit::none(admission);
@@ -69,7 +69,7 @@ impl Admission {
 }
 
 impl Permit {
-    /// A permit for nothing yet, which can grow.
+    /// Creates a permit of amount zero, which can grow.
     pub fn none(admission: &Arc<Admission>) -> Self {
         Self {
             admission: Arc::clone(admission),
@@ -77,20 +77,20 @@ impl Permit {
         }
     }
 
-    /// What it is a share of.
+    /// Returns the admission that the permit is a share of.
     #[must_use]
     pub fn admission(&self) -> &Arc<Admission> {
         &self.admission
     }
 
-    /// The size of its share.
+    /// Returns the amount of the permit.
     #[must_use]
     pub fn amount(&self) -> usize {
         self.amount
     }
 
-    /// Grows by `amount` if that much is free and at least `left` is free afterwards; otherwise it
-    /// stays as it is. Whether it has grown.
+    /// Grows the permit by `amount` if that much is free and at least `left` stays free; otherwise changes nothing.
+    /// Returns whether it has grown.
     #[must_use]
     pub fn grow(&mut self, amount: usize, left: usize) -> bool {
         let grown = self.admission.take(amount, left);

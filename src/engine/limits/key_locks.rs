@@ -1,9 +1,8 @@
-//! Key locks: while a command is decided, it holds the locks of its idempotency key and of the
-//! unique keys that it may take. A command that wants a locked key waits, and then reads again what
-//! is committed.
+//! Key locks: while a command is decided, it holds the locks of its idempotency key and of the unique keys that it
+//! may take. A command that wants a locked key waits, and then reads the committed state again.
 //!
-//! A lock that is given back is handed to the one that has waited for it longest, and nobody else is
-//! woken: what many cost that wait for the same one grows with their number, not with its square.
+//! A released lock is handed to the command that has waited longest, and no other is woken: the total cost of many
+//! commands waiting for one lock grows with their number, not with its square.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,8 +14,8 @@ use crate::base::digest::{Digest, DigestBuild};
 
 const SHARDS: usize = 256;
 
-/// Those that wait for a key, in their order. Mostly nobody does: a lock is taken and given back without a
-/// queue.
+/// The waiters for a key, in the order of arrival. Usually there are none: then a lock is taken and released without
+/// a queue.
 type Waiters = Option<Box<VecDeque<oneshot::Sender<KeyLock>>>>;
 
 /// The locks that are held at present.
@@ -24,8 +23,8 @@ pub struct KeyLocks {
     shards: Box<[Shard]>,
 }
 
-/// Some of the locks, in a cache line of their own: mostly one lock at a time is held here, by one
-/// processor after the other, and each line that they share is a wait.
+/// Some of the locks, in a cache line of their own. Usually one lock at a time is held here, by one processor after
+/// the other, and each cache line shared between processors costs a wait.
 #[derive(Default)]
 #[repr(align(64))]
 struct Shard(Mutex<Held>);
@@ -33,7 +32,7 @@ struct Shard(Mutex<Held>);
 #[derive(Default)]
 struct Held {
     first: Option<(Digest, Waiters)>,
-    /// Those that came while there was a first one.
+    /// Locks taken while the first one was held.
     #[expect(
         clippy::box_collection,
         reason = "a map is four words, and the cache line has one left"
@@ -44,7 +43,7 @@ struct Held {
 const _: () = assert!(size_of::<Shard>() == 64);
 
 impl Held {
-    /// Who waits for this key; `None` when it is not locked.
+    /// Returns the waiters for this key; `None` when it is not locked.
     fn waiters(&mut self, key: Digest) -> Option<&mut Waiters> {
         match &mut self.first {
             Some((first, waiters)) if *first == key => Some(waiters),
@@ -63,7 +62,7 @@ impl Held {
         }
     }
 
-    /// The first one that waits for a key, which stays locked then; without one it is released.
+    /// Removes the first waiter for a key, which stays locked for it; without a waiter, releases the key.
     fn next(&mut self, key: Digest) -> Option<oneshot::Sender<KeyLock>> {
         let first = |waiters: &mut Waiters| waiters.as_mut()?.pop_front();
         if let Some((_, waiters)) = self.first.as_mut().filter(|(first, _)| *first == key) {
@@ -91,13 +90,13 @@ impl Held {
 /// One lock, held until this is dropped. It belongs to the command, not to the client: a client
 /// that disconnects must not release it while the command is in progress.
 pub struct KeyLock {
-    /// None once it was given back.
+    /// `None` once the lock was released.
     locks: Option<Arc<KeyLocks>>,
     key: Digest,
 }
 
 impl KeyLocks {
-    /// No key is locked.
+    /// Creates a table without any lock.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -109,7 +108,7 @@ impl KeyLocks {
         &self.shards[key.shard(SHARDS)].0
     }
 
-    /// Locks `key`; waits while others hold it who came before.
+    /// Locks `key`; waits while earlier commands hold it or wait for it.
     pub async fn hold(self: &Arc<Self>, key: Digest) -> KeyLock {
         let handed_over = {
             let mut shard = self.shard(key).lock();
@@ -132,7 +131,7 @@ impl KeyLocks {
         held.expect("a lock that somebody waits for is handed over")
     }
 
-    /// The keys that are locked at present.
+    /// Returns the keys that are locked at present.
     #[must_use]
     pub fn held(&self) -> Vec<Digest> {
         let shards = self.shards.iter();
@@ -141,8 +140,7 @@ impl KeyLocks {
             .collect()
     }
 
-    /// Locks all of `keys`, in the same order for everybody, so that no two commands wait for each
-    /// other.
+    /// Locks all of `keys`, in the same order for every caller, so that no two commands wait for each other.
     pub async fn hold_all(self: &Arc<Self>, mut keys: Vec<Digest>) -> Vec<KeyLock> {
         keys.sort_unstable();
         keys.dedup();
@@ -165,7 +163,7 @@ impl Drop for KeyLock {
         let Some(locks) = self.locks.take() else {
             return;
         };
-        // A statement of its own: the shard is not locked while the lock is handed over.
+        // A closure, so that the shard is not locked while the lock is handed over.
         let next = || locks.shard(self.key).lock().next(self.key);
         while let Some(waiter) = next() {
             let lock = Self {
@@ -174,7 +172,7 @@ impl Drop for KeyLock {
             };
             match waiter.send(lock) {
                 Ok(()) => return,
-                // It has left: then this is not what gives the lock back.
+                // The waiter has gone: this lock must not release the key, since the loop tries the next waiter.
                 Err(mut refused) => refused.locks = None,
             }
         }
@@ -210,7 +208,7 @@ mod tests {
         assert_eq!(locks.held(), []);
     }
 
-    /// Counts how often it is woken.
+    /// A waker that counts its calls.
     #[derive(Default)]
     struct Counting(AtomicU32);
 
@@ -237,7 +235,7 @@ mod tests {
             assert_eq!(woken.0.load(Ordering::SeqCst), handed_over);
             let last = waiting.back_mut().unwrap();
             assert!(handed_over == 100 || last.as_mut().poll(&mut context).is_pending());
-            // Whoever comes now comes last.
+            // A waiter that arrives now comes last.
             let mut late = Box::pin(locks.hold(key));
             assert!(late.as_mut().poll(&mut context).is_pending());
             drop(late);
@@ -261,7 +259,7 @@ mod tests {
         let first = waiting.pop_front().unwrap();
         drop(waiting);
         drop(held);
-        // The first has the lock, and leaves before it takes it.
+        // The first waiter was handed the lock, and goes before it takes it.
         assert!(last.as_mut().poll(&mut context).is_pending());
         drop(first);
         drop(last.await);

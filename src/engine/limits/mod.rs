@@ -1,5 +1,5 @@
-//! Bounds of what is under way at once: commands, readings of the log, looks at the past. Beside them
-//! the locks of keys, and the pauses before a command or a read is repeated.
+//! Limits of concurrent work: commands, readings of the log, reads of past states. Beside them the key locks, and the
+//! pauses before a command or a read is repeated.
 
 pub mod admission;
 pub(super) mod fair_queue;

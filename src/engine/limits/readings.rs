@@ -1,22 +1,21 @@
-//! Readings of the log for requests: only so many are under way at once, each on a thread where it
-//! may wait for the disk.
+//! Limits the concurrent readings of the log for requests; each runs on a thread where it may wait for the disk.
 
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// So many readings at once. One counts until it ends, also when its client has gone: so a client
-/// that asks and disconnects again and again gets no more of them than others.
+/// A limit of concurrent readings. A reading counts until it ends, even when its client has disconnected: so a client
+/// that sends requests and disconnects again and again gets no more readings than others.
 pub(in crate::engine) struct Readings(Arc<Semaphore>);
 
 impl Readings {
-    /// At most so many at once.
+    /// Creates a limit of `most` concurrent readings.
     pub(in crate::engine) fn new(most: usize) -> Self {
         Self(Arc::new(Semaphore::new(most)))
     }
 
-    /// Reads when it is its turn; `None` when that panicked, or the process ends.
+    /// Waits for a turn and reads; `None` when the reading panicked, or the process ends.
     pub(in crate::engine) async fn read<T: Send + 'static>(
         &self,
         reading: impl FnOnce() -> T + Send + 'static,

@@ -4,42 +4,42 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How often it is repeated at once, with only a turn for others in between.
+/// Number of repeats without a pause, which only yield to other tasks.
 const REPEATS_AT_ONCE: u32 = 8;
 
-/// The first pause after those; each is twice the one before.
+/// First pause after those repeats; each further pause is twice the one before.
 const PAUSE_MIN: Duration = Duration::from_micros(500);
 
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// How often it is repeated at most: within some five seconds.
+/// Maximum number of repeats: within some five seconds.
 const REPEATS_MAX: u32 = 100;
 
-/// How long it is repeated at most, where each attempt takes long.
+/// Maximum time of the repeats, where each attempt takes long.
 const REPEATED_FOR: Duration = Duration::from_secs(10);
 
-/// The pauses of a decision or a read whose read set has changed, time and again.
+/// The pauses of a decision or a read whose read set changes again and again.
 #[derive(Default)]
 pub(crate) struct Repeats {
     count: u32,
-    /// When it was first repeated.
+    /// When the first repeat began.
     since: Option<Instant>,
 }
 
-/// It was repeated so often that it is abandoned.
+/// The work was repeated so often that it is abandoned.
 pub(crate) struct GivenUp;
 
 impl Repeats {
-    /// Time was spent waiting for the disk: it does not count.
+    /// Restarts the time limit: time spent waiting for the disk does not count.
     pub(crate) fn waited(&mut self) {
         self.since = None;
     }
 
-    /// Gives others their turn before the next attempt, and more time the more often it was tried.
+    /// Yields to other tasks before the next attempt, and pauses the longer the more attempts there were.
     ///
     /// # Errors
-    /// [`GivenUp`] when it was tried often enough.
+    /// Returns [`GivenUp`] after enough attempts.
     pub(crate) async fn rest(&mut self) -> Result<(), GivenUp> {
         self.count += 1;
         let since = *self.since.get_or_insert_with(Instant::now);

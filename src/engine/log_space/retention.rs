@@ -1,5 +1,5 @@
-//! What is kept of the log beyond what a start needs: for readers of the past, and for deliveries
-//! that are not complete.
+//! Determines how much of the log is kept beyond the needs of a start: for readers of the past, and for incomplete
+//! deliveries.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,25 +9,25 @@ use wal::{Keep, Retained};
 use crate::base::time::Timestamp;
 use crate::journal::counters::Marks;
 
-/// How long after a warning it is repeated.
+/// Interval between repetitions of a warning.
 const AGAIN: Duration = Duration::from_secs(3_600);
 
-/// What the log keeps of the records that snapshots cover. Ages count the time that servers have
-/// run with the log.
+/// Limits of what the log keeps of the records that snapshots cover. Ages count only the time that servers have run
+/// with the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRetention {
-    /// Records are kept until they are so old,
+    /// Maximum age of a record.
     pub age: Duration,
-    /// or the log has so many bytes.
+    /// Maximum bytes of the log.
     pub bytes: u64,
-    /// What deliveries need is kept beyond that, until it is so old,
+    /// Maximum age of records that are kept longer because deliveries need them.
     pub delivery_age: Duration,
-    /// or these have so many bytes.
+    /// Maximum bytes of records that are kept because deliveries need them.
     pub delivery_bytes: u64,
 }
 
 impl Default for LogRetention {
-    /// A week and 16 GiB; for deliveries 30 days and 64 GiB.
+    /// Keeps a week and 16 GiB; for deliveries 30 days and 64 GiB.
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 3_600);
         Self {
@@ -40,7 +40,7 @@ impl Default for LogRetention {
 }
 
 impl LogRetention {
-    /// Only what no snapshot covers.
+    /// Keeps only what no snapshot covers.
     pub const NOTHING: Self = Self {
         age: Duration::ZERO,
         bytes: 0,
@@ -48,8 +48,8 @@ impl LogRetention {
         delivery_bytes: 0,
     };
 
-    /// What that is of a log whose positions are as old as the marks say, after servers have run
-    /// until `now`; deliveries need what comes from `needed_from` on.
+    /// Returns what to keep of a log whose positions have the ages in `marks`, after servers have run until `now`;
+    /// deliveries need the records from `needed_from` on.
     pub(in crate::engine) fn keep(
         &self,
         marks: &Marks,
@@ -66,7 +66,7 @@ impl LogRetention {
         }
     }
 
-    /// Whether so much is kept for deliveries, or for so long, that half of a bound is reached.
+    /// Whether the records kept for deliveries have reached half of the maximum bytes or age.
     pub(in crate::engine) fn is_half_used(
         &self,
         marks: &Marks,
@@ -82,14 +82,14 @@ impl LogRetention {
     }
 }
 
-/// The first position that is younger than an age.
+/// Returns the first position that is younger than `age`.
 fn young_from(marks: &Marks, now: Timestamp, age: Duration) -> u64 {
     let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
     let then = Timestamp::from_millis(now.millis().saturating_sub(age));
     marks.through(then).saturating_add(1)
 }
 
-/// From which position on deliveries need the log. The dispatcher and the publisher set it.
+/// Positions from which deliveries need the log. The dispatcher and the publisher set them.
 #[derive(Debug)]
 pub(in crate::engine) struct NeededFrom {
     deliveries: AtomicU64,
@@ -112,13 +112,13 @@ impl NeededFrom {
         self.deliveries.store(from, Ordering::Release);
     }
 
-    /// From this position on, or an earlier one where that is set already.
+    /// Sets the deliveries' position to this one, unless it is lower already.
     pub(in crate::engine) fn lower(&self, from: Option<u64>) {
         self.deliveries
             .fetch_min(from.unwrap_or(u64::MAX), Ordering::AcqRel);
     }
 
-    /// The same of the publisher.
+    /// Sets the publisher's position.
     pub(in crate::engine) fn set_for_publisher(&self, from: u64) {
         self.publisher.store(from, Ordering::Release);
     }
@@ -130,7 +130,7 @@ impl NeededFrom {
     }
 }
 
-/// Says when a warning is due: at once, and once an hour while its cause lasts.
+/// Decides when a warning is due: at once, and once an hour while its cause lasts.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Reminder(Option<Instant>);
 
@@ -162,7 +162,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// Ten positions each hundred seconds.
+    /// Marks of ten positions each hundred seconds.
     fn marks() -> Marks {
         let mut marks = Marks::default();
         for step in 1..=100 {
@@ -185,7 +185,7 @@ mod tests {
             (None, u64::MAX),
             (Some(950), 950),
             (Some(700), 700),
-            // What is too old is given up.
+            // Records that are too old are not kept, though deliveries need them.
             (Some(600), 601),
             (Some(1), 601),
         ] {
@@ -193,7 +193,7 @@ mod tests {
             assert_eq!((keep.from, keep.bytes), (901, 5_000));
             assert_eq!((keep.needed_from, keep.needed_bytes), (expected, 9_000));
         }
-        // Where nothing is known of ages, everything is young.
+        // Without any known age, every record counts as young.
         let keep = RETENTION.keep(&Marks::default(), now, Some(3));
         assert_eq!((keep.from, keep.needed_from), (1, 3));
         let nothing = LogRetention::NOTHING.keep(&marks(), now, None);
@@ -210,10 +210,10 @@ mod tests {
             (None, 9_000, false),
             (Some(850), 4_500, false),
             (Some(850), 4_501, true),
-            // Older than 2,000 seconds.
+            // The needed record is older than 2,000 seconds, half of the maximum age.
             (Some(801), 100, false),
             (Some(800), 100, true),
-            // It is within what is kept in any case.
+            // The needed records are kept in any case, for their age or size.
             (Some(800), 0, false),
         ] {
             let retained = retained(needed_bytes);
@@ -227,7 +227,7 @@ mod tests {
         let needed = NeededFrom::default();
         assert_eq!(needed.get(), None);
         needed.set(Some(9));
-        // Of some it is known what they need, and of others not yet.
+        // The needs of some subscriptions are known, and those of others not yet.
         needed.lower(Some(12));
         assert_eq!(needed.get(), Some(9));
         needed.lower(None);

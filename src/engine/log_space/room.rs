@@ -1,12 +1,12 @@
-//! Logs when there is no room for commands, and when there is again: at once, and once a minute
-//! while it lasts.
+//! Logs when the disk has no room for commands, and when it has room again: at once, and once a minute while the lack
+//! lasts.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use wal::Lack;
 
-/// How long after a line the next one comes.
+/// Interval between repetitions of a line.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// A line in the service's log.
@@ -29,7 +29,7 @@ struct Spell {
 }
 
 impl Spell {
-    /// The line to log, given whether room is lacking, and whether a command was rejected for it.
+    /// Returns the line to log, given whether room is lacking, and whether a command was rejected for that.
     fn next_line(&mut self, is_lacking: bool, is_refused: bool, now: Instant) -> Option<Line> {
         if !is_lacking {
             let spell = std::mem::take(self);
@@ -51,17 +51,17 @@ impl Spell {
     }
 }
 
-/// Remembers what was logged.
+/// The lack of room at present, and what was logged of it.
 #[derive(Default)]
 pub(crate) struct RoomWatch(Mutex<Spell>);
 
 impl RoomWatch {
-    /// Takes note of the log's room: why it has none, if it has none.
+    /// Notes whether the log has room; `lack` says why it has none.
     pub(crate) fn look(&self, lack: Option<&Lack>) {
         self.note(lack, false);
     }
 
-    /// Takes note that a command was rejected.
+    /// Notes that a command was rejected for lack of room.
     pub(crate) fn refused(&self, lack: Option<&Lack>) {
         self.note(lack, true);
     }
@@ -97,7 +97,7 @@ mod tests {
             spell.next_line(is_lacking, is_refused, begun + Duration::from_secs(seconds))
         };
         for _ in 0..2 {
-            // Nothing is said of a log that has room.
+            // Nothing is logged while the log has room.
             assert_eq!(hear(0, false, false), None);
             assert_eq!(hear(1, true, false), Some(Line::NoRoom));
             assert_eq!(hear(60, true, false), None);
@@ -108,7 +108,7 @@ mod tests {
             assert_eq!(hear(122, true, false), Some(Line::Refused));
             assert_eq!(hear(150, false, false), Some(Line::Room));
         }
-        // A refusal may be the first that is heard.
+        // A rejection may be the first sign of the lack.
         assert_eq!(hear(151, true, true), Some(Line::Refused));
         assert_eq!(hear(152, true, false), None);
     }

@@ -1,4 +1,4 @@
-//! What is asked of the engine about messages and their receivers.
+//! The engine's interface for messages and their receivers.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::engine::core::CommandResult;
 use crate::engine::outbox::{NamedReceiver, OutboxFigures};
 
 impl Engine {
-    /// From here on these receivers get the messages of the topics that they are named for. To be
-    /// called once, before the first command.
+    /// Sets the receivers of messages; each gets the messages of the topics that it is named for. To be called once,
+    /// before the first command.
     pub fn deliver_to(&self, receivers: Vec<NamedReceiver>, bounds: Bounds) {
         self.shared.outbox.deliver_to(receivers, bounds);
     }
 
-    /// Begins to deliver messages, with those that were not settled when the log was last closed.
-    /// An engine that follows begins when it has become the writer. To be called once, on a lane.
+    /// Begins to deliver messages, including those not settled when the log was last closed. A standby begins when it
+    /// has become the writer. To be called once, on a lane.
     pub fn start_deliveries(&self) {
         if !self.is_standby() {
             return self.shared.start_deliveries();
@@ -29,8 +29,7 @@ impl Engine {
         });
     }
 
-    /// The page of those messages that come after the number `after`, and the position that it
-    /// depends on.
+    /// Returns the page of the selected messages after the number `after`, and the position that it depends on.
     ///
     /// # Errors
     /// When the log has failed.
@@ -48,8 +47,7 @@ impl Engine {
         for message in &mut page.messages {
             shared.outbox.show_due(message, now);
         }
-        // It is not read at one instant, so what it shows, or leaves out, may be as new as the last
-        // commit by its end.
+        // The page is not read at one instant, so its content may depend on any commit up to the end of the reading.
         let position = shared.journal.appended();
         match shared.lanes.wait(position).await {
             Ok(()) => Ok((page, position)),
@@ -57,7 +55,7 @@ impl Engine {
         }
     }
 
-    /// Figures of messages and their receivers.
+    /// Returns the figures of messages and their receivers.
     #[must_use]
     pub fn figures_of_outbox(&self) -> OutboxFigures {
         self.shared.outbox.figures(self.shared.both_clocks())

@@ -1,4 +1,4 @@
-//! Attempts at bringing messages to one receiver.
+//! Attempts to deliver messages to one receiver.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::engine::core::{CommandResult, Shared};
 use crate::engine::outbox::{Line, Next, OutgoingMessage};
 use crate::engine::role::writer_proof::CONFIRM_AGAIN;
 
-/// The pause before it is tried again to record what became of an attempt.
+/// Pause before the recording of an attempt's outcome is retried.
 const RECORD_AGAIN: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Brings messages to a receiver, for as long as the service runs.
+    /// Delivers messages to a receiver, for as long as the service runs.
     pub(super) async fn deliver(self: &Arc<Self>, line: &Arc<Line>) {
         while !self.is_ending() {
             let mut news = pin!(line.news.notified());
@@ -46,12 +46,12 @@ impl Shared {
         }
     }
 
-    /// One attempt, from when the message is durable until what became of it is.
+    /// Makes one attempt: waits until the message is durable, sends it, and waits until the outcome is durable.
     async fn attempt(self: Arc<Self>, line: Arc<Line>, next: Next) {
         let attempted = pin!(self.attempted(&line, next));
         let attempted = unless_its_future_panics(attempted).await;
         if attempted.is_none() {
-            // It is due as it was: not at once, for it may panic again.
+            // The message stays due after a pause, since the attempt may panic again.
             sleep(RECORD_AGAIN).await;
         }
         let outcome = attempted.flatten();
@@ -62,14 +62,14 @@ impl Shared {
         line.news.notify_one();
     }
 
-    /// What an attempt has come to, once that is durable; `None` when nothing was sent.
+    /// Returns the outcome of an attempt once it is durable; `None` when nothing was sent.
     async fn attempted(
         self: &Arc<Self>,
         line: &Line,
         next: Next,
     ) -> Option<Result<(), schedule::Failure>> {
         self.lanes.wait(next.position).await.ok()?;
-        // Before the message is read: it may be given up while that is waited for.
+        // Confirmed before the message is read, since the message may be given up during this wait.
         if !self.writer_proof.confirm_now().await {
             sleep(CONFIRM_AGAIN).await;
             return None;
@@ -110,7 +110,7 @@ impl Shared {
             Ok(()) => Attempt::Taken,
             Err(failure) => self.not_taken(line, &outgoing, failure, unsettled.tried + 1),
         };
-        // Until it is recorded that a message was taken, the next one must not leave.
+        // The next message must not be sent before the log records that this one was taken.
         loop {
             let report = RecordAttempt {
                 number: next.number,
@@ -125,7 +125,7 @@ impl Shared {
         }
     }
 
-    /// What becomes of a message that its receiver has not taken at this attempt.
+    /// Decides what becomes of a message that its receiver did not take at this attempt.
     fn not_taken(
         &self,
         line: &Line,

@@ -1,8 +1,8 @@
-//! The messages for one receiver: a channel of what waits, and what is dead.
+//! The messages for one receiver: a channel of the waiting ones, and the dead ones.
 //!
-//! The committed state of a message is authoritative; the channel says which one is sent next.
-//! While an attempt is on its way, changes of its message are held back until the attempt is over,
-//! so the next one about its resource does not overtake it.
+//! The committed state of a message is authoritative; the channel decides which message is sent next. While an
+//! attempt is in flight, changes of its message are held back until it is over, so that the next message about the
+//! same resource does not overtake it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,33 +15,34 @@ use crate::engine::channel::{Bounds, Channel, Now, RetryState, Settled};
 /// The messages for one receiver.
 pub(in crate::engine) struct Queue {
     channel: Channel<i64, Waiting>,
-    /// When each of them was born, and since when it is seen, by the steady clock.
+    /// Creation time of each dead message, and when it was first seen, by the steady clock.
     dead: BTreeMap<i64, (Timestamp, Duration)>,
 }
 
-/// What is known of a message beside what the log stores.
+/// Data about a message that the log does not store.
 #[derive(Clone, Copy, Default)]
 struct Beside {
-    /// How long its receiver has asked to be left alone.
+    /// How long a pause the receiver asked for.
     asked: Option<Duration>,
-    /// Since when it is seen, by the steady clock; `None` where the queue knows it, or it is new.
+    /// When the message was first seen, by the steady clock; `None` where the queue knows the time, or the message is
+    /// new.
     seen: Option<Duration>,
 }
 
-/// A message that waits.
+/// A waiting message.
 #[derive(Debug)]
 struct Waiting {
-    /// The position of its last commit, before which it must not leave.
+    /// Position of the message's last commit, which must be durable before the message is sent.
     position: u64,
     born: Timestamp,
-    /// Since when it is seen, by the steady clock.
+    /// When the message was first seen, by the steady clock.
     seen: Duration,
     is_on_its_way: bool,
-    /// What it has become since it is on its way.
+    /// Newest change of the message during the attempt in flight, with its position.
     since: Option<(u64, Box<Message>)>,
 }
 
-/// A message that is to be tried.
+/// A message that is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Next {
     pub(in crate::engine) number: i64,
@@ -49,7 +50,7 @@ pub(in crate::engine) struct Next {
 }
 
 impl Queue {
-    /// With nothing in it.
+    /// Creates an empty queue.
     pub(in crate::engine) fn new(bounds: Bounds) -> Self {
         Self {
             channel: Channel::new(bounds),
@@ -57,12 +58,12 @@ impl Queue {
         }
     }
 
-    /// The commit at `position` has left the message so.
+    /// Takes the message as the commit at `position` has left it.
     pub(in crate::engine) fn put(&mut self, position: u64, message: &Message, now: Now) {
         self.put_knowing(position, message, Beside::default(), now);
     }
 
-    /// The same, where this is known of it.
+    /// Takes the message like [`Queue::put`], with data that the log does not store.
     fn put_knowing(&mut self, position: u64, message: &Message, beside: Beside, now: Now) {
         let number = message.number;
         let mut seen = beside.seen;
@@ -104,11 +105,11 @@ impl Queue {
             }
             (None, _) => {}
         }
-        // The log knows all of it.
+        // The log already stores all of this.
         self.channel.take_unrecorded();
     }
 
-    /// The next message that may be sent, which is on its way from here on.
+    /// Returns the next message that may be sent, which is in flight from here on.
     pub(in crate::engine) fn next(&mut self, now: Now) -> Option<Next> {
         let number = self.channel.next(now)?;
         let waiting = self.channel.payload_mut(number)?;
@@ -119,7 +120,7 @@ impl Queue {
         })
     }
 
-    /// An attempt is over, and what became of its message was put before. `outcome` is `None` when
+    /// Records the end of an attempt; the resulting state of its message was put before. `outcome` is `None` when
     /// there was nothing to send.
     pub(in crate::engine) fn ended(
         &mut self,
@@ -159,24 +160,24 @@ impl Queue {
         }
     }
 
-    /// When a message that waits and has been tried so often is tried next, by the wall clock as it
-    /// is set now; `None` where that is at once, or it does not wait so.
+    /// Returns when a waiting message with `tried` attempts is tried next, by the wall clock as it is set now; `None`
+    /// where that is at once, or the message does not wait with that many attempts.
     pub(super) fn due(&self, number: i64, tried: u32, now: Now) -> Option<Timestamp> {
         let retry_state = self.channel.retry_state(number, now)?;
         retry_state.due.filter(|_| retry_state.attempts == tried)
     }
 
-    /// When the next pause ends.
+    /// Returns when the next pause ends.
     pub(in crate::engine) fn wake_at(&self) -> Option<Duration> {
         self.channel.wake_at()
     }
 
-    /// How many messages wait.
+    /// Number of waiting messages.
     pub(super) fn waiting(&self) -> usize {
         self.channel.waiting_count()
     }
 
-    /// How many are dead.
+    /// Number of dead messages.
     pub(super) fn dead(&self) -> usize {
         self.dead.len()
     }
@@ -186,7 +187,7 @@ impl Queue {
         self.channel.is_failing()
     }
 
-    /// The age of the oldest of all.
+    /// Returns the age of the oldest message, waiting or dead.
     pub(super) fn oldest_age(&self, now: Now) -> Duration {
         let first = self.channel.oldest();
         let waiting = first.and_then(|number| self.channel.payload(number));
@@ -220,7 +221,7 @@ mod tests {
             attempts: 0,
             unsettled: Some(Unsettled {
                 log_id: [0; 16],
-                // Before the queue has it.
+                // The message is older than the queue's knowledge of it.
                 at: at(number - 100),
                 body: Blob(Vec::new()),
                 tried: u32::from(due.is_some()),
@@ -282,7 +283,7 @@ mod tests {
             let first = message(1, "a", None);
             let mut queue = queue(&[&message(2, "a", None), &first, &message(3, "b", None)]);
             assert_eq!(numbers(&mut queue, 10), [1, 3]);
-            // It was not taken, and is due later: what is behind it waits, too.
+            // The message was not taken, and is due later: the messages behind it wait, too.
             queue.put(10, &message(1, "a", Some(5_010)), now(10));
             queue.ended(1, Some(Err(&failed())), now(10));
             assert_eq!(queue.wake_at(), Some(Duration::from_millis(5_010)));
@@ -354,7 +355,7 @@ mod tests {
         assert_eq!(queue.wake_at(), Some(Duration::from_secs(6)));
         assert_eq!(queue.due(1, 1, set_back(0)), Some(at(6_000)));
         assert_eq!(queue.due(1, 2, set_back(0)), None, "it was tried since");
-        // It fails again, and its receiver asks for a pause while commits lie ahead of the clock.
+        // The attempt fails again, and the receiver asks for a pause while commits lie ahead of the clock.
         assert_eq!(queue.next(set_back(6_000)).unwrap().number, 1);
         let mut again = message(1, "a", Some(606_000));
         again.unsettled.as_mut().unwrap().tried = 2;
@@ -378,7 +379,7 @@ mod tests {
         queue.put(9, &waits, later(1_000));
         assert_eq!(queue.oldest_age(later(1_000)), Duration::ZERO);
         assert_eq!(queue.oldest_age(later(61_000)), Duration::from_secs(60));
-        // It is as old when it was tried, and when it is dead.
+        // The message has the same age when it was tried, and when it is dead.
         assert_eq!(queue.next(later(61_000)).unwrap().number, 1);
         queue.put(10, &message(1, "a", Some(61_000)), later(61_000));
         queue.ended(1, Some(Err(&failed())), later(61_000));
@@ -386,7 +387,7 @@ mod tests {
         queue.put(11, &settled(&waits, MessageStatus::Dead), later(62_000));
         assert_eq!(queue.dead(), 1);
         assert_eq!(queue.oldest_age(later(63_000)), Duration::from_secs(62));
-        // By the clock, where that makes it older.
+        // The age by the wall clock counts where it is higher.
         assert_eq!(
             queue.oldest_age(now(86_400_000)),
             Duration::from_millis(86_400_099)
@@ -404,7 +405,7 @@ mod tests {
             queue.ended(message.number, Some(Ok(())), now(0));
         };
         let bounds = Bounds::default();
-        // Few, until it is known that the receiver takes what comes.
+        // Few, until it is known that the receiver takes messages.
         let (few, most) = (bounds.on_way_doubtful_max, bounds.on_way_max);
         assert_eq!(numbers(&mut queue, 0).len(), few);
         taken(&mut queue, &messages[0]);

@@ -1,4 +1,4 @@
-//! Receivers of messages, and for which topics each is named.
+//! Receivers of messages, and the topics that each is named for.
 
 use std::fmt;
 use std::future::Future;
@@ -10,22 +10,22 @@ use crate::base::codec::Blob;
 use crate::base::time::Timestamp;
 use crate::engine::channel::schedule::Failure;
 
-/// A message on its way.
+/// A message to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutgoingMessage {
-    /// What the receiver knows it by: `{log id}-{number}`, the same whenever it is sent.
+    /// Identifier of the message for the receiver: `{log id}-{number}`, the same at each attempt.
     pub id: String,
-    /// Its number.
+    /// Number of the message.
     pub number: i64,
-    /// What it is about, a dotted word.
+    /// Topic of the message, a dotted word.
     pub topic: Box<str>,
-    /// The read path of the resource that it is about, without the first slash.
+    /// Read path of the resource that the message is about, without the first slash.
     pub resource: Box<str>,
-    /// When it was born.
+    /// When the message was created.
     pub at: Timestamp,
-    /// Its content, JSON.
+    /// Content of the message, as JSON.
     pub body: Blob,
-    /// When it is sent.
+    /// Time of the attempt.
     pub sent_at: Timestamp,
 }
 
@@ -34,10 +34,10 @@ pub type Delivery<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send 
 
 /// A receiver of messages.
 pub trait Receiver: Send + Sync {
-    /// Brings it the message, which it may have got before, within a bounded time.
+    /// Delivers the message to the receiver, which may have got it before, within a bounded time.
     ///
     /// # Errors
-    /// When it has not taken it, or that is unknown; why.
+    /// Returns the reason when the receiver has not taken the message, or that is unknown.
     fn deliver<'a>(&'a self, message: &'a OutgoingMessage) -> Delivery<'a>;
 }
 
@@ -50,7 +50,7 @@ pub struct NamedReceiver {
     pub receiver: Arc<dyn Receiver>,
 }
 
-/// A topic, or the beginning of topics with `*` at its end.
+/// A topic, or a prefix of topics with `*` at its end.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pattern {
     start: Box<str>,
@@ -58,7 +58,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Whether this is one of the topics.
+    /// Whether the pattern matches this topic.
     #[must_use]
     pub fn matches(&self, topic: &str) -> bool {
         match self.is_start_only {
@@ -67,8 +67,8 @@ impl Pattern {
         }
     }
 
-    /// Of several that match a topic the longest one counts; a whole topic is longer than its
-    /// beginning.
+    /// Returns the rank of the pattern: of several that match a topic, the longest one counts, and a whole topic
+    /// counts as longer than the same text as a prefix.
     #[must_use]
     pub fn length(&self) -> (usize, bool) {
         (self.start.len(), !self.is_start_only)
@@ -82,7 +82,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// A text that names no topics.
+/// A text that is not a pattern of topics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoPattern;
 

@@ -1,4 +1,4 @@
-//! The states that a record has of resources before it changes them, see
+//! Bases: the states of resources that a record stores as they were before its changes, see
 //! [`bases`](crate::journal::bases).
 
 use crate::domain::operation::{Change, Decided};
@@ -7,8 +7,7 @@ use crate::engine::core::ActorMessage;
 use crate::journal::bases::{Recording, is_due};
 
 impl ActorMessage {
-    /// The states before those changes that are to be recorded with one, each at the place of its
-    /// change.
+    /// Returns the bases that are to be recorded, each at the index of its change.
     pub(in crate::engine) fn bases(
         &self,
         decided: &Decided,
@@ -36,7 +35,7 @@ impl ActorMessage {
             let mut state = None;
             let copy = &mut |bytes: &[u8]| state = Some(bytes.to_vec());
             let position = self.shared.tables.read(change.key, copy);
-            // If it has changed since, the commit is not valid.
+            // If the state has changed since the decision, the commit will not be valid.
             state.filter(|_| position == Some(before))
         };
         decided.changes.iter().map(base).collect()

@@ -1,4 +1,4 @@
-//! Pages of the feed: out of what readers near the end share, or of the log itself.
+//! Pages of the feed: from the events shared by readers near the end, or from the log itself.
 
 use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::engine::feed::{EventFilter, EventReader, Feed, NoPage, Page, Recent};
 use crate::engine::limits::fair_queue::QueueError;
 use crate::journal::events::{Event, EventId, Teller};
 
-/// Readers that are at most so many positions behind share what they read.
+/// Maximum distance from the end, in positions, of readers that share what they read.
 const NEAR: u64 = 4_096;
-/// Bytes of records, and how many of them, that are looked at for one page.
+/// Maximum bytes of records examined for one page; `PAGE_RECORDS_MAX` limits their number.
 const PAGE_BYTES_MAX: usize = 4 << 20;
 const PAGE_RECORDS_MAX: u64 = 10_000;
 
 impl Shared {
-    /// At most `limit` of the events after `after` that are wanted.
+    /// Returns at most `limit` of the wanted events after `after`.
     pub(in crate::engine) async fn events(
         &self,
         reader: EventReader<'_>,
@@ -31,7 +31,8 @@ impl Shared {
             return Err(NoPage::Future);
         }
         let first = self.journal.first();
-        // What is left of a commit that was given up is not known: it was read to its end.
+        // The remaining events of a commit that was given up are unknown, so only a reader that has read it to its
+        // end may continue.
         if after.position + 1 < first {
             return Err(gone(first));
         }
@@ -44,9 +45,8 @@ impl Shared {
             .await
     }
 
-    /// One event, by itself: nothing else of the log is read for it, and what a receiver that is
-    /// down costs does not keep those who follow from their readings. `None` where the log has none
-    /// of this identifier.
+    /// Reads a single event and nothing else of the log, so that the repeated deliveries of a receiver that is down
+    /// do not take readings from readers that follow. `None` where the log has no event with this identifier.
     pub(in crate::engine) async fn event(&self, id: EventId) -> Result<Option<Event>, NoPage> {
         let first = self.journal.first();
         if id.position < first {
@@ -68,10 +68,10 @@ impl Shared {
         Ok(found.filter(|event| event.id == id))
     }
 
-    /// The page out of what is shared, which is read on towards the end; `None` for a reader who is
-    /// behind it, or would be once what comes after is there, too. All readers near the end wait for
-    /// the lock on what is shared: under it, no reading waits for any but one of the end, and no more
-    /// is read than twice what there is room for.
+    /// Returns the page from the shared events, after reading on towards the end; `None` for a reader that is behind
+    /// them, or will be once the next ones are there. All readers near the end wait for the lock on the shared
+    /// events. So a reading under it waits only for readings of the end, and reads at most twice as much as may be
+    /// shared.
     async fn shared_page(
         &self,
         after: EventId,
@@ -80,8 +80,8 @@ impl Shared {
         durable: u64,
     ) -> Option<Result<Page, NoPage>> {
         let mut recent = self.feed.recent.lock().await;
-        // It begins anew where what comes next is far back, or given up, and not where a reader begins
-        // ahead of it: those who follow it would be behind it then.
+        // The shared events start over where the next event is far back, or given up. They do not where a reader
+        // begins ahead of them: the readers that follow them would then be behind.
         let is_given_up = recent.upto.position + 1 < self.journal.first();
         if recent.from == 0 || is_given_up || durable.saturating_sub(recent.upto.position) > NEAR {
             recent.begin_at(after.position.max(self.journal.first()).max(1));
@@ -94,7 +94,7 @@ impl Shared {
                 if recent.upto.position >= after.position {
                     break;
                 }
-                // What lies between is more than there is room for: who needs it reads the log.
+                // The events in between exceed the maximum: readers that need them read the log.
                 recent.begin_at(after.position);
                 bytes = 0;
             }
@@ -118,7 +118,7 @@ impl Shared {
                         return None;
                     }
                 }
-                // It was given up meanwhile, and nothing that this reader waits for.
+                // The events were given up meanwhile, but this reader needs none of them.
                 Err(NoPage::Gone { earliest }) if after.position + 1 >= earliest.position => {
                     recent.begin_at(after.position.max(earliest.position));
                 }
@@ -155,7 +155,7 @@ impl Shared {
         limit: usize,
         durable: u64,
     ) -> Result<Page, NoPage> {
-        // The rest of the commit may be wanted, as long as it is kept.
+        // More events of the commit may be wanted, as long as it is kept.
         let from = after.position.max(self.journal.first());
         let wanted = Wanted {
             after,
@@ -174,7 +174,7 @@ impl Shared {
         })
     }
 
-    /// What reads events of the log, on a thread where it may wait for the disk.
+    /// Returns a function that reads events of the log, for a thread where it may wait for the disk.
     fn reading(
         &self,
         positions: RangeInclusive<u64>,
@@ -186,7 +186,7 @@ impl Shared {
 }
 
 impl Feed {
-    /// Reads for somebody who is behind what is shared, when it is that reader's turn.
+    /// Reads for a reader that is behind the shared events, when it is that reader's turn.
     async fn read_behind<T: Send + 'static>(
         &self,
         reader: EventReader<'_>,
@@ -194,7 +194,7 @@ impl Feed {
     ) -> Result<T, NoPage> {
         let readings = match reader {
             EventReader::Delivery => &self.delivery_readings,
-            // Each of them asks for one page at a time, so that all are served in turn.
+            // Each webhook requests one page at a time, so that all are served in turn.
             EventReader::Webhook => &self.webhook_readings,
             EventReader::Client { subject, is_begun } => {
                 return match self.catching_up.run(subject, is_begun, reading).await {
@@ -209,13 +209,13 @@ impl Feed {
     }
 }
 
-/// Which events a reading of the log gives.
+/// The events that a reading of the log returns.
 struct Wanted {
     after: EventId,
     filter: Arc<EventFilter>,
-    /// So many events at most.
+    /// Maximum number of events.
     limit: usize,
-    /// The reading ends with the record that makes it so many bytes of records.
+    /// Bytes of records at which the reading ends, including the record that reaches it.
     bytes_max: usize,
 }
 
@@ -230,12 +230,12 @@ impl Default for Wanted {
     }
 }
 
-/// What a reading of the log gave.
+/// Result of a reading of the log.
 struct Read {
     events: Vec<Event>,
-    /// The bytes of the records that were examined.
+    /// Bytes of the examined records.
     bytes: usize,
-    /// The last event that was examined; after a commit without events, its number is 0.
+    /// The last examined event; after a commit without events, its number is 0.
     upto: EventId,
     /// Whether all events of the last commit were examined.
     is_whole: bool,
@@ -266,7 +266,7 @@ fn read(
     let upto = last.min(from.saturating_add(PAGE_RECORDS_MAX));
     let shown = journal.records(from, upto, &mut |record| {
         let position = record.position;
-        // One that is wanted and has no place any more: its commit is looked at again.
+        // The first wanted event without a place in the page: its commit is read again for the next page.
         let left_over = std::cell::Cell::new(None);
         let taken = std::cell::Cell::new(read.events.len());
         let wants = |id: EventId, name: Name, subject: &str| {
@@ -294,7 +294,7 @@ fn read(
             position,
             number: count.saturating_sub(1),
         };
-        // The commit that is read again for the rest of its events must not end the reading by itself.
+        // The commit that is read again for its remaining events must not end the reading by itself.
         if position > after.position {
             read.bytes += record.payload.len();
         }
@@ -305,7 +305,7 @@ fn read(
     });
     match shown {
         Ok(_) => Ok(read),
-        // What was read before is a page of its own.
+        // The events read before the gap make up a page of their own.
         Err(wal::Error::Gone { .. }) if read.upto != EventId::NONE => Ok(read),
         Err(wal::Error::Gone { first, .. }) => Err(gone(first)),
         Err(error) => {
@@ -347,10 +347,10 @@ mod tests {
         subject: "other",
         is_begun: true,
     };
-    /// How long is waited for what would otherwise never come.
+    /// Timeout for what is expected to happen at once.
     const NEVER: Duration = Duration::from_secs(60);
 
-    /// What it comes to at once; `None` when it waits.
+    /// Polls the future once; `None` when it is not ready.
     async fn at_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
         let looked = poll_fn(|context| match Pin::new(&mut *future).poll(context) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
@@ -359,7 +359,7 @@ mod tests {
         looked.await
     }
 
-    /// Takes all turns of those who are behind; each comes back once its sender is dropped.
+    /// Takes all readings for clients that are behind; each is released once its sender is dropped.
     async fn all_turns(feed: &Feed) -> Vec<mpsc::Sender<()>> {
         let mut held = Vec::new();
         for _ in 0..CATCHING_UP_MAX {
@@ -375,7 +375,7 @@ mod tests {
         held
     }
 
-    /// A page that does not wait for those who are behind.
+    /// Returns a page that must not wait for readers that are behind.
     async fn page(engine: &Engine, reader: EventReader<'_>, after: EventId) -> Page {
         let filter = Arc::default();
         let page = engine.events(reader, after, &filter, 100);
@@ -394,7 +394,7 @@ mod tests {
             let held = all_turns(engine.feed()).await;
             let at_end = page(&engine, MANY, EventId::behind(last - 1)).await;
             assert!(at_end.end && !at_end.events.is_empty());
-            // It has to be read by itself, for which there is no turn.
+            // This page needs a reading of its own, and none is free.
             let filter = Arc::default();
             let mut behind = pin!(engine.events(MANY, EventId::NONE, &filter, 100));
             assert!(at_once(&mut behind).await.is_none());
@@ -434,7 +434,7 @@ mod tests {
         engine.shut_down().unwrap();
     }
 
-    /// All events after `after`, page by page.
+    /// Reads all events after `after`, page by page.
     async fn followed(engine: &Engine, reader: EventReader<'_>, after: EventId) -> Vec<EventId> {
         let (mut ids, mut next) = (Vec::new(), after);
         loop {
@@ -468,7 +468,7 @@ mod tests {
                         let mut recent = engine.feed().recent.lock().await;
                         *recent = Recent::default();
                         recent.bytes_max = bytes / share;
-                        // Nothing was read since the start, or what comes first is not yet.
+                        // Either nothing was read since the start, or the events before `after` are missing.
                         if from > 0 {
                             recent.begin_at(after.position);
                         }
@@ -486,7 +486,7 @@ mod tests {
         engine.shut_down().unwrap();
     }
 
-    /// Applies a fact of which little is told: its record has 4 KiB and more.
+    /// Applies a fact whose record has 4 KiB and more, though its event is small.
     async fn put_large(engine: &Engine, revision: u32) {
         let mut lines = samples::NDJSON
             .lines()
@@ -509,7 +509,7 @@ mod tests {
             }
             let ids = followed(&engine, MANY, after).await;
             let mut recent = engine.feed().recent.lock().await;
-            // All events have room: it is their records that are much.
+            // All events have room; only their records are large.
             assert!(ids.len() == 40 && recent.bytes() < 30_000);
             recent.bytes_max = 30_000;
             recent.begin_at(after.position);
@@ -522,7 +522,7 @@ mod tests {
             let last = EventId::behind(engine.durable() - 1);
             let at_end = page(&engine, FEW, last).await;
             assert!(at_end.end && at_end.events.len() == 1);
-            // What lay between was passed over.
+            // The events in between were skipped.
             assert_eq!(engine.feed().recent.lock().await.from, last.position);
         };
         on_lane(&engine, work).unwrap();
@@ -608,7 +608,7 @@ mod tests {
             assert_eq!(at_once(&mut one).await, None);
         }
         drop((asked, held));
-        // It has its turn once those who have gone are passed over.
+        // The request has its turn once the readers that have gone are skipped.
         assert_eq!(feed.read_behind(begun, || Ok(6)).await, Ok(6));
         assert_eq!(feed.read_behind(MANY, || Ok(7)).await, Ok(7));
     }

@@ -1,8 +1,8 @@
-//! Lists, page by page. An index gives candidates in order; each is read at one instant by the very
-//! function that reads it by id, which decides whether the actor is shown it, and what of it.
+//! Lists, page by page. An index returns candidates in order; each is read at one instant by the same function that
+//! reads it by its id, which decides whether, and how much of it, the actor may see.
 //!
-//! A page costs by what is looked at for it, which is bounded, and gives others their turn. It goes
-//! out when everything that had a position by its end is durable.
+//! The cost of a page is bounded by the resources and bytes examined for it, and it yields to other tasks. The page
+//! is sent when every position assigned by its end is durable.
 
 use std::pin::pin;
 
@@ -20,44 +20,44 @@ use crate::engine::core::{CommandResult, MayAct, Shared};
 use crate::engine::limits::repeats::Repeats;
 use crate::journal::tables::{Candidate, ListPlan, ListedAt, Set};
 
-/// How many resources are looked at for each item that a page may have.
+/// Number of resources that may be examined for each item that a page may have.
 pub const EXAMINED_PER_ITEM: usize = 10;
-/// Bytes of items after which a page ends early.
+/// Bytes of items at which a page ends early.
 pub const PAGE_BYTES_MAX: usize = 4 << 20;
-/// Bytes of states after which a page ends early: a large state may be a small item, or none. It is
-/// more than a page has of items, since what is joined to an item is counted, too.
+/// Bytes of states at which a page ends early: a large state may be a small item, or none. The maximum is higher than
+/// that of a page's items, since states joined to an item are counted, too.
 const STATES_BYTES_MAX: usize = 8 << 20;
-/// After so many resources others have their turn.
+/// Number of resources after which the task yields to others.
 const TURN: usize = 16;
-/// Bytes of states after which they have it sooner.
+/// Bytes of states after which the task yields earlier.
 const TURN_BYTES: usize = 64 << 10;
 
-/// What is asked for of a list.
+/// Request for a page of a list.
 pub struct ListRequest<'a> {
     /// The list.
     pub row: &'static ListRow,
-    /// Who asks.
+    /// Sender of the request.
     pub actor: &'a Actor,
-    /// What the items have to have, all of it.
+    /// Values that each item must have, all of them.
     pub filters: Vec<(Filter, String)>,
     /// Whether the newest come first.
     pub newest_first: bool,
-    /// Where it goes on; `None` for the first page.
+    /// Place after which the page begins; `None` for the first page.
     pub after: Option<ListedAt>,
-    /// The most items.
+    /// Maximum number of items.
     pub limit: usize,
 }
 
 /// A page of a list whose places are of the type `P`.
 #[derive(Debug)]
 pub struct ListPage<P = ListedAt> {
-    /// The items as JSON, with commas between.
+    /// Items as JSON, separated by commas.
     pub items: Vec<u8>,
-    /// How many there are.
+    /// Number of items.
     pub count: usize,
-    /// Where the next page goes on; `None` when nothing lies beyond.
+    /// Place after which the next page begins; `None` after the last page.
     pub next: Option<P>,
-    /// The position that it depends on.
+    /// Position that the page depends on.
     pub position: u64,
 }
 
@@ -73,11 +73,11 @@ impl<P> Default for ListPage<P> {
 }
 
 impl<P> ListPage<P> {
-    /// Adds an item to a page that may have `limit`; whether there was room for it. `grow` is asked
-    /// for so many bytes more before.
+    /// Adds an item to a page with at most `limit` items; returns whether there was room for it. Before, `grow` is
+    /// called with the number of bytes to be added.
     ///
     /// # Errors
-    /// 429, when there is no room for any item at all.
+    /// Returns 429 when there is no room for any item at all.
     pub(in crate::engine) fn add(
         &mut self,
         item: &[u8],
@@ -102,24 +102,24 @@ impl<P> ListPage<P> {
     }
 }
 
-/// What was looked at for a page.
+/// Work done for a page.
 #[derive(Default)]
 struct LookedAt {
-    /// Bytes of states, over all.
+    /// Total bytes of decoded states.
     bytes: usize,
-    /// Resources, and bytes of their states, since others had their turn.
+    /// Number of resources, and bytes of their states, since the last yield.
     in_turn: (usize, usize),
 }
 
 impl LookedAt {
-    /// Notes a resource for which so many bytes of states were decoded.
+    /// Counts a resource for which this many bytes of states were decoded.
     fn add(&mut self, bytes: usize) {
         self.bytes += bytes;
         self.in_turn.0 += 1;
         self.in_turn.1 += bytes;
     }
 
-    /// Whether others have their turn before the next resource, with which a new one begins then.
+    /// Whether to yield before the next resource; if so, starts a new turn.
     fn ends_turn(&mut self) -> bool {
         let (resources, bytes) = self.in_turn;
         let ends = resources >= TURN || bytes >= TURN_BYTES;
@@ -129,18 +129,18 @@ impl LookedAt {
         ends
     }
 
-    /// Whether it is all that may be looked at for a page. Before the first resource it never is.
+    /// Whether the page's maximum of work is reached. Before the first resource it never is.
     fn is_enough(&self) -> bool {
         self.bytes >= STATES_BYTES_MAX
     }
 }
 
 impl Engine {
-    /// A page of a list. `grow` is asked for so many bytes more before each item; where it refuses,
-    /// the page ends, and is 429 if it has none.
+    /// Returns a page of a list. Before each item, `grow` is called with the bytes to be added; where it refuses, the
+    /// page ends, or is 429 if it is empty.
     ///
     /// # Errors
-    /// The answer, when there is no page.
+    /// Returns the response when there is no page.
     pub async fn list(
         &self,
         request: &ListRequest<'_>,
@@ -150,7 +150,7 @@ impl Engine {
         found.unwrap_or(Err(CommandResult::Fault))
     }
 
-    /// What the lists hold, for comparison within one process: by kinds, each item in order of
+    /// Returns the content of the lists, for comparison within one process: by kind, each item in the order of
     /// creation with its values.
     #[must_use]
     pub fn listed_now(&self) -> Vec<(u16, Candidate, Vec<ValueHash>)> {
@@ -170,7 +170,7 @@ impl Shared {
         self.once_durable(page, may_act).await
     }
 
-    /// The page, once what it depends on is durable, if the actor may still act.
+    /// Returns the page once the position that it depends on is durable, if the actor may still act.
     pub(in crate::engine) async fn once_durable<P>(
         &self,
         page: ListPage<P>,
@@ -193,7 +193,7 @@ impl Shared {
         let way = self.tables.way_through_list(kind, self.plan(request));
         let most = request.limit.saturating_mul(EXAMINED_PER_ITEM);
         let mut page = ListPage::default();
-        // The last one that is on the page, and the last one that was looked at.
+        // The last item on the page, and the last resource examined.
         let (mut last, mut passed) = (None, None);
         let (mut after, mut examined) = (request.after, 0);
         let mut looked_at = LookedAt::default();
@@ -224,8 +224,7 @@ impl Shared {
             match found.on {
                 Some(on) if examined < most && !looked_at.is_enough() => {
                     after = Some(on);
-                    // A look takes a while for an actor to whom much belongs, though it may have
-                    // found nothing.
+                    // For an actor with many resources the search took a while, though it may have found nothing.
                     looked_at.in_turn = (0, 0);
                     tokio::task::yield_now().await;
                 }
@@ -237,7 +236,7 @@ impl Shared {
         }
     }
 
-    /// By what the list is gone through.
+    /// Chooses the index by which the list is read.
     fn plan(&self, request: &ListRequest<'_>) -> ListPlan {
         let kind = request.row.resource;
         let view = ReadView::new(&self.tables);
@@ -261,7 +260,7 @@ impl Shared {
         }
     }
 
-    /// The item, at one instant, if the actor may see it and it is what is looked for.
+    /// Reads the item at one instant, if the actor may see it and it matches the filters.
     async fn item(
         &self,
         request: &ListRequest<'_>,
@@ -321,7 +320,7 @@ impl Shared {
     }
 }
 
-/// Whether the item has this value, of its own or by its booking's fact.
+/// Whether the item has this value, either its own or that of its booking's fact.
 fn has(item: &ListItem, filter: Filter, value: &str, view: &ReadView<'_>) -> bool {
     let own = item.values.iter().find(|(known, _)| *known == filter);
     if let Some((_, own)) = own {
@@ -340,7 +339,7 @@ fn has(item: &ListItem, filter: Filter, value: &str, view: &ReadView<'_>) -> boo
 mod tests {
     use super::*;
 
-    /// How many of those items a page has; `left` are the bytes that may be on their way.
+    /// Returns how many of the items fit on a page, where `left` bytes may still be in flight.
     fn taken(items: &[usize], limit: usize, mut left: usize) -> Result<usize, CommandResult> {
         let mut page = ListPage::<ListedAt>::default();
         for bytes in items {
@@ -400,7 +399,7 @@ mod tests {
         assert_eq!(taken(&[1; 9], 3, 99).unwrap(), 3);
         assert_eq!(taken(&[MIB; 9], 9, 99 * MIB).unwrap(), 3);
         assert_eq!(taken(&[MIB - 1; 9], 9, 99 * MIB).unwrap(), 4);
-        // One larger than that is a page of its own.
+        // An item larger than the maximum is a page of its own.
         assert_eq!(taken(&[5 * MIB, 1], 9, 99 * MIB).unwrap(), 1);
         assert_eq!(taken(&[9; 9], 9, 25).unwrap(), 2);
         let refused = taken(&[9; 9], 9, 9);

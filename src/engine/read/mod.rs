@@ -1,4 +1,4 @@
-//! Reads: of the state of one instant, of lists, of the past, and of the events.
+//! Reads: of the state at one instant, of lists, of past states, and of events.
 
 mod bases;
 mod event_pages;

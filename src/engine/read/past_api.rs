@@ -1,4 +1,4 @@
-//! The engine's front for what was.
+//! The engine's interface for reads of past states.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::engine::Engine;
 use crate::engine::core::CommandResult;
 
 impl Engine {
-    /// What was of what `row` reads, which has a history that `trail` finds.
+    /// Reads a past state of the resource that `row` reads, whose history `trail` finds.
     ///
     /// # Errors
-    /// Why there is nothing to show.
+    /// Returns the reason when there is nothing to show.
     pub async fn past(
         &self,
         row: &'static ReadRow,

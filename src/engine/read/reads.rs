@@ -1,4 +1,4 @@
-//! Reads: the state of one instant, sent once that is durable.
+//! Reads: of the state at one instant, sent once that is durable.
 
 use crate::base::actor::Actor;
 use crate::domain::read::{Read, ReadRequest, Representation};

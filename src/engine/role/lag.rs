@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// How long what was committed may be unknown here before the service says that it is behind.
+/// How long a standby may be unable to confirm that it has all commits before it reports that it is behind.
 const BEHIND_FROM: Duration = Duration::from_secs(30);
 
-/// What a standby has heard of how far its writer is.
+/// A standby's knowledge of its writer's progress.
 #[derive(Default)]
 pub(crate) struct Standby {
     /// Held while records are applied.
@@ -18,29 +18,29 @@ pub(crate) struct Standby {
     pub(in crate::engine) writer: Mutex<Option<Arc<str>>>,
 }
 
-/// Times are those of the engine's steady clock.
+/// The writer's progress as last heard. Times are by the engine's steady clock.
 #[derive(Clone, Copy, Default)]
 pub(in crate::engine) struct Heard {
-    /// The last position that was committed, and when that was heard.
+    /// The last committed position, as heard, and when it was heard.
     pub(in crate::engine) last: u64,
     pub(in crate::engine) at: Option<Duration>,
-    /// When it was last known that nothing was missing here.
+    /// When the standby was last known to have all commits.
     pub(in crate::engine) complete: Option<Duration>,
 }
 
 /// How far a standby is behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
-    /// Positions that are committed, as far as was heard, and not applied.
+    /// Number of positions known to be committed, and not applied.
     pub positions: u64,
-    /// The time since it was last known that none was missing; since the start when it never was.
+    /// Time since the standby was last known to have all commits, or since the start if it never was.
     pub time: Duration,
-    /// Whether it was ever known.
+    /// Whether the standby was ever known to have all commits.
     pub was_complete: bool,
 }
 
 impl Lag {
-    /// Whether readers had better ask elsewhere.
+    /// Whether readers should use another instance.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         !self.was_complete || self.time >= BEHIND_FROM

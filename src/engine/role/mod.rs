@@ -1,4 +1,4 @@
-//! Whether the engine writes, or follows what another one writes.
+//! The role of the engine: the writer, or a standby that follows it.
 
 pub(super) mod lag;
 pub mod writer_proof;
@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use tokio::sync::watch;
 
-/// What an engine is for.
+/// Role of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// It decides and commits.
+    /// The engine decides and commits.
     #[default]
     Writer,
-    /// It follows: it applies what a writer has committed, and answers reads.
+    /// The engine applies what a writer has committed, and answers reads.
     Standby,
 }
 
 impl Role {
-    /// As metrics and readiness name it.
+    /// Returns the role's name in metrics and readiness.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -33,8 +33,8 @@ impl Role {
 pub(crate) struct RoleNow {
     is_standby: AtomicBool,
     turned: watch::Sender<Role>,
-    /// The highest number of a message when the engine began to write: what it finds unsettled up to
-    /// there is delivered by it, and what comes later is queued as it is committed.
+    /// The highest message number when the engine became the writer. Unsettled messages up to it are queued from the
+    /// tables; later ones are queued as they are committed.
     messages_before: AtomicI64,
 }
 
@@ -58,22 +58,22 @@ impl RoleNow {
         }
     }
 
-    /// The engine writes from here on, after messages up to this number.
+    /// Makes the engine the writer from here on; `last_message` is the highest message number so far.
     pub(crate) fn write_after(&self, last_message: i64) {
         self.messages_before.store(last_message, Ordering::Release);
         self.is_standby.store(false, Ordering::Release);
         self.turned.send_replace(Role::Writer);
     }
 
-    /// See [`RoleNow::write_after`].
+    /// Returns the number given to [`RoleNow::write_after`].
     pub(crate) fn messages_before(&self) -> i64 {
         self.messages_before.load(Ordering::Acquire)
     }
 
-    /// Waits until the engine writes.
+    /// Waits until the engine is the writer.
     pub(crate) async fn until_writer(&self) {
         let mut turned = self.turned.subscribe();
-        // It lives as long as the engine does.
+        // The sender lives as long as the engine does.
         let _ = turned.wait_for(|role| *role == Role::Writer).await;
     }
 }

@@ -1,9 +1,9 @@
-//! The right to answer as the writer, where several may believe that they have it.
+//! Proof that this process is still the writer, where several may believe that they are.
 //!
-//! A writer on a shared journal may have been replaced without knowing. A commit shows it, since
-//! the journal rejects the append; a read does not. So before a response leaves that depends on its
-//! state, it has to confirm that no other process had begun to write when the request came. The same
-//! holds for what it sends by itself: another writer may have given that up meanwhile.
+//! A writer on a shared journal may have been replaced without knowing. A commit reveals that, since the journal
+//! rejects the append; a read does not. So before a response that depends on the writer's state is sent, the writer
+//! has to confirm that no other process had become the writer when the request came. The same holds for deliveries:
+//! another writer may have given them up meanwhile.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,20 +11,21 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The pause before it is tried again to confirm that this process writes.
+/// Pause before another attempt to confirm that this process is the writer.
 pub(crate) const CONFIRM_AGAIN: Duration = Duration::from_secs(1);
 
-/// Whether an answer may leave.
+/// Resolves to whether a response may be sent.
 pub type Confirming<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 
 /// Confirms that this process is still the writer.
 pub trait WriterProof: Send + Sync {
-    /// Whether no other process had begun to write at `came`, when a request came. Waits until that
-    /// is known; it is known at once where a commit that began after `came` has succeeded.
+    /// Whether no other process had become the writer at `came`, when a request came. Waits until that is known; it
+    /// is known at once where a commit that began after `came` has succeeded.
     fn confirm(&self, came: Instant) -> Confirming<'_>;
 }
 
-/// What proves that one engine may answer; where the journal is not shared, it may until that is lost.
+/// The proof that one engine may answer. Where the journal is not shared, the engine may answer until the proof is
+/// lost.
 #[derive(Default)]
 pub(crate) struct OwnWriterProof {
     shared: OnceLock<Arc<dyn WriterProof>>,
@@ -42,18 +43,18 @@ impl OwnWriterProof {
         self.is_lost.store(true, Ordering::SeqCst);
     }
 
-    /// Whether an answer to a request that came at `came` may leave.
+    /// Whether the response to a request that came at `came` may be sent.
     pub(crate) async fn confirm(&self, came: Instant) -> bool {
         let Some(proof) = self.shared.get() else {
             return !self.is_lost.load(Ordering::SeqCst);
         };
-        // It may be lost while that is waited for.
+        // The proof may be lost during the wait.
         proof.confirm(came).await && !self.is_lost.load(Ordering::SeqCst)
     }
 
-    /// Whether something may be sent that nobody waits for: no other process had begun to write by
-    /// now, which may have given it up. Known at once where the journal is not shared; otherwise it
-    /// takes as long as an append. `false` is no fault of its receiver: it is to wait as it did.
+    /// Whether a delivery may be sent that no client waits for: no other process has become the writer by now, which
+    /// may have given the delivery up. Known at once where the journal is not shared; otherwise it takes as long as
+    /// an append. `false` is no fault of the receiver: the delivery goes on waiting as before.
     pub(crate) async fn confirm_now(&self) -> bool {
         self.confirm(Instant::now()).await
     }
@@ -63,7 +64,7 @@ impl OwnWriterProof {
 mod tests {
     use super::*;
 
-    /// A proof that is there for what comes since then.
+    /// A proof for requests that come at this time or later.
     struct Since(Instant);
 
     impl WriterProof for Since {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Uri;
 use hyper::client::conn::http1;
+use hyper::http::uri::Authority;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpSocket;
@@ -110,6 +111,23 @@ pub fn trusting(more: Vec<CertificateDer<'static>>) -> Result<ClientConfig, Stri
     Ok(config)
 }
 
+/// The port that stands in a URL; `None` where there is none.
+///
+/// # Errors
+/// When what stands there is no number of 16 bits; that, in a few words.
+pub fn port_of(authority: &Authority) -> Result<Option<u16>, &'static str> {
+    let text = authority.as_str();
+    let text = text.rsplit_once('@').map_or(text, |(_, text)| text);
+    let rest = text.strip_prefix(authority.host()).unwrap_or(text);
+    if rest.is_empty() {
+        return Ok(None);
+    }
+    let digits = rest.strip_prefix(':').unwrap_or_default();
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let port = digits.parse().ok().filter(|_| is_number);
+    port.map(Some).ok_or("its port is no number of 16 bits")
+}
+
 /// Where a request goes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
@@ -123,18 +141,19 @@ impl Target {
     /// Where this URL is.
     ///
     /// # Errors
-    /// When it is none of HTTP, or has no host; why, in a few words.
+    /// When it is none of HTTP, has no host, or a port that is none; why, in a few words.
     pub fn of(uri: &Uri) -> Result<Self, &'static str> {
         let is_secure = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => false,
             _ => return Err("its URL is not one of HTTP"),
         };
-        let host = uri.host().ok_or("its URL has no host")?;
+        let authority = uri.authority().ok_or("its URL has no host")?;
+        let usual = if is_secure { 443 } else { 80 };
         Ok(Self {
             is_secure,
-            host: host.into(),
-            port: uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 }),
+            host: authority.host().into(),
+            port: port_of(authority)?.unwrap_or(usual),
         })
     }
 }
@@ -292,5 +311,36 @@ impl Dialer {
             sender,
             task: task.abort_handle(),
         })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_none_is_rejected_and_never_replaced_by_the_usual_one() {
+        let port = |url: &str| Target::of(&url.parse().unwrap()).map(|target| target.port);
+        for (url, expected) in [
+            ("http://a", 80),
+            ("https://a/b:1?c:2", 443),
+            ("https://[::1]", 443),
+            ("https://[::1]:8443/", 8443),
+            ("http://u:1@a:65535/", 65_535),
+            ("http://u:1@a/", 80),
+        ] {
+            assert_eq!(port(url), Ok(expected), "{url}");
+        }
+        for url in [
+            "http://127.0.0.1:99999",
+            "https://a:65536/b",
+            "https://[::1]:70000",
+            "http://a:",
+            "http://a:/b",
+            "http://a:+80",
+        ] {
+            assert_eq!(port(url), Err("its port is no number of 16 bits"), "{url}");
+        }
     }
 }

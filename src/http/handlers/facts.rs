@@ -21,7 +21,8 @@ use hyper::header::HeaderMap;
 use tokio::time::{Instant, timeout};
 
 use crate::base::actor::Actor;
-use crate::base::json::Json;
+use crate::base::json::{Json, Reader};
+use crate::base::time::Timestamp;
 use crate::catalogue::{FACTS, Success};
 use crate::domain::operation::to_json;
 use crate::domain::reference::fact_lines::{Incoming, Line, Lines, parse_batch};
@@ -31,7 +32,7 @@ use crate::engine::fact_loading::{Ended, FactBatch};
 use crate::engine::limits::admission::{Admission, Permit};
 use crate::engine::{CommandResult, Engine};
 use crate::http::request::body::{json_body, shed, unsupported_media_type};
-use crate::http::request::{Unread, is_media_type, parse_object};
+use crate::http::request::{DryRun, Unread, is_media_type, no_dry_run, parse_object};
 use crate::http::response::{Answer, Problems, at_position, json};
 
 /// How long a stream may stay silent.
@@ -65,6 +66,8 @@ pub struct Sender<'s> {
     pub token_is_good: &'s (dyn Fn() -> bool + Sync),
     /// The bytes of bodies that may be in flight.
     pub bodies: &'s Arc<Admission>,
+    /// The request's `dryRun`, which a batch does not offer.
+    pub dry_run: DryRun,
 }
 
 /// Applies a batch of facts.
@@ -79,6 +82,9 @@ where
         return shed(problems).await;
     }
     if is_media_type(headers, "application/x-ndjson") {
+        if sender.dry_run == DryRun::Invalid {
+            return problems.rejected(&no_dry_run());
+        }
         if let Err(answer) = authorized(engine, &sender.actor).await {
             return *answer;
         }
@@ -100,7 +106,10 @@ where
         Err(Unread::Rejected(rejection)) => return problems.rejected(&rejection),
         Err(Unread::Overloaded) => return shed(problems).await,
     };
-    let items = match parse_batch(&parsed) {
+    // No rule of the shape depends on the time.
+    let mut at = Reader::new(Timestamp::default());
+    sender.dry_run.judged(&mut at);
+    let items = match parse_batch(&parsed, at) {
         Ok(items) => items,
         Err(rejection) => return problems.rejected(&rejection),
     };

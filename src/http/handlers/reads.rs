@@ -30,7 +30,7 @@ impl Service {
         let actor = self.actor(caller, headers, problems).await?;
         match DryRun::of(query) {
             DryRun::No => Ok(actor),
-            DryRun::Yes | DryRun::Unreadable => Err(Box::new(problems.rejected(&no_dry_run()))),
+            DryRun::Yes | DryRun::Invalid => Err(Box::new(problems.rejected(&no_dry_run()))),
         }
     }
 

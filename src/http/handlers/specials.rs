@@ -20,6 +20,7 @@ use crate::http::metrics::FrontFigures;
 use crate::http::metrics::process::ProcessFigures;
 use crate::http::openapi;
 use crate::http::outbox;
+use crate::http::request::DryRun;
 use crate::http::response::{self, Answer, Problems, json};
 use crate::http::route::Special;
 use crate::http::service::Service;
@@ -31,6 +32,7 @@ impl Service {
         caller: &Caller,
         special: Special,
         headers: &HeaderMap,
+        dry_run: DryRun,
         body: B,
     ) -> Answer
     where
@@ -86,6 +88,7 @@ impl Service {
                                 .still_accepts(authorization, self.engine.now().millis())
                         },
                         bodies: &self.bodies,
+                        dry_run,
                     };
                     let put =
                         unless_its_future_panics(pin!(facts::put(sender, headers, body))).await;

@@ -76,6 +76,12 @@ impl JournalFigures {
                 "The most bytes that the journal's stream may have.",
                 counted.bytes_max,
             ),
+            (
+                "carebook_journal_webhook_key_differs",
+                "gauge",
+                "1 when the key of webhooks of this process, which follows, is not that of the writer.",
+                counted.has_other_key,
+            ),
         ] {
             page.one(name, kind, help, value);
         }

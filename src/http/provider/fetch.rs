@@ -274,6 +274,8 @@ mod tests {
             "https://",
             "https:///keys",
             "https://user@id.example.com/",
+            "https://id.example.com:70000/",
+            "https://id.example.com:/keys",
             "/keys",
             "",
             "file:///keys",

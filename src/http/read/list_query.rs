@@ -9,21 +9,35 @@ use crate::domain::rejection::Rejection;
 /// The most characters of an identifier.
 const VALUE_MAX: usize = 512;
 
-/// The query as the body of a command that has none: `{"query": {…}}`, a text of digits as a
-/// number. A duplicate parameter becomes a duplicate field.
+/// The query as the body of a command that has none: `{"query": {…}}`, a text of digits, of whatever
+/// size, as a number. A duplicate parameter becomes a duplicate field. `dryRun` is judged by itself, and
+/// left out.
 #[must_use]
 pub fn as_body(query: Option<&str>) -> Vec<u8> {
     let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let pairs = pairs.filter(|(name, _)| name != "dryRun");
     let members = pairs.map(|(name, value)| {
         let name = serde_json::Value::from(name.as_ref());
-        let number = value.parse::<i64>().ok();
-        match number.filter(|number| number.to_string() == *value) {
+        match json_number(&value) {
             Some(number) => format!("{name}:{number}"),
             None => format!("{name}:{}", serde_json::Value::from(value.as_ref())),
         }
     });
     let members: Vec<_> = members.collect();
     format!("{{\"query\":{{{}}}}}", members.join(",")).into_bytes()
+}
+
+/// A text of digits, which may be negative, as JSON writes a number: without leading zeros.
+fn json_number(text: &str) -> Option<String> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let sign = if digits.len() < text.len() { "-" } else { "" };
+    Some(match digits.trim_start_matches('0') {
+        "" => "0".to_owned(),
+        digits => format!("{sign}{digits}"),
+    })
 }
 
 /// A parameter of a list's own: its name, and its words, of which the first is the default.
@@ -128,8 +142,12 @@ mod tests {
             r#"{"query":{"expectedRevision":7}}"#
         );
         assert_eq!(
-            body(Some("a=1&a=01&b=%22&c")),
-            r#"{"query":{"a":1,"a":"01","b":"\"","c":""}}"#
+            body(Some("a=1&a=01&dryRun=1&b=%22&c")),
+            r#"{"query":{"a":1,"a":1,"b":"\"","c":""}}"#
+        );
+        assert_eq!(
+            body(Some("a=-007&b=-00&c=%2B1&d=-&e=1.0&f=99999999999999999999")),
+            r#"{"query":{"a":-7,"b":0,"c":"+1","d":"-","e":"1.0","f":99999999999999999999}}"#
         );
     }
 

@@ -339,8 +339,8 @@ pub enum DryRun {
     No,
     /// The query has `dryRun=true`, once.
     Yes,
-    /// The query has any other `dryRun`.
-    Unreadable,
+    /// The query has any other `dryRun`, or any at all on a route without dry runs: a fault.
+    Invalid,
 }
 
 impl DryRun {
@@ -355,7 +355,25 @@ impl DryRun {
         match (values.next(), values.next()) {
             (None, _) => Self::No,
             (Some((_, value)), None) if value == "true" => Self::Yes,
-            _ => Self::Unreadable,
+            _ => Self::Invalid,
+        }
+    }
+
+    /// Returns the same for a route that offers dry runs or not: without them, one is invalid.
+    #[must_use]
+    pub(super) fn where_offered(self, is_offered: bool) -> Self {
+        match self {
+            Self::Yes if !is_offered => Self::Invalid,
+            said => said,
+        }
+    }
+
+    /// Notes a fault if the parameter is invalid.
+    pub(super) fn judged(self, at: &mut Reader) {
+        if self == Self::Invalid {
+            at.inside("query", |at| {
+                at.fault_at::<()>("dryRun", FaultCode::NotAllowed)
+            });
         }
     }
 }
@@ -404,7 +422,7 @@ pub fn read_command(
     share: &mut Permit,
     now: Timestamp,
 ) -> Result<ReadCommand, Unread> {
-    if dry_run != DryRun::Unreadable
+    if dry_run != DryRun::Invalid
         && let Some(command) = read_straight(row, path, headers, body, now)
     {
         return Ok(command);
@@ -428,11 +446,7 @@ pub fn read_by_tree(
 ) -> Result<ReadCommand, Unread> {
     let json = parse_object(body, share)?;
     let mut at = Reader::new(now);
-    if dry_run == DryRun::Unreadable {
-        at.inside("query", |at| {
-            at.fault_at::<()>("dryRun", FaultCode::NotAllowed)
-        });
-    }
+    dry_run.judged(&mut at);
     let header_key = match row.key {
         KeySource::Header => read_key(headers, &mut at),
         KeySource::HeaderIfSent => read_key_if_sent(headers, &mut at),

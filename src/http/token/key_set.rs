@@ -141,9 +141,8 @@ impl KeySet {
         }
         let no_set = |error: serde_json::Error| {
             VerifierError::KeySet(format!(
-                "is not a JSON object with an array `keys` (line {}, column {}); give the provider's JWKS document as it is published",
-                error.line(),
-                error.column()
+                "is not a JSON object with an array `keys`{}; give the provider's JWKS document as it is published",
+                place(&error)
             ))
         };
         // The parser's message is not passed on: it may quote the input, which could be a private key by mistake.
@@ -223,8 +222,8 @@ impl KeySet {
 pub(super) fn judge_key(json: &str) -> Result<Judged, String> {
     let no_jwk = |error: serde_json::Error| {
         format!(
-            "is not a JWK: a field is repeated, has a wrong type, or kty is missing (column {} of it)",
-            error.column()
+            "is not a JWK: a field is repeated, has a wrong type, or kty is missing{}",
+            place(&error)
         )
     };
     let skip = |why: String| Ok(Judged::Skipped(why));
@@ -291,6 +290,14 @@ pub(super) fn judge_key(json: &str) -> Result<Judged, String> {
         KeyKind::Rsa => rsa_key(&jwk)?,
     };
     Ok(Judged::Used(kid.into(), key))
+}
+
+/// Returns the place of the error; an empty text for an error of the whole text.
+fn place(error: &serde_json::Error) -> String {
+    match (error.line(), error.column()) {
+        (0, _) => String::new(),
+        (line, column) => format!(" (line {line}, column {column} of it)"),
+    }
 }
 
 /// Parses a JSON object: serde alone would also read the fields of a struct from an array.

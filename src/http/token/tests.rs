@@ -1053,10 +1053,16 @@ fn what_is_no_key_set_is_refused_without_being_quoted() {
     let large = with(key.jwk("k"), "x5c", json!(["x".repeat(KEY_SET_BYTES_MAX)]));
     let cases: [(&[u8], &str); 8] = [
         (b"", "is not a JSON object"),
-        (b"c2VjcmV0", "is not a JSON object"),
+        (
+            b"c2VjcmV0",
+            "is not a JSON object with an array `keys`; give",
+        ),
         (b"{}", "is not a JSON object"),
-        (b"[]", "is not a JSON object"),
-        (br#"{"keys":"c2VjcmV0"}"#, "is not a JSON object"),
+        (b"[]", "is not a JSON object with an array `keys`; give"),
+        (
+            br#"{"keys":"c2VjcmV0"}"#,
+            "is not a JSON object with an array `keys` (line 1, column ",
+        ),
         (br#"{"keys":[]}"#, "holds no key"),
         (&jwks(&many), "has 33 keys; at most 32"),
         (&jwks(&[large]), "more than 65536"),

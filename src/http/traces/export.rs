@@ -337,7 +337,16 @@ mod tests {
         assert_eq!(path("http://c:4318/"), "/v1/traces");
         assert_eq!(path("https://c/otlp/"), "/otlp/v1/traces");
         assert_eq!(path("https://c/v1/traces"), "/v1/traces");
-        for bad in ["", "c:4318", "ftp://c", "http://", "http://a@c/", "/v1"] {
+        for bad in [
+            "",
+            "c:4318",
+            "ftp://c",
+            "http://",
+            "http://a@c/",
+            "http://c:99999",
+            "http://c:",
+            "/v1",
+        ] {
             assert!(Collector::read(bad).is_err(), "{bad}");
         }
     }

@@ -9,6 +9,10 @@ use base64::prelude::BASE64_STANDARD;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use uuid::Uuid;
 
+use crate::base::hex::hex;
+
+/// Length of a fingerprint, in bytes.
+const FINGERPRINT_BYTES: usize = 8;
 /// Length of a derived secret, and of the master key, in bytes.
 pub const SECRET_BYTES: usize = 32;
 
@@ -43,6 +47,14 @@ impl MasterKey {
         context.update(subscription.as_bytes());
         context.update(&number.to_be_bytes());
         Secret(context.sign().as_ref().into())
+    }
+
+    /// Returns the fingerprint that identifies the key; neither the key nor a secret can be derived from it.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        let mut context = hmac::Context::with_key(&self.0);
+        context.update(b"carebook webhook key fingerprint 1\0");
+        hex(&context.sign().as_ref()[..FINGERPRINT_BYTES])
     }
 }
 
@@ -180,6 +192,14 @@ mod tests {
             .secret(Uuid::from_u128(1), 1)
             .text();
         assert_ne!(secret(1, 1), other);
+    }
+
+    #[test]
+    fn each_key_has_a_fingerprint_of_its_own_and_always_the_same() {
+        let of = |byte| MasterKey::new(&[byte; 32]).fingerprint();
+        assert_eq!(of(7), of(7));
+        assert_ne!(of(7), of(8));
+        assert_eq!(of(7).len(), 16);
     }
 
     #[test]

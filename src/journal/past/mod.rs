@@ -1,13 +1,12 @@
-//! States of resources as of earlier positions: rebuilt from the log, by the back pointers of
-//! changes.
+//! Rebuilds states of resources as of earlier positions from the log, along the back pointers of changes.
 //!
-//! A change's record names the position of the resource's change before it. From a known change
-//! these lead back to one whose record has the state before it (a *base*, see [`super::bases`]), or
-//! to the resource's creation, and from there the events are applied again. The cost depends on the
-//! resource's own changes in between, not on the log.
+//! A change's record names the position of the resource's previous change. From a known change these pointers lead
+//! back to one whose record has the state before it (a *base*, see [`super::bases`]), or to the resource's creation;
+//! from there the events are applied again. The cost depends on the resource's own changes in between, not on the
+//! log.
 //!
-//! [`Past`] reads at one position after the other; as of one it is a
-//! [`Source`](crate::domain::resource::Source) like the tables, with all state as of then.
+//! [`Past`] reads at several positions; as of one of them it is a [`Source`](crate::domain::resource::Source) like
+//! the tables, with all state as of then.
 
 mod as_of;
 mod own;
@@ -35,90 +34,88 @@ use crate::domain::read::Numbered;
 use crate::domain::registered::{Entries, Kinds, known};
 use crate::domain::resource::IndexKey;
 
-/// How many changes are searched for a base at most: beyond it the states count as given up. Bases
-/// lie much closer; records that were written before there were any may have none.
+/// Maximum number of changes searched for a base; beyond it the states count as given up. Bases lie much closer, but
+/// records written before there were bases may have none.
 const BACK_MAX: usize = 250_000;
-/// How many states are kept of a resource that is read only as part of another one's read.
+/// Number of states kept of a resource that is only read as part of another resource's read.
 const JOINED: usize = 64;
 
 /// The records of a log, by their positions.
 pub trait Records {
-    /// The first position that is kept as a record.
+    /// Returns the first position that is kept as a record.
     fn first(&self) -> u64;
 
-    /// The record at a position that was committed; waits until it is durable.
+    /// Reads the record at a committed position; waits until it is durable.
     ///
     /// # Errors
-    /// [`Lost::Gone`] when it is no longer kept.
+    /// [`Lost::Gone`] when the record is no longer kept.
     fn read(&self, position: u64) -> Result<Vec<u8>, Lost>;
 }
 
 /// A resource after one of its changes.
 #[derive(Clone, Debug)]
 pub struct Moment {
-    /// The position of the change.
+    /// Position of the change.
     pub position: u64,
-    /// From its record; `None` for a state that is known from the change after it.
+    /// Commit data from the change's record; `None` for a state known only from the base of the next change.
     pub commit: Option<Rc<CommitSaid>>,
-    /// The state after it.
+    /// State after the change.
     pub state: Rc<[u8]>,
-    /// The revision of that state.
+    /// Revision of that state.
     pub revision: Revision,
 }
 
-/// Which states of a resource there are below those that were rebuilt.
+/// What precedes the rebuilt states of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Below {
-    /// None: the lowest one is of its creation.
+    /// Nothing: the lowest rebuilt state is that of its creation.
     Born,
-    /// There are more, below this change.
+    /// More states, before the lowest change.
     More,
-    /// There were more, and the log no longer has them.
+    /// More states, which the log no longer has.
     Gone,
 }
 
-/// Some states of a resource, one change after the other.
+/// The states of a resource after some consecutive changes.
 #[derive(Clone, Debug)]
 pub struct Stretch {
-    /// In ascending order of their positions.
+    /// States in ascending order of their positions.
     pub moments: VecDeque<Moment>,
-    /// What comes before them.
+    /// What precedes these states.
     pub below: Below,
-    /// The position of the next change, which is not among them.
+    /// Position of the next change, which is not part of the stretch.
     above: u64,
-    /// Whether further ones were left out for their bytes.
+    /// Whether further states were left out because of their size.
     is_cut: bool,
 }
 
-/// A change as it is passed on the way back.
+/// Data of a change passed on the way back.
 #[derive(Clone, Copy, Debug)]
 struct Passed {
     before: u64,
-    /// The revision after it, where the record has it.
+    /// Revision after the change, where the record has it.
     revision: Option<Revision>,
 }
 
 /// How far a way back has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Descent {
-    /// To the change that was looked for: its position, and that of the change after it.
+    /// To the wanted change: its position, and that of the next change.
     At(u64, u64),
-    /// To the creation: there is none.
+    /// To the creation: the wanted change does not exist.
     Unborn,
-    /// Not yet: it goes on with this change, after which comes the other one.
+    /// Not to the end yet: the search continues at the first position; the second is that of the next change.
     Further(u64, u64),
-    /// To what the log no longer has; this is the last change that was looked at, [`u64::MAX`] for
-    /// none.
+    /// To changes that the log no longer has: the position of the last change examined, [`u64::MAX`] for none.
     Gone(u64),
 }
 
-/// What is looked for on a way back.
+/// Goal of a way back.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted {
     /// The last change at this position or before.
     Upto(u64),
-    /// The last change after which the resource is at this revision or a lower one, or one that does
-    /// not say.
+    /// The last change after which the resource is at this revision or a lower one, or whose record has no revision.
     Revision(Revision),
 }
 
@@ -129,18 +126,18 @@ pub struct Past<'a> {
     kinds: Kinds,
     log_id: [u8; 16],
     stretches: RefCell<HashMap<Digest, Stretch>>,
-    /// Changes from which the way back may begin, each with the position of the change after it.
+    /// Changes from which a way back may begin, each with the position of the next change.
     known: RefCell<HashMap<Digest, (u64, u64)>>,
-    /// Lists with ranks that were asked for.
+    /// Lists with ranks that have been read.
     lists: RefCell<HashMap<IndexKey, Ranked>>,
-    /// Ranks that are known, of lists that were not asked for yet.
+    /// Known ranks of resources whose lists have not been read yet.
     ranks: RefCell<HashMap<Digest, RanksAsOf>>,
-    /// How many records were read.
+    /// Number of records read.
     reads: Cell<usize>,
 }
 
 impl<'a> Past<'a> {
-    /// On these tables, which are current, and the log that they come from, with its identity.
+    /// Creates a reader on these current tables and on the log with this identity that they come from.
     #[must_use]
     pub fn new(
         records: &'a dyn Records,
@@ -161,13 +158,13 @@ impl<'a> Past<'a> {
         }
     }
 
-    /// The first position that is kept as a record.
+    /// Returns the first position that is kept as a record.
     #[must_use]
     pub fn first(&self) -> u64 {
         self.records.first()
     }
 
-    /// How many records were read so far.
+    /// Returns how many records were read so far.
     #[must_use]
     pub fn reads(&self) -> usize {
         self.reads.get()
@@ -178,17 +175,16 @@ impl<'a> Past<'a> {
         self.records.read(position)
     }
 
-    /// The position of the last change of the resource with this key; 0 when there is none.
+    /// Returns the position of the last change of the resource with this key; 0 when there is none.
     #[must_use]
     pub fn tip(&self, key: Digest) -> u64 {
         self.tables.position(key)
     }
 
-    /// What the record at this position says of its commit, when it changes the resource with this
-    /// key.
+    /// Returns the commit data of the record at this position, if it changes the resource with this key.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// The reason why the record cannot be read.
     pub fn commit(&self, position: u64, key: Digest) -> Result<Option<CommitSaid>, Lost> {
         let payload = self.record(position)?;
         let record = decode(position, &payload)?;
@@ -197,10 +193,10 @@ impl<'a> Past<'a> {
             .then(|| said(&record)))
     }
 
-    /// As [`Past::commit`], of several resources: with those of them that the record changes.
+    /// Does what [`Past::commit`] does for several resources; also returns those that the record changes.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// The reason why the record cannot be read.
     pub fn commit_of(
         &self,
         position: u64,
@@ -213,31 +209,31 @@ impl<'a> Past<'a> {
         Ok((!changed.is_empty()).then(|| (said(&record), changed)))
     }
 
-    /// When the commit at this position was decided.
+    /// Returns when the commit at this position was decided.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// The reason why the record cannot be read.
     pub fn at(&self, position: u64) -> Result<Timestamp, Lost> {
         let payload = self.record(position)?;
         Ok(decode(position, &payload)?.at)
     }
 
-    /// The last position of a commit at this time or before, up to `upto`; 0 when the first one that
-    /// is kept is later.
+    /// Returns the last position up to `upto` of a commit at this time or before; 0 when the first kept commit is
+    /// later.
     ///
     /// # Errors
-    /// Why it cannot be said.
+    /// The reason why the position cannot be determined.
     pub fn position_at(&self, time: Timestamp, upto: u64) -> Result<u64, Lost> {
-        // The times of commits never fall.
+        // The times of commits never decrease.
         let (mut known, mut later) = (self.first().saturating_sub(1), upto + 1);
         let begin = known;
-        // Where all up to `upto` was given up meanwhile, there is nothing between.
+        // Where everything up to `upto` was given up meanwhile, the range is empty.
         while later.saturating_sub(known) > 1 {
             let middle = known + (later - known) / 2;
             match self.at(middle) {
                 Ok(at) if at <= time => known = middle,
                 Ok(_) => later = middle,
-                // Given up meanwhile: what is asked for may be, too.
+                // The record was given up meanwhile; the result may be, too.
                 Err(Lost::Gone) => known = middle,
                 Err(lost) => return Err(lost),
             }
@@ -248,11 +244,11 @@ impl<'a> Past<'a> {
         }
     }
 
-    /// Goes back from the change of the resource with this key at `from` (after which comes the one
-    /// at `above`, [`u64::MAX`] for none), over `most` changes at most.
+    /// Goes back from the change at `from` of the resource with this key, over at most `most` changes. The next
+    /// change is at `above`, or [`u64::MAX`] for none.
     ///
     /// # Errors
-    /// Why it cannot go on.
+    /// The reason why the search cannot continue.
     pub fn descend(
         &self,
         key: Digest,
@@ -298,7 +294,7 @@ impl<'a> Past<'a> {
         change
             .filter(|change| change.before < position)
             .ok_or_else(|| {
-                // Messages that were no resources yet have no changes of their own.
+                // Messages of the time when they were no resources have no changes of their own.
                 if record.changes.iter().any(messages::completes_old) {
                     return Lost::Gone;
                 }
@@ -318,18 +314,18 @@ impl<'a> Past<'a> {
         })
     }
 
-    /// Remembers that a way back to states as of a position below `above` may begin at this change of the
-    /// resource, since it has none between.
+    /// Remembers that the way back to states as of positions below `above` may begin at this change, since the
+    /// resource has no change in between.
     pub fn begin_at(&self, key: Digest, position: u64, above: u64) {
         self.known.borrow_mut().insert(key, (position, above));
     }
 
-    /// The states of the resource with this key down from the change at `from` (after which comes the
-    /// one at `above`): those of `count` changes that make a revision, and of the one before them, or
-    /// as many as there are and are not too large. They are remembered.
+    /// Rebuilds the states of the resource with this key, downwards from the change at `from`, whose next change is
+    /// at `above`: those after `count` changes that make a revision, and the state before them; fewer where there are
+    /// not so many, or where they are too large. Remembers them.
     ///
     /// # Errors
-    /// [`Lost::Gone`] when not even the state after that change can be made.
+    /// [`Lost::Gone`] when not even the state after that change can be rebuilt.
     pub fn stretch(
         &self,
         key: Digest,
@@ -342,7 +338,7 @@ impl<'a> Past<'a> {
         Ok(made)
     }
 
-    /// As [`Past::stretch`], down from the last change at `upto` or before; `None` when the resource
+    /// Does what [`Past::stretch`] does, downwards from the last change at `upto` or before; `None` when the resource
     /// did not exist.
     ///
     /// # Errors
@@ -378,10 +374,10 @@ impl<'a> Past<'a> {
         })
     }
 
-    /// The resource with this key as of a durable position; `None` when it did not exist.
+    /// Returns the resource with this key as of a durable position; `None` when it did not exist.
     ///
     /// # Errors
-    /// Why it cannot be said.
+    /// The reason why the state cannot be rebuilt.
     pub fn as_of(&self, key: Digest, upto: u64) -> Result<Option<Moment>, Lost> {
         let Some((tip, state, kind)) = self.tables.copied(key) else {
             return Ok(None);
@@ -421,13 +417,14 @@ impl<'a> Past<'a> {
                 let moment = made.moments.back().cloned().ok_or(Lost::Gone)?;
                 Ok(Some(moment))
             }
-            // Its own record is given up, and the next one may still have the state.
+            // The change's own record is given up; the next change's record may still have the state as its base.
             Err(Lost::Gone) if above != u64::MAX => self.before_first(key, above, upto).map(Some),
             Err(lost) => Err(lost),
         }
     }
 
-    /// The state before the change at `last`, if its record has it and it is the one as of `upto`.
+    /// Returns the state before the change at `last`, if its record has it as a base and it is the state as of
+    /// `upto`.
     fn before_first(&self, key: Digest, last: u64, upto: u64) -> Result<Moment, Lost> {
         let payload = self.record(last)?;
         let record = decode(last, &payload)?;
@@ -444,7 +441,7 @@ impl<'a> Past<'a> {
         }
     }
 
-    /// What the indexes hold of the resource with this key as of a position.
+    /// Returns the index entries of the resource with this key as of a position.
     fn entries(&self, key: Digest, upto: u64) -> Result<Option<Entries>, Lost> {
         let Some(moment) = self.as_of(key, upto)? else {
             return Ok(None);
@@ -452,7 +449,7 @@ impl<'a> Past<'a> {
         self.entries_in(key, &moment).map(Some)
     }
 
-    /// What the indexes hold of the resource with this key in a past state.
+    /// Returns the index entries of the resource with this key in a past state.
     fn entries_in(&self, key: Digest, moment: &Moment) -> Result<Entries, Lost> {
         let kind = self.tables.copied(key).map_or(0, |(.., kind)| kind);
         let resource = (self.kinds)(kind).ok_or(Lost::Gone)?;
@@ -461,7 +458,7 @@ impl<'a> Past<'a> {
 }
 
 impl Stretch {
-    /// The state as of a position, where it is among these.
+    /// Returns the state as of a position, if the stretch contains it.
     fn at(&self, upto: u64) -> Option<&Moment> {
         if upto >= self.above {
             return None;
@@ -478,7 +475,7 @@ mod tests {
     use super::*;
     use crate::catalogue;
 
-    /// A log of which all was given up but what comes after this position.
+    /// A log of which only the records after this position are kept.
     struct GivenUp(u64);
 
     impl Records for GivenUp {

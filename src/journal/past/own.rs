@@ -1,4 +1,4 @@
-//! What a record contains of one resource's change.
+//! The data of one resource's change in a record.
 
 use std::borrow::Cow;
 
@@ -10,25 +10,25 @@ use crate::domain::stored::Versioned;
 use crate::journal::messages;
 use crate::journal::record::{Record, SCHEMA_OF_EVENTS};
 
-/// Why a past state cannot be rebuilt.
+/// Reason why a past state cannot be rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// The log no longer has what would be needed.
+    /// The log no longer has the records needed.
     Gone,
-    /// The log is ending, or cannot be read.
+    /// The log is being closed, or cannot be read.
     Unavailable,
-    /// What the log has does not fit together; the sentence says where.
+    /// The log's data is inconsistent; the sentence says where.
     Damaged(String),
 }
 
-/// What a record contains of its commit.
+/// Data about a commit in its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitSaid {
-    /// When it was decided.
+    /// Time of the decision.
     pub at: Timestamp,
-    /// The operation's number; 0 for a reference fact.
+    /// Number of the operation; 0 for a reference fact.
     pub operation: u16,
-    /// The kind and the profile of who sent it, where the record has them.
+    /// Kind and profile of the sender, where the record has them.
     pub actor: Option<(ActorKind, Box<str>)>,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn decode(position: u64, payload: &[u8]) -> Result<Record<'_>, Lost> 
     Record::decode(payload).map_err(|error| Lost::Damaged(format!("position {position}: {error}")))
 }
 
-/// One resource's change, as a record has it among its changes, or as the birth of a message.
+/// One resource's change, listed among a record's changes or implied as the birth of a message.
 pub(super) struct Own<'r> {
     pub(super) kind: u16,
     pub(super) version: u16,
@@ -56,7 +56,7 @@ impl Own<'_> {
     }
 }
 
-/// What the record changes of the resource with this key.
+/// Returns the record's change of the resource with this key.
 pub(super) fn change_of<'r>(
     record: &'r Record<'_>,
     key: Digest,

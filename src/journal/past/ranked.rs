@@ -1,8 +1,8 @@
-//! Which resource of a list with ranks ranked highest as of a position.
+//! Finds the resource of a list with ranks that ranked highest as of a position.
 //!
-//! The list has the present order. What was not changed since the position had its present rank by
-//! then, so of those one alone can have been the highest. Of what was changed since, the rank is made
-//! from its state as of then; it is the same down to the change before, and kept.
+//! The list has the present order. A resource not changed since the position already had its present rank then, so
+//! only the highest of those can have been the highest. For a resource changed since, the rank is derived from its
+//! state as of then; it applies down to the change before, and is kept.
 
 use std::cmp::Reverse;
 
@@ -10,7 +10,7 @@ use super::own::Lost;
 use crate::base::digest::Digest;
 use crate::domain::resource::{IndexKey, Rank};
 
-/// The ranks that a resource had from one position to another.
+/// The ranks that a resource had from position `from` to `upto`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RanksAsOf {
     pub(super) from: u64,
@@ -19,7 +19,7 @@ pub struct RanksAsOf {
 }
 
 impl RanksAsOf {
-    /// Of a resource that did not exist as of this position: none.
+    /// Returns the ranks, namely none, of a resource that did not exist as of this position.
     #[must_use]
     pub fn unborn(upto: u64) -> Self {
         Self {
@@ -32,25 +32,25 @@ impl RanksAsOf {
 
 /// The resources of a list with ranks.
 pub(super) struct Ranked {
-    /// From the one that was changed last down.
+    /// Members in descending order of their last changes.
     members: Vec<Member>,
-    /// At the place of each of them: which one ranks highest at present, of it and those below it.
+    /// For each index: the index of the member that ranks highest at present, out of this one and those after it.
     highest: Vec<usize>,
 }
 
 struct Member {
     key: Digest,
-    /// The position of its last change.
+    /// Position of the resource's last change.
     tip: u64,
-    /// Its place in the present order.
+    /// Place of the resource in the present order.
     place: usize,
-    /// What is known of its ranks.
+    /// Known ranks of the resource.
     known: Option<RanksAsOf>,
 }
 
 impl Ranked {
-    /// Of these resources in their present order, with the positions of their last changes, which were
-    /// read after it: what was changed in between counts as changed. Each may have ranks that are known.
+    /// Creates the list of these resources, given in their present order, which was read before the positions of
+    /// their last changes: changes in between count as later ones. Ranks may be known for each.
     pub(super) fn of(
         keys: Vec<Digest>,
         tip: impl Fn(Digest) -> u64,
@@ -76,8 +76,8 @@ impl Ranked {
         Self { members, highest }
     }
 
-    /// The one that ranked highest in this list as of a position. `make` gives the ranks of one that are
-    /// not known.
+    /// Returns the resource that ranked highest in this list as of a position. `make` derives ranks that are not
+    /// known.
     pub(super) fn highest(
         &mut self,
         list: IndexKey,

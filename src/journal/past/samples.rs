@@ -1,4 +1,4 @@
-//! Adjustments of bookings with their records in memory, for tests of looks at the past.
+//! Adjustments of bookings with their records in memory, for tests of past states.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +22,7 @@ use crate::domain::stored::Versioned;
 use crate::journal::record::{NewChange, NewRecord, RecordOutcome, SCHEMA};
 use crate::journal::tables::Tables;
 
-/// The list of a booking's adjustments.
+/// Returns the key of the list of a booking's adjustments.
 pub(crate) fn list(booking: &str) -> IndexKey {
     adjustments_of(&BookingId::from_trusted(booking))
 }
@@ -39,7 +39,7 @@ impl Adjustments {
         PaymentChangeAdjustment::KIND.key(&[id])
     }
 
-    /// A commit by which an adjustment is one of this booking, asked for on this day of a month.
+    /// Commits that an adjustment belongs to this booking, requested on this day of a month.
     pub(crate) fn put(&mut self, id: &str, booking: &str, day: u8) {
         let facts = with(
             &adjustment(),

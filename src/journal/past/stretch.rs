@@ -1,5 +1,5 @@
-//! The states of a resource after some changes that follow each other: back to where states can be
-//! made from, and on from there.
+//! Rebuilds the states of a resource after consecutive changes: goes back to a base or to the creation, and forward
+//! from there.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -11,9 +11,9 @@ use crate::base::revision::Revision;
 use crate::domain::read::Numbered;
 use crate::domain::registered::{Retracing, known};
 
-/// Bytes of records that are held between the way back and the way on; others are read again.
+/// Maximum bytes of records held between the ways back and forward; others are read again.
 const HELD_BYTES_MAX: usize = 4 << 20;
-/// Bytes of states that are kept of one resource.
+/// Maximum bytes of states kept of one resource.
 const STATES_BYTES_MAX: usize = 16 << 20;
 
 impl Past<'_> {
@@ -45,7 +45,7 @@ impl Past<'_> {
             };
             counted += usize::from(makes_revision);
             back.push(position, payload);
-            // The next one, too: it is what was before the others.
+            // One more state is shown: the one before the others.
             if counted <= count {
                 back.shown = back.steps.len() + 1;
             }
@@ -73,8 +73,8 @@ impl Past<'_> {
         Ok(stretch)
     }
 
-    /// Applies the events of these changes, the latest of which comes first, and keeps the states
-    /// after the first `shown` of them.
+    /// Applies the events of these changes, given with the latest first, and keeps the states after the latest
+    /// `shown` changes.
     fn retraced(&self, key: Digest, steps: &[Step], shown: usize) -> Result<Stretch, Lost> {
         let mut moments = Moments::default();
         let mut states: Option<Box<dyn Retracing>> = None;
@@ -131,7 +131,7 @@ impl Past<'_> {
         })
     }
 
-    /// The last state alone, where no earlier one can be made.
+    /// Returns the last state alone, where no earlier one can be rebuilt.
     fn only_tip(&self, key: Digest, from: u64) -> Result<Stretch, Lost> {
         let (position, state, kind) = self.tables.copied(key).ok_or(Lost::Gone)?;
         if position != from {
@@ -152,14 +152,14 @@ impl Past<'_> {
     }
 }
 
-/// The changes on a way back.
+/// The changes passed on a way back.
 #[derive(Default)]
 struct Back {
     steps: Vec<Step>,
     held: usize,
-    /// How many of them lead to the last one from which states can be made.
+    /// Number of changes down to the lowest one from which states can be rebuilt.
     ground: usize,
-    /// How many of them are to be shown.
+    /// Number of changes whose states are shown.
     shown: usize,
 }
 
@@ -181,7 +181,7 @@ impl Back {
     }
 }
 
-/// States in ascending order, the latest ones if they are many bytes.
+/// States in ascending order; only the latest ones if the total size is too large.
 #[derive(Default)]
 struct Moments {
     all: VecDeque<Moment>,
@@ -204,7 +204,7 @@ impl Moments {
             state: state.into(),
             revision,
         });
-        // A change is shown with the state before it.
+        // At least two states are kept, since a change is shown with the state before it.
         while self.bytes > STATES_BYTES_MAX && self.all.len() > 2 {
             if let Some(cut) = self.all.pop_front() {
                 self.bytes -= cut.state.len();

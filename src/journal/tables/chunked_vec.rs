@@ -1,22 +1,22 @@
-//! Entries of one size, side by side: numbered without gaps, in chunks, so that growing neither
-//! copies them nor leaves outgrown memory behind.
+//! A vector of entries of one size, in chunks, so that growing neither copies the entries nor leaves outgrown memory
+//! behind.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::memory::Piece;
 
-/// Entries of a chunk.
+/// Number of entries of a chunk.
 pub(super) const CHUNK: usize = 64;
 
-/// An entry that always takes the same number of bytes.
+/// An entry that is always encoded in the same number of bytes.
 pub(super) trait FixedSize: Copy {
     const BYTES: usize;
     fn write(self, bytes: &mut [u8]);
     fn read(bytes: &[u8]) -> Self;
 }
 
-/// The entries.
+/// A vector of entries, numbered without gaps.
 pub(super) struct ChunkedVec<E> {
     chunks: Vec<Piece>,
     len: u32,
@@ -33,48 +33,48 @@ impl<E> Default for ChunkedVec<E> {
     }
 }
 
-/// Where the entry of this number is: its chunk, and where it begins there.
+/// Returns the chunk of the entry with this number, and the offset of the entry there.
 fn place<E: FixedSize>(number: u32) -> (usize, usize) {
     let number = number as usize;
     (number / CHUNK, number % CHUNK * E::BYTES)
 }
 
 impl<E: FixedSize> ChunkedVec<E> {
-    /// How many there are.
+    /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// The entry of this number.
+    /// Returns the entry with this number.
     pub(super) fn at(&self, number: u32) -> E {
         let (chunk, start) = place::<E>(number);
         E::read(&self.chunks[chunk][start..][..E::BYTES])
     }
 
-    /// The entries of these numbers, as far as there are any.
+    /// Iterates over the entries with these numbers, as far as there are any.
     pub(super) fn range(&self, numbers: Range<usize>) -> impl Iterator<Item = E> {
         let end = u32::try_from(numbers.end).map_or(self.len, |end| end.min(self.len));
         let start = u32::try_from(numbers.start).map_or(end, |start| start.min(end));
         (start..end).map(|number| self.at(number))
     }
 
-    /// Replaces the entry of this number.
+    /// Replaces the entry with this number.
     pub(super) fn set(&mut self, number: u32, entry: E) {
         let (chunk, start) = place::<E>(number);
         entry.write(&mut self.chunks[chunk][start..][..E::BYTES]);
     }
 
-    /// Makes room for one more entry, and writes this one there without adding it: the next push then
-    /// finds the place in the processor's cache.
+    /// Makes room for one more entry, and writes this entry there without adding it: the next push then finds the
+    /// place in the processor's cache.
     pub(super) fn reserve(&mut self, entry: E) {
         self.make_room();
         self.set(self.len, entry);
     }
 
-    /// Adds an entry; its number.
+    /// Adds an entry; returns its number.
     pub(super) fn push(&mut self, entry: E) -> u32 {
         let number = self.len;
-        // Digests fill the shards evenly, and one of that size would be many GiB.
+        // Digests fill the shards evenly, and a shard with so many entries would take many GiB.
         let len = number.checked_add(1).expect("a shard has no 2^32 entries");
         self.make_room();
         self.set(number, entry);
@@ -82,8 +82,8 @@ impl<E: FixedSize> ChunkedVec<E> {
         number
     }
 
-    /// Removes the entry of this number; the last entry takes its place. Returns that entry with the
-    /// number that it had, unless it is the one that was removed.
+    /// Removes the entry with this number; the last entry takes its place. Returns that entry with its former number,
+    /// unless it is the removed one.
     pub(super) fn remove(&mut self, number: u32) -> Option<(E, u32)> {
         let last = self.len - 1;
         let moved = (number != last).then(|| {
@@ -106,13 +106,13 @@ impl<E: FixedSize> ChunkedVec<E> {
         }
     }
 
-    /// How many chunks there are.
+    /// Number of chunks.
     #[cfg(test)]
     pub(super) fn chunks(&self) -> usize {
         self.chunks.len()
     }
 
-    /// Where the chunks are noted.
+    /// Address of the list of chunks.
     #[cfg(test)]
     pub(super) fn noted(&self) -> *const u8 {
         self.chunks.as_ptr().cast()

@@ -1,13 +1,13 @@
-//! A map from idempotency keys to positions, in little more memory than its entries take side by side.
+//! A map from idempotency keys to positions that takes little more memory than its entries.
 //!
-//! Its entries are numbered, and the hash index has numbers of four bytes.
+//! The entries are numbered, and the hash index contains these numbers, of four bytes each.
 
 use super::chunked_vec::{ChunkedVec, FixedSize};
 use super::hash_index::{Entry, HashIndex};
 use super::slot::POSITION_MAX;
 use crate::base::digest::Digest;
 
-/// A key, and the position at which it was used, at most [`POSITION_MAX`].
+/// A key, and the position of its use, at most [`POSITION_MAX`].
 type Used = (Digest, u64);
 
 impl FixedSize for Used {
@@ -30,7 +30,7 @@ impl FixedSize for Used {
     }
 }
 
-/// The map.
+/// A compact map from keys to positions.
 #[derive(Default)]
 pub(super) struct CompactMap {
     index: HashIndex,
@@ -38,39 +38,39 @@ pub(super) struct CompactMap {
 }
 
 impl CompactMap {
-    /// How many entries there are.
+    /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The position of this key.
+    /// Returns the position of this key.
     pub(super) fn get(&self, key: Digest) -> Option<u64> {
         let key_of = |number| self.entries.at(number).0;
         let number = self.index.find(key, key_of)?;
         Some(self.entries.at(number).1)
     }
 
-    /// The entries of these numbers, as far as there are any. Removing one gives its number to the
-    /// last one, and changes no other number.
+    /// Iterates over the entries with these numbers, as far as there are any. Removing an entry gives its number to
+    /// the last one, and changes no other number.
     pub(super) fn range(&self, numbers: std::ops::Range<usize>) -> impl Iterator<Item = Used> {
         self.entries.range(numbers)
     }
 
-    /// All entries, in no particular order.
+    /// Iterates over all entries, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Used> {
         self.entries.range(0..self.len())
     }
 
-    /// Makes room for this key before it comes, with such a position.
+    /// Makes room for this key before it is inserted; `position` only fills the place.
     pub(super) fn reserve(&mut self, key: Digest, position: u64) {
         let entries = &self.entries;
         self.index.reserve(key, |number| entries.at(number).0);
         self.entries.reserve((key, position));
-        // Where it is looked for: the processor has that at hand then.
+        // Looks the key up, so that the later lookup finds its data in the processor's cache.
         std::hint::black_box(self.get(key).is_some());
     }
 
-    /// Gives this key a position; the position that it had.
+    /// Sets the position of this key; returns its previous one.
     pub(super) fn insert(&mut self, key: Digest, position: u64) -> Option<u64> {
         let mut before = None;
         let Ok(()) = self.insert_if(key, position, |position| {
@@ -80,10 +80,10 @@ impl CompactMap {
         before
     }
 
-    /// Gives this key a position, unless `may` objects to the position that it has.
+    /// Sets the position of this key, unless `may` rejects its previous one.
     ///
     /// # Errors
-    /// That of `may`.
+    /// The error of `may`.
     pub(super) fn insert_if<E>(
         &mut self,
         key: Digest,
@@ -109,7 +109,7 @@ impl CompactMap {
         self.entries.push((key, position));
     }
 
-    /// Makes an index of all that was noted; whether that can be, since no key was noted twice.
+    /// Builds an index of all noted keys; returns `false` if that is not possible, since a key was noted twice.
     pub(super) fn index_noted(&mut self) -> bool {
         let entries = &self.entries;
         let keys = (0..).zip(self.iter().map(|(key, _)| key));
@@ -121,7 +121,7 @@ impl CompactMap {
         is_sound
     }
 
-    /// Removes this key; its position. The last entry gets its number.
+    /// Removes this key and returns its position. The last entry gets its number.
     pub(super) fn remove(&mut self, key: Digest) -> Option<u64> {
         let entries = &mut self.entries;
         let number = self.index.remove(key, |number| entries.at(number).0)?;
@@ -152,14 +152,14 @@ mod tests {
         let mut model = HashMap::new();
         let mut adds = 3;
         for round in 0..60_000 {
-            // The map grows and shrinks in turns.
+            // The map alternately grows and shrinks.
             if round % 10_000 == 0 {
                 adds = 7 - adds;
             }
             let number = random.random_range(0..2_000_u32);
             let mut key = Digest([0; 16]);
             key.0[..4].copy_from_slice(&number.to_le_bytes());
-            // Few hashes, so that keys meet in the index.
+            // Few hashes, so that keys collide in the index.
             key.0[8] = number.to_le_bytes()[0];
             assert_eq!(map.get(key), model.get(&key).copied(), "SEED={seed}");
             if random.random_ratio(adds, 7) {

@@ -1,4 +1,4 @@
-//! What tables hold, as one number to compare.
+//! A digest of the tables' content, for comparison.
 
 use super::unique::UniqueIndex;
 use super::{SHARDS, Tables};
@@ -7,12 +7,12 @@ use crate::catalogue;
 use crate::domain::resource::{IndexKey, Source as _};
 
 impl Tables {
-    /// A 256-bit digest that two sets of tables share only if they are equal: every state with its
-    /// kind and position, every unique key's resource, every secondary key's resources, every
-    /// idempotency key's commit.
+    /// Returns a 256-bit digest that two sets of tables share only if they are equal. It covers every state with its
+    /// kind and position, the resource of every unique key, the resources of every secondary key, and the commit of
+    /// every idempotency key.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
-        // Tables have no order, so the entries' hashes are added up, each table under its number.
+        // Tables have no order, so the hashes of their entries are added up, each with the number of its table.
         let mut sum = [0_u64; 4];
         let mut add = |table: u8, key: Digest, parts: &[&[u8]]| {
             let mut hasher = blake3::Hasher::new();
@@ -44,7 +44,7 @@ impl Tables {
             }
         }
         if surplus != 0 {
-            // Entries of names that no state has, or has once less.
+            // Entries in excess of the names that states have.
             add(5, Digest([0; 16]), &[&surplus.to_le_bytes()]);
         }
         for shard in &self.secondary.0 {
@@ -58,7 +58,7 @@ impl Tables {
         }
         for shard in &self.keys.0 {
             for (key, position) in shard.read().iter() {
-                // A forgotten key is like one that was never used.
+                // A forgotten key counts as one that was never used.
                 if position > self.forgotten() {
                     add(4, key, &[&position.to_le_bytes()]);
                 }
@@ -71,7 +71,7 @@ impl Tables {
         digest
     }
 
-    /// The names that the resources of a shard have.
+    /// Returns the names of a shard's resources.
     fn names_of_shard(&self, shard: usize) -> Vec<(IndexKey, Digest)> {
         let mut all = Vec::new();
         let Ok(()) = self.each_of_shard(shard, |state| {

@@ -1,6 +1,6 @@
-//! What a list has grown to, for who comes back to it.
+//! The extent of a list at some time, for readers that return to it.
 
-/// How much a list had at some time.
+/// The size of a list at some time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) len: u32,
@@ -8,9 +8,9 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// The first number that may have been bound to a booking since then.
+    /// Returns the first number that may have been bound to a booking since then.
     pub(super) fn first_since(self, now: Self) -> u32 {
-        // What is shown again has any number.
+        // An item that is shown again may have any number.
         if self.shown_again == now.shown_again {
             self.len
         } else {

@@ -1,9 +1,8 @@
-//! Half a digest, where a whole one is at hand elsewhere in the tables.
+//! Half of a digest, used where the whole digest is elsewhere in the tables.
 //!
-//! A list notes which resources it has, and the table of states has their keys: so eight bytes of a
-//! key are enough to find it. Two keys with the same eight bytes can be made by somebody who tries
-//! some 2^32 of them. The one that comes second is *later*: it is noted here, and whoever notes it
-//! elsewhere notes all of it. So half a digest always means the one that is not later.
+//! A list notes its resources, and the table of states has their keys, so eight bytes of a key suffice to find it
+//! there. An attacker can create two keys with the same eight bytes, by some 2^32 attempts. The second one to come is
+//! *later*: it is noted here, and everywhere else in full. So half a digest always means the key that is not later.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -13,7 +12,7 @@ use parking_lot::RwLock;
 
 use crate::base::digest::Digest;
 
-/// The bytes of a digest by which its shard is found, and its place in a hash index.
+/// Indexes of the bytes of a digest that determine its shard and its place in a hash index.
 const BYTES: [usize; HalfKey::BYTES] = [0, 1, 4, 5, 6, 7, 8, 14];
 
 /// Half a digest.
@@ -27,7 +26,7 @@ impl HalfKey {
         Self(BYTES.map(|at| digest.0[at]))
     }
 
-    /// A digest with this half, which is found at the same places.
+    /// Returns a digest with this half, which has the same shard and the same place in a hash index.
     pub(super) fn alike(self) -> Digest {
         let mut digest = Digest([0; 16]);
         for (at, byte) in BYTES.into_iter().zip(self.0) {
@@ -37,7 +36,7 @@ impl HalfKey {
     }
 }
 
-/// A digest as it is noted: half of it, or all of a later one.
+/// A digest as stored in a list: half of it, or all of a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Noted {
     First(HalfKey),
@@ -45,7 +44,7 @@ pub(super) enum Noted {
 }
 
 impl Noted {
-    /// The half that it has in any case.
+    /// Returns the half of the digest, which both variants have.
     pub(super) fn half(self) -> HalfKey {
         match self {
             Self::First(half) => half,
@@ -54,7 +53,7 @@ impl Noted {
     }
 }
 
-/// The digests that came when there was another one with the same half. Its lock is taken last.
+/// Digests that came when there was another one with the same half. This lock is taken last of all.
 #[derive(Default)]
 pub(super) struct HalfKeyCollisions {
     is_any: AtomicBool,
@@ -62,7 +61,7 @@ pub(super) struct HalfKeyCollisions {
 }
 
 impl HalfKeyCollisions {
-    /// This one is later. To be called before anybody can find it.
+    /// Notes that this digest is later. To be called before anybody can find it.
     pub(super) fn note(&self, digest: Digest) {
         self.digests.write().insert(digest);
         self.is_any.store(true, Ordering::Release);
@@ -72,7 +71,7 @@ impl HalfKeyCollisions {
         self.is_any.load(Ordering::Acquire) && self.digests.read().contains(&digest)
     }
 
-    /// How this digest, which can be found by now, is noted.
+    /// Returns the form in which this digest, which can be found by now, is stored.
     pub(super) fn noted(&self, digest: Digest) -> Noted {
         match self.has(digest) {
             true => Noted::Later(digest),
@@ -81,8 +80,7 @@ impl HalfKeyCollisions {
     }
 }
 
-/// Finds out whether a new digest is later, from the digests that are compared with it while its place is
-/// looked for.
+/// Determines whether a new digest is later, from the digests compared with it while its place is searched.
 pub(super) struct Alike {
     digest: Digest,
     is_later: Cell<bool>,
@@ -96,7 +94,7 @@ impl Alike {
         }
     }
 
-    /// Takes note of a digest that is there; returns it.
+    /// Compares an existing digest, and returns it.
     pub(super) fn seen(&self, there: Digest) -> Digest {
         if HalfKey::of(there) == HalfKey::of(self.digest) {
             self.is_later.set(true);
@@ -104,7 +102,7 @@ impl Alike {
         there
     }
 
-    /// Notes the digest if it is later: to be called when it is about to be entered, and was not there.
+    /// Notes the digest if it is later. To be called when it is about to be entered, and was not there.
     pub(super) fn note_if_later(&self, later: &HalfKeyCollisions) {
         if self.is_later.get() {
             later.note(self.digest);

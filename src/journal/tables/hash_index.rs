@@ -1,17 +1,17 @@
-//! The hash index of a shard: from a key to the place of its entry, a number of four bytes.
+//! The hash index of a shard: maps a key to the number of its entry, of four bytes.
 //!
-//! It is a set of *segments* of some dozen entries each, and grows by one of them at a time (linear
-//! hashing): the next segment in order gives up the entries of the new one. So an insertion touches
-//! that many entries at most, however large the index is, while others wait for the shard.
+//! The index is a set of *segments* of some dozen entries each, and grows by one segment at a time (linear hashing):
+//! the new segment gets its entries from the next old one in order. So an insertion, for which others wait, touches
+//! at most that many entries, however large the index is.
 //!
-//! The entries of a segment lie side by side in no order, after their *tags*: a byte of each key,
-//! among which a key's own is looked for many at a time. Whatever has it is compared. Four segments
-//! are a *row*, one after the other in one piece of memory, so that a look into an index that is in no
-//! cache waits for the memory twice: for what the row has, and for the tags, beside which the entries
-//! are. An entry costs a byte more than itself, and little is kept free.
+//! The entries of a segment lie side by side in no order, after their *tags*: one byte of each key. A key's tag is
+//! compared with many tags at a time; where it matches, the keys are compared. Four segments are a *row*, one after
+//! the other in one piece of memory. So a lookup in an index that is in no cache waits for the memory twice: for the
+//! row's data, and for the tags with the entries next to them. An entry costs one byte more than its own size, and
+//! little space is kept free.
 //!
-//! It has several parts of uneven shares. The segments of one part grow at about the same time, and
-//! since digests fill all shards evenly, so would those of all shards. Uneven parts take turns.
+//! The index has several parts of uneven shares. The segments of one part grow at about the same time and, since
+//! digests fill all shards evenly, so would those of all shards. Uneven parts take turns.
 
 mod filled;
 
@@ -19,56 +19,56 @@ use super::memory::Piece;
 use super::tags::{WORD, equal_bytes, word};
 use crate::base::digest::Digest;
 
-/// Where the parts begin, except the first, of 256: each has 1.19 times the share of the one
-/// before, so that four of them make a doubling.
+/// First values, out of 256, of all parts but the first: each part has 1.19 times the share of the one before, so
+/// that four of them make a doubling.
 const BEGINS: [u8; 3] = [48, 106, 174];
 const PARTS: usize = BEGINS.len() + 1;
-/// Keys to a segment, on average over a part, beyond which one more segment is added. So a segment
-/// has about twice as many just before it is split.
+/// Average number of keys per segment of a part beyond which a segment is added. So a segment has about twice as many
+/// just before it is split.
 const LOAD: usize = 32;
-/// Segments of a row. Growing sometimes moves what there is of each row, not its piece.
+/// Number of segments of a row. Growth sometimes moves what describes each row, but not its piece of memory.
 const ROW: usize = 4;
-/// Bytes of an entry, and of it with its tag.
+/// Size of an entry in bytes, without its tag.
 const ENTRY: usize = size_of::<u32>();
 const TAGGED: usize = ENTRY + 1;
-/// Bytes that come into a processor's cache together.
+/// Size of a processor's cache line, in bytes.
 const LINE: usize = 64;
 
-/// The index.
+/// A hash index, in parts.
 #[derive(Default)]
 pub(super) struct HashIndex([Part; PARTS]);
 
-/// A part of the index: nothing, or one segment and more.
+/// A part of the index, with no segment or more.
 #[derive(Default)]
 struct Part {
-    /// The segments; the last row has empty ones at its end.
+    /// The segments; the last row may have empty ones at its end.
     rows: Vec<Row>,
     segments: usize,
-    /// How many keys there are.
+    /// Number of keys.
     len: usize,
 }
 
 /// Some segments.
 #[derive(Default)]
 struct Row {
-    /// How many entries each has together with those before it.
+    /// For each segment, the number of entries up to its end.
     ends: [u32; ROW],
-    /// Of each segment the tags, then the entries in the same order.
+    /// For each segment the tags, then the entries in the same order.
     bytes: Piece,
 }
 
-/// The entry of a key, present or not.
+/// Result of a lookup: the entry of a key, or the place for it.
 pub(super) enum Entry<'a> {
-    /// It is present.
+    /// The key has an entry.
     Occupied(Occupied<'a>),
-    /// It is not.
+    /// The key has no entry.
     Vacant(Vacant<'a>),
 }
 
-/// A present entry.
+/// The entry of a key.
 pub(super) struct Occupied<'a>(&'a mut [u8; ENTRY]);
 
-/// Where an absent key would be.
+/// The place for the entry of an absent key.
 pub(super) struct Vacant<'a> {
     row: &'a mut Row,
     segment: usize,
@@ -87,31 +87,31 @@ impl Occupied<'_> {
 }
 
 impl Vacant<'_> {
-    /// Inserts this.
+    /// Inserts this entry.
     pub(super) fn insert(self, entry: u32) {
         *self.len += 1;
         self.row.push(self.segment, self.tag, entry);
     }
 }
 
-/// The part of this key. Its byte is used for nothing else: the shard goes by the first two bytes,
-/// the segment by [`spread`], and within it [`tag`] is looked for.
+/// Returns the part of this key. The byte is used for nothing else: the shard is determined by the first two bytes,
+/// the segment by [`spread`], and the place within it by [`tag`].
 fn part(key: Digest) -> usize {
     let byte = key.0[14];
     BEGINS.iter().filter(|begin| byte >= **begin).count()
 }
 
-/// What segments go by: the lowest bits.
+/// Returns the number whose lowest bits determine the segment.
 fn spread(key: Digest) -> usize {
     u32::from_le_bytes(HashIndex::spread_of(key)) as usize
 }
 
-/// What is looked for within a segment.
+/// Returns the byte that is searched for within a segment.
 fn tag(key: Digest) -> u8 {
     key.0[8]
 }
 
-/// The segment of a key, of so many, at least one: by as many bits as are needed, or by one less
+/// Returns the segment of a key, out of `segments`, at least one: by as many bits as are needed, or by one bit less
 /// where the segment of that number does not exist yet.
 fn segment(spread: usize, segments: usize) -> usize {
     let whole = segments.next_power_of_two();
@@ -124,7 +124,7 @@ fn segment(spread: usize, segments: usize) -> usize {
 }
 
 impl Row {
-    /// Where a segment begins: its tags; and how many entries it has.
+    /// Returns the offset of a segment's tags, and the number of its entries.
     fn extent(&self, segment: usize) -> (usize, usize) {
         let before = match segment {
             0 => 0,
@@ -133,7 +133,7 @@ impl Row {
         (before * TAGGED, self.ends[segment] as usize - before)
     }
 
-    /// Where the entry at this place of a segment is.
+    /// Returns the offset of the entry at this index of a segment.
     fn place(&self, segment: usize, at: usize) -> usize {
         let (start, count) = self.extent(segment);
         start + count + at * ENTRY
@@ -149,17 +149,17 @@ impl Row {
         entry.expect("an entry has its bytes")
     }
 
-    /// The tags and the entries of a segment.
+    /// Returns the tags and the entries of a segment.
     fn tagged(&self, segment: usize) -> (&[u8], &[u8]) {
         let (start, count) = self.extent(segment);
         self.bytes[start..][..count * TAGGED].split_at(count)
     }
 
-    /// Where in a segment the entry is that has this tag and is meant.
+    /// Returns the index within a segment of the entry that has this tag and for which `is_meant` holds.
     fn find(&self, segment: usize, tag: u8, is_meant: impl Fn(u32) -> bool) -> Option<usize> {
         let (start, count) = self.extent(segment);
         let all = &self.bytes[start..][..count * TAGGED];
-        // What is looked at beyond the tags is entries, and counts for nothing.
+        // Bytes beyond the tags belong to entries, and are ignored.
         for first in (0..count).step_by(WORD) {
             let mut equal = equal_bytes(word(&all[first..]), tag);
             while equal != 0 {
@@ -176,17 +176,17 @@ impl Row {
         None
     }
 
-    /// Makes room for one more, and has at hand what it moves.
+    /// Makes room for one more entry, and loads the bytes that the insertion moves into the cache.
     fn reserve(&mut self, segment: usize) {
         let len = self.bytes.len();
         if self.bytes.room() < len + TAGGED {
             self.bytes.move_to_room_for(len + TAGGED);
         }
-        self.have_at_hand(segment);
+        self.prefetch(segment);
     }
 
-    /// Has in the processor's cache what is looked at, and what one more entry moves.
-    fn have_at_hand(&self, segment: usize) {
+    /// Loads into the processor's cache the bytes that a lookup reads and that an insertion moves.
+    fn prefetch(&self, segment: usize) {
         let (start, _) = self.extent(segment);
         let moved = self.bytes[start..].iter().step_by(LINE);
         std::hint::black_box(moved.fold(0, |all, byte| all ^ byte));
@@ -209,7 +209,7 @@ impl Row {
         self.ends[segment..].iter_mut().for_each(|end| *end += 1);
     }
 
-    /// Takes out an entry; the last one of its segment gets its place.
+    /// Removes an entry; the last entry of its segment takes its place.
     fn remove(&mut self, segment: usize, at: usize) -> u32 {
         let len = self.bytes.len();
         let removed = self.entry(segment, at);
@@ -226,11 +226,12 @@ impl Row {
         removed
     }
 
-    /// Takes those out of a segment that go, with their tags, and gives back the room that is left.
+    /// Removes the entries for which `goes` holds from a segment, returns them with their tags, and frees the excess
+    /// room.
     fn split(&mut self, segment: usize, goes: impl Fn(u32) -> bool) -> Vec<(u8, u32)> {
         let (tags, entries) = self.tagged(segment);
         let entries = entries.chunks_exact(ENTRY).map(entry);
-        // Each is looked at before anything depends on one of them: so waits for memory overlap.
+        // All entries are examined before any result is used, so that waits for memory overlap.
         let go: Vec<bool> = entries.clone().map(goes).collect();
         let (mut gone, mut kept) = (Vec::with_capacity(LOAD), Vec::with_capacity(2 * LOAD));
         for ((tag, entry), goes) in tags.iter().copied().zip(entries).zip(go) {
@@ -252,7 +253,7 @@ impl Row {
         gone
     }
 
-    /// What is at a place of a segment, from here on.
+    /// Sets the entry at this index of a segment, with its tag.
     fn set(&mut self, segment: usize, at: usize, tag: u8, entry: u32) {
         let (start, _) = self.extent(segment);
         self.bytes[start + at] = tag;
@@ -266,19 +267,19 @@ impl Row {
     }
 }
 
-/// The entry that these bytes begin with.
+/// Returns the entry that these bytes begin with.
 fn entry(bytes: &[u8]) -> u32 {
     let entry = bytes.first_chunk().expect("an entry has its bytes");
     u32::from_le_bytes(*entry)
 }
 
-/// As many as an index can have.
+/// Converts a number of entries, of which an index never has too many.
 fn number(count: usize) -> u32 {
     u32::try_from(count).expect("entries are numbers of four bytes, each once")
 }
 
 impl Part {
-    /// Where a key is, or would be: the row, and the segment in it.
+    /// Returns the row of a key, present or not, and its segment in that row.
     fn place(&self, key: Digest) -> Option<(usize, usize)> {
         if self.segments == 0 {
             return None;
@@ -287,14 +288,14 @@ impl Part {
         Some((number / ROW, number % ROW))
     }
 
-    /// Sees to it that one more is not too many.
+    /// Adds a segment if one more key would be too many.
     fn make_room(&mut self, key_of: impl Fn(u32) -> Digest) {
         if self.len >= self.segments * LOAD {
             self.grow(key_of);
         }
     }
 
-    /// Adds a segment: it takes entries from the next one in order, by one more bit.
+    /// Adds a segment, which takes entries from the next old one in order, by one more bit.
     #[cold]
     fn grow(&mut self, key_of: impl Fn(u32) -> Digest) {
         let new = self.segments;
@@ -318,23 +319,23 @@ impl Part {
 }
 
 impl HashIndex {
-    /// What a key is spread by.
+    /// Returns the bytes of a key that determine its segment.
     pub(super) fn spread_of(key: Digest) -> [u8; 4] {
         let [_, _, _, _, a, b, c, d, ..] = key.0;
         [a, b, c, d]
     }
 
-    /// A key that is spread by this.
+    /// Returns a key with these bytes.
     pub(super) fn with_spread([a, b, c, d]: [u8; 4]) -> Digest {
         Digest([0, 0, 0, 0, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0])
     }
 
-    /// The entry of this key; `key_of` gives the key of an entry.
+    /// Returns the entry of this key; `key_of` returns the key of an entry.
     pub(super) fn find(&self, key: Digest, key_of: impl Fn(u32) -> Digest) -> Option<u32> {
         self.find_if(key, |it| key_of(it) == key)
     }
 
-    /// Of the entries whose keys look like this one, the one that is meant.
+    /// Returns the entry for which `is_meant` holds, out of those with this key's segment and tag.
     pub(super) fn find_if(&self, key: Digest, is_meant: impl Fn(u32) -> bool) -> Option<u32> {
         let part = &self.0[part(key)];
         let (row, segment) = part.place(key)?;
@@ -343,13 +344,13 @@ impl HashIndex {
         Some(row.entry(segment, at))
     }
 
-    /// The entry of this key, present or not.
+    /// Looks up the entry of this key, present or not.
     pub(super) fn entry(&mut self, key: Digest, key_of: impl Fn(u32) -> Digest) -> Entry<'_> {
         self.entry_if(key, &key_of, |it| key_of(it) == key)
     }
 
-    /// Of the entries whose keys look like this one, the one that is meant; or where one more would
-    /// be. Of what `key_of` gives, only the spread matters.
+    /// Looks up the entry for which `is_meant` holds, out of those with this key's segment and tag; otherwise returns
+    /// the place for one more. Only the spread of the keys that `key_of` returns matters.
     pub(super) fn entry_if(
         &mut self,
         key: Digest,
@@ -373,7 +374,7 @@ impl HashIndex {
         }
     }
 
-    /// Where one more entry of this key would be. Of what `key_of` gives, only the spread matters.
+    /// Returns the place for one more entry of this key. Only the spread of the keys that `key_of` returns matters.
     pub(super) fn vacant(&mut self, key: Digest, key_of: impl Fn(u32) -> Digest) -> Vacant<'_> {
         let part = &mut self.0[part(key)];
         part.make_room(key_of);
@@ -386,7 +387,7 @@ impl HashIndex {
         }
     }
 
-    /// Makes room for this key before it comes: what has to be moved for that is moved now.
+    /// Makes room for this key before it is inserted, and does the moves needed for that now.
     pub(super) fn reserve(&mut self, key: Digest, key_of: impl Fn(u32) -> Digest) {
         let part = &mut self.0[part(key)];
         part.make_room(key_of);
@@ -395,15 +396,15 @@ impl HashIndex {
         }
     }
 
-    /// Has in the processor's cache what is looked at for this key.
-    pub(super) fn have_at_hand(&self, key: Digest) {
+    /// Loads into the processor's cache the bytes that a lookup of this key reads.
+    pub(super) fn prefetch(&self, key: Digest) {
         let part = &self.0[part(key)];
         if let Some((row, segment)) = part.place(key) {
-            part.rows[row].have_at_hand(segment);
+            part.rows[row].prefetch(segment);
         }
     }
 
-    /// Removes this key; its entry.
+    /// Removes this key; returns its entry.
     pub(super) fn remove(&mut self, key: Digest, key_of: impl Fn(u32) -> Digest) -> Option<u32> {
         self.remove_if(key, |it| key_of(it) == key)
     }
@@ -429,7 +430,7 @@ impl HashIndex {
         *entry.expect("a moved entry is in the index") = to.to_le_bytes();
     }
 
-    /// Changes an entry from `from` to `to`, of whose key only the spread is known.
+    /// Changes an entry from `from` to `to`; only the spread of its key is known.
     pub(super) fn moved_in_any(&mut self, key: Digest, from: u32, to: u32) {
         let entry = self.0.iter_mut().find_map(|part| {
             let (row, segment) = part.place(key)?;
@@ -443,12 +444,12 @@ impl HashIndex {
         *entry.expect("a moved entry is in the index") = to.to_le_bytes();
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     pub(super) fn len(&self) -> usize {
         self.0.iter().map(|part| part.len).sum()
     }
 
-    /// All entries, in no particular order.
+    /// Iterates over all entries, in no particular order.
     #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
         let rows = self.0.iter().flat_map(|part| &part.rows);
@@ -485,7 +486,7 @@ mod tests {
             entry.insert(number);
             most = most.max(looked.get());
         }
-        // One is split, and another one gets more room.
+        // The insertion may split one segment, and enlarge another row.
         assert!(most <= 8 * LOAD, "{most}");
         assert_eq!(index.len(), 100_000);
     }
@@ -508,7 +509,7 @@ mod tests {
             entry.insert(number);
             most = most.max(looked.get());
         }
-        // Those whose hashes look alike.
+        // Only entries with the same tag are compared.
         assert!(most <= 8, "{most}");
         for number in 0..100_000 {
             index.reserve(numbered(number), numbered);
@@ -532,7 +533,7 @@ mod tests {
                 let expected = (number < count).then_some(number);
                 assert_eq!(index.find(numbered(number), numbered), expected);
             }
-            // It grows as any other.
+            // It grows like any other index.
             for number in count..2 * count {
                 let Entry::Vacant(entry) = index.entry(numbered(number), numbered) else {
                     panic!("{number} is there already");
@@ -560,7 +561,7 @@ mod tests {
             if let Entry::Vacant(entry) = index.entry(numbered(number), key_of) {
                 entry.insert(number);
             }
-            // What went in just before, long ago, and first of all.
+            // An entry inserted just before, long ago, and first of all.
             for other in [number, number / 2, number / 3, 0] {
                 assert_eq!(index.find(numbered(other), key_of), Some(other));
                 let entry = index.entry(numbered(other), key_of);

@@ -1,4 +1,4 @@
-//! The unique and secondary indexes, which recovery makes of all states.
+//! The unique and secondary indexes, as recovery builds them from all states.
 
 use super::{SHARDS, Tables};
 use crate::base::digest::Digest;
@@ -6,8 +6,8 @@ use crate::domain::registered::Entries;
 use crate::domain::resource::IndexKey;
 
 impl Tables {
-    /// Enters resources under those of their unique keys that belong to one shard, which are found
-    /// among all of them: each of these is in the order of shards.
+    /// Enters resources into one shard of the unique index. Each list in `all` is in the order of the shards, and has
+    /// the names of this shard among others.
     ///
     /// # Errors
     /// Two resources with the same unique key.
@@ -26,7 +26,7 @@ impl Tables {
         if table.fill(&of_shard) {
             return Ok(());
         }
-        // One by one, which tells whose names they are.
+        // One by one, which shows which resources share a name.
         for (name, key) in of_shard {
             match table.holder(name, |holder| self.has(holder, IndexKey(name))) {
                 None => table.enter(name, key),
@@ -51,7 +51,7 @@ impl Tables {
         }
     }
 
-    /// Orders the secondary keys' lists of one shard, as their readers expect them.
+    /// Sorts the secondary keys' lists of one shard, as their readers expect them.
     pub(in crate::journal) fn sort_secondary(&self, shard: usize) {
         for list in self.secondary.0[shard].write().iter_mut() {
             list.order();

@@ -1,44 +1,44 @@
-//! Ways through a list: in order, from any place, by whatever leads past the fewest resources.
+//! Walks through a list: in order, from any place, by the values that lead past the fewest resources.
 
 use super::half_key::Noted;
 use super::listed_at::ListedAt;
 use super::lists::{KindList, Set};
 
-/// Resources that are looked at while a list is locked.
+/// Number of resources examined while a list is locked.
 const LOOKED_AT: usize = 64;
 
-/// What is looked for in a list.
+/// What a reader looks for in a list.
 #[derive(Clone, Debug, Default)]
 pub struct ListPlan {
-    /// What has one of these values; `None`: whatever there is.
+    /// Values of which a resource must have one; `None`: no such condition.
     pub scope: Option<Vec<Set>>,
-    /// What has all of these.
+    /// Values of which a resource must have all.
     pub filters: Vec<Set>,
-    /// Whether the newest comes first.
+    /// Whether the newest resource comes first.
     pub newest_first: bool,
 }
 
-/// What a look into a list has found.
+/// Result of a search in a list.
 #[derive(Debug)]
 pub struct Found<C> {
-    /// Some that come next.
+    /// The next candidates.
     pub candidates: Vec<C>,
-    /// How many were looked at for that.
+    /// Number of resources examined.
     pub examined: usize,
-    /// The place to go on from, if something may lie beyond.
+    /// Place to continue from, if more may follow.
     pub on: Option<ListedAt>,
 }
 
-/// A plan, and by which part of it the list is gone through: by whatever leads past the fewest
-/// resources. To find that out takes a look at each value, so it is done once for a page.
+/// A plan, and the values by which the list is walked: those that lead past the fewest resources. Choosing them takes
+/// a look at each value, so it is done once for a page.
 #[derive(Clone, Debug)]
 pub struct ListWay {
     newest_first: bool,
-    /// It goes past what has one of these values; `None`: past everything.
+    /// Values whose resources the walk visits; `None`: it visits all resources.
     by: Option<Vec<Set>>,
-    /// One of which it must have, where it does not go by them.
+    /// Values of which a resource must have one, where the walk does not go by them.
     scope: Option<Vec<Set>>,
-    /// All of which it must have.
+    /// Values of which a resource must have all.
     filters: Vec<Set>,
 }
 
@@ -72,7 +72,7 @@ impl ListWay {
     }
 }
 
-/// Whether no more than so many have one of these values; one that has two of them counts twice.
+/// Whether at most `most` resources have one of these values; a resource with two of them counts twice.
 fn have_at_most(list: &KindList, sets: &[Set], most: u64) -> bool {
     let mut count: u64 = 0;
     sets.iter().all(|set| {
@@ -81,7 +81,7 @@ fn have_at_most(list: &KindList, sets: &[Set], most: u64) -> bool {
     })
 }
 
-/// Some of what is looked for in a list, after this place; at most `most` resources are looked at.
+/// Searches a list after this place; examines at most `most` resources.
 pub(super) fn look(
     list: &KindList,
     way: &ListWay,
@@ -116,9 +116,9 @@ pub(super) fn look(
 struct Walk<'a> {
     list: &'a KindList,
     newest_first: bool,
-    /// Where it goes on if everything is looked at.
+    /// Next number, where the walk visits all resources.
     next: Option<u32>,
-    /// Or else what it goes by, each with its next number.
+    /// Otherwise the values that the walk goes by, each with its next number.
     heads: Option<Vec<(Set, Option<u32>)>>,
 }
 
@@ -138,7 +138,7 @@ impl<'a> Walk<'a> {
         let head = |set: Set| {
             let next = next?;
             match newest_first {
-                // There is no number as high as that.
+                // No number is as high as `u32::MAX`.
                 true => list.last(set, next + 1),
                 false => list.first(set, Some(next)),
             }
@@ -197,7 +197,7 @@ mod tests {
         (Shared::ByFew, ValueHash(value))
     }
 
-    /// A list of items with these values, born one after the other.
+    /// Builds a list of items with these values, listed one after the other.
     fn list_of(items: &[BTreeSet<u64>]) -> KindList {
         let mut list = KindList::default();
         for (position, values) in (1..).zip(items) {
@@ -215,7 +215,7 @@ mod tests {
         list
     }
 
-    /// Even values are shared by many.
+    /// Even values are shared by many items.
     fn set(value: u64) -> Set {
         match value.is_multiple_of(2) {
             true => by_many(value),
@@ -294,7 +294,7 @@ mod tests {
         let wide = ListWay::of(&list, plan(vec![set(101), set(6)]));
         assert_eq!(wide.by, Some(vec![set(6)]));
         assert_eq!(wide.scope, Some(vec![set(2), set(4)]));
-        // Much comes in meanwhile; the way stays as it is, and what it finds is right.
+        // Many items with this value come meanwhile; the way stays the same, and its results stay correct.
         for number in 0..100 {
             list.add(set(6), number);
         }

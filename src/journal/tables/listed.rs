@@ -1,8 +1,8 @@
-//! What recovery finds to be listed, shard by shard, and the lists that are made of it.
+//! Items that recovery finds, shard by shard, and the lists that are built of them.
 //!
-//! An item takes some forty bytes and sixteen for each of its values until the lists are made. Nearly all
-//! are found with their births. Those of the others were noted one after another; when all states are
-//! there, they are looked up in a table of the shard alone, which is small.
+//! Until the lists are built, an item takes some forty bytes, and sixteen for each of its values. Almost all items
+//! are found together with their births. The births of the others are noted one after another; when all states are
+//! there, they are looked up in a table of one shard, which is small.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -18,31 +18,31 @@ use crate::catalogue;
 use crate::domain::listing::ListPlace;
 use crate::domain::registered::AnyResource;
 
-/// The numbers of births that are guessed begin behind all that changes have.
+/// Numbers of guessed births begin here, above those of all real changes.
 const GUESSED: u32 = 1 << 31;
 
-/// When the resources of a shard came to be listed.
+/// When the resources of a shard were first listed.
 pub(in crate::journal) type BirthsOfShard = HashMap<Digest, ListedAt, DigestBuild>;
 
-/// Notes a birth; the earliest counts.
+/// Notes a birth; the earliest one counts.
 fn note(births: &mut BirthsOfShard, entry: Digest, listed_at: ListedAt) {
     let known = births.entry(entry).or_insert(listed_at);
     *known = listed_at.min(*known);
 }
 
-/// What was found in a shard that is to be listed.
+/// Items found in a shard.
 #[derive(Default)]
 pub(in crate::journal) struct FoundLists {
     births: BirthsOfShard,
     items: Pieces<Item>,
     sets: Pieces<Set>,
-    /// The items whose birth is not known.
+    /// Items whose births are unknown, by their indexes.
     guessed: Vec<u32>,
     /// Resources of which several are one item.
     together: Vec<Together>,
 }
 
-/// What is to be listed of a shard, all of which has been found.
+/// All items of a shard.
 pub(in crate::journal) struct AllListed {
     items: Vec<Item>,
     sets: Vec<Set>,
@@ -50,13 +50,13 @@ pub(in crate::journal) struct AllListed {
     together: Vec<Together>,
 }
 
-/// An item; its values come after those of the one before.
+/// An item; its values follow those of the item before.
 struct Item {
     kind: u16,
     values: u16,
     first_value: u32,
     entry: Digest,
-    /// While it is not known, the position of the last commit.
+    /// Birth of the item; until it is known, the position of the last commit.
     listed_at: ListedAt,
 }
 
@@ -67,7 +67,7 @@ impl Item {
     }
 }
 
-/// As many resources, or values of these, as a shard can have.
+/// Converts a number of resources or values, of which a shard never has too many.
 fn count(many: usize) -> u32 {
     u32::try_from(many).expect("a shard has no 2^32 values")
 }
@@ -88,8 +88,8 @@ impl FoundLists {
         }
     }
 
-    /// A resource is listed under these values, which follow from nothing else. Where it is not known
-    /// since when, it was last changed at `position`.
+    /// Notes a resource listed under these values, which follow from its own state alone. Where its birth is unknown,
+    /// `position` is that of its last change.
     pub(in crate::journal) fn push(
         &mut self,
         kind: &dyn AnyResource,
@@ -107,7 +107,7 @@ impl FoundLists {
         self.add(kind.kind().tag, listed_at, key, values.into_iter());
     }
 
-    /// Takes out what has changed since, whose births are known now as are these.
+    /// Removes the items that have changed since they were found, and sets the births, which are known by now.
     pub(in crate::journal) fn begin(
         &mut self,
         births: BirthsOfShard,
@@ -153,7 +153,7 @@ impl FoundLists {
         });
     }
 
-    /// All of a shard has been found. Its births are in the items by now, which are put in order.
+    /// Ends the search of a shard. The items have their births by now, and are sorted.
     pub(in crate::journal) fn end(self) -> AllListed {
         let mut all = AllListed {
             items: self.items.into_vec(),
@@ -161,7 +161,7 @@ impl FoundLists {
             guessed: self.guessed,
             together: self.together,
         };
-        // What is guessed goes by the number of an item.
+        // Guessed births refer to items by their indexes, so those items are not sorted yet.
         if all.guessed.is_empty() {
             all.order();
         }
@@ -170,7 +170,7 @@ impl FoundLists {
 }
 
 impl AllListed {
-    /// Puts items in order, and their values with them: both are read side by side from here on.
+    /// Sorts the items, and their values with them: both are read in sequence from here on.
     fn order(&mut self) {
         let place = |item: &Item| (item.kind, item.listed_at);
         if self.items.is_sorted_by_key(place) {
@@ -196,7 +196,7 @@ impl AllListed {
 }
 
 impl Tables {
-    /// Notes when this item came to be listed, while tables are built; the earliest counts.
+    /// Notes when this item was first listed, while tables are built; the earliest birth counts.
     pub(in crate::journal) fn note_birth(
         &self,
         kind: &dyn AnyResource,
@@ -212,7 +212,7 @@ impl Tables {
         *known = listed_at.min(*known);
     }
 
-    /// The births that were noted in a shard.
+    /// Takes the births noted in a shard.
     pub(in crate::journal) fn births_of_shard(&self, shard: usize) -> BirthsOfShard {
         let noted = std::mem::take(&mut *self.births.0[shard].write());
         let mut births = BirthsOfShard::default();
@@ -223,8 +223,8 @@ impl Tables {
         births
     }
 
-    /// A resource has been found at this place of its list, last changed at `position`. All states
-    /// are in the tables.
+    /// Notes a resource found at this place of its list, with its last change at `position`. All states are in the
+    /// tables.
     pub(in crate::journal) fn found_listed(
         &self,
         found: &mut FoundLists,
@@ -248,14 +248,14 @@ impl Tables {
         found.push(kind, (place.entry, position), known, values);
     }
 
-    /// Builds the lists of what recovery has found, with the births that were noted.
+    /// Builds the lists from the items that recovery has found, with the births noted.
     pub(in crate::journal) fn build_lists(&self, found: Vec<AllListed>) {
         let together = std::mem::take(&mut *self.together.lock());
         self.list_all(found, &together, u64::MAX);
     }
 
-    /// Builds the lists again, when it is known from the log which changes were the first ones of
-    /// their resources; what is not among them was born before `first`.
+    /// Builds the lists again, once the log has shown which changes were the first ones of their resources; resources
+    /// not in `births` were listed before `first`.
     pub fn place_births(&self, births: &HashMap<Digest, ListedAt>, first: u64) {
         let mut known: BirthsOfShard = births
             .iter()
@@ -263,7 +263,7 @@ impl Tables {
             .collect();
         let mut together = Births::default();
         self.each_listed(|kind, _, _, place| {
-            // What is not guessed stays.
+            // Births that are not guessed stay.
             let tag = kind.kind().tag;
             let listed_at = self.entry_listed_at(kind, place.entry);
             if let Some(listed_at) = listed_at.filter(|listed_at| listed_at.number < GUESSED) {
@@ -282,8 +282,7 @@ impl Tables {
         self.list_all(vec![found.end()], &together, first.saturating_sub(1));
     }
 
-    /// Passes every resource that is listed to `visit`: its kind, its key, the position of its last
-    /// commit and its place.
+    /// Passes every listed resource to `visit`: its kind, its key, the position of its last commit and its place.
     fn each_listed(&self, mut visit: impl FnMut(&dyn AnyResource, Digest, u64, ListPlace)) {
         for shard in 0..SHARDS {
             let Ok(()) = self.each_of_shard(shard, |standing| {
@@ -333,7 +332,7 @@ impl Tables {
         }
     }
 
-    /// The items that are several resources, and whether the birth of one is guessed.
+    /// Returns the items that consist of several resources, and whether any of their births is guessed.
     fn listed_together(
         &self,
         mut several: Vec<Together>,
@@ -357,11 +356,11 @@ impl Tables {
             let (_, known, _) = item.or_insert((found.kind, listed_at, Some(found.place)));
             *known = listed_at.min(*known);
         }
-        // Of what is one item nothing may be left: it keeps its place, as it does while the service
-        // runs, for when there is something again.
+        // An item may have no resource left. It keeps its place for a later resource, as it does while the service
+        // runs.
         for (entry, (kind, listed_at)) in births {
             items.entry(*entry).or_insert_with(|| {
-                // Its list, by which it is found, is there as well.
+                // Its secondary key, by which it is found, is created as well.
                 let mut shard = self.secondary.shard(*entry).write();
                 shard.get_mut(*entry, &self.later_lists);
                 (*kind, *listed_at, None)
@@ -386,8 +385,8 @@ impl Tables {
     }
 }
 
-/// Gives births to what has none: as far back as the last commit at most, in the order of these.
-/// Whether there was any.
+/// Sets the births of items without one: no later than the last commit, and in the order of these. Returns whether
+/// there were any.
 fn guess(found: &mut [AllListed], guessed_upto: u64) -> bool {
     let mut guessed = Vec::new();
     for (shard, found) in found.iter().enumerate() {
@@ -414,7 +413,7 @@ mod tests {
     use super::*;
     use crate::domain::listing::{ListMove, Shared, ValueHash};
 
-    /// A resource that is a statement as far as lists know.
+    /// Enters a resource that the lists take for a statement.
     fn put(tables: &Tables, key: Digest) {
         let put = tables.amend(1, 100, key, |_| Ok::<_, ()>(Some(b"state")));
         assert_eq!(put, Ok(()));
@@ -424,7 +423,7 @@ mod tests {
     fn resources_whose_keys_are_alike_by_half_are_listed_each_as_itself() {
         let tables = Tables::default();
         let statements = catalogue::resource(100).unwrap();
-        // None of these bytes leads to a place in an index.
+        // Byte 11 of a key leads to no place in an index.
         let keys: Vec<_> = (1..=3)
             .map(|number| {
                 let mut key = Digest([9; 16]);
@@ -486,7 +485,7 @@ mod tests {
         let found = tables.look_into_list(100, &way, None, 9).candidates;
         let found: Vec<_> = found.iter().map(|found| found.entry).collect();
         assert_eq!(found, keys[..2]);
-        // Built again, from states in another order.
+        // Builds the lists again, from states in another order.
         let again = Tables::default();
         for (position, key) in (1..).zip(&keys) {
             let listed_at = ListedAt {
@@ -540,7 +539,7 @@ mod tests {
                 position: u64::from(10 - number),
                 number: 0,
             };
-            // Of two it is not known.
+            // The births of two items are unknown.
             let listed_at = (number != 2 && number != 3).then_some(listed_at);
             let resource = (key(number), u64::from(number));
             found.push(statements, resource, listed_at, vec![value(number)]);

@@ -1,4 +1,4 @@
-//! When resources came to be listed: what the lists call their births.
+//! When resources were first listed; the lists call that their births.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::digest::Digest;
 
-/// When a resource came to be listed: the position of the commit, and the number of the change
-/// within it. No two of a kind have the same.
+/// When a resource was first listed: the position of the commit, and the number of the change within it. No two
+/// resources of a kind have the same.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename = "Born")]
 pub struct ListedAt {
-    /// The commit's position.
+    /// Position of the commit.
     pub position: u64,
-    /// The number of the change within it, from 0.
+    /// Number of the change within the commit, from 0.
     pub number: u32,
 }
 
@@ -40,12 +40,12 @@ impl FromStr for ListedAt {
             position: position.parse().map_err(|_| InvalidListedAt)?,
             number: number.parse().map_err(|_| InvalidListedAt)?,
         };
-        // One text for one place.
+        // Each place has exactly one text.
         (listed_at.to_string() == text)
             .then_some(listed_at)
             .ok_or(InvalidListedAt)
     }
 }
 
-/// When items that are several resources came to be listed, each with their kind.
+/// When items that consist of several resources were first listed, each with its kind.
 pub(super) type Births = HashMap<Digest, (u16, ListedAt)>;

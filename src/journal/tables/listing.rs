@@ -1,11 +1,11 @@
-//! How lists follow commits: a change updates its own resource's values, and a booking's fact those
+//! Keeps lists up to date with commits: a change updates the values of its own resource, and a booking's fact those
 //! of all resources bound to it.
 //!
-//! The second may be many, so it is done before and after the sequencer is held. Before: what is
-//! bound to the booking is entered under the new values. Under the sequencer: what was bound to it
-//! since, which is next to nothing. After: it is removed from the old values. In between it is
-//! listed under both, and readers check which value it has. One booking's commits come one after
-//! the other, so no two of them do this at once.
+//! A booking may have many resources, so most of that work is done before and after the sequencer is held. Before:
+//! the resources bound to the booking are entered under the new values. Under the sequencer: those bound to it since,
+//! which are very few. After: they are removed from the old values. In between they are listed under both, and
+//! readers check which value a resource has. One booking's commits come one after the other, so no two of them do
+//! this at once.
 
 use std::sync::atomic::Ordering;
 
@@ -24,16 +24,16 @@ use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::registered::{AnyResource, Listed as ListedFrom};
 use crate::domain::resource::{IndexKey, Resource as _, Source as _};
 
-/// How many places are changed while a list is locked.
+/// Number of places changed while a list is locked.
 const AT_ONCE: usize = 64;
 
-/// The kinds whose resources follow bookings.
+/// Returns the kinds whose resources follow bookings.
 fn followers() -> impl Iterator<Item = &'static dyn AnyResource> {
     let all = catalogue::RESOURCES.iter().copied();
     all.filter(|kind| !kind.by_booking().is_empty())
 }
 
-/// The sets of a kind that a change of leads concerns: each before and from here on.
+/// Returns the sets of a kind that a change of leads affects: each before and after it.
 fn led(kind: &dyn AnyResource, lead: &LeadMove) -> impl Iterator<Item = (Option<Set>, Set)> {
     lead.leads.iter().filter_map(|(filter, before, after)| {
         let shared = kind
@@ -49,8 +49,8 @@ fn bound_to(lead: &LeadMove) -> Set {
 }
 
 impl Tables {
-    /// The values that the booking's fact gives to what is bound to it, for the filters of this
-    /// kind, and the position of the fact's last commit.
+    /// Returns the values that the booking's fact gives to resources bound to it, for the filters of this kind, and
+    /// the position of the fact's last commit.
     pub(super) fn by_booking(
         &self,
         kind: &dyn AnyResource,
@@ -70,14 +70,14 @@ impl Tables {
         (position.unwrap_or(0), sets)
     }
 
-    /// The place of the resource that is shown for several that are one item.
+    /// Returns the place of the resource that is shown for an item of several resources.
     pub(super) fn shown(&self, kind: &dyn AnyResource, entry: Digest) -> Option<ListPlace> {
         let key = self.last_ranked(IndexKey(entry))?;
         self.place(kind, key)
     }
 
-    /// As [`Tables::shown`], for a change of the resource with this key, whose place is `own`: mostly it is
-    /// the one shown, and then no state is decoded while the sequencer is held.
+    /// Does what [`Tables::shown`] does, for a change of the resource with this key, whose place is `own`. That one
+    /// is usually the one shown; then no state is decoded while the sequencer is held.
     fn shown_beside(
         &self,
         kind: &dyn AnyResource,
@@ -99,7 +99,7 @@ impl Tables {
         place
     }
 
-    /// The item that is noted in the list of a kind.
+    /// Returns the whole digest of an item in the list of a kind.
     fn entry_of(&self, kind: &dyn AnyResource, noted: Noted) -> Digest {
         let half = match noted {
             Noted::Later(whole) => return whole,
@@ -119,12 +119,12 @@ impl Tables {
         found.expect("what is listed is in the tables")
     }
 
-    /// How an item is noted in the list of a kind.
+    /// Returns the form in which an item is noted in the list of a kind.
     fn noted(&self, kind: &dyn AnyResource, entry: Digest) -> Noted {
         self.later_of(kind).noted(entry)
     }
 
-    /// What is later of the items of this kind.
+    /// Returns the later digests among the items of this kind.
     pub(super) fn later_of(&self, kind: &dyn AnyResource) -> &HalfKeyCollisions {
         match kind.is_together() {
             true => &self.later_lists,
@@ -132,7 +132,7 @@ impl Tables {
         }
     }
 
-    /// When an item of a kind came to be listed.
+    /// Returns when an item of a kind was first listed.
     pub(super) fn entry_listed_at(
         &self,
         kind: &dyn AnyResource,
@@ -142,14 +142,14 @@ impl Tables {
         self.lists.of(kind.kind().tag).read().listed_at(noted)
     }
 
-    /// Prepares what a change makes of lists, before the sequencer is held.
+    /// Prepares the effects of a change on lists, before the sequencer is held.
     pub(super) fn reserve_in_lists(&self, prepared: &mut PreparedChange) {
         let PreparedChange { change, lists, .. } = prepared;
         if let Some(ListMove { before, after }) = &change.list
             && let Some(kind) = catalogue::resource(change.kind)
             && let Some(place) = after
         {
-            // What is listed already has its booking's values.
+            // An item that is already listed has its booking's values.
             if before.as_ref().map(|before| before.entry) != Some(place.entry) {
                 self.lists.of(change.kind).write().reserve(place.entry);
                 let booking = place.booking;
@@ -165,8 +165,8 @@ impl Tables {
         }
     }
 
-    /// Enters what is bound to a booking under the new values; what is bound to it later is beyond
-    /// this extent of the list.
+    /// Enters resources bound to a booking under the new values. Returns the extent of the list: resources bound
+    /// later are beyond it.
     fn enter_led(&self, kind: &dyn AnyResource, lead: &LeadMove) -> Extent {
         let list = self.lists.of(kind.kind().tag);
         let extent = list.read().extent();
@@ -184,8 +184,8 @@ impl Tables {
         }
     }
 
-    /// The places of what is shown for several that are one item, where this change may alter
-    /// that, before it is published.
+    /// Returns the places of the resources shown for items of several, where this change may alter them, before it is
+    /// published.
     pub(super) fn shown_before(
         &self,
         prepared: &PreparedChange,
@@ -205,7 +205,7 @@ impl Tables {
         entries.into_iter().map(shown).collect()
     }
 
-    /// Publishes what a change makes of lists, after the rest of it.
+    /// Publishes the effects of a change on lists, after the rest of the change.
     pub(super) fn publish_in_lists(
         &self,
         position: u64,
@@ -265,10 +265,10 @@ impl Tables {
         };
         let is_known = moved.before.as_ref().map(|before| before.entry) == Some(place.entry);
         let is_left = moved.after.is_none();
-        // The booking's values are entered when an item is first shown, and removed when nothing of
-        // it is left: changes in between are not followed here.
+        // The booking's values are entered when an item is first shown, and removed when none of its resources is
+        // left; changes in between are not tracked here.
         let booking = place.booking.filter(|_| !is_known || is_left);
-        // That fact may have changed since it was looked at.
+        // The fact may have changed since it was read.
         let by_booking = booking.map(|booking| match &prepared.lists.by_booking {
             Some((seen, _)) if !is_left && self.position(booking.fact) == *seen => None,
             _ => Some(self.by_booking(kind, booking).1),
@@ -297,8 +297,8 @@ impl Tables {
         }
     }
 
-    /// Publishes a commit: all that it changes, and the idempotency key that it uses. To be called
-    /// under the log's sequencer; [`Tables::settle`] comes after it.
+    /// Publishes a commit: all its changes, and the idempotency key that it uses. The caller holds the log's
+    /// sequencer; [`Tables::settle`] comes after it.
     pub fn publish_commit(
         &self,
         position: u64,
@@ -319,9 +319,8 @@ impl Tables {
         }
     }
 
-    /// What is left to do in lists after a commit: what is bound to a booking is removed from the
-    /// values that its fact had before. To be called after publishing a commit, before the next one
-    /// of the same booking.
+    /// Completes the lists after a commit: removes resources bound to a booking from the values that its fact had
+    /// before. To be called after a commit is published, before the next one of the same booking.
     pub fn settle(&self, changes: &[PreparedChange]) {
         for PreparedChange { change, .. } in changes {
             let Some(lead) = &change.lead else {
@@ -352,7 +351,8 @@ impl Tables {
                 return;
             };
             from = last + 1;
-            // It was found by 64 bits, and nothing that another booking has may go.
+            // The resource was found by a hash of 64 bits, so it may belong to another booking, whose resources must
+            // stay.
             let is_bound = |entry: Digest| {
                 let place = match kind.is_together() {
                     true => self.shown(kind, entry),
@@ -376,14 +376,14 @@ impl Tables {
         }
     }
 
-    /// By what the list of a kind is gone through for what is looked for.
+    /// Chooses the values by which the list of a kind is walked for this plan.
     #[must_use]
     pub fn way_through_list(&self, kind: u16, plan: ListPlan) -> ListWay {
         ListWay::of(&self.lists.of(kind).read(), plan)
     }
 
-    /// Some of what is looked for in the list of a kind, after this place; at most `most` resources
-    /// are looked at, and fewer when that would take long.
+    /// Searches the list of a kind after this place; examines at most `most` resources, and fewer when that would
+    /// take long.
     #[must_use]
     pub fn look_into_list(
         &self,
@@ -408,13 +408,13 @@ impl Tables {
         }
     }
 
-    /// How many items the list of this kind has.
+    /// Number of items in the list of this kind.
     #[cfg(test)]
     pub(super) fn in_list(&self, kind: u16) -> u32 {
         self.lists.of(kind).read().len()
     }
 
-    /// When the resource with this key and state came to be listed; `None` when it is not.
+    /// Returns when the resource with this key and state was first listed; `None` when it is not listed.
     #[must_use]
     pub fn listed_at(&self, kind: u16, key: Digest, state: &[u8]) -> Option<ListedAt> {
         let resource = catalogue::resource(kind)?;
@@ -428,15 +428,14 @@ impl Tables {
         self.entry_listed_at(resource, entry)
     }
 
-    /// Whether of some resource it is not known when it came to be listed: its state comes from a
-    /// snapshot that did not say so.
+    /// Whether any resource's birth is unknown, since its state comes from a snapshot without births.
     #[must_use]
     pub fn has_guessed_births(&self) -> bool {
         self.has_guessed_births.load(Ordering::Acquire)
     }
 
-    /// What lists hold: by kinds, each item in order of creation with its values. An item with
-    /// nothing left to show keeps its place, and is not among them.
+    /// Returns the content of the lists: by kind, each item in the order of creation with its values. Leaves out
+    /// items without any resource left to show, which keep their places.
     #[must_use]
     pub fn listed_now(&self) -> Vec<(u16, Candidate, Vec<ValueHash>)> {
         let all = self.lists.all().into_iter();
@@ -465,7 +464,7 @@ mod tests {
 
     type Booking = Fact<ReservationBooking>;
 
-    /// The change by which the sample fact of this kind comes in, with this in the place of some of it.
+    /// Returns the change that applies the sample fact of this kind, with these fields replaced.
     fn put<H: FactHolder>(before: Option<&H>, id: &str, other: [(&str, &str); 1]) -> (H, Change) {
         let mut lines = samples::NDJSON
             .lines()
@@ -498,7 +497,7 @@ mod tests {
         publish(change);
         let (adjustment, change) = put(Some(&adjustment), "adjustment", of("other"));
         publish(change);
-        // Nothing is bound to the booking when its change is prepared.
+        // No resource is bound to the booking when its change is prepared.
         let (_, moves) = put(Some(&booking), "left", [("branchProfileId", "new")]);
         let mut prepared = PreparedChange::all(vec![moves]);
         tables.reserve(&mut prepared, None);

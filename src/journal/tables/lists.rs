@@ -1,17 +1,16 @@
-//! The lists of the kinds that can be listed: their resources in the order of their creation, and
-//! under each value of a filter those that have it.
+//! The lists of the kinds that can be listed: their resources in the order of their creation and, for each value of a
+//! filter, the resources that have it.
 //!
-//! A kind numbers its resources without gaps, in the order in which they came to be listed; a
-//! resource is never removed. A number takes four bytes, and under a value that many share numbers
-//! are kept in a compressed bitmap, in far less. What few share lies in one tree of values and
-//! numbers. Both give the numbers of a value in order, from any place, in either direction, and take
-//! in or give up one at a cost that does not grow with how many there are.
+//! A kind numbers its resources without gaps, in the order in which they were first listed; a resource is never
+//! removed. A number takes four bytes. For a value shared by many, the numbers are kept in a compressed bitmap, in
+//! far less space. Values shared by few lie in one tree of values and numbers. Both return the numbers of a value in
+//! order, from any place, in either direction, and add or remove one at a cost that does not grow with their count.
 //!
-//! A list only finds candidates: its readers check whether each has the value. So one too many
-//! costs a check; one that is missing would be a fault.
+//! A list only finds candidates: its readers check whether each has the value. So a surplus entry costs one check; a
+//! missing one would be a fault.
 //!
-//! Of each resource half the key is noted, and found by that in the table of states; of several that
-//! are one item, half the name of their list with ranks.
+//! For each resource half of its key is noted, which suffices to find it in the table of states; for an item of
+//! several resources, half of the name of their list with ranks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -26,26 +25,26 @@ use crate::journal::parallel::join;
 use parking_lot::RwLock;
 use roaring::RoaringBitmap;
 
-/// Tags of kinds that can be listed are below this.
+/// Upper bound, exclusive, of the tags of kinds that can be listed.
 const KINDS: usize = 256;
-/// Resources of a chunk of numbers: growing never moves more than a pointer to each chunk.
+/// Number of resources of a chunk: growing moves at most one descriptor per chunk.
 const CHUNK: usize = 1_024;
-/// Up to so many that share a value are counted, where that takes looking at each.
+/// Highest count determined exactly for a value shared by few, which takes a look at each.
 const COUNTED: usize = 64;
 
-/// What is kept under one value.
+/// Identifies the resources under one value.
 pub type Set = (Shared, ValueHash);
 
-/// A resource that is listed, or several that are one item.
+/// A listed resource, or several that are one item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its key; the name of the list with ranks where it is several.
+    /// Key of the resource; for several, the name of their list with ranks.
     pub entry: Digest,
-    /// Its place in the order of creation.
+    /// Place in the order of creation.
     pub listed_at: ListedAt,
 }
 
-/// A value of a filter and a resource that has it: 64 bits in halves, and the resource's number.
+/// A value of a filter and a resource that has it: the value's 64 bits in halves, and the resource's number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Pair([u32; 2], u32);
 
@@ -60,25 +59,24 @@ impl Pair {
     }
 }
 
-/// Resources with numbers in a row. The position of each is kept as what it is more than the first
-/// one's.
+/// Resources with consecutive numbers. Each position is stored as the distance from that of the first one.
 struct Chunk {
     first: u64,
     resources: Vec<InChunk>,
-    /// The births that do not fit into what is kept of each, by place.
+    /// Births that do not fit into `InChunk`, by index.
     far: BTreeMap<usize, ListedAt>,
 }
 
-/// A resource in a chunk, in bytes that lie close: half its key, and when it came to be listed.
+/// A resource in a chunk, in packed bytes: half of its key, and when it was first listed.
 #[derive(Clone, Copy)]
 struct InChunk {
     entry: HalfKey,
-    /// Of its position, what it is more than the chunk's first; [`FAR`] for one that is kept aside.
+    /// Distance of its position from the chunk's first; [`FAR`] for one stored in `far`.
     after: [u8; 3],
     number: u8,
 }
 
-/// What is no distance from the chunk's first position.
+/// Mark for a position that is not stored as a distance.
 const FAR: u32 = (1 << 24) - 1;
 
 impl Default for Chunk {
@@ -132,11 +130,11 @@ pub(super) struct KindList {
     chunks: Vec<Chunk>,
     len: u32,
     numbers: HashIndex,
-    /// The keys of which all is noted, by numbers.
+    /// Keys that are stored in full, by number.
     whole: BTreeMap<u32, Digest>,
     many: BTreeMap<ValueHash, RoaringBitmap>,
     few: BTreeSet<Pair>,
-    /// How often an item of which nothing was left to show was shown again, under its old number.
+    /// Number of times that an item without a resource to show was shown again, under its old number.
     shown_again: u64,
 }
 
@@ -153,12 +151,12 @@ fn noted(chunks: &[Chunk], whole: &BTreeMap<u32, Digest>, number: u32) -> Noted 
 }
 
 impl KindList {
-    /// How many resources are listed.
+    /// Number of listed resources.
     pub(super) fn len(&self) -> u32 {
         self.len
     }
 
-    /// How many resources were listed so far, and how often one was shown again.
+    /// Returns how many resources were listed so far, and how often one was shown again.
     pub(super) fn extent(&self) -> Extent {
         Extent {
             len: self.len,
@@ -166,30 +164,30 @@ impl KindList {
         }
     }
 
-    /// An item of which nothing was left to show is shown again.
+    /// Notes that an item without a resource to show is shown again.
     pub(super) fn show_again(&mut self) {
         self.shown_again += 1;
     }
 
-    /// The key of the resource with this number.
+    /// Returns the key of the resource with this number.
     pub(super) fn entry(&self, number: u32) -> Noted {
         noted(&self.chunks, &self.whole, number)
     }
 
-    /// When the resource with this number came to be listed.
+    /// Returns when the resource with this number was first listed.
     pub(super) fn listed_at_of(&self, number: u32) -> ListedAt {
         let number = number as usize;
         self.chunks[number / CHUNK].listed_at(number % CHUNK)
     }
 
-    /// When the resource with this key came to be listed.
+    /// Returns when the resource with this key was first listed.
     pub(super) fn listed_at(&self, entry: Noted) -> Option<ListedAt> {
         let key = entry.half().alike();
         let number = self.numbers.find_if(key, |it| self.entry(it) == entry)?;
         Some(self.listed_at_of(number))
     }
 
-    /// Makes room for one more, with such a key.
+    /// Makes room for one more resource, with this key.
     pub(super) fn reserve(&mut self, key: Digest) {
         let chunks = &mut self.chunks;
         self.numbers
@@ -199,8 +197,8 @@ impl KindList {
         }
     }
 
-    /// The number of the resource with this key, and whether it is new: then it was born so, after
-    /// all others.
+    /// Returns the number of the resource with this key, and whether it is new; a new one is entered with this birth,
+    /// after all others.
     pub(super) fn enter(&mut self, entry: Noted, listed_at: ListedAt) -> (u32, bool) {
         let (chunks, whole) = (&mut self.chunks, &mut self.whole);
         let key = entry.half();
@@ -212,7 +210,7 @@ impl KindList {
         };
         let number = self.len;
         place.insert(number);
-        // A kind of so many would take more memory than any machine has.
+        // A kind with so many resources would take more memory than any machine has.
         self.len = number.checked_add(1).expect("a kind has no 2^32 resources");
         if number as usize == chunks.len() * CHUNK {
             chunks.push(Chunk::default());
@@ -248,7 +246,7 @@ impl KindList {
         }
     }
 
-    /// Of all items, each with another entry, in order.
+    /// Builds the list of these items in order, no two of which have the same entry.
     fn of(ranges: Vec<ListRange>) -> Self {
         let count: usize = ranges.iter().map(|range| range.resources.len()).sum();
         let len = u32::try_from(count).expect("a kind has no 2^32 resources");
@@ -296,8 +294,8 @@ impl KindList {
         }
     }
 
-    /// Those of these numbers that have one of these values. Each value is gone through from one of the
-    /// numbers on to the next: most have none of them, and are passed with one search.
+    /// Returns the numbers, out of these, that have one of these values. Each value is searched from one number to
+    /// the next: most have none of the values, and are skipped with one search.
     pub(super) fn with_any(&self, sets: &[Set], numbers: &[u32]) -> RoaringBitmap {
         let mut left: RoaringBitmap = numbers.iter().copied().collect();
         let mut found = RoaringBitmap::new();
@@ -314,7 +312,7 @@ impl KindList {
         found
     }
 
-    /// About how many have this value.
+    /// Returns about how many resources have this value.
     pub(super) fn count(&self, (shared, value): Set) -> u64 {
         match shared {
             Shared::ByMany => self.many.get(&value).map_or(0, RoaringBitmap::len),
@@ -326,7 +324,7 @@ impl KindList {
         }
     }
 
-    /// The numbers from this one on that have a value, in order, so many at most.
+    /// Returns at most `most` numbers from this one on that have a value, in order.
     pub(super) fn numbers_of(&self, set: Set, from: u32, most: usize) -> Vec<u32> {
         let mut numbers = Vec::new();
         let mut next = self.first(set, Some(from));
@@ -339,7 +337,7 @@ impl KindList {
         numbers
     }
 
-    /// The first number from this one on that has a value.
+    /// Returns the first number from this one on that has a value.
     pub(super) fn first(&self, (shared, value): Set, from: Option<u32>) -> Option<u32> {
         let from = from?;
         match shared {
@@ -351,7 +349,7 @@ impl KindList {
         }
     }
 
-    /// The last number before this one that has a value.
+    /// Returns the last number before this one that has a value.
     pub(super) fn last(&self, (shared, value): Set, before: u32) -> Option<u32> {
         match shared {
             Shared::ByMany => self.many.get(&value)?.range(..before).next_back(),
@@ -362,7 +360,7 @@ impl KindList {
         }
     }
 
-    /// How many were first listed before this one, which counts itself where `with` is set.
+    /// Counts the resources first listed before this birth; the one with this birth counts where `with` is set.
     pub(super) fn listed_before(&self, listed_at: ListedAt, with: bool) -> u32 {
         let (mut low, mut high) = (0, self.len);
         while low < high {
@@ -378,7 +376,7 @@ impl KindList {
     }
 }
 
-/// The lists of all kinds. While one is locked nothing else is.
+/// The lists of all kinds. While a list is locked, nothing else is.
 pub(super) struct Lists(Box<[OnceLock<RwLock<KindList>>]>);
 
 impl Default for Lists {
@@ -387,7 +385,7 @@ impl Default for Lists {
     }
 }
 
-/// An item to be listed, while tables are built, with what it is found by.
+/// An item to be listed while tables are built, with its values.
 #[derive(Clone, Copy)]
 pub(super) struct Listed<'a> {
     pub(super) listed_at: ListedAt,
@@ -395,7 +393,7 @@ pub(super) struct Listed<'a> {
     pub(super) sets: &'a [Set],
 }
 
-/// Items in a row, in order, while tables are built.
+/// Consecutive items, in order, while tables are built.
 #[derive(Default)]
 pub(super) struct ListRange {
     resources: Vec<(HalfKey, ListedAt)>,
@@ -405,7 +403,7 @@ pub(super) struct ListRange {
 }
 
 impl ListRange {
-    /// Of these items, of which the first has the number `first`.
+    /// Builds the range of these items, the first of which has the number `first`.
     pub(super) fn of<'a>(
         first: usize,
         items: impl Iterator<Item = Listed<'a>>,
@@ -423,7 +421,7 @@ impl ListRange {
             for (shared, value) in item.sets {
                 match shared {
                     Shared::ByMany => {
-                        // To append it would look for the highest one first, word by word.
+                        // Appending would first search for the highest number, word by word.
                         range.many.entry(*value).or_default().insert(number);
                     }
                     Shared::ByFew => range.few.push(Pair::new(*value, number)),
@@ -435,7 +433,7 @@ impl ListRange {
 }
 
 impl Lists {
-    /// The list of the kind with this tag.
+    /// Returns the list of the kind with this tag.
     pub(super) fn of(&self, kind: u16) -> &RwLock<KindList> {
         self.0[usize::from(kind)].get_or_init(RwLock::default)
     }
@@ -447,12 +445,12 @@ impl Lists {
         }
     }
 
-    /// Puts the list of a kind in place.
+    /// Replaces the list of a kind by one of these ranges.
     pub(super) fn build(&self, kind: u16, ranges: Vec<ListRange>) {
         *self.of(kind).write() = KindList::of(ranges);
     }
 
-    /// Everything: by kinds, each item in order with its values.
+    /// Returns the whole content: by kind, each item in order with its values.
     pub(super) fn all(&self) -> Vec<(u16, Noted, ListedAt, Vec<ValueHash>)> {
         let mut all = Vec::new();
         for (kind, list) in (0..).zip(&self.0) {
@@ -480,14 +478,13 @@ impl Lists {
     }
 }
 
-/// What is known of a change's effect on lists before it is published.
+/// Effects of a change on lists, prepared before it is published.
 #[derive(Default)]
 pub(super) struct PreparedLists {
-    /// The values that a booking's fact gives to a resource that is newly listed, and the position
-    /// of the fact's last commit.
+    /// Values that a booking's fact gives to a newly listed resource, and the position of the fact's last commit.
     pub(super) by_booking: Option<(u64, Vec<Set>)>,
-    /// The kinds bound to bookings, each with the extent of its list when those of the booking
-    /// were entered under its new values.
+    /// Kinds bound to bookings, each with the extent of its list when the booking's resources were entered under its
+    /// new values.
     pub(super) entered: Vec<(u16, Extent)>,
 }
 
@@ -507,7 +504,7 @@ mod tests {
             at((1 << 40) + far - 1, 1),
             at((1 << 40) + far, 1),
             at(u64::MAX, u32::MAX),
-            // What was guessed while tables were built may lie before.
+            // A birth guessed while tables were built may be earlier.
             at(3, 1 << 31),
         ];
         let keys: Vec<_> = (0..births.len())

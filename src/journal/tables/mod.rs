@@ -1,18 +1,17 @@
-//! Committed state in memory: what replay builds, and what every read is answered from.
+//! Committed state in memory: replay builds it, and every read is answered from it.
 //!
-//! Four sharded tables: states (a resource's bytes and the position of its last commit), the unique
-//! index (which resource has a unique key), the secondary index (which resources share a secondary
-//! key), idempotency keys (the position of their commit).
+//! Four sharded tables: states (a resource's bytes and the position of its last commit), the unique index (the
+//! resource with a unique key), the secondary index (the resources that share a secondary key), and idempotency keys
+//! (the positions of their commits).
 //!
-//! All of them are compact, since they are most of a server's memory. States lie side by side in
-//! pages (`slab`), found by a hash index of five bytes to a state (`states`, `hash_index`). Idempotency
-//! keys lie side by side in chunks, with a hash index of the same kind (`compact`), and so do unique
-//! keys, of which only as much is kept as leads to their holders (`unique`), and the lists of secondary
-//! keys (`secondary`). Lists follow commits (`listing`); they note half of a key (`half_key`).
-//! What is large lies in huge pages (`memory`).
+//! All of them are compact, since they take most of a server's memory. States lie side by side in pages (`slab`), and
+//! are found by a hash index with five bytes per state (`states`, `hash_index`). Idempotency keys lie side by side in
+//! chunks, with a hash index of the same kind (`compact`). So do unique keys, of which only the bytes that lead to
+//! their holders are stored (`unique`), and the lists of secondary keys (`secondary`). Lists are kept up to date with
+//! commits (`listing`), and store half of each key (`half_key`). Large tables lie in huge pages (`memory`).
 //!
-//! Idempotency keys are forgotten by one number, the watermark: a key that was used at or below it
-//! counts as never used. What is left of it in the table is swept afterwards.
+//! Idempotency keys are forgotten by one number, the watermark: a key used at or below it counts as never used. Its
+//! entry is swept from the table afterwards.
 
 mod chunked_vec;
 mod compact;
@@ -64,23 +63,23 @@ use self::unique::UniqueIndex;
 use crate::base::digest::{Digest, KeyDigest};
 use crate::domain::operation::Change;
 
-/// How many shards a table has: enough that two threads seldom meet.
+/// Number of shards of a table: enough that two threads seldom need the same one.
 pub(super) const SHARDS: usize = 256;
-/// How many entries are worked on while a shard is locked for housekeeping.
+/// Number of entries processed while a shard is locked for housekeeping.
 const CHUNK: usize = 64;
-/// Bytes of states beyond which a chunk ends early.
+/// Bytes of states at which a chunk ends early.
 const CHUNK_BYTES: usize = 32 << 10;
-/// How many pages of states are visited while their shard is locked.
+/// Number of pages of states visited while their shard is locked.
 const CHUNK_PAGES: usize = 4;
-/// How many keys of a list are copied while its shard is locked.
+/// Number of keys of a list copied while its shard is locked.
 const LIST_CHUNK: usize = 256;
-/// How often a consistent look at several things is tried.
+/// Number of attempts at a consistent read of several entries.
 const LOOKS: usize = 64;
 
 /// The highest position of a commit that the tables can hold.
 pub(super) const POSITION_MAX: u64 = slot::POSITION_MAX;
 
-/// A table, sharded by the digest's first bytes; within a shard the last ones are hashed.
+/// A table, sharded by the digest's first bytes; the hash indexes of a shard use other bytes.
 struct Shards<T>(Box<[RwLock<T>]>);
 
 impl<T: Default> Default for Shards<T> {
@@ -102,32 +101,31 @@ impl<T> Shards<T> {
 /// The tables.
 #[derive(Default)]
 pub struct Tables {
-    /// Odd while a commit is being published: between two equal even readings, no commit was half
-    /// published.
+    /// Odd while a commit is being published: between two equal even values, no commit was partly published.
     publishing: AtomicU64,
     states: Shards<States>,
     unique: Shards<UniqueIndex>,
     secondary: Shards<SecondaryIndex>,
     keys: Shards<CompactMap>,
-    /// The keys of resources, and the names of lists with ranks, that are later.
+    /// Resource keys that are later, as defined in `half_key`; `later_lists` has the names of such lists with ranks.
     later: HalfKeyCollisions,
     later_lists: HalfKeyCollisions,
     /// Idempotency keys used at this position or before are forgotten.
     forgotten: AtomicU64,
-    /// The commits whose response a second key leads to, each with the last position of such a key.
+    /// Commits whose response a second key leads to, each with the last position of such a key.
     firsts: Mutex<BTreeMap<u64, u64>>,
     /// Held while the places of states are visited.
     going_through: Mutex<()>,
     lists: Lists,
     names: name_cache::NameCache,
-    /// When resources came to be listed, in no order, while tables are built: of each shard.
+    /// Births of listed resources while tables are built, in no order, by shard.
     births: Shards<Vec<(Digest, ListedAt)>>,
-    /// When items came to be listed that are several resources, while tables are built.
+    /// Births of items of several resources, while tables are built.
     together: Mutex<Births>,
     has_guessed_births: AtomicBool,
 }
 
-/// A commit being published; it is complete when this is dropped.
+/// A commit being published; dropping this guard completes it.
 pub struct Publishing<'a>(&'a Tables);
 
 impl Drop for Publishing<'_> {
@@ -137,16 +135,15 @@ impl Drop for Publishing<'_> {
 }
 
 impl Tables {
-    /// Begins to publish a commit of several changes. One commit is published at a time: callers
-    /// hold the log's sequencer.
+    /// Begins to publish a commit of several changes. One commit is published at a time: callers hold the log's
+    /// sequencer.
     pub fn begin(&self) -> Publishing<'_> {
         self.publishing.fetch_add(1, Ordering::AcqRel);
         Publishing(self)
     }
 
-    /// What `look` sees at one instant, with no commit half published; `None` if commits were
-    /// published meanwhile each time that it was tried. Under the log's sequencer that never
-    /// happens.
+    /// Returns what `look` sees at one instant, with no commit partly published; `None` if commits were published
+    /// during every attempt. Under the log's sequencer that never happens.
     pub fn try_at_one_instant<T>(&self, look: impl Fn() -> T) -> Option<T> {
         for _ in 0..LOOKS {
             let before = self.publishing.load(Ordering::Acquire);
@@ -169,7 +166,7 @@ impl Tables {
         self.settle(&[prepared]);
     }
 
-    /// As [`Tables::publish`], for a prepared change: what is left of it is freed with it.
+    /// Publishes a prepared change, as [`Tables::publish`] does; the memory that it replaces is freed with it.
     pub fn publish_prepared(&self, position: u64, prepared: &mut PreparedChange) {
         let shown = self.shown_before(prepared);
         let PreparedChange { change, page, .. } = prepared;
@@ -213,10 +210,9 @@ impl Tables {
         self.publish_in_lists(position, prepared, shown);
     }
 
-    /// Makes room for changes, and for the idempotency key of the command that makes them, before
-    /// the sequencer is held: allocation, and what growing an index moves, would be most of the
-    /// critical section. Nothing that anybody reads is altered; what comes in between may use the
-    /// room, which is then made when it is needed.
+    /// Makes room for changes, and for the idempotency key of their command, before the sequencer is held: otherwise
+    /// allocation, and the moves by which an index grows, would be most of the critical section. Changes nothing that
+    /// anybody reads. Changes in between may use up the room, which is then made when it is needed.
     pub fn reserve(&self, changes: &mut [PreparedChange], key: Option<KeyDigest>) {
         for prepared in changes {
             self.reserve_in_lists(prepared);
@@ -257,15 +253,15 @@ impl Tables {
         self.keys.shard(key).write().insert(key, position);
     }
 
-    /// As [`Tables::take_key`], for recovery: keys are found once [`Tables::index_keys`] was called.
+    /// Enters a key as [`Tables::take_key`] does, for recovery: it is found once [`Tables::index_keys`] was called.
     pub(super) fn note_key(&self, KeyDigest(key): KeyDigest, position: u64) {
         self.keys.shard(key).write().note(key, position);
     }
 
-    /// Enters a key, unless `may` objects to its previous use.
+    /// Enters a key, unless `may` rejects its previous use.
     ///
     /// # Errors
-    /// That of `may`.
+    /// The error of `may`.
     pub(super) fn take_key_if<E>(
         &self,
         KeyDigest(key): KeyDigest,
@@ -276,10 +272,10 @@ impl Tables {
         shard.insert_if(key, position, may)
     }
 
-    /// Makes an index of the keys that were noted in a shard, if that is meant and none was noted twice.
+    /// Builds an index of the keys noted in a shard, if `is_meant` and no key was noted twice.
     ///
     /// # Errors
-    /// Otherwise the keys, each with its position: the shard has none any more.
+    /// Otherwise returns the keys, each with its position, and empties the shard.
     pub(super) fn index_keys(
         &self,
         shard: usize,
@@ -296,45 +292,45 @@ impl Tables {
         Err(noted.collect())
     }
 
-    /// The position of the commit that used the key with this digest, unless that is forgotten.
+    /// Returns the position of the commit that used the key with this digest, unless the key is forgotten.
     #[must_use]
     pub fn key(&self, KeyDigest(key): KeyDigest) -> Option<u64> {
         let position = self.last_use(KeyDigest(key));
         position.filter(|position| *position > self.forgotten())
     }
 
-    /// The position of the commit that used the key with this digest last, though it may be forgotten, if it
-    /// was not swept yet.
+    /// Returns the position of the last commit that used the key with this digest; also of a forgotten key that was
+    /// not swept yet.
     #[must_use]
     pub fn last_use(&self, KeyDigest(key): KeyDigest) -> Option<u64> {
         self.keys.shard(key).read().get(key)
     }
 
-    /// Idempotency keys used at this position or before are forgotten; 0: none is.
+    /// Returns the position up to which used idempotency keys are forgotten; 0: none is.
     #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.forgotten.load(Ordering::Acquire)
     }
 
-    /// Forgets the keys that were used at `through` or before. [`Tables::sweep`] frees them.
+    /// Forgets the keys used at `through` or before. [`Tables::sweep`] frees them.
     pub fn forget(&self, through: u64) {
         self.forgotten.fetch_max(through, Ordering::AcqRel);
     }
 
-    /// The position of a resource's last commit; 0 if there is none.
+    /// Returns the position of a resource's last commit; 0 if there is none.
     #[must_use]
     pub fn position(&self, key: Digest) -> u64 {
         let shard = self.states.shard(key).read();
         shard.get(key).map_or(0, |state| state.position)
     }
 
-    /// How many resources there are.
+    /// Number of resources.
     #[must_use]
     pub fn resources(&self) -> usize {
         self.states.len(States::len)
     }
 
-    /// How many idempotency keys there are.
+    /// Number of idempotency keys.
     #[must_use]
     pub fn keys(&self) -> usize {
         self.keys.len(CompactMap::len)
@@ -349,12 +345,12 @@ impl Tables {
         }
     }
 
-    /// Passes every resource that exists at the beginning to `copy`, each in its state at that
-    /// moment. A shard is locked only while a few of its resources are copied; between such chunks
-    /// `between` is called, with no lock held.
+    /// Passes every resource that exists at the beginning to `copy`, in its state at the time of the copy. A shard is
+    /// locked only while a few of its resources are copied; between such chunks `between` is called, with no lock
+    /// held.
     ///
     /// # Errors
-    /// That of `between`, which ends it.
+    /// The error of `between`, which ends the copying.
     pub fn copy_states<E>(
         &self,
         mut copy: impl FnMut(StoredState<'_>),
@@ -371,7 +367,7 @@ impl Tables {
                     for key in keys.iter().take(CHUNK) {
                         count += 1;
                         match shard.look(*key) {
-                            // A resource is never removed.
+                            // Cannot happen, since a resource is never removed.
                             None => {}
                             Some(StateRef::Small(state)) => {
                                 copy(state);
@@ -394,8 +390,8 @@ impl Tables {
         Ok(())
     }
 
-    /// The keys of all resources of a shard, each once. The shard is locked only for a few pages at
-    /// a time; states that move in between are noted.
+    /// Returns the keys of all resources of a shard, each once. Locks the shard only for a few pages at a time;
+    /// states that move in between are noted.
     fn keys_of(&self, shard: &RwLock<States>) -> Vec<Digest> {
         let _alone = self.going_through.lock();
         shard.write().watch();
@@ -416,8 +412,8 @@ impl Tables {
         keys
     }
 
-    /// Replaces the resource with this key by what `change` makes of it, which is copied from
-    /// there; leaves it if that is nothing. The indexes are left to [`Tables::index`].
+    /// Replaces the resource with this key by the bytes that `change` returns, which are copied; leaves it if
+    /// `change` returns none. [`Tables::index`] updates the indexes.
     pub(super) fn amend<'n, E>(
         &self,
         position: u64,
@@ -429,36 +425,36 @@ impl Tables {
         shard.amend(position, kind, key, &self.later, change)
     }
 
-    /// Adds a resource that is not found before [`Tables::index_states`], which is to be called before any
-    /// other of its shard is put, or changes.
+    /// Adds a resource that is not found before [`Tables::index_states`], which is to be called before any other
+    /// resource of its shard is added or changed.
     pub(super) fn note_state(&self, state: StoredState<'_>) {
         self.states.shard(state.key).write().note(state);
     }
 
-    /// Makes an index of the resources of a shard that were noted.
+    /// Builds an index of the noted resources of a shard.
     ///
     /// # Errors
-    /// Of the resources that were noted twice, kind and position of the one with the lowest position.
+    /// Of the resources noted twice, the kind and position of the one with the lowest position.
     pub(super) fn index_states(&self, shard: usize) -> Result<(), (u16, u64)> {
         let mut states = self.states.0[shard].write();
         let indexed = states.index_noted(&self.later);
         indexed.map_err(|twice| (twice.kind, twice.position))
     }
 
-    /// Has in the processor's cache what [`Tables::amend`] looks at for these keys, of the shards that are
-    /// meant: the waits for memory overlap, as they do not while one change is made after the other.
-    pub(super) fn have_at_hand(
+    /// Loads into the processor's cache the data that [`Tables::amend`] reads for these keys, in the shards for which
+    /// `is_meant` holds: the waits for memory overlap, unlike during one change after the other.
+    pub(super) fn prefetch(
         &self,
         keys: impl Iterator<Item = Digest>,
         is_meant: impl Fn(usize) -> bool,
     ) {
-        // All are locked first, since a lock waits for what was read before.
+        // All shards are locked first, since taking a lock waits for earlier reads.
         let shards = self.states.0.iter().enumerate();
         let shards = shards.map(|(shard, states)| is_meant(shard).then(|| states.read()));
         let shards: Vec<_> = shards.collect();
         for key in keys {
             if let Some(states) = &shards[key.shard(SHARDS)] {
-                states.have_at_hand(key);
+                states.prefetch(key);
             }
         }
     }
@@ -466,7 +462,7 @@ impl Tables {
     /// Passes the resources of one shard to `visit`.
     ///
     /// # Errors
-    /// That of `visit`, which ends it.
+    /// The error of `visit`, which ends the visits.
     pub(super) fn each_of_shard<E>(
         &self,
         shard: usize,
@@ -476,7 +472,7 @@ impl Tables {
         shard.iter().try_for_each(&mut visit)
     }
 
-    /// What `look` sees of the resource with this key; `None` if there is none.
+    /// Returns what `look` sees of the resource with this key; `None` if there is none.
     pub(super) fn with_state<T>(
         &self,
         key: Digest,
@@ -485,7 +481,7 @@ impl Tables {
         self.states.shard(key).read().get(key).map(look)
     }
 
-    /// Kind and position of the resource with this key.
+    /// Returns the kind and position of the resource with this key.
     pub(super) fn standing(&self, key: Digest) -> Option<(u16, u64)> {
         self.with_state(key, |state| (state.kind, state.position))
     }
@@ -524,7 +520,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Different keys, all of one shard.
+    /// Returns different keys, all of one shard.
     fn of_one_shard(number: u64) -> Digest {
         let mut key = Digest::of(1, &[number.to_string()]);
         key.0[..2].fill(0);
@@ -578,7 +574,7 @@ pub(crate) mod tests {
     fn keys_are_swept_with_pauses_however_few_of_them_are_forgotten() {
         let tables = Tables::default();
         for number in 0..10_000 {
-            // Old ones among later ones.
+            // Old keys among later ones.
             let position = if number % 100 == 7 { 1 } else { 2 };
             tables.take_key(KeyDigest(of_one_shard(number)), position);
             tables.note_first(number, position);
@@ -684,7 +680,7 @@ pub(crate) mod tests {
             tables.publish(1, change(1, &vec![1; length]));
             let mut seen = Vec::new();
             let position = tables.read(Digest([1; 16]), &mut |bytes| {
-                // With the shard held this would wait for ever.
+                // This would wait for ever if the shard were still locked.
                 tables.publish(2, change(1, &vec![2; length + 1]));
                 seen = bytes.to_vec();
             });
@@ -785,7 +781,7 @@ pub(crate) mod tests {
     fn states_that_move_while_they_are_copied_are_copied_once() {
         let tables = Tables::default();
         let put = |number: u16, length: usize| {
-            // All in one shard, so that there are several chunks.
+            // All keys are in one shard, so that there are several chunks.
             let mut key = Digest([0; 16]);
             key.0[8..10].copy_from_slice(&number.to_le_bytes());
             let state = vec![7; length];

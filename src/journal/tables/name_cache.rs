@@ -1,9 +1,8 @@
-//! Which names a thread has lately found states to have.
+//! A thread's cache of the names that it has recently found states to have.
 //!
-//! A command looks the holder of a name up several times: to find its resource, to decide, and to
-//! validate under the sequencer. To see whether a state has a name, it is decoded. Each version of a
-//! state, which its position tells from all others, has the same names for ever, so a thread remembers
-//! what it has found.
+//! A command looks up the holder of a name several times: to find its resource, to decide, and to validate under the
+//! sequencer. Checking whether a state has a name means decoding it. A version of a state, which is identified by its
+//! position, always has the same names, so a thread caches its findings.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,22 +10,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::base::digest::Digest;
 use crate::domain::resource::IndexKey;
 
-/// How many finds a thread remembers: one for each value of the byte that picks its place.
+/// Number of findings that a thread caches: one for each value of the byte that selects the place.
 const RECENTS: usize = 256;
 
 /// A name that a version of a state has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Found {
-    /// The number of the tables that have the state.
+    /// Number of the tables that contain the state.
     tables: u64,
     name: IndexKey,
     key: Digest,
     position: u64,
 }
 
-/// What threads remember of some tables.
+/// The cache of some tables, in all threads.
 pub(super) struct NameCache {
-    /// What no others in this process have.
+    /// Number of the tables, unique in this process.
     tables: u64,
 }
 
@@ -40,8 +39,8 @@ impl Default for NameCache {
 }
 
 impl NameCache {
-    /// Whether the state with this key, as of its commit at `position`, has this name: `look` finds it
-    /// out where that is not remembered.
+    /// Whether the state with this key, as of its commit at `position`, has this name; `look` determines that where
+    /// it is not cached.
     pub(super) fn has(
         &self,
         name: IndexKey,
@@ -59,7 +58,7 @@ impl NameCache {
             position,
         };
         RECENT.with(|recent| {
-            // Neither the shard nor the index of names goes by this byte.
+            // Neither the shard nor the index of names uses this byte.
             let place = &recent[usize::from(name.0.0[9])];
             if place.get() == Some(found) {
                 return true;
@@ -86,7 +85,7 @@ mod tests {
         assert!(cache.has(name(1), key(1), 1, || true));
         let remembered = || cache.has(name(1), key(1), 1, || false);
         assert!(remembered());
-        // Other versions, states, names and tables, all at the same place.
+        // Other versions, states, names and tables, all at the same place of the cache.
         assert!(!cache.has(name(1), key(1), 2, || false));
         assert!(!cache.has(name(1), key(2), 1, || false));
         assert!(!cache.has(name(2), key(1), 1, || false));

@@ -1,15 +1,15 @@
-//! What lies in order in several runs, put in one order by all processors.
+//! Merges items from several sorted runs into one order, on all processors.
 
 use crate::journal::parallel;
 
-/// About how many items a range has: so few that they fit into a processor's cache together.
+/// Approximate number of items of a range: few enough to fit into a processor's cache together.
 const RANGE: usize = 16 << 10;
 
-/// Makes something of each range of positions, in order. Each range is put in order by itself: it has
-/// some items side by side of every run.
+/// Calls `make` for each range of positions; returns the results in order. Each range is sorted by itself: it has
+/// some consecutive items of every run.
 ///
-/// The runs are in order of `place`, which begins with a position. `make` is given how many items lie
-/// before the range, and its items, each with the number of its run.
+/// The runs are sorted by `place`, which begins with a position. `make` gets the number of items before the range,
+/// and its items, each with the number of its run.
 pub(super) fn in_ranges<'a, T: Sync, P: Ord + Send, R: Send>(
     runs: &[&'a [T]],
     (position, place): (impl Fn(&T) -> u64 + Sync, impl Fn(&T) -> P + Sync),
@@ -31,7 +31,7 @@ pub(super) fn in_ranges<'a, T: Sync, P: Ord + Send, R: Send>(
     };
     let ranges = count.div_ceil(RANGE);
     let width = (highest - lowest) / ranges as u64 + 1;
-    // Where each range begins in each run, and where the last one ends.
+    // The start of each range in each run, and the end of the last range.
     let cuts: Vec<Vec<usize>> = (0..=ranges as u64)
         .map(|range| {
             let begins = lowest.saturating_add(width.saturating_mul(range));

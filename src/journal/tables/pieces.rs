@@ -1,9 +1,9 @@
-//! Things noted one after another, of which nobody knows how many there will be.
+//! Values collected one after another, whose final number is unknown.
 
-/// The most that a piece has room for.
+/// Largest capacity of a piece.
 const PIECE: usize = 1_024;
 
-/// Grows without moving what there is: by pieces, each as large as all before it, up to a limit.
+/// A sequence that grows without moving its values: by pieces, each as large as all before it, up to a limit.
 pub(in crate::journal) struct Pieces<T> {
     full: Vec<Vec<T>>,
     last: Vec<T>,
@@ -21,12 +21,12 @@ impl<T> Default for Pieces<T> {
 }
 
 impl<T> Pieces<T> {
-    /// How many there are.
+    /// Number of values.
     pub(in crate::journal) fn len(&self) -> usize {
         self.len
     }
 
-    /// Notes one more.
+    /// Appends a value.
     pub(in crate::journal) fn push(&mut self, one: T) {
         if self.last.len() == self.last.capacity() {
             let room = self.len.clamp(4, PIECE);
@@ -37,12 +37,12 @@ impl<T> Pieces<T> {
         self.len += 1;
     }
 
-    /// All of them, in order.
+    /// Iterates over the values in order.
     pub(in crate::journal) fn iter(&self) -> impl Iterator<Item = &T> {
         self.full.iter().flatten().chain(&self.last)
     }
 
-    /// All of them, side by side; the memory of each piece is free for others once it was moved.
+    /// Returns all values in one vector; frees the memory of each piece once it was moved.
     pub(in crate::journal) fn into_vec(self) -> Vec<T> {
         let mut all = Vec::with_capacity(self.len);
         for mut piece in self.full {

@@ -5,15 +5,15 @@ use super::lists::PreparedLists;
 use super::slab::{self, Alone};
 use crate::domain::operation::Change;
 
-/// A change with everything that publishing it needs, prepared before the log's sequencer is taken,
-/// and freed after it is released: so the work in between does not grow with the state.
+/// A change with everything that publishing needs, prepared before the log's sequencer is taken, and freed after it
+/// is released: so the work in between does not grow with the state.
 pub struct PreparedChange {
     pub(super) change: Change,
-    /// The page of a large state, and afterwards its previous one.
+    /// Page of a large state; after publishing, that of its previous state.
     pub(super) page: Option<Alone>,
-    /// The number of the change within its commit.
+    /// Number of the change within its commit.
     pub(super) number: u32,
-    /// What is known of its effect on lists.
+    /// Prepared effects on lists.
     pub(super) lists: PreparedLists,
 }
 

@@ -1,15 +1,15 @@
 //! The states of one shard, side by side in pages.
 //!
-//! A state lies in a slot (`slot`). Slots have sizes, a *class* each: multiples of 4 bytes up to 1 KiB,
-//! above it sixteen steps to each doubling. A page has slots of one class. Pages begin small and grow
-//! with their class, so that unused memory stays a small part.
+//! A state lies in a slot (`slot`). Each size of slots is a *class*: multiples of 4 bytes up to 1 KiB, above it
+//! sixteen steps per doubling. A page has slots of one class. Pages begin small and grow with their class, so that
+//! unused memory stays a small part.
 //!
-//! The slots of a class have no holes: when a state is removed, the class's last one moves into its
-//! slot. So years of changing sizes leave nothing behind, and no list of free slots is kept.
-//! `remove` reports what has moved.
+//! The slots of a class have no holes: when a state is removed, the last one of the class moves into its slot. So
+//! years of changing sizes leave no unused slots behind, and no list of free slots is needed. `remove` reports the
+//! moved state.
 //!
-//! A state above 8 KiB has a page of its own, which is shared with its readers, and is allocated
-//! before and freed after the shard is locked.
+//! A state above 8 KiB has a page of its own, which is shared with its readers. The page is allocated before the
+//! shard is locked, and freed after it is unlocked.
 
 use std::sync::Arc;
 
@@ -18,27 +18,27 @@ use super::slot::{self, FINE_MAX, STEPS, UNIT, WIDE_HEADER, parse, slot_bytes, w
 use super::stored_state::StoredState;
 use crate::base::digest::Digest;
 
-/// The largest slot that shares a page.
+/// Largest size of a slot that shares a page, in bytes.
 const SLOT_MAX: usize = 8 << 10;
-/// How many classes share pages.
+/// Number of classes that share pages.
 const CLASSES: usize = FINE_MAX / UNIT + STEPS * (SLOT_MAX / FINE_MAX).ilog2() as usize;
-/// The first pages of a class have about so many bytes, its later ones up to [`PAGE_MAX`].
+/// Approximate bytes of the first pages of a class; its later ones have up to [`PAGE_MAX`].
 const PAGE_MIN: usize = 1 << 10;
-/// The most bytes of a page of several slots.
+/// Maximum bytes of a page of several slots.
 const PAGE_MAX: usize = 32 << 10;
-/// How many pages of a class have one size before the next have twice as much: the unused part of
-/// the last page is about an eighth of the class, once it has some pages.
+/// Number of a class's pages of one size, before the next ones have twice as many bytes. The unused part of the last
+/// page is about an eighth of the class, once it has some pages.
 const PAGES_OF_A_SIZE: u32 = 8;
-/// Bytes of a usual page of memory: it costs when its first byte is written.
+/// Bytes of a usual page of memory, which takes memory from the first written byte on.
 const MEMORY_PAGE: usize = 4 << 10;
-/// No page.
+/// Page number that stands for no page.
 const NONE: u32 = u32::MAX;
 
-/// Bits of a place that say where in its page a slot begins, in units.
+/// Number of bits of a place that give the start of a slot in its page, in units.
 const UNIT_BITS: u32 = (PAGE_MAX / UNIT).ilog2();
-/// Number of pages that a shard can have: 524,288. Except for the small first ones of its classes, each
-/// page takes more than 8 KiB, so a shard that has all of them takes at least 4 GiB. Digests of keys fill
-/// the 256 shards evenly: 1 TiB in all is the least at which this ends.
+/// Maximum number of pages of a shard: 524,288. Except for the small first ones of its classes, each page takes more
+/// than 8 KiB, so a shard that has all of them takes at least 4 GiB. Digests of keys fill the 256 shards evenly: 1 TiB
+/// in all is the least at which this ends.
 const PAGES_MAX: u32 = 1 << (u32::BITS - UNIT_BITS);
 
 /// The place of a state.
@@ -51,7 +51,7 @@ impl Place {
         Self(page << UNIT_BITS | units)
     }
 
-    /// The place with this number.
+    /// Converts a number back to its place.
     pub(super) fn of(number: u32) -> Self {
         Self(number)
     }
@@ -69,35 +69,35 @@ impl Place {
     }
 }
 
-/// The page of one large state, above [`SLOT_MAX`]: its header and its bytes.
+/// The page of one state above [`SLOT_MAX`]: its header and its bytes.
 pub(super) type Alone = Arc<Vec<u8>>;
 
-/// Slots of one class, or a state above [`SLOT_MAX`].
+/// A page: slots of one class, or one state above [`SLOT_MAX`].
 struct Page {
-    /// The used bytes; its room is the page's size, and may be a little more.
+    /// The used bytes; the capacity is the page's size, or a little more.
     bytes: Piece,
-    /// A state above [`SLOT_MAX`]; then there are no slots.
+    /// The state, if it is above [`SLOT_MAX`]; then there are no slots.
     alone: Option<Alone>,
-    /// The page before it in its class; for a vacant one, the next vacant one.
+    /// The previous page of the class; for a vacant page, the next vacant one.
     before: u32,
-    /// Bytes of its slots, if it has any.
+    /// Bytes of each slot, if the page has slots.
     slot: u32,
 }
 
 #[derive(Clone, Copy)]
 struct Class {
-    /// The only page that may have room.
+    /// The only page of the class that may have room.
     last: u32,
     pages: u32,
 }
 
-/// The states.
+/// The states of one shard.
 pub(super) struct Slab {
     pages: Vec<Page>,
-    /// A page number that can be used again.
+    /// A page number that can be reused.
     vacant: u32,
     classes: Box<[Class; CLASSES]>,
-    /// The memory of a page that may be the next one.
+    /// Memory prepared for the next page.
     ready: Piece,
 }
 
@@ -116,7 +116,7 @@ impl Default for Slab {
     }
 }
 
-/// The class of slots of this size; `None` for a page of its own.
+/// Returns the class of slots of this size; `None` for a page of its own.
 fn class_of(slot: usize) -> Option<usize> {
     if slot <= FINE_MAX {
         Some(slot / UNIT - 1)
@@ -130,7 +130,7 @@ fn class_of(slot: usize) -> Option<usize> {
     }
 }
 
-/// Bytes of the page of a class that has so many pages already; it may get some more.
+/// Returns the bytes of the next page of a class with `pages` pages; the allocated piece may be a little larger.
 fn page_bytes(pages: u32, slot: usize) -> usize {
     let doublings = (pages / PAGES_OF_A_SIZE).min((PAGE_MAX / PAGE_MIN).ilog2());
     let slots = (PAGE_MIN << doublings) / slot;
@@ -138,7 +138,7 @@ fn page_bytes(pages: u32, slot: usize) -> usize {
 }
 
 impl Page {
-    /// The slot, or the state alone, that begins there.
+    /// Returns the slot, or the large state, that begins at this offset.
     fn at(&self, start: usize) -> &[u8] {
         match &self.alone {
             Some(alone) => alone,
@@ -146,7 +146,7 @@ impl Page {
         }
     }
 
-    /// The states in it.
+    /// Iterates over the states in the page.
     fn states(&self) -> impl Iterator<Item = StoredState<'_>> {
         let (content, slot): (&[u8], _) = match &self.alone {
             Some(alone) => (alone, alone.len()),
@@ -162,7 +162,7 @@ fn has_room(page: &Piece, slot: usize) -> bool {
     page.room().min(PAGE_MAX) - page.len() >= slot
 }
 
-/// The page of a state that needs one of its own; `None` if it shares one.
+/// Creates the page of a state that needs one of its own; `None` if it shares one.
 pub(super) fn alone(state: StoredState<'_>) -> Option<Alone> {
     let slot = slot_bytes(state.bytes.len());
     if class_of(slot).is_some() {
@@ -177,46 +177,46 @@ pub(super) fn committed_at(page: &mut Alone, position: u64) {
     slot::set_position(page, position);
 }
 
-/// The state of a page.
+/// Returns the state of a page.
 pub(super) fn state_of(page: &Alone) -> StoredState<'_> {
     parse(page).expect("a page begins with a state")
 }
 
 impl Slab {
-    /// The key of the state at this place.
+    /// Returns the key of the state at this place.
     pub(super) fn key(&self, place: Place) -> Digest {
         let slot = self.pages[place.page()].at(place.start());
         Digest(*slot.first_chunk().expect("a slot begins with its key"))
     }
 
-    /// The state at this place.
+    /// Returns the state at this place.
     pub(super) fn get(&self, place: Place) -> StoredState<'_> {
         let slot = self.pages[place.page()].at(place.start());
         parse(slot).expect("a place is that of a state")
     }
 
-    /// The page of the state at this place, if it has one of its own.
+    /// Returns the page of the state at this place, if it has one of its own.
     pub(super) fn page_of(&self, place: Place) -> Option<&Alone> {
         self.pages[place.page()].alone.as_ref()
     }
 
-    /// How many pages there are, vacant ones included.
+    /// Number of pages, including vacant ones.
     pub(super) fn pages(&self) -> usize {
         self.pages.len()
     }
 
-    /// The keys of the states in the page of this number.
+    /// Returns the keys of the states in the page of this number.
     pub(super) fn keys_in(&self, page: usize) -> impl Iterator<Item = Digest> {
         let pages = self.pages.get(page).into_iter();
         pages.flat_map(Page::states).map(|state| state.key)
     }
 
-    /// All states, in no particular order.
+    /// Iterates over all states, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = StoredState<'_>> {
         self.pages.iter().flat_map(Page::states)
     }
 
-    /// The keys of all states, each with its place, in no particular order.
+    /// Iterates over the keys of all states, each with its place, in no particular order.
     pub(super) fn places(&self) -> impl Iterator<Item = (Digest, Place)> {
         (0..).zip(&self.pages).flat_map(|(number, page)| {
             let starts = (0..).step_by((page.slot as usize).max(1));
@@ -246,8 +246,7 @@ impl Slab {
         Place::new(number, 0)
     }
 
-    /// Replaces a large state by another; returns the old page, or this one if the old state has
-    /// none.
+    /// Replaces a large state by another; returns the old page, or the new one if the old state has none.
     pub(super) fn exchange(&mut self, place: Place, page: Alone) -> Result<Alone, Alone> {
         match &mut self.pages[place.page()].alone {
             Some(before) => Ok(std::mem::replace(before, page)),
@@ -255,8 +254,8 @@ impl Slab {
         }
     }
 
-    /// Makes room for a state that is to share a page, before it is added. The memory that it gets
-    /// is touched: that costs the most.
+    /// Makes room for a state that will share a page, before it is added. Touches the memory that the state will get,
+    /// which is the most expensive part.
     pub(super) fn reserve(&mut self, state: StoredState<'_>) {
         self.reserve_number();
         let slot = slot_bytes(state.bytes.len());
@@ -273,7 +272,7 @@ impl Slab {
             }
         };
         let start = page.len();
-        // What lies in pages of memory that the slot before it came into is touched already.
+        // The memory pages that the previous slot reaches into have been touched already.
         let first = page.as_ptr().addr() + start;
         if start == 0 || (first - 1) / MEMORY_PAGE != (first + slot - 1) / MEMORY_PAGE {
             page.resize(start + slot);
@@ -291,7 +290,7 @@ impl Slab {
         self.slot_at(place) == slot_bytes(state.bytes.len())
     }
 
-    /// Replaces a state by another if the slot sizes are equal; whether it did.
+    /// Replaces a state by another if the slot sizes are equal; returns whether they were.
     pub(super) fn replace(&mut self, place: Place, state: StoredState<'_>) -> bool {
         if !self.fits(place, state) {
             return false;
@@ -305,7 +304,7 @@ impl Slab {
         true
     }
 
-    /// Bytes of the slot at this place; for a state alone, of the one that it would have.
+    /// Returns the bytes of the slot at this place; for a large state, of the slot that it would have.
     fn slot_at(&self, place: Place) -> usize {
         let page = &self.pages[place.page()];
         match &page.alone {
@@ -314,7 +313,7 @@ impl Slab {
         }
     }
 
-    /// Removes a state. If another moves into its slot: its key, and its previous place.
+    /// Removes a state. If another one moves into its slot, returns that one's key and previous place.
     pub(super) fn remove(&mut self, place: Place) -> Option<(Digest, Place)> {
         let slot = self.slot_at(place);
         let Some(class) = class_of(slot) else {
@@ -338,7 +337,7 @@ impl Slab {
         moved
     }
 
-    /// The last page of a class, or a new one if it is full.
+    /// Returns the last page of a class, or a new one if it is full.
     fn page_with_room(&mut self, class: usize, slot: usize) -> u32 {
         let Class { last, pages } = self.classes[class];
         if let Some(Page { bytes, .. }) = self.pages.get(last as usize)
@@ -400,15 +399,15 @@ impl Slab {
         target.bytes[to.start()..][..slot].copy_from_slice(&from.bytes[source]);
     }
 
-    /// Bytes that were taken from the allocator, also for a page that is still to come, and where the
-    /// pages are noted.
+    /// Returns the bytes taken from the allocator, including those of a prepared page, and the address of the list of
+    /// pages.
     #[cfg(test)]
     pub(super) fn memory(&self) -> (usize, *const u8) {
         let noted = self.pages.as_ptr().cast();
         (self.allocated() + self.ready.room(), noted)
     }
 
-    /// Bytes allocated for pages.
+    /// Returns the bytes allocated for pages.
     #[cfg(test)]
     pub(super) fn allocated(&self) -> usize {
         let alone = |page: &Page| page.alone.as_ref().map_or(0, |alone| alone.capacity());
@@ -515,7 +514,7 @@ mod tests {
         assert!(slab.allocated() <= PAGE_MIN);
     }
 
-    /// Bytes that pages of so many slots of this size take.
+    /// Returns the bytes that pages of `count` slots of this size take.
     fn needed(slot: usize, count: usize) -> usize {
         if class_of(slot).is_none() {
             return slot * count;
@@ -538,7 +537,7 @@ mod tests {
         let mut model: HashMap<u64, (Place, Vec<u8>)> = HashMap::new();
         let mut largest = 64;
         for round in 0..40_000 {
-            // The sizes drift, so that classes fill and are left again.
+            // The sizes drift, so that classes fill and empty again.
             if round % 5_000 == 0 {
                 largest = [64, 300, 1_200, 9_000, 30_000][random.random_range(0..5)];
             }

@@ -1,28 +1,28 @@
-//! A slot in a page of states: a state's key, position, kind, what its length follows from, and its
+//! A slot in a page of states: a state's key, position, kind, the number of unused bytes or the length, and its
 //! bytes.
 
 use super::stored_state::StoredState;
 use crate::base::digest::Digest;
 
-/// The header of a state's bytes: key (16 bytes), position and how many bytes at the slot's end are
-/// unused (6), kind (2).
+/// Bytes of the header: key (16), position and the number of unused bytes at the slot's end (6), kind (2).
 const HEADER: usize = 24;
-/// The header in a slot above [`FINE_MAX`], where more bytes can be unused: length (2) comes after it.
+/// Bytes of the header in a slot above [`FINE_MAX`], where more bytes can be unused: the length (2) comes after the
+/// rest.
 pub(super) const WIDE_HEADER: usize = HEADER + 2;
-/// Slots begin at multiples of this, and so do the smaller classes.
+/// Alignment of slots, in bytes; the smaller classes are multiples of it.
 pub(super) const UNIT: usize = 4;
-/// Of the six bytes, the lowest bits: they count the unused bytes, less than [`UNIT`].
+/// Number of lowest bits, of the six bytes, that give the number of unused bytes, which is less than [`UNIT`].
 const UNUSED_BITS: u32 = UNIT.ilog2();
-/// The highest position of a state. A service that never paused would take decades to come there.
+/// Highest position of a state. A service that never paused would take decades to reach it.
 pub(super) const POSITION_MAX: u64 = (1 << (48 - UNUSED_BITS)) - 1;
-/// The classes up to this size are all multiples of [`UNIT`].
+/// Largest size up to which the classes are all multiples of [`UNIT`].
 pub(super) const FINE_MAX: usize = 1 << 10;
-/// Steps to each doubling beyond [`FINE_MAX`].
+/// Number of steps per doubling beyond [`FINE_MAX`].
 pub(super) const STEPS: usize = 16;
-/// The length in the header of a state that has a page of its own: the rest of the page.
+/// Mark, in place of the length, of a state that has a page of its own: it takes the rest of the page.
 const LARGE: u16 = u16::MAX;
 
-/// Bytes of the slot for a state of this length.
+/// Returns the bytes of the slot for a state of this length.
 pub(super) fn slot_bytes(length: usize) -> usize {
     if HEADER + length <= FINE_MAX {
         return (HEADER + length).next_multiple_of(UNIT);
@@ -31,7 +31,7 @@ pub(super) fn slot_bytes(length: usize) -> usize {
     bytes.next_multiple_of((1 << (bytes - 1).ilog2()) / STEPS)
 }
 
-/// Bytes of the header in a slot of this size.
+/// Returns the bytes of the header in a slot of this size.
 pub(super) fn header_bytes(slot: usize) -> usize {
     if slot <= FINE_MAX {
         HEADER
@@ -40,7 +40,7 @@ pub(super) fn header_bytes(slot: usize) -> usize {
     }
 }
 
-/// The position, and how many bytes are unused.
+/// Encodes the position and the number of unused bytes.
 fn position_bytes(position: u64, unused: usize) -> [u8; 6] {
     assert!(position <= POSITION_MAX, "no log has that many records");
     let [bytes @ .., _, _] = (position << UNUSED_BITS | unused as u64).to_le_bytes();
@@ -74,7 +74,7 @@ pub(super) fn write(slot: &mut [u8], state: StoredState<'_>) {
     rest[..length].copy_from_slice(state.bytes);
 }
 
-/// The page of a state that has one of its own, with so much room.
+/// Creates the page of a state that has one of its own, with `room` bytes.
 pub(super) fn page_of_one(state: StoredState<'_>, room: usize) -> Vec<u8> {
     let mut page = Vec::with_capacity(room);
     page.extend_from_slice(&header(state, 0));
@@ -83,12 +83,12 @@ pub(super) fn page_of_one(state: StoredState<'_>, room: usize) -> Vec<u8> {
     page
 }
 
-/// Sets the commit position in such a page.
+/// Sets the commit position in a page made by [`page_of_one`].
 pub(super) fn set_position(page: &mut [u8], position: u64) {
     page[16..22].copy_from_slice(&position_bytes(position, 0));
 }
 
-/// The state in this slot, or alone in its page.
+/// Decodes the state in this slot, or alone in its page.
 pub(super) fn parse(slot: &[u8]) -> Option<StoredState<'_>> {
     let is_wide = header_bytes(slot.len()) == WIDE_HEADER;
     let (key, rest) = slot.split_first_chunk()?;

@@ -10,7 +10,7 @@ use crate::catalogue;
 use crate::domain::resource::{IndexKey, Rank, Source};
 
 impl Tables {
-    /// A resource's current state, with the position of its last commit and its kind.
+    /// Copies a resource's current state, with the position of its last commit and its kind.
     #[must_use]
     pub fn copied(&self, key: Digest) -> Option<(u64, Vec<u8>, u16)> {
         let shard = self.states.shard(key).read();
@@ -27,8 +27,8 @@ impl Tables {
 }
 
 impl Tables {
-    /// The lowest rank above `after` in `list`, which is one with ranks; the lowest of all where there
-    /// is none. Downwards, the highest rank below it. The cost does not depend on how many there are.
+    /// Returns the lowest rank above `after` in a list with ranks, or the lowest of all without `after`; downwards,
+    /// the highest rank below it. The cost does not depend on the number of ranks.
     #[must_use]
     pub fn next_rank(&self, list: IndexKey, after: Option<&Rank>, downwards: bool) -> Option<Rank> {
         let shard = self.secondary.shard(list.0).read();
@@ -37,8 +37,8 @@ impl Tables {
 }
 
 impl Tables {
-    /// The resource with this half of a key that has a name. A name is entered after its holder's
-    /// state has it, and removed before, so while it is seen to be entered its holder is found.
+    /// Returns the resource with this half of a key that has a name. A name is entered after its holder's state has
+    /// it, and removed before the state loses it; so the holder of an entered name is always found.
     pub(super) fn has(&self, holder: HalfKey, name: IndexKey) -> Option<Digest> {
         let shard = self.states.shard(holder.alike()).read();
         shard.key_like(holder, |state| {
@@ -54,7 +54,7 @@ impl Tables {
 impl Source for Tables {
     fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64> {
         thread_local! {
-            /// A buffer for copies of small states, so that no lock is held while one is read.
+            /// Buffer for copies of small states, so that no lock is held while a state is read.
             static COPY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
         }
         let shard = self.states.shard(key).read();
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(tables.holder(name), None);
         tables.publish(1, change);
         assert_eq!(tables.holder(name), Some(key));
-        // Neither the index nor what it keeps of a name has these bytes.
+        // These bytes are stored neither in the index nor with the name.
         for byte in [2, 3, 9, 10, 11, 12, 13, 15] {
             let mut alike = name;
             alike.0.0[byte] ^= 1;

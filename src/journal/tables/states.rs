@@ -1,4 +1,4 @@
-//! A shard of the table of states: a slab, and a hash index of their keys.
+//! A shard of the table of states: a slab, and a hash index of the states' keys.
 
 use std::collections::HashSet;
 
@@ -8,28 +8,28 @@ use super::slab::{Alone, Place, Slab};
 use super::stored_state::StoredState;
 use crate::base::digest::Digest;
 
-/// States by their keys. The hash index has only places, of four bytes; the keys to compare, and to
-/// hash when it grows, are in the slab.
+/// States by their keys. The hash index only has places, of four bytes; the keys needed for comparisons, and for
+/// hashing when it grows, are in the slab.
 #[derive(Default)]
 pub(super) struct States {
     index: HashIndex,
     slab: Slab,
-    /// How many states were added that are not in the index yet.
+    /// Number of added states that are not in the index yet.
     noted: usize,
-    /// The keys of states that have moved, while the places are visited.
+    /// Keys of states that have moved, while the places are visited.
     moved: Option<Vec<Digest>>,
 }
 
-/// A state, as it is found while the shard is locked.
+/// A state found while the shard is locked.
 pub(super) enum StateRef<'a> {
-    /// To be copied while the shard is locked.
+    /// A state to be copied while the shard is locked.
     Small(StoredState<'a>),
-    /// Shared: the shard can be unlocked.
+    /// A shared state: the shard can be unlocked.
     Large(Alone),
 }
 
 impl States {
-    /// How many there are, but for those that are only noted.
+    /// Number of states, without those that are only noted.
     pub(super) fn len(&self) -> usize {
         self.index.len()
     }
@@ -39,13 +39,13 @@ impl States {
         self.index.find(key, key_of).map(Place::of)
     }
 
-    /// The state with this key.
+    /// Returns the state with this key.
     pub(super) fn get(&self, key: Digest) -> Option<StoredState<'_>> {
         let place = self.place(key)?;
         Some(self.slab.get(place))
     }
 
-    /// The key with this half, of a state that is meant.
+    /// Returns the key with this half of a state for which `is_meant` holds.
     pub(super) fn key_like(
         &self,
         half: HalfKey,
@@ -58,12 +58,12 @@ impl States {
         Some(self.slab.key(Place::of(place)))
     }
 
-    /// The key with this half, that is not later.
+    /// Returns the key with this half that is not later.
     pub(super) fn first_like(&self, half: HalfKey, later: &HalfKeyCollisions) -> Option<Digest> {
         self.key_like(half, |state| !later.has(state.key))
     }
 
-    /// The state with this key, in a form that does not need the lock for long.
+    /// Returns the state with this key, in a form that needs the lock only briefly.
     pub(super) fn look(&self, key: Digest) -> Option<StateRef<'_>> {
         let place = self.place(key)?;
         Some(match self.slab.page_of(place) {
@@ -72,27 +72,27 @@ impl States {
         })
     }
 
-    /// From here on the keys of states that move are noted.
+    /// Notes the keys of states that move from here on.
     pub(super) fn watch(&mut self) {
         self.moved = Some(Vec::new());
     }
 
-    /// The states that have moved since [`States::watch`].
+    /// Returns the states that have moved since [`States::watch`].
     pub(super) fn watched(&mut self) -> Vec<Digest> {
         self.moved.take().unwrap_or_default()
     }
 
-    /// How many pages there are to visit.
+    /// Number of pages to visit.
     pub(super) fn pages(&self) -> usize {
         self.slab.pages()
     }
 
-    /// The keys of the states in one page.
+    /// Returns the keys of the states in one page.
     pub(super) fn keys_in(&self, page: usize) -> impl Iterator<Item = Digest> {
         self.slab.keys_in(page)
     }
 
-    /// Makes room for a state before it is put. Whether it is to have a page alone is known.
+    /// Makes room for a state before it is put; `alone` says whether it will have a page of its own.
     pub(super) fn reserve(&mut self, state: StoredState<'_>, alone: bool) {
         let slab = &mut self.slab;
         let key_of = |place| slab.key(Place::of(place));
@@ -105,8 +105,8 @@ impl States {
         }
     }
 
-    /// Stores a state in the place of the one with its key. `page` is its own page, if it is large;
-    /// the own page of the previous state is returned, to be freed after the shard is unlocked.
+    /// Stores a state, replacing the one with its key. `page` is its own page, if it is large. Returns the own page
+    /// of the previous state, to be freed after the shard is unlocked.
     pub(super) fn put(
         &mut self,
         state: StoredState<'_>,
@@ -154,28 +154,28 @@ impl States {
         }
     }
 
-    /// Has in the processor's cache what is looked at for the state with this key.
-    pub(super) fn have_at_hand(&self, key: Digest) {
-        self.index.have_at_hand(key);
+    /// Loads into the processor's cache the data read for the state with this key.
+    pub(super) fn prefetch(&self, key: Digest) {
+        self.index.prefetch(key);
     }
 
-    /// All states, in no particular order.
+    /// Iterates over all states, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = StoredState<'_>> {
         self.slab.iter()
     }
 
-    /// Adds a state that is not found before [`States::index_noted`]. For recovery, as long as there are
-    /// no others.
+    /// Adds a state that is not found before [`States::index_noted`]. For recovery, as long as the shard has no
+    /// indexed state.
     pub(super) fn note(&mut self, state: StoredState<'_>) {
         assert_eq!(self.index.len(), 0, "others are there already");
         self.slab.add(state);
         self.noted += 1;
     }
 
-    /// Makes an index of all that was noted, at one go.
+    /// Builds an index of all noted states, at once.
     ///
     /// # Errors
-    /// Of the states of which there is another one with the same key, the one with the lowest position.
+    /// Of the states that share a key with another one, the one with the lowest position.
     pub(super) fn index_noted(&mut self, later: &HalfKeyCollisions) -> Result<(), StoredState<'_>> {
         let noted = std::mem::take(&mut self.noted);
         if noted == 0 {
@@ -204,11 +204,11 @@ impl States {
         Err(first.expect("two states have one key"))
     }
 
-    /// Replaces the state with this key by what `change` makes of it; leaves it if that is nothing.
-    /// For recovery, during which the places are not visited.
+    /// Replaces the state with this key by the bytes that `change` returns; leaves it if `change` returns none. For
+    /// recovery, during which the places are not visited.
     ///
     /// # Errors
-    /// That of `change`.
+    /// The error of `change`.
     pub(super) fn amend<'n, E>(
         &mut self,
         position: u64,
@@ -271,7 +271,7 @@ mod tests {
         let mut model: HashMap<Digest, (u16, u64, Vec<u8>)> = HashMap::new();
         for position in 1..30_000 {
             let number = random.random_range(0..2_000_u32);
-            // Few hashes, so that keys meet in the index.
+            // Few hashes, so that keys collide in the index.
             let mut key = Digest([0; 16]);
             key.0[..4].copy_from_slice(&number.to_le_bytes());
             key.0[8] = number.to_le_bytes()[0];
@@ -332,7 +332,7 @@ mod tests {
             let memory = states.slab.memory();
             let is_alone = page.is_some();
             states.put(state, page, &later);
-            // A page that is left empty gives its memory back.
+            // A page that becomes empty returns its memory.
             if !is_alone && before.is_none() {
                 assert_eq!(states.slab.memory(), memory, "SEED={seed}");
             }
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn noted_states_are_found_once_they_are_indexed_and_one_that_is_noted_twice_is_told() {
-        // Three look alike by half.
+        // Three keys have the same half.
         fn key(number: u16) -> Digest {
             let mut key = Digest::of(1, &[number.max(3).to_string()]);
             key.0[15] = number.min(3).to_le_bytes()[0];
@@ -391,7 +391,7 @@ mod tests {
             alike.iter().find(|key| first(key))
         );
         assert!((4..=2_000).all(|number| !later.has(key(number))));
-        // They change as any others.
+        // These states change like any others.
         let changed = states.amend(9_000, 3, key(77), &later, |before| {
             assert!(before.is_some());
             Ok::<_, Infallible>(Some(b"changed"))
@@ -404,7 +404,7 @@ mod tests {
             let told = states.index_noted(&later).unwrap_err();
             assert_eq!(told.key, key(twice));
         }
-        // Of several, in whatever order and however large.
+        // Several duplicates, in any order and of any size.
         let mut states = noted(1_000);
         for twice in [700, 9, 8, 10] {
             states.note(state(twice, &bytes(twice + 1)));

@@ -5,12 +5,12 @@ use crate::base::digest::Digest;
 /// A resource as the tables store it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredState<'a> {
-    /// Its kind.
+    /// Kind of the resource.
     pub kind: u16,
-    /// Its key.
+    /// Key of the resource.
     pub key: Digest,
-    /// The position of its last commit.
+    /// Position of the resource's last commit.
     pub position: u64,
-    /// Its state.
+    /// State of the resource, encoded.
     pub bytes: &'a [u8],
 }

@@ -1,38 +1,37 @@
-//! Responses that second keys lead to, and what frees what is left of forgotten keys.
+//! Tracks responses that second keys lead to, and frees forgotten keys.
 
 use super::{CHUNK, Tables};
 use crate::base::digest::Digest;
 
 impl Tables {
-    /// The key used at `second` leads to the response of the commit at `first`.
+    /// Notes that the key used at `second` leads to the response of the commit at `first`.
     pub fn note_first(&self, first: u64, second: u64) {
         let mut firsts = self.firsts.lock();
         let last = firsts.entry(first).or_default();
         *last = second.max(*last);
     }
 
-    /// Whether a key that was used after the position `forgotten` leads to the response of the commit at
-    /// `position`, which has another key.
+    /// Whether a key used after the position `forgotten` leads to the response of the commit at `position`, which has
+    /// another key.
     #[must_use]
     pub fn is_first(&self, position: u64, forgotten: u64) -> bool {
         let second = self.firsts.lock().get(&position).copied();
         second.is_some_and(|second| second > forgotten)
     }
 
-    /// Frees what is left of forgotten keys, a little at a time, with `pause` in between; how many
-    /// there were. A shard is locked only while some of its keys are looked at, and again while the
-    /// forgotten ones are removed.
+    /// Frees forgotten keys, a few at a time, with `pause` in between; returns their number. A shard is locked only
+    /// while some of its keys are examined, and again while the forgotten ones are removed.
     ///
     /// # Errors
-    /// That of `pause`, which ends it.
+    /// The error of `pause`, which ends the sweep.
     pub fn sweep<E>(&self, mut pause: impl FnMut() -> Result<(), E>) -> Result<usize, E> {
         let through = self.forgotten();
         let mut swept = 0;
         for shard in &self.keys.0 {
             let mut end = shard.read().len();
             while end > 0 {
-                // Backwards: an entry that moves into a removed one's place comes from behind, and
-                // was looked at, or removed, before.
+                // Backwards: the entry that moves into a removed one's place is the last one, which was examined, or
+                // removed, before.
                 let begin = end.saturating_sub(CHUNK);
                 let gone: Vec<Digest> = {
                     let shard = shard.read();
@@ -43,7 +42,7 @@ impl Tables {
                 if !gone.is_empty() {
                     let mut shard = shard.write();
                     for key in gone {
-                        // It may have been used again meanwhile.
+                        // The key may have been used again meanwhile.
                         if shard.get(key).is_some_and(|position| position <= through) {
                             shard.remove(key);
                             swept += 1;

@@ -1,9 +1,9 @@
-//! Bytes among which one is looked for, many at a time.
+//! Search for a byte among several, many at a time.
 
-/// Bytes that are looked at together.
+/// Number of bytes compared at once.
 pub(super) const WORD: usize = size_of::<u64>();
 
-/// The first bytes, the first one lowest; what is lacking is 0.
+/// Returns the first bytes as a number, the first one lowest; missing bytes are 0.
 pub(super) fn word(bytes: &[u8]) -> u64 {
     let word = bytes.first_chunk().copied().unwrap_or_else(|| {
         let mut word = [0; WORD];
@@ -13,7 +13,7 @@ pub(super) fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// The highest bit of each byte that is this one, and no other.
+/// Returns a number in which the highest bit of each byte equal to `byte` is set, and no other bit.
 pub(super) fn equal_bytes(word: u64, byte: u8) -> u64 {
     const LOW: u64 = u64::MAX / 0xff * 0x7f;
     let differs = word ^ u64::from_le_bytes([byte; WORD]);

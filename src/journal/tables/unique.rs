@@ -1,9 +1,8 @@
-//! The unique index of a shard: which resource has a name.
+//! The unique index of a shard: maps a name to the resource that has it.
 //!
-//! Of a name it keeps the four bytes that its hash index goes by, and of its holder half the key:
-//! whether the holder that is found has this very name is what its state says. So an entry takes
-//! a third of the two digests, a name that nobody has is known to be free as fast as ever, and to
-//! find who has one takes reading a state.
+//! For a name, the index stores the four bytes that its hash index uses and, for its holder, half of the key; the
+//! holder's state tells whether it has this very name. So an entry takes a third of the two digests' size. Finding
+//! out that a name is free is as fast as with whole digests; finding its holder means reading a state.
 
 use super::chunked_vec::{ChunkedVec, FixedSize};
 use super::half_key::HalfKey;
@@ -17,7 +16,7 @@ pub(super) struct UniqueIndex {
     names: ChunkedVec<Name>,
 }
 
-/// A name, as it is kept. A holder may have two that look alike, and then both are here.
+/// A name as it is stored. A holder may have two names with the same stored form, and then has two entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Name {
     spread: [u8; 4],
@@ -32,7 +31,7 @@ impl Name {
         }
     }
 
-    /// A digest that has what the index spreads entries by, and nothing else.
+    /// Returns a digest that has only the bytes by which the index spreads entries.
     fn spread(self) -> Digest {
         HashIndex::with_spread(self.spread)
     }
@@ -57,12 +56,12 @@ impl FixedSize for Name {
 }
 
 impl UniqueIndex {
-    /// How many names there are.
+    /// Number of names.
     pub(super) fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// The holder of a name: of those who may have it, the one who does.
+    /// Returns the holder of a name: `has_it` checks each candidate.
     pub(super) fn holder(
         &self,
         name: Digest,
@@ -80,15 +79,15 @@ impl UniqueIndex {
         found.get()
     }
 
-    /// Whether this resource is entered under a name, or under one that looks alike.
+    /// Whether this resource is entered under a name, or under one with the same stored form.
     pub(super) fn is_entered(&self, name: Digest, holder: Digest) -> bool {
         let entry = Name::of(name, HalfKey::of(holder));
         let found = self.index.find_if(name, |it| self.names.at(it) == entry);
         found.is_some()
     }
 
-    /// Enters resources under names, each with its holder, at one go; whether that can be: no name is
-    /// there twice. To be called when nothing has been entered yet.
+    /// Enters resources under names, each with its holder, at once; returns `false` if that is not possible, since a
+    /// name occurs twice. To be called while the index is empty.
     pub(super) fn fill(&mut self, all: &[(Digest, Digest)]) -> bool {
         for (name, holder) in all {
             self.names.push(Name::of(*name, HalfKey::of(*holder)));
@@ -102,7 +101,7 @@ impl UniqueIndex {
         self.len() == all.len()
     }
 
-    /// Makes room for this name before it comes.
+    /// Makes room for this name before it is entered.
     pub(super) fn reserve(&mut self, name: Digest, holder: Digest) {
         let names = &self.names;
         let key_of = |number| names.at(number).spread();
@@ -119,7 +118,7 @@ impl UniqueIndex {
         vacant.insert(self.names.push(entry));
     }
 
-    /// Removes a resource from a name.
+    /// Removes the entry of a resource under a name.
     pub(super) fn leave(&mut self, name: Digest, holder: Digest) {
         let entry = Name::of(name, HalfKey::of(holder));
         let names = &mut self.names;
@@ -142,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Names of which many look alike: only their last byte differs.
+    /// Returns names in groups of three that differ only in their last byte.
     fn name(number: u32) -> Digest {
         let mut name = Digest::of(1, &[(number / 3).to_string()]);
         name.0[15] = number.to_le_bytes()[0] % 3;
@@ -157,7 +156,7 @@ mod tests {
         let mut model: HashMap<Digest, Digest> = HashMap::new();
         let mut adds = 3;
         for round in 0..60_000 {
-            // The index grows and shrinks in turns.
+            // The index alternately grows and shrinks.
             if round % 10_000 == 0 {
                 adds = 7 - adds;
             }
@@ -173,7 +172,7 @@ mod tests {
             let is_added = random.random_ratio(adds, 7);
             match (model.get(&name).copied(), is_added) {
                 (None, true) => {
-                    // Few holders, so that one has names that look alike.
+                    // Few holders, so that one has names with the same stored form.
                     let holder = Digest::of(2, &[random.random_range(0..5).to_string()]);
                     if random.random() {
                         index.reserve(name, holder);

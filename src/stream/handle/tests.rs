@@ -3,11 +3,11 @@ use crate::stream::fake::{Fake, LOG, until};
 use crate::stream::maintenance::hold;
 use crate::stream::message::{Message, Records};
 
-/// Much sooner than anything here is given up for want of an answer.
+/// A time much shorter than any timeout for an answer here.
 const AT_ONCE: Duration = Duration::from_secs(5);
 const MIB: usize = 1 << 20;
 
-/// Whether a request that comes now may be answered, which is known at once.
+/// Whether the response to a request that comes now may be sent, which must be known at once.
 #[track_caller]
 fn may_answer(link: &Arc<JournalHandle>) -> bool {
     let came = Instant::now();
@@ -34,7 +34,7 @@ fn what_barriers_leave_is_refused_to_reads_at_once_and_enough_for_a_fence() {
     }
     assert!(first.lack(0).is_some());
     assert_eq!(fake.kept.lock().messages.len(), 2);
-    // Another process takes over, and answers once there is room again.
+    // Another process takes over, and may answer once there is room again.
     let second = fake.writer(2);
     until("it is told", || second.room.is_for_fences());
     assert!(!may_answer(&second));
@@ -54,7 +54,7 @@ fn a_barrier_for_which_there_is_no_room_is_none_and_what_comes_next_takes_its_pl
     fake.kept.lock().is_full = true;
     assert!(!may_answer(&link));
     assert!(!link.has_in_flight());
-    // Nothing else says that there is no room, so that stays known.
+    // No other source reports the lack of room, so the reason must stay known.
     let before = fake.kept.lock().appends;
     until("it is tried again", || {
         fake.kept.lock().appends >= before + 2
@@ -92,7 +92,7 @@ fn reads_are_refused_at_once_while_a_batch_waits_for_room() {
     assert_eq!(fake.tail().next, 2);
 }
 
-/// Appends a record; what becomes of it.
+/// Appends a record; returns the outcome.
 fn append(link: &Arc<JournalHandle>) -> Result<(), StreamError> {
     let content = Content::Batch(Records::of(&[1, 0, 0, 0, 9], 1).unwrap());
     link.connection().block(link.append(content))
@@ -107,7 +107,7 @@ fn a_writer_whose_journal_has_lost_its_end_ends_and_appends_nothing_more() {
     for has_to_write in [true, false] {
         let fake = Fake::with_room(64 * MIB);
         let link = fake.written(1, 3);
-        // The fence, a record, and another fence are there, where it had the fence and three records.
+        // The stream has the fence, a record, and another fence, instead of the fence and three records.
         let short = fake.written_on(2, 0);
         fake.has(&short);
         if has_to_write {
@@ -141,7 +141,7 @@ fn a_writer_that_was_without_a_connection_appends_nothing_to_another_history_of_
     until("it is connected again", || {
         connection.losses() > 0 && connection.is_up()
     });
-    // Where the stream is the same one, it goes on.
+    // Where the stream is the same one, the writer goes on.
     assert_eq!(append(&link), Ok(()));
     let other = fake.written_on(2, 2);
     assert_eq!(other.len(), fake.kept.lock().messages.len());
@@ -197,7 +197,7 @@ fn no_epoch_is_begun_in_a_journal_that_does_not_have_what_was_read() {
 fn an_epoch_is_begun_after_a_message_that_is_void() {
     let fake = Fake::with_room(64 * MIB);
     drop(fake.writer(1));
-    // Of two in flight the first lost its place to a fence.
+    // Of two messages in flight, the first lost its place to a fence.
     let (first, _) = fake.tail().place(LOG, 1, 0).message(Content::Barrier);
     let mut tail = fake.tail();
     tail.follow(2, &Message::read(&first).unwrap()).unwrap();

@@ -111,14 +111,14 @@ fn while_its_booking_is_unknown_a_charge_is_read_and_listed_where_it_says() {
     let stage = Stage::new();
     let mut client = stage.client();
     let put = |kind: &str, facts: Value| {
-        let fact = json!({"kind": kind, "id": "unknown", "revision": 1, "facts": facts});
+        let fact = json!({"kind": kind, "id": "not-booked", "revision": 1, "facts": facts});
         let answer = stage.client().put_facts(&stage.workflow(), &[fact]);
         assert_eq!(answer.json()["applied"], 1, "{answer:?}");
     };
     let shares = json!({"caregiverShareBasisPoints": 7_000, "headquartersShareBasisPoints": 1_000});
     put("reservation-financial-facts", shares);
     let body = changed(&good(&stage), &[("branchProfileId", json!("charged"))]);
-    assert_eq!(send(&mut client, &path_of("unknown"), &body).status, 200);
+    assert_eq!(send(&mut client, &path_of("not-booked"), &body).status, 200);
     let [charged, own] = ["charged", "own"].map(|branch| {
         stage.token(&Actor {
             branch_profile_ids: vec![branch.into()],
@@ -126,7 +126,7 @@ fn while_its_booking_is_unknown_a_charge_is_read_and_listed_where_it_says() {
         })
     });
     let mut is_shown_to = |manager: &str| {
-        let read = client.get("/reservation-financial-lifecycles/unknown", manager);
+        let read = client.get("/reservation-financial-lifecycles/not-booked", manager);
         let listed = client
             .get("/reservation-financial-lifecycles", manager)
             .json();

@@ -144,16 +144,20 @@ impl Shared {
     }
 
     /// Returns how much of the next segment is written at once, after a pause if there is time: the
-    /// sync of a batch waits for everything else that the disk has to write.
-    pub(super) fn pace(&self, made: u64, of: u64) -> u64 {
+    /// sync of a batch waits for everything else that the disk has to write. Once the journal thread has
+    /// ended nobody needs the segment, and its end would hold up the stop.
+    pub(super) fn pace(&self, made: u64, of: u64) -> Option<u64> {
         let mut hand_off = self.hand_off.lock();
-        if hand_off.wanted.is_some() || hand_off.request.is_some() || hand_off.stop {
-            return segment::CHUNK;
+        if hand_off.stop {
+            return None;
+        }
+        if hand_off.wanted.is_some() || hand_off.request.is_some() {
+            return Some(segment::CHUNK);
         }
         if self.room.is_ahead(made, of) {
             self.exchange.wait_for(&mut hand_off, PAUSE);
         }
-        segment::CHUNK_BESIDE
+        Some(segment::CHUNK_BESIDE)
     }
 
     pub(super) fn stop(&self) {
@@ -173,4 +177,32 @@ pub(super) fn ended_by(failure: Option<Error>) -> Error {
     failure.unwrap_or(Error::Stopped {
         reason: "the maintenance thread panicked".into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Index;
+    use crate::storage::sim::SimDisk;
+
+    #[test]
+    fn after_a_stop_the_next_segment_is_needed_no_longer_whoever_has_waited_for_it() {
+        let reader = Reader::new(SimDisk::new().storage(), &[3; 16], Index::new(), 1, None);
+        let room = Room {
+            low: AtomicBool::new(false),
+            free: AtomicU64::new(0),
+            reserve: 0,
+            next: AtomicU64::new(0),
+            blocked: AtomicBool::new(false),
+            left: AtomicU64::new(0),
+            size: AtomicU64::new(100),
+            margin: 0,
+        };
+        let shared = Shared::new(Arc::new(reader), room, 0);
+        assert_eq!(shared.pace(0, 100), Some(segment::CHUNK_BESIDE));
+        shared.hand_off.lock().wanted = Some(50);
+        assert_eq!(shared.pace(0, 100), Some(segment::CHUNK));
+        shared.stop();
+        assert_eq!(shared.pace(0, 100), None);
+    }
 }

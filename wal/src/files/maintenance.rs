@@ -214,8 +214,10 @@ impl Maintenance {
             Ok(None) => Ok(Err("there is no space for it".into())),
             // While there is space for records, even a failing disk is given time. When the journal
             // thread waits for the segment, only a shortage that can pass is waited out: space,
-            // descriptors, memory.
-            Err(MaintenanceError::Passing(error)) if wanted.is_none() || error.is_shortage() => {
+            // descriptors, memory. After a stop it has ended, and waits for nothing.
+            Err(MaintenanceError::Passing(error))
+                if wanted.is_none() || error.is_shortage() || shared.hand_off.lock().stop =>
+            {
                 Ok(Err(error.to_string().into()))
             }
             Err(error) => Err(error.into_inner().into_final()),

@@ -104,6 +104,19 @@ impl Identity {
 }
 
 impl Manifest {
+    /// Returns the manifest of the segments from the one that holds a position on.
+    pub(crate) fn from_position(&self, first: u64) -> Self {
+        let mut part = self.clone();
+        let before = |segment: &&Segment| segment.seal.is_some_and(|seal| seal.last < first);
+        let count = part.segments.iter().take_while(before).count();
+        let passed: Vec<_> = part.segments.drain(..count).collect();
+        if let Some(seal) = passed.last().and_then(|last| last.seal) {
+            part.first_position = seal.last + 1;
+            part.first_chain = seal.chain;
+        }
+        part
+    }
+
     pub(crate) fn identity(&self) -> Identity {
         Identity {
             log_id: self.log,

@@ -45,7 +45,11 @@ impl FileStorage {
     pub fn create(directory: &Path) -> io::Result<Self> {
         make_directory(directory)?;
         let storage = Self::existing(directory)?;
-        storage.expect_private()?;
+        storage.expect_private().map_err(|error| {
+            let another =
+                "name a directory below it that is not there yet, which is made with mode 0700";
+            io::Error::new(error.kind(), format!("{error}, or {another}"))
+        })?;
         Ok(storage)
     }
 
@@ -145,18 +149,16 @@ impl FileStorage {
 
 /// Why a directory of this mode and owner is not the user `me`'s alone.
 fn not_private(mode: u32, owner: u32, me: u32) -> Option<String> {
-    let another =
-        "or name a directory below it that is not there yet, which is made with mode 0700";
     if owner != me {
         return Some(format!(
             "the directory belongs to user {owner}, and this process runs as user {me}: run it as \
-             that user, {another}"
+             that user"
         ));
     }
     (mode & OTHERS_WRITE != 0).then(|| {
         format!(
             "others than user {me} may write to the directory (mode {:04o}): take that from them \
-             (chmod go-w), {another}",
+             (chmod go-w)",
             mode & 0o7777
         )
     })

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use crate::format::{Chain, FIRST_FRAME};
-use crate::manifest::Seal;
+use crate::format::{self, Chain, FIRST_FRAME};
+use crate::manifest::{Manifest, Seal};
 use crate::storage::Storage;
 use crate::verdict::{Hole, Observation};
 use crate::window::{Window, nonzero};
@@ -30,6 +30,24 @@ pub(crate) fn location(
         file: storage.describe(name),
         offset,
         what: what.into(),
+    }
+}
+
+/// Returns the place where an unbroken log ends; `last_frame` is the number of the segment and the offset
+/// where its last frame ends.
+pub(super) fn end_location(
+    storage: &dyn Storage,
+    manifest: &Manifest,
+    last_frame: Option<(u64, u64)>,
+) -> Location {
+    let first = manifest.segments.first();
+    let last = last_frame.or_else(|| first.map(|segment| (segment.number, FIRST_FRAME)));
+    match last {
+        Some((number, offset)) => {
+            let name = format::segment_name(number);
+            location(storage, &name, offset, "the log ends here")
+        }
+        None => location(storage, format::MANIFEST, 0, "the log has no segments"),
     }
 }
 

@@ -7,4 +7,4 @@ mod walk;
 
 pub(crate) use found::{OpenSegment, Survey};
 pub(crate) use unlisted::orphan;
-pub(crate) use walk::{survey, survey_behind};
+pub(crate) use walk::{survey, survey_behind, survey_upto};

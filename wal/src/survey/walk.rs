@@ -5,7 +5,7 @@ mod passed;
 use std::io;
 use std::sync::Arc;
 
-use super::found::{FrameEnd, Location, OpenSegment, Survey, location};
+use super::found::{FrameEnd, Location, OpenSegment, Survey, end_location, location};
 use super::unlisted::unlisted;
 use crate::error::Error;
 use crate::format::{self, Chain, FIRST_FRAME, LogId, SEGMENT_VERSION, to_u64, to_usize};
@@ -46,6 +46,22 @@ pub(crate) fn survey_behind(
     walk.read(manifest)
 }
 
+/// Reads what comes after `covered`, up to a position; what is behind that in the last segment is not
+/// looked at.
+pub(crate) fn survey_upto(
+    storage: &dyn Storage,
+    manifest: &Manifest,
+    covered: u64,
+    upto: u64,
+    visitor: &mut dyn Visitor,
+    index: &mut Index,
+) -> Result<Survey, Error> {
+    let mut walk = Walk::new(storage, manifest, visitor, index)?;
+    walk.covered = covered;
+    walk.upto = upto;
+    walk.read(manifest)
+}
+
 /// What was found in a segment.
 enum SegmentScan {
     /// Everything is as it should be; the log may go on in the next segment.
@@ -68,6 +84,8 @@ struct Walk<'a> {
     after: After,
     /// The position up to which a snapshot has been shown.
     covered: u64,
+    /// The last position that is needed.
+    upto: u64,
     /// Whether segments that the shown snapshot covers are read all the same.
     is_all_read: bool,
     records: u64,
@@ -113,6 +131,7 @@ impl<'a> Walk<'a> {
                 .max(snapshots.max().unwrap_or(0)),
             after: After::Zeros,
             covered: 0,
+            upto: u64::MAX,
             is_all_read: true,
             records: 0,
             shown_bytes: 0,
@@ -165,7 +184,7 @@ impl<'a> Walk<'a> {
         if let Some(place) = others.fault {
             return Ok(self.finish((Hole::Structure, place)));
         }
-        let end = self.end_location(self.storage, manifest);
+        let end = end_location(self.storage, manifest, self.last_frame);
         Ok(self.finish(hole.unwrap_or((Hole::Blank, end))))
     }
 
@@ -257,6 +276,7 @@ impl<'a> Walk<'a> {
                     _ => SegmentScan::Whole,
                 }
             }
+            Some(_) if self.has_all() => SegmentScan::Whole,
             Some(seal) => match open
                 .difference(seal, fault, &mut window, length)
                 .map_err(failed)?
@@ -310,7 +330,7 @@ impl<'a> Walk<'a> {
     ) -> Result<End, Error> {
         let (storage, name) = (self.storage, format::segment_name(segment.number));
         let failed = |source| Error::io("read", storage.describe(&name))(source);
-        loop {
+        while !self.has_all() {
             let header = match self
                 .step(window, segment, open.end, limit)
                 .map_err(failed)?
@@ -347,6 +367,12 @@ impl<'a> Walk<'a> {
             self.last_frame = Some((segment.number, open.end));
             self.told(open.end);
         }
+        Ok(End::Blank)
+    }
+
+    /// Whether all positions that are needed were read.
+    fn has_all(&self) -> bool {
+        self.next > self.upto
     }
 
     /// Reads and checks the place where the next frame may be.
@@ -432,27 +458,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the place where the last frame of an unbroken log ends.
-    fn end_location(&self, storage: &dyn Storage, manifest: &Manifest) -> Location {
-        let last = self.last_frame.or_else(|| {
-            manifest
-                .segments
-                .first()
-                .map(|segment| (segment.number, FIRST_FRAME))
-        });
-        match last {
-            Some((number, offset)) => location(
-                storage,
-                &format::segment_name(number),
-                offset,
-                "the log ends here",
-            ),
-            None => location(storage, format::MANIFEST, 0, "the log has no segments"),
-        }
-    }
-
     fn finish(self, (hole, location): (Hole, Location)) -> Survey {
-        let mark = if self.mark < self.next {
+        let mark = if self.mark < self.next || self.has_all() {
             Mark::Below
         } else {
             Mark::AtOrAbove

@@ -44,7 +44,8 @@ fn each_method_once(at: &mut Reader, fields: &Fields<'_>) {
     }
 }
 
-/// What a review can rest on, at most. Each of these is looked at again when it is confirmed.
+/// Maximum number of facts that a review may depend on. Confirming the review reads each of them
+/// again.
 pub const DEPENDENCIES_MAX: usize = 100;
 
 json_object! {

@@ -21,7 +21,7 @@ wire_enum! {
     }
 }
 
-/// How a payment is made, in the gateway's word: one that payments here have, or another.
+/// The method of a payment, in the gateway's word: one of this service's methods, or another.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub enum GatewayMethod {
     /// `card`.
@@ -87,7 +87,7 @@ impl FromJson for GatewayMethod {
 
 schema_of_shape!(GatewayMethod);
 
-/// What a payment can be found by, at most. For each of these one more list changes with it.
+/// Maximum number of search keys of a payment. Each is a list that changes with the payment.
 pub const SEARCH_KEYS_MAX: usize = 100;
 
 json_object! {
@@ -111,7 +111,7 @@ json_object! {
 }
 
 impl GatewayPayment {
-    /// The list of the payments that this search key finds.
+    /// Returns the key of the list of the payments that this search key finds.
     #[must_use]
     pub fn found_by(search_key: &str) -> IndexKey {
         IndexKey::new(Index::GatewaySearchKey, &[search_key])
@@ -126,7 +126,7 @@ impl FactKind for GatewayPayment {
     const ID: &'static str = "the payment, `paymentId`";
 
     fn secondary_keys(&self, _: &str) -> Vec<IndexKey> {
-        // A key given twice is one list.
+        // A key that is given twice stands for one list.
         let keys: BTreeSet<_> = self.search_keys.0.iter().collect();
         keys.into_iter().map(|key| Self::found_by(key)).collect()
     }

@@ -1,6 +1,6 @@
 //! `mother-profile`, by motherProfileId: whose profile it is, the state of the account, what the
-//! identity provider has verified. The first fact gives birth to the profile; the resource that
-//! holds both is [`MotherProfile`].
+//! identity provider has verified. The first fact creates the profile; the resource that holds both
+//! is [`MotherProfile`].
 //!
 //! [`MotherProfile`]: crate::domain::mother::state::MotherProfile
 
@@ -95,8 +95,8 @@ json_object! {
 }
 
 impl MotherProfileFact {
-    /// Whether both contacts are verified: the verified value is the profile's own. An e-mail
-    /// address is verified in its normal form, so letters count the same in either case.
+    /// Whether both contacts are verified: the verified value equals the profile's own. An e-mail
+    /// address is verified in its normal form, so upper and lower case are treated as equal.
     #[must_use]
     pub fn has_verified_contacts(&self) -> bool {
         let email = self.verified_email.as_ref();
@@ -105,7 +105,7 @@ impl MotherProfileFact {
             && phone.is_some_and(|phone| phone.normalized_value == self.primary_phone_number)
     }
 
-    /// Whether nothing that later facts still own differs from `other`.
+    /// Whether all fields that later facts still own are the same in `other`.
     #[must_use]
     pub fn owns_the_same(&self, other: &Self) -> bool {
         self.account_lifecycle == other.account_lifecycle
@@ -139,7 +139,7 @@ impl FactKind for MotherProfileFact {
     }
 }
 
-/// The name that the profile of this subject holds.
+/// Returns the unique key that the profile of this subject holds.
 #[must_use]
 pub fn owner(subject: &str) -> IndexKey {
     IndexKey::new(Index::ProfileOwner, &[subject])

@@ -64,8 +64,8 @@ impl FactKind for PaymentChangeAdjustmentFact {
     const ID: &'static str = "the adjustment, `paymentChangeAdjustmentId`";
 }
 
-/// The list of a booking's adjustments, which have ranks there: by the time of their request, and of
-/// several at one time by their identifiers.
+/// Returns the key of the ranked list of a booking's adjustments: by the time of their request, and
+/// at equal times by their identifiers.
 #[must_use]
 pub fn adjustments_of(reservation_booking_id: &BookingId) -> IndexKey {
     IndexKey::new(Index::BookingAdjustments, &[reservation_booking_id])

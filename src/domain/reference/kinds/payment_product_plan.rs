@@ -1,5 +1,5 @@
-//! `payment-product-plan`, by its code: what a product of the catalogue lays down for the
-//! payments under it.
+//! `payment-product-plan`, by its code: the rules of a product of the catalogue for the payments
+//! under it.
 
 use crate::base::json::NonEmpty;
 use crate::base::text::Ident;

@@ -1,4 +1,4 @@
-//! `payout-instruction`, by instruction: what a caregiver is to be paid.
+//! `payout-instruction`, by instruction: the amount that a caregiver is to be paid.
 
 use crate::base::text::{AssignmentKey, BookingId, CaregiverId, Ident, PayoutInstructionId};
 use crate::base::won::Won;

@@ -1,4 +1,4 @@
-//! `regional-benefit-policy`, by policy: what a region adds to the price of a service.
+//! `regional-benefit-policy`, by policy: the benefit that a region adds to the price of a service.
 
 use std::cmp::Reverse;
 
@@ -37,7 +37,7 @@ json_object! {
 }
 
 fn exactly_one(at: &mut Reader, fields: &Fields<'_>) {
-    // The outer `None` is a faulty field, which was reported.
+    // The outer `None` is a faulty field, whose fault was already noted.
     let code = match (fields.fixed_krw, fields.basis_points) {
         (Some(Some(_)), Some(Some(_))) => FaultCode::NotAllowed,
         (Some(None), Some(None)) => FaultCode::Required,
@@ -62,13 +62,13 @@ impl FactKind for RegionalBenefitPolicyFact {
     }
 }
 
-/// The list of the policies for this type of service in this region, the widest level of an
-/// address, which every policy names.
+/// Returns the key of the list of the policies for this type of service in this region, the widest
+/// level of an address, which every policy names.
 fn policies_of(service_type: &Ident, level1: &Text) -> IndexKey {
     IndexKey::new(Index::RegionalBenefitPolicies, &[service_type, level1])
 }
 
-/// For which service, where and when a benefit is asked for.
+/// The service, the place and the day for which a benefit is looked up.
 #[derive(Clone, Copy, Debug)]
 pub struct BenefitCase<'a> {
     /// The type of service.
@@ -84,7 +84,8 @@ pub struct BenefitCase<'a> {
 }
 
 impl RegionalBenefitPolicyFact {
-    /// Whether it holds for this case: that day, that service, and each level that it names.
+    /// Whether the policy holds for this case: that day, that service, and each level that the
+    /// policy names.
     #[must_use]
     pub fn holds_for(&self, case: &BenefitCase<'_>) -> bool {
         let covers = |own: &Option<Text>, level: Option<&Text>| {
@@ -98,14 +99,14 @@ impl RegionalBenefitPolicyFact {
             && self.effective_until.is_none_or(|until| case.on <= until)
     }
 
-    /// How many levels it names.
+    /// Returns how many levels it names.
     fn levels_named(&self) -> usize {
         1 + usize::from(self.level2.is_some()) + usize::from(self.level3.is_some())
     }
 }
 
-/// The policy for this case: of those that hold, the one that names most levels; of several, the
-/// one that began last, then the one with the smallest identifier.
+/// Returns the policy for this case: among those that hold, the one that names most levels; among
+/// several of these, the one that began last, then the one with the smallest identifier.
 #[must_use]
 pub fn policy_for(
     view: &ReadView<'_>,
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
     use crate::domain::scenario::Scenario;
 
-    /// A policy for care in Seoul, with the levels below and its days.
+    /// Puts a policy for care in Seoul, with these lower levels and days.
     fn put(
         scenario: &mut Scenario,
         id: &str,
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!(found(&scenario, [None, None], DAY).unwrap(), "a");
         put(&mut scenario, "c", 2, [None, None], ("2026-01-02", None));
         assert_eq!(found(&scenario, [None, None], DAY).unwrap(), "c");
-        // One that has not begun yet is the latest and counts for nothing.
+        // A policy that has not begun yet has the latest beginning and is ignored.
         put(&mut scenario, "d", 1, [None, None], ("2026-11-21", None));
         assert_eq!(found(&scenario, [None, None], DAY).unwrap(), "c");
     }

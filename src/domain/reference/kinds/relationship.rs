@@ -1,9 +1,9 @@
-//! `relationship`: what the authorization service says of a subject, such as that it is a finance
-//! operator of a branch.
+//! `relationship`: a statement of the authorization service about a subject, such as that it is a
+//! finance operator of a branch.
 //!
 //! The fact's own identifier has no meaning. A relationship is found by its content: the facts that
-//! apply it are in the list of its object, relation and subject, and it holds as long as one is.
-//! One that is revoked leaves the list.
+//! apply it are in the list of its object, relation and subject, and the relationship holds as long
+//! as the list contains a fact. A fact that is revoked leaves the list.
 
 use crate::base::text::Text;
 use crate::domain::reference::{FactKind, HeldAlone};
@@ -35,13 +35,13 @@ json_object! {
 }
 
 impl Relationship {
-    /// The list of the facts by which this relationship is applied.
+    /// Returns the key of the list of the facts that apply this relationship.
     #[must_use]
     pub fn applied(object: &str, relation: &str, subject: &str) -> IndexKey {
         IndexKey::new(Index::Relationship, &[object, relation, subject])
     }
 
-    /// The list of the facts by which this subject has this relation to anything.
+    /// Returns the key of the list of the facts that give this subject this relation to any object.
     #[must_use]
     pub fn of_subject(relation: &str, subject: &str) -> IndexKey {
         IndexKey::new(Index::RelationshipsOfSubject, &[relation, subject])

@@ -1,4 +1,4 @@
-//! An index that is made of all its entries at one go: nothing grows, and all of it is at hand.
+//! Builds an index from all its entries at once: nothing grows, and the data stays in the cache.
 
 use super::{BEGINS, HashIndex, LOAD, PARTS, Part, ROW, Row, TAGGED, part, segment, tag};
 use crate::base::digest::Digest;
@@ -6,7 +6,7 @@ use crate::journal::parallel::join;
 use crate::journal::tables::memory::Piece;
 
 impl HashIndex {
-    /// Of so many entries, no two of which have the same key, by two threads.
+    /// Builds an index of `count` entries, no two of which have the same key, with two threads.
     pub(in crate::journal::tables) fn of(
         count: usize,
         all: impl Iterator<Item = (Digest, u32)>,
@@ -20,8 +20,8 @@ impl HashIndex {
         Self([a, b, c, d])
     }
 
-    /// Of so many entries; `None` where two of them have the same key, which `are_same` says of two that
-    /// look alike.
+    /// Builds an index of `count` entries; `None` where two of them have the same key, for which `are_same` compares
+    /// entries with the same tag.
     pub(in crate::journal::tables) fn of_different(
         count: usize,
         all: impl Iterator<Item = (Digest, u32)>,
@@ -41,13 +41,13 @@ struct Spread {
     entry: u32,
 }
 
-/// Entries by the parts of their keys; there are so many.
+/// Groups `count` entries by the parts of their keys.
 fn by_parts(count: usize, all: impl Iterator<Item = (Digest, u32)>) -> [Vec<Spread>; PARTS] {
     let ends = BEGINS.map(usize::from).into_iter().chain([256]);
     let mut begin = 0;
     let mut parts: [Vec<_>; PARTS] = Default::default();
     for (part, end) in parts.iter_mut().zip(ends) {
-        // Its share, and what shares differ by: growing would move all of it.
+        // The expected share and its deviation, since growing would move all of it.
         part.reserve_exact((end - begin) * count / 256 + count / 32);
         begin = end;
     }
@@ -62,7 +62,7 @@ fn by_parts(count: usize, all: impl Iterator<Item = (Digest, u32)>) -> [Vec<Spre
 }
 
 impl Part {
-    /// Of these entries.
+    /// Builds a part of these entries.
     fn filled(entries: Vec<Spread>) -> Self {
         let len = entries.len();
         let segments = len.div_ceil(LOAD);
@@ -78,7 +78,7 @@ impl Part {
         };
         for Spread { spread, tag, entry } in entries {
             let number = segment(spread as usize, segments);
-            // From the last place on.
+            // Each segment is filled from its last place down.
             counts[number] -= 1;
             let at = counts[number] as usize;
             part.rows[number / ROW].set(number % ROW, at, tag, entry);
@@ -88,20 +88,20 @@ impl Part {
 }
 
 impl Row {
-    /// Whether two entries of a segment, with the same tag, are the same.
+    /// Whether two entries of a segment with the same tag have the same key.
     fn has_any_twice(&self, are_same: impl Fn(u32, u32) -> bool) -> bool {
         (0..ROW).any(|segment| {
             let (tags, _) = self.tagged(segment);
             tags.iter().enumerate().any(|(at, tag)| {
                 let one = self.entry(segment, at);
-                // Each finds itself, and those with its tag before it.
+                // The search finds the entry itself, or an earlier one with its tag.
                 let first = self.find(segment, *tag, |other| other == one || are_same(one, other));
                 first != Some(at)
             })
         })
     }
 
-    /// Has so many entries in its segments, which are to be set.
+    /// Creates a row with this many entries in its segments, which are still to be set.
     fn with_room_for(counts: [u32; ROW]) -> Self {
         let mut all = 0;
         let ends = counts.map(|count| {

@@ -1,15 +1,15 @@
-//! Where pieces come from: memory that is taken from the system once, and for good.
+//! The source of pieces: memory that is taken from the system once, and never returned.
 //!
-//! A huge page has to be cleared when it is touched for the first time, and in a virtual machine the host
-//! has to find it, too. That was measured to take 0.2 to 5 ms, so a thread does it ahead
-//! ([`keep_ready`]); without one, and when more is asked for than it has, whoever asks does it.
+//! A huge page must be cleared at its first touch, and in a virtual machine the host has to find it, too. That was
+//! measured to take 0.2 to 5 ms, so a thread does it ahead ([`keep_ready`]). Without the thread, and when more pages
+//! are needed than it has ready, the caller does it.
 //!
-//! That thread runs where nobody else wants a processor ([`come_last`]): a lane that wakes up beside it
-//! takes the processor at once, however much of a page is left to clear. So it may be stopped anywhere,
-//! and nobody may wait for it: what it has made ready is taken only where it is not just being put.
+//! That thread runs only where nobody else wants a processor ([`come_last`]): a lane that wakes up takes the
+//! processor at once, however much of a page is left to clear. So the thread may be stopped anywhere, and nobody may
+//! wait for it: a ready page is taken only where the thread does not hold its lock.
 //!
-//! The first [`USUAL`] bytes are of the usual pages, which cost what of them is touched: a small service
-//! takes no huge page at all.
+//! The first [`USUAL`] bytes are in pages of the usual size, which take only the memory that is touched: a small
+//! service uses no huge page.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,38 +24,38 @@ use thread_priority::unix::{
     thread_native_id,
 };
 
-/// Memory that somebody has for good, or until it is given to somebody else.
+/// Memory that its owner has for good, or until it passes the memory on.
 pub(super) type Memory = &'static mut [u8];
 
-/// Bytes of what is handed out at a time.
+/// Size of a block handed out at a time, in bytes.
 pub(super) const BLOCK: usize = 64 << 10;
-/// Bytes of a huge page.
+/// Size of a huge page, in bytes.
 const HUGE: usize = 2 << 20;
-/// Bytes of usual pages that come before huge ones.
+/// Bytes in usual pages that are used before huge ones.
 const USUAL: usize = 16 << 20;
-/// Bytes of addresses that are mapped at a time; what is not touched is no memory yet.
+/// Bytes of addresses mapped at a time; addresses not touched take no memory yet.
 const MAPPED: usize = 64 << 20;
-/// The most huge pages that have been touched before they are asked for.
+/// Maximum number of huge pages touched before they are needed.
 const READY: usize = 4;
-/// Huge pages that were taken, to one that is touched ahead: so what nobody uses yet is a small part.
+/// Number of taken huge pages for each one touched ahead: so the unused pages are a small part.
 const TAKEN_TO_READY: usize = 8;
-/// The version of Linux from which on a page is touched under a lock of its own mapping alone.
+/// The version of Linux from which on touching a page locks only its own mapping.
 const TOUCHED_ALONE: (u8, u8) = (6, 10);
-/// The priority, as `nice` counts, of the thread that touches pages where an older kernel runs.
+/// Priority, as `nice` value, of the thread that touches pages under an older kernel.
 const NICE: i32 = 5;
-/// Bytes of the smallest page that a system has: each is touched, for where no huge one can be had.
+/// Size in bytes of a system's smallest page: each is touched, in case huge pages are not available.
 const SMALL: usize = 4 << 10;
 
 struct Arena {
-    /// What is left of the last page.
+    /// Blocks left of the last page.
     blocks: Vec<Memory>,
-    /// Bytes of usual pages that were taken.
+    /// Bytes taken of usual pages.
     usual: usize,
-    /// Of huge pages that have not been touched.
+    /// Huge pages that have not been touched.
     untouched: Untouched,
 }
 
-/// Addresses of huge pages that no memory belongs to yet.
+/// Addresses of huge pages that have no memory yet.
 struct Untouched(Memory);
 
 static ARENA: Mutex<Arena> = Mutex::new(Arena {
@@ -66,12 +66,12 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
 
 /// Huge pages that have been touched. Nobody waits for one of these locks.
 static TOUCHED: [Mutex<Option<Memory>>; READY] = [const { Mutex::new(None) }; READY];
-/// Huge pages that were taken.
+/// Number of huge pages taken.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
-/// The thread that touches them; `None` where none could be started.
+/// The thread that touches huge pages; `None` where it could not be started.
 static TOUCHING: OnceLock<Option<Thread>> = OnceLock::new();
 
-/// The next [`BLOCK`] bytes. What they contain is of no meaning.
+/// Returns the next [`BLOCK`] bytes, with arbitrary content.
 pub(super) fn block() -> Memory {
     let mut arena = ARENA.lock();
     if let Some(block) = arena.blocks.pop() {
@@ -83,8 +83,8 @@ pub(super) fn block() -> Memory {
     block.expect("a page has many blocks")
 }
 
-/// From here on a thread touches huge pages before they are needed. To be called by a thread that may use
-/// all processors: the other one inherits them.
+/// Starts the thread that touches huge pages before they are needed. To be called by a thread that may use all
+/// processors, since the new one inherits them.
 pub fn keep_ready() {
     TOUCHING.get_or_init(|| {
         let thread = thread::Builder::new().name("memory".to_owned());
@@ -95,12 +95,12 @@ pub fn keep_ready() {
     });
 }
 
-/// Lets the present thread run where nobody else wants a processor, and be stopped anywhere.
+/// Lets the present thread run only where nobody else wants a processor, and be stopped anywhere.
 ///
-/// Before [`TOUCHED_ALONE`], the kernel touches a page under a lock for which all wait who map memory: who
-/// may have it has to run on, so there the thread has a lower priority only.
+/// Before [`TOUCHED_ALONE`], the kernel touches a page under a lock that everybody waits for who maps memory. The
+/// holder must go on running, so there the thread only gets a lower priority.
 fn come_last() {
-    // Without the permission it is a thread as any other.
+    // Without the permission, the thread keeps the usual priority.
     if Version::current().is_ok_and(|version| (version.major, version.minor) >= TOUCHED_ALONE) {
         let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
         let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle);
@@ -125,7 +125,7 @@ fn touch_ahead() {
         let page = untouched.page();
         page.chunks_mut(SMALL).for_each(|small| small[0] = 0);
         let mut page = Some(page);
-        // Nobody else puts one: a place that lacked one still does.
+        // Only this thread fills places, so a place that was empty still is.
         while page.is_some() {
             for mut touched in TOUCHED.iter().filter_map(Mutex::try_lock) {
                 if touched.is_none() {
@@ -136,12 +136,12 @@ fn touch_ahead() {
     }
 }
 
-/// How many pages are to be touched ahead when so many were taken.
+/// Returns how many pages are to be touched ahead when `taken` were taken.
 fn ahead(taken: usize) -> usize {
     taken.div_ceil(TAKEN_TO_READY).min(READY)
 }
 
-/// A page that the thread has touched.
+/// Takes a page that the thread has touched.
 fn touched() -> Option<Memory> {
     let page = TOUCHED.iter().find_map(|place| place.try_lock()?.take());
     if let Some(Some(thread)) = TOUCHING.get() {
@@ -173,14 +173,14 @@ impl Untouched {
     }
 }
 
-/// Addresses of [`MAPPED`] bytes, from the beginning of a huge page on.
+/// Maps addresses of [`MAPPED`] bytes, beginning at the start of a huge page.
 fn mapped() -> Memory {
-    // The system need not begin a mapping where a huge page does.
+    // A mapping need not begin at the start of a huge page.
     let Ok(map) = MmapMut::map_anon(MAPPED + HUGE) else {
-        // The allocator has means of its own, and ends the process when it has no memory.
+        // The allocator has other means, and ends the process when it has no memory.
         return vec![0; MAPPED].leak();
     };
-    // A system without huge pages says so here, and has others.
+    // A system without huge pages returns an error here, and uses others.
     let _ = map.advise(Advice::HugePage);
     let map: &'static mut MmapMut = Box::leak(Box::new(map));
     let before = map.as_ptr().addr().wrapping_neg() % HUGE;

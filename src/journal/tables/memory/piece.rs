@@ -1,7 +1,7 @@
-//! Pieces of memory, each of one of some fifty sizes.
+//! Pieces of memory in some fifty sizes.
 //!
-//! What is given back is kept for the next one of its size. Pieces that are larger than a table of any
-//! usual content needs come from the allocator and go back to it.
+//! A returned piece is kept for the next request of its size. Pieces larger than tables with usual content need come
+//! from the allocator and return to it.
 
 use std::mem;
 use std::ops::{Deref, DerefMut};
@@ -10,19 +10,19 @@ use parking_lot::Mutex;
 
 use super::arena::{self, Memory};
 
-/// Sizes up to [`FINE`] bytes are all multiples of this.
+/// Sizes up to `FINE` bytes are all multiples of this.
 const UNIT: usize = 64;
 const FINE: usize = 2 << 10;
-/// Sizes to each doubling beyond.
+/// Number of sizes per doubling beyond `FINE`.
 const STEPS: usize = 4;
-/// The largest size.
+/// Largest size of a piece that is cut from an arena, in bytes.
 const LARGEST: usize = 32 << 10;
 const FINE_SIZES: usize = FINE / UNIT;
 const SIZES: usize = FINE_SIZES + STEPS * (LARGEST / FINE).ilog2() as usize;
 
 /// Bytes, with room for more after them, up to the end of the piece.
 pub(in crate::journal::tables) struct Piece {
-    /// What lies behind the bytes is of no meaning.
+    /// The content after the first `len` bytes is arbitrary.
     memory: Held,
     len: usize,
 }
@@ -30,14 +30,14 @@ pub(in crate::journal::tables) struct Piece {
 enum Held {
     /// Cut from an arena.
     Cut(Memory),
-    /// Larger than all that is.
+    /// From the allocator, since it is larger than the largest size.
     Own(Box<[u8]>),
 }
 
 /// The pieces of one size.
 struct Pool {
     free: Vec<Memory>,
-    /// What no piece was cut from yet.
+    /// Memory from which no piece was cut yet.
     rest: Memory,
 }
 
@@ -48,8 +48,8 @@ static POOLS: [Mutex<Pool>; SIZES] = [const {
     })
 }; SIZES];
 
-/// The number of the size of a piece for so many bytes, at least one, and that size; `None` where it
-/// comes from the allocator.
+/// Returns the number of the size of a piece for `bytes`, at least one, and that size; `None` where the piece comes
+/// from the allocator.
 fn size(bytes: usize) -> Option<(usize, usize)> {
     if bytes <= FINE {
         let units = bytes.div_ceil(UNIT);
@@ -140,7 +140,7 @@ impl DerefMut for Piece {
 }
 
 impl Piece {
-    /// No bytes, with room for so many.
+    /// Creates an empty piece, with room for `bytes`.
     pub(in crate::journal::tables) fn with_room_for(bytes: usize) -> Self {
         Self {
             memory: Held::of(bytes),
@@ -148,7 +148,7 @@ impl Piece {
         }
     }
 
-    /// The room of a piece with room for so many bytes: a little more at times.
+    /// Returns the room of a piece for `bytes`, which may be a little more.
     pub(in crate::journal::tables) fn room_for(bytes: usize) -> usize {
         match bytes {
             0 => 0,
@@ -156,25 +156,25 @@ impl Piece {
         }
     }
 
-    /// How many bytes there can be.
+    /// Returns the number of bytes that the piece has room for.
     pub(in crate::journal::tables) fn room(&self) -> usize {
         self.memory.all().len()
     }
 
-    /// Adds these bytes, for which there is room.
+    /// Appends these bytes, for which there must be room.
     pub(in crate::journal::tables) fn extend_from_slice(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
         self.memory.all_mut()[self.len..end].copy_from_slice(bytes);
         self.len = end;
     }
 
-    /// All bytes, with so many more, for which there is room; what those contain is of no meaning.
+    /// Returns all bytes, with `by` more, for which there must be room; the content of the new ones is arbitrary.
     pub(in crate::journal::tables) fn lengthened(&mut self, by: usize) -> &mut [u8] {
         self.len += by;
         self
     }
 
-    /// From here on there are so many bytes, for which there is room; what is added is 0.
+    /// Sets the number of bytes, for which there must be room; added bytes are 0.
     pub(in crate::journal::tables) fn resize(&mut self, len: usize) {
         if let Some(added) = self.memory.all_mut()[..len].get_mut(self.len..) {
             added.fill(0);
@@ -182,12 +182,12 @@ impl Piece {
         self.len = len;
     }
 
-    /// The first so many bytes are left.
+    /// Keeps the first `len` bytes.
     pub(in crate::journal::tables) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// Moves the bytes to a piece with room for so many, unless this one has that size.
+    /// Moves the bytes to a piece with room for `bytes`, unless this one has that size.
     pub(in crate::journal::tables) fn move_to_room_for(&mut self, bytes: usize) {
         if self.room() != Self::room_for(bytes) {
             let mut moved = Self::with_room_for(bytes);
