@@ -11,6 +11,7 @@ mod query;
 mod revisions;
 mod ways;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use self::log::LogRecords;
@@ -22,7 +23,7 @@ use self::ways::Ways;
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
 use crate::catalogue::{self, ReadRow};
-use crate::domain::read::{HistorySource, Numbered, ReadRequest};
+use crate::domain::read::{HistorySource, Numbered};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::{ReadView, Resource};
 use crate::engine::core::{CommandResult, Shared};
@@ -65,18 +66,8 @@ impl Shared {
         }
         // It may be large, and thousands may wait for their look.
         drop(present.body);
-        let keys = {
-            let view = ReadView::new(&self.tables);
-            (trail.keys)(&ReadRequest {
-                actor,
-                now,
-                path,
-                view: &view,
-                access_checked: true,
-            })
-        };
         let path = path.iter();
-        let mut look = Look {
+        let look = Look {
             shared: Arc::clone(self),
             row,
             trail,
@@ -84,7 +75,8 @@ impl Shared {
             path: path
                 .map(|(name, value)| ((*name).into(), (*value).into()))
                 .collect(),
-            keys,
+            is_begun: false,
+            keys: Vec::new(),
             upto: self.journal.durable().max(position),
             present: present.tag,
             now,
@@ -94,23 +86,16 @@ impl Shared {
             instead: (None, 0),
         };
         let position = look.upto;
-        let mut is_begun = false;
-        let found = loop {
-            let looking = move || {
-                let found = look.at(query);
-                (look, found)
-            };
-            match self.past_queue.run(&actor.subject, is_begun, looking).await {
-                Ok((further, Ok(None))) => look = further,
-                Ok((_, Ok(Some(found)))) => break Ok(found),
-                Ok((_, Err(stop))) => break Err(stop),
-                Err(QueueError::QueueFull) => {
-                    return Err(NoPast::Answered(CommandResult::Overloaded));
-                }
-                Err(QueueError::Failed) => return Err(NoPast::Answered(CommandResult::Fault)),
-            }
-            is_begun = true;
+        let piece = move |mut look: Look| match look.at(query) {
+            Ok(None) => ControlFlow::Continue(look),
+            Ok(Some(found)) => ControlFlow::Break(Ok(found)),
+            Err(stop) => ControlFlow::Break(Err(stop)),
         };
+        let looked = self.past_queue.run_in_pieces(&actor.subject, look, piece);
+        let found = looked.await.map_err(|error| match error {
+            QueueError::QueueFull => NoPast::Answered(CommandResult::Overloaded),
+            QueueError::Failed => NoPast::Answered(CommandResult::Fault),
+        })?;
         // Time has passed.
         let may_act = self.may_act(&actor.subject).await;
         may_act.map_err(NoPast::Answered)?;
@@ -167,6 +152,7 @@ impl Shared {
 impl Look {
     /// What is asked for; `None` when others shall have their turn before it goes on.
     fn at(&mut self, query: PastQuery) -> Result<Option<PastFound>, Stop> {
+        self.begin();
         let shared = Arc::clone(&self.shared);
         shared.with_past(|past| self.at_in(past, query))
     }
@@ -229,5 +215,78 @@ impl Look {
             return Ok(None);
         }
         Ok(Some(page))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::{Pin, pin};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::task::Poll;
+
+    use super::*;
+    use crate::base::actor::ActorKind;
+    use crate::cli::runtime::on_lane;
+    use crate::domain::read::ReadRequest;
+    use crate::domain::reference::Fact;
+    use crate::domain::reference::kinds::actor::ActorFact;
+    use crate::domain::reference::read_fact::FACTS_READ;
+    use crate::engine::limits::fair_queue::PAST_READS_MAX;
+    use crate::engine::sample::{engine, put_fact};
+
+    /// How often keys were found.
+    static FOUND: AtomicUsize = AtomicUsize::new(0);
+
+    fn found_keys(request: &ReadRequest<'_>) -> Vec<Digest> {
+        FOUND.fetch_add(1, Ordering::Relaxed);
+        vec![Fact::<ActorFact>::KIND.key(&[request.param("id")])]
+    }
+
+    /// Whether it waits.
+    async fn waits<F: Future + Unpin>(future: &mut F) -> bool {
+        let polled = poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context)));
+        polled.await.is_pending()
+    }
+
+    #[test]
+    fn a_look_that_waits_for_its_first_turn_holds_no_keys_and_finds_them_once() {
+        let engine = engine();
+        let work = async {
+            put_fact(&engine, 1).await;
+            put_fact(&engine, 2).await;
+            let queue = &engine.shared.past_queue;
+            let mut held = Vec::new();
+            for _ in 0..PAST_READS_MAX {
+                let (end, may_end) = mpsc::channel::<()>();
+                let mut holds = pin!(queue.run("other", false, move || may_end.recv().is_ok()));
+                assert!(waits(&mut holds).await);
+                held.push(end);
+            }
+            let actor = Arc::new(Actor {
+                subject: "somebody".into(),
+                kind: ActorKind::SystemWorkflow,
+                permissions: vec![FACTS_READ.into()],
+                ..Actor::nobody()
+            });
+            let row = catalogue::READS.iter().find(|row| row.name == "read_fact");
+            let trail = HistorySource::of::<Fact<ActorFact>>(Numbered::ByRevision, found_keys);
+            let path = [("kind", "actor"), ("id", "somebody")];
+            let query = PastQuery::Revision(1);
+            let mut looked = pin!(engine.past(row.unwrap(), trail, &actor, &path, query));
+            while queue.waiting() == 0 {
+                assert!(waits(&mut looked).await);
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(FOUND.load(Ordering::Relaxed), 0);
+            drop(held);
+            let (found, _) = looked.await.unwrap();
+            assert!(matches!(found, PastFound::Body(body) if body.tag == "1"));
+            assert_eq!(FOUND.load(Ordering::Relaxed), 1);
+        };
+        on_lane(&engine, work).unwrap();
+        engine.shut_down().unwrap();
     }
 }
