@@ -212,10 +212,10 @@ pub trait Source {
     /// The keys of all resources that have a rank in `list`, in ascending order of their ranks.
     fn ranked(&self, list: IndexKey) -> Vec<Digest>;
 
-    /// Whether this is the state as of an earlier position. Lists then contain only resources that
-    /// are still in them.
-    fn is_of_the_past(&self) -> bool {
-        false
+    /// As [`Source::listed`], where all that were ever in `list` are in `wider`: as of an earlier
+    /// position, those that have left `list` since are found there.
+    fn listed_within(&self, list: IndexKey, _wider: IndexKey) -> Vec<Digest> {
+        self.listed(list)
     }
 }
 
@@ -251,12 +251,6 @@ impl<'a> ReadView<'a> {
             ahead: RefCell::default(),
             decoded_bytes: Cell::default(),
         }
-    }
-
-    /// Whether this is the state as of an earlier position, see [`Source::is_of_the_past`].
-    #[must_use]
-    pub fn is_of_the_past(&self) -> bool {
-        self.source.is_of_the_past()
     }
 
     /// The resource with this identifier.
@@ -335,8 +329,7 @@ impl<'a> ReadView<'a> {
 
     /// The key of the resource that ranks highest in `list`, which is one with ranks.
     pub(crate) fn last_ranked_key(&self, list: IndexKey) -> Option<Digest> {
-        let touched = self.source.secondary_touched(list);
-        self.secondary_seen.borrow_mut().push((list, touched));
+        self.see_list(list);
         self.source.last_ranked(list)
     }
 
@@ -364,10 +357,14 @@ impl<'a> ReadView<'a> {
     /// matters).
     #[must_use]
     pub fn listed(&self, list: IndexKey) -> Vec<Digest> {
-        // Read first, so that validation sees whatever is committed in between.
+        self.see_list(list);
+        self.source.listed(list)
+    }
+
+    /// To be called before a list is read, so that validation sees whatever is committed in between.
+    fn see_list(&self, list: IndexKey) {
         let touched = self.source.secondary_touched(list);
         self.secondary_seen.borrow_mut().push((list, touched));
-        self.source.listed(list)
     }
 
     /// The resources in `list`, which are all of the kind asked for, in the order of their keys.
@@ -392,22 +389,31 @@ impl<'a> ReadView<'a> {
     /// As [`ReadView::all_listed`], each with the position of its last commit.
     #[must_use]
     pub fn all_listed_with_positions<R: Resource>(&self, list: IndexKey) -> Vec<(R, u64)> {
-        self.listed(list)
-            .into_iter()
-            .filter_map(|key| {
-                let (state, position) = self.state(key);
-                self.in_lists.borrow_mut().push((key, position));
-                Some((state?, position))
-            })
-            .collect()
+        self.in_list(self.listed(list))
+    }
+
+    /// As [`ReadView::all_listed`], see [`Source::listed_within`].
+    #[must_use]
+    pub fn all_listed_within<R: Resource>(&self, list: IndexKey, wider: IndexKey) -> Vec<R> {
+        self.see_list(list);
+        let all = self.in_list(self.source.listed_within(list, wider));
+        all.into_iter().map(|(state, _)| state).collect()
+    }
+
+    fn in_list<R: Resource>(&self, keys: Vec<Digest>) -> Vec<(R, u64)> {
+        let read = |key| {
+            let (state, position) = self.state(key);
+            self.in_lists.borrow_mut().push((key, position));
+            Some((state?, position))
+        };
+        keys.into_iter().filter_map(read).collect()
     }
 
     /// The resource that ranks highest in `list`, which is one with ranks. The cost does not depend
     /// on how many are in it.
     #[must_use]
     pub fn last_ranked<R: Resource>(&self, list: IndexKey) -> Option<R> {
-        let touched = self.source.secondary_touched(list);
-        self.secondary_seen.borrow_mut().push((list, touched));
+        self.see_list(list);
         let key = self.source.last_ranked(list)?;
         let (state, position) = self.state(key);
         self.in_lists.borrow_mut().push((key, position));
@@ -425,8 +431,7 @@ impl<'a> ReadView<'a> {
     /// The keys of all resources that have a rank in `list`, in ascending order of their ranks.
     #[must_use]
     pub fn ranked(&self, list: IndexKey) -> Vec<Digest> {
-        let touched = self.source.secondary_touched(list);
-        self.secondary_seen.borrow_mut().push((list, touched));
+        self.see_list(list);
         self.source.ranked(list)
     }
 

@@ -10,6 +10,7 @@
 //! [`Source`](crate::domain::resource::Source) like the tables, with all state as of then.
 
 mod as_of;
+mod listed;
 mod own;
 mod ranked;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 pub use self::as_of::AsOf;
+use self::listed::Listed;
 pub use self::own::{CommitSaid, Lost};
 use self::own::{Own, change_of, decode, said};
 use self::ranked::Ranked;
@@ -135,8 +137,12 @@ pub struct Past<'a> {
     lists: RefCell<HashMap<IndexKey, Ranked>>,
     /// Ranks that are known, of lists that were not asked for yet.
     ranks: RefCell<HashMap<Digest, RanksAsOf>>,
+    /// Lists that were asked for, each with the wider one in which it was looked for.
+    memberships: RefCell<HashMap<(IndexKey, IndexKey), Listed>>,
     /// How many records were read.
     reads: Cell<usize>,
+    /// How many states were asked for.
+    states: Cell<usize>,
 }
 
 impl<'a> Past<'a> {
@@ -157,7 +163,9 @@ impl<'a> Past<'a> {
             known: RefCell::default(),
             lists: RefCell::default(),
             ranks: RefCell::default(),
+            memberships: RefCell::default(),
             reads: Cell::default(),
+            states: Cell::default(),
         }
     }
 
@@ -171,6 +179,12 @@ impl<'a> Past<'a> {
     #[must_use]
     pub fn reads(&self) -> usize {
         self.reads.get()
+    }
+
+    /// How many states were asked for so far.
+    #[must_use]
+    pub fn states(&self) -> usize {
+        self.states.get()
     }
 
     fn record(&self, position: u64) -> Result<Vec<u8>, Lost> {
@@ -383,6 +397,7 @@ impl<'a> Past<'a> {
     /// # Errors
     /// Why it cannot be said.
     pub fn as_of(&self, key: Digest, upto: u64) -> Result<Option<Moment>, Lost> {
+        self.states.set(self.states.get() + 1);
         let Some((tip, state, kind)) = self.tables.copied(key) else {
             return Ok(None);
         };
