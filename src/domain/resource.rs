@@ -199,7 +199,8 @@ pub trait Source {
     fn holder(&self, name: IndexKey) -> Option<Digest>;
 
     /// The position of the last commit by which something has joined or left `list`, or has changed
-    /// while in it; 0 when there was none since the start.
+    /// while in it; 0 when there was none since the start. Where nothing is in it, it may be that of a
+    /// later commit. It never falls, and rises with each commit that touches the list.
     fn secondary_touched(&self, list: IndexKey) -> u64;
 
     /// The keys of the resources in `list`, in ascending order, each once. When the list is touched

@@ -406,6 +406,7 @@ impl Shared {
         // A commit may be durable before it is published: both happen under the sequencer, so once
         // it is taken here, all of those are published.
         drop(self.journal.sequence());
+        self.tables.sweep_lists(covers, || pace.throttle())?;
         let mut snapshot = self.journal.begin_snapshot(covers)?;
         let mut covered = known.covered.clone();
         self.keep_records(&mut snapshot, forgotten, &mut covered, pace)?;
