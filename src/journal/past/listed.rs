@@ -105,10 +105,10 @@ mod tests {
     impl Changes {
         /// Each of these positions is a change of one of the resources.
         fn random(random: &mut SmallRng, count: u64) -> Self {
-            let mut all = vec![Vec::new(); 12];
+            let mut all: Vec<Vec<(u64, bool)>> = vec![Vec::new(); 12];
             for position in 1..=count {
-                let resource: &mut Vec<(u64, bool)> = &mut all[random.random_range(0..12)];
-                resource.push((position, random.random_ratio(1, 2)));
+                let number: usize = random.random_range(0..12);
+                all[number].push((position, random.random_ratio(1, 2)));
             }
             Self(all)
         }
