@@ -377,7 +377,7 @@ mod tests {
         until(|| queue.line.lock().free == 0).await;
         let (told, pieces) = mpsc::channel();
         let mut asked = Vec::new();
-        for number in 0..20 {
+        for number in 0..20_usize {
             let (own, told) = (Arc::clone(&queue), told.clone());
             let piece = move |piece: usize| {
                 told.send((number, piece)).unwrap();
@@ -397,7 +397,8 @@ mod tests {
         for (number, asked) in asked.into_iter().enumerate() {
             assert_eq!(asked.await.unwrap(), Ok(number));
         }
-        let expected = (0..20).flat_map(|number| (0..4).map(move |piece| (number, piece)));
+        let expected =
+            (0..20_usize).flat_map(|number| (0..4_usize).map(move |piece| (number, piece)));
         assert!(pieces.try_iter().eq(expected));
         assert_eq!(queue.line.lock().free, 1);
     }
