@@ -198,7 +198,8 @@ pub trait Source {
     fn holder(&self, name: IndexKey) -> Option<Digest>;
 
     /// Returns the position of the last commit by which a resource has joined or left `list`, or has
-    /// changed while in it; 0 when there was none since the start.
+    /// changed while in it; 0 when there was none since the start. For an empty list it may be the position
+    /// of a later commit. It never falls, and each commit that touches the list raises it.
     fn secondary_touched(&self, list: IndexKey) -> u64;
 
     /// Returns the keys of the resources in `list`, in ascending order, each once. When commits change
@@ -211,10 +212,10 @@ pub trait Source {
     /// Returns the keys of all resources that have a rank in `list`, in ascending order of their ranks.
     fn ranked(&self, list: IndexKey) -> Vec<Digest>;
 
-    /// Whether the source shows the state as of an earlier position. Lists then contain only resources
-    /// that are still in them.
-    fn is_of_the_past(&self) -> bool {
-        false
+    /// As [`Source::listed`], where all that were ever in `list` are in `wider`: as of an earlier
+    /// position, those that have left `list` since are found there.
+    fn listed_within(&self, list: IndexKey, _wider: IndexKey) -> Vec<Digest> {
+        self.listed(list)
     }
 }
 
@@ -251,13 +252,7 @@ impl<'a> ReadView<'a> {
         }
     }
 
-    /// Whether the view shows the state as of an earlier position, see [`Source::is_of_the_past`].
-    #[must_use]
-    pub fn is_of_the_past(&self) -> bool {
-        self.source.is_of_the_past()
-    }
-
-    /// Returns the resource with this identifier.
+    /// The resource with this identifier.
     #[must_use]
     pub fn get<R: Resource>(&self, id: &[&str]) -> Option<R> {
         self.at(R::KIND.key(id))
@@ -333,8 +328,7 @@ impl<'a> ReadView<'a> {
 
     /// Returns the key of the highest-ranked resource in `list`, which must be a ranked one.
     pub(crate) fn last_ranked_key(&self, list: IndexKey) -> Option<Digest> {
-        let touched = self.source.secondary_touched(list);
-        self.secondary_seen.borrow_mut().push((list, touched));
+        self.see_list(list);
         self.source.last_ranked(list)
     }
 
@@ -362,10 +356,14 @@ impl<'a> ReadView<'a> {
     /// what matters).
     #[must_use]
     pub fn listed(&self, list: IndexKey) -> Vec<Digest> {
-        // The position is read first, so that validation sees every commit made in between.
+        self.see_list(list);
+        self.source.listed(list)
+    }
+
+    /// To be called before a list is read, so that validation sees whatever is committed in between.
+    fn see_list(&self, list: IndexKey) {
         let touched = self.source.secondary_touched(list);
         self.secondary_seen.borrow_mut().push((list, touched));
-        self.source.listed(list)
     }
 
     /// Returns the resources in `list`, which must all be of the kind `R`, in the order of their keys.
@@ -390,22 +388,31 @@ impl<'a> ReadView<'a> {
     /// Returns the same as [`ReadView::all_listed`], each with the position of its last commit.
     #[must_use]
     pub fn all_listed_with_positions<R: Resource>(&self, list: IndexKey) -> Vec<(R, u64)> {
-        self.listed(list)
-            .into_iter()
-            .filter_map(|key| {
-                let (state, position) = self.state(key);
-                self.in_lists.borrow_mut().push((key, position));
-                Some((state?, position))
-            })
-            .collect()
+        self.in_list(self.listed(list))
+    }
+
+    /// As [`ReadView::all_listed`], see [`Source::listed_within`].
+    #[must_use]
+    pub fn all_listed_within<R: Resource>(&self, list: IndexKey, wider: IndexKey) -> Vec<R> {
+        self.see_list(list);
+        let all = self.in_list(self.source.listed_within(list, wider));
+        all.into_iter().map(|(state, _)| state).collect()
+    }
+
+    fn in_list<R: Resource>(&self, keys: Vec<Digest>) -> Vec<(R, u64)> {
+        let read = |key| {
+            let (state, position) = self.state(key);
+            self.in_lists.borrow_mut().push((key, position));
+            Some((state?, position))
+        };
+        keys.into_iter().filter_map(read).collect()
     }
 
     /// Returns the highest-ranked resource in `list`, which must be a ranked one. The cost does not
     /// depend on the number of resources in it.
     #[must_use]
     pub fn last_ranked<R: Resource>(&self, list: IndexKey) -> Option<R> {
-        let touched = self.source.secondary_touched(list);
-        self.secondary_seen.borrow_mut().push((list, touched));
+        self.see_list(list);
         let key = self.source.last_ranked(list)?;
         let (state, position) = self.state(key);
         self.in_lists.borrow_mut().push((key, position));
@@ -423,8 +430,7 @@ impl<'a> ReadView<'a> {
     /// Returns the keys of all resources that have a rank in `list`, in ascending order of their ranks.
     #[must_use]
     pub fn ranked(&self, list: IndexKey) -> Vec<Digest> {
-        let touched = self.source.secondary_touched(list);
-        self.secondary_seen.borrow_mut().push((list, touched));
+        self.see_list(list);
         self.source.ranked(list)
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::receiver::Receiver;
 use super::{accept, create, listed};
-use crate::support::{Server, World, run};
+use crate::support::{Server, World, carebook, run};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -142,6 +142,23 @@ fn what_is_taken_shows_in_reads_whose_revisions_stand_and_in_no_replay() {
     assert_eq!(message["number"], number);
     assert_eq!(message["state"], "taken");
     assert!(message["attempts"].as_i64().unwrap() >= 2);
+}
+
+#[test]
+fn what_a_fresh_demonstration_sends_is_taken_by_the_receiver_that_its_first_start_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let receiver = Receiver::willing();
+    let mut command = carebook();
+    command
+        .args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data"])
+        .arg(directory.path().join("demo"))
+        .args(["--receiver", &format!("*={}", receiver.url)]);
+    let server = Server::spawn(command);
+    receiver.wait_for(|got| got.iter().any(|got| got.number() == 1 && got.is_taken()));
+    let ready = server.client().request("GET", "/readyz", &[], b"");
+    assert_eq!(ready.json()["outbox"]["receivers"], 1);
+    assert_eq!(ready.json()["outbox"]["withoutReceiver"], 0);
+    assert_eq!(server.stop(), Some(0));
 }
 
 #[test]

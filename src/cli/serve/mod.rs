@@ -233,10 +233,10 @@ impl ServeArgs {
         let (verifier, age) = self.keys.verifier(keys_from, demo.as_ref())?;
         manager::status("reading the log");
         let (engine, node) = self.engine(&data, nats.is_some(), &trusted)?;
+        engine.deliver_to(receivers, self.receivers.bounds());
         if demo.is_some() {
             load_samples(&engine).map_err(Failure::other)?;
         }
-        engine.deliver_to(receivers, self.receivers.bounds());
         let listener = self.bind()?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
         let (webhooks, told_to_stop, stop) =

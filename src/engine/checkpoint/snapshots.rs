@@ -406,6 +406,7 @@ impl Shared {
         // A commit may be durable before it is published. Both happen under the sequencer: once that lock is taken
         // here, all commits up to `covers` are published.
         drop(self.journal.sequence());
+        self.tables.sweep_lists(covers, || pace.throttle())?;
         let mut snapshot = self.journal.begin_snapshot(covers)?;
         let mut covered = known.covered.clone();
         self.keep_records(&mut snapshot, forgotten, &mut covered, pace)?;

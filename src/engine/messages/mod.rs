@@ -6,7 +6,6 @@ mod attempt;
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::core::Shared;
 use crate::base::time::Timestamp;
@@ -66,14 +65,13 @@ impl Shared {
                             .put(position, &message, self.both_clocks());
                         line.news.notify_one();
                     }
-                    None => {
-                        self.outbox.unclaimed.fetch_add(1, Ordering::Relaxed);
-                    }
+                    None => self.outbox.unclaimed.found(message.number),
                 }
             }
             first = numbers_near(first).end;
         }
-        let unclaimed = self.outbox.unclaimed.load(Ordering::Relaxed);
+        self.outbox.unclaimed.all_found();
+        let unclaimed = self.outbox.unclaimed.count();
         if unclaimed > 0 {
             tracing::warn!(
                 messages = unclaimed,

@@ -16,8 +16,9 @@
 
 mod queue;
 mod receivers;
+mod unclaimed;
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ pub(super) use self::queue::Next;
 pub use self::receivers::{Delivery, NamedReceiver, OutgoingMessage, Pattern, Receiver};
 
 use self::queue::Queue;
+use self::unclaimed::Unclaimed;
 use super::channel::schedule::CLOCK_STEP;
 use super::channel::{Bounds, Now};
 use crate::base::revision::Revision;
@@ -63,7 +65,7 @@ struct Lines {
 pub(crate) struct Outbox {
     lines: OnceLock<Lines>,
     /// Messages that wait or are dead, and have no receiver.
-    pub(super) unclaimed: AtomicI64,
+    pub(super) unclaimed: Unclaimed,
     /// A message has got another status.
     progress: Notify,
 }
@@ -147,11 +149,11 @@ impl Outbox {
         } else {
             let is_born = message.revision == Revision::FIRST;
             match (is_born, message.unsettled.is_some()) {
-                (true, true) => self.unclaimed.fetch_add(1, Ordering::Relaxed),
-                (false, false) => self.unclaimed.fetch_sub(1, Ordering::Relaxed),
+                (true, true) => self.unclaimed.born(message.number),
+                (false, false) => self.unclaimed.settled(message.number),
                 // Dead or waiting, it has none; what the embedded directory did never had.
-                (false, true) | (true, false) => 0,
-            };
+                (false, true) | (true, false) => {}
+            }
         }
         if message.revision > Revision::FIRST {
             self.progress.notify_waiters();
@@ -186,7 +188,7 @@ impl Outbox {
     pub(crate) fn figures(&self, now: Now) -> OutboxFigures {
         OutboxFigures {
             receivers: self.lines().iter().map(|line| line.figures(now)).collect(),
-            unclaimed: self.unclaimed.load(Ordering::Relaxed).max(0).unsigned_abs(),
+            unclaimed: self.unclaimed.count(),
         }
     }
 }
@@ -242,9 +244,9 @@ mod tests {
     use crate::domain::outbox::message::{About, Born, Failure, MessageEvent};
     use crate::domain::resource::Resource as _;
 
-    fn birth(body: Option<Blob>) -> MessageEvent {
+    fn birth(number: i64, body: Option<Blob>) -> MessageEvent {
         MessageEvent::Born(Box::new(Born {
-            number: 1,
+            number,
             topic: "a.b".into(),
             resource: "a/1".into(),
             reference: None,
@@ -253,9 +255,9 @@ mod tests {
         }))
     }
 
-    /// The count of messages without a receiver after these events of one.
-    fn unclaimed(outbox: &Outbox, body: Option<Blob>, events: &[MessageEvent]) -> u64 {
-        let birth = birth(body);
+    /// The count of messages without a receiver after these events of the one with this number.
+    fn unclaimed(outbox: &Outbox, number: i64, body: Option<Blob>, events: &[MessageEvent]) -> u64 {
+        let birth = birth(number, body);
         let now = Now {
             steady: Duration::ZERO,
             wall: Timestamp::default(),
@@ -285,16 +287,16 @@ mod tests {
         };
         let outbox = Outbox::default();
         let body = || Some(Blob(b"{}".to_vec()));
-        assert_eq!(unclaimed(&outbox, body(), &[]), 1);
-        assert_eq!(unclaimed(&outbox, body(), &[dead()]), 2);
+        assert_eq!(unclaimed(&outbox, 1, body(), &[]), 1);
+        assert_eq!(unclaimed(&outbox, 2, body(), &[dead()]), 2);
         assert_eq!(
-            unclaimed(&outbox, body(), &[dead(), MessageEvent::Retried {}]),
+            unclaimed(&outbox, 3, body(), &[dead(), MessageEvent::Retried {}]),
             3
         );
-        assert_eq!(unclaimed(&outbox, body(), &[skipped()]), 3);
-        assert_eq!(unclaimed(&outbox, body(), &[dead(), skipped()]), 3);
+        assert_eq!(unclaimed(&outbox, 4, body(), &[skipped()]), 3);
+        assert_eq!(unclaimed(&outbox, 5, body(), &[dead(), skipped()]), 3);
         // The embedded directory has done at once what this one asked for.
-        assert_eq!(unclaimed(&outbox, None, &[]), 3);
+        assert_eq!(unclaimed(&outbox, 6, None, &[]), 3);
     }
 
     /// A receiver that is asked nothing.
@@ -324,7 +326,7 @@ mod tests {
         };
         let born = Message::apply(
             None,
-            &birth(Some(Blob(b"{}".to_vec()))),
+            &birth(1, Some(Blob(b"{}".to_vec()))),
             Timestamp::default(),
         );
         let mut message = Message::apply(Some(born), &failed, Timestamp::from_millis(day));

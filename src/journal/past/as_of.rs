@@ -1,8 +1,10 @@
 //! Everything as of one position, as a source that reads read from.
 
 use std::cell::RefCell;
+use std::collections::hash_map::Entry;
 
 use super::Past;
+use super::listed::{Listed, Stay};
 use super::own::Lost;
 use super::ranked::{Ranked, RanksAsOf};
 use crate::base::digest::Digest;
@@ -58,13 +60,13 @@ impl Source for AsOf<'_, '_> {
         0
     }
 
+    /// Of those that are in the list at present: what has left it since is not found.
     fn listed(&self, list: IndexKey) -> Vec<Digest> {
-        let mut keys = self.past.tables.listed(list);
-        keys.retain(|key| {
-            let entries = self.unless_lost(self.past.entries(*key, self.position));
-            entries.is_some_and(|entries| entries.secondary.contains(&list))
-        });
-        keys
+        self.listed_within(list, list)
+    }
+
+    fn listed_within(&self, list: IndexKey, wider: IndexKey) -> Vec<Digest> {
+        self.unless_lost(self.past.listed(list, wider, self.position))
     }
 
     fn last_ranked(&self, list: IndexKey) -> Option<Digest> {
@@ -82,10 +84,6 @@ impl Source for AsOf<'_, '_> {
         let mut ranked: Vec<_> = keys.filter_map(rank).collect();
         ranked.sort();
         ranked.into_iter().map(|(_, key)| key).collect()
-    }
-
-    fn is_of_the_past(&self) -> bool {
-        true
     }
 }
 
@@ -108,6 +106,43 @@ impl Past<'_> {
     /// These ranks of the resource with this key are known: they are not made again.
     pub fn note_ranks(&self, key: Digest, ranks: RanksAsOf) {
         self.ranks.borrow_mut().insert(key, ranks);
+    }
+
+    /// Those of the resources in the list `wider` that were in a list as of a durable position. The first
+    /// time it costs by how many there are, and after that by how many are found or were changed since.
+    fn listed(&self, list: IndexKey, wider: IndexKey, upto: u64) -> Result<Vec<Digest>, Lost> {
+        let mut memberships = self.memberships.borrow_mut();
+        let listed = match memberships.entry((list, wider)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(entry) => entry.insert(Listed::of(self.members(list, wider)?)),
+        };
+        listed.as_of(upto, |key| {
+            let Some(moment) = self.as_of(key, upto)? else {
+                return Ok(Stay::unborn(upto));
+            };
+            let entries = self.entries_in(key, &moment)?;
+            Ok(Stay {
+                from: moment.position,
+                upto,
+                is_in: entries.secondary.contains(&list),
+            })
+        })
+    }
+
+    /// The resources in the list `wider`, each with the position of its last change, and whether it is in
+    /// `list` after that. Its state tells that: lists are changed before it.
+    fn members(&self, list: IndexKey, wider: IndexKey) -> Result<Vec<(u64, Digest, bool)>, Lost> {
+        let mut members = Vec::new();
+        for key in self.tables.listed(wider) {
+            // It has joined by a commit that is being published, and has no state yet.
+            let Some((tip, state, kind)) = self.tables.copied(key) else {
+                continue;
+            };
+            let resource = (self.kinds)(kind).ok_or(Lost::Gone)?;
+            let entries = resource.entries(&state).map_err(Lost::Damaged)?;
+            members.push((tip, key, entries.secondary.contains(&list)));
+        }
+        Ok(members)
     }
 
     /// The resource that ranked highest in a list as of a durable position. The first time it costs by how

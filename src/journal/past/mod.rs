@@ -9,6 +9,7 @@
 //! the tables, with all state as of then.
 
 mod as_of;
+mod listed;
 mod own;
 mod ranked;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 pub use self::as_of::AsOf;
+use self::listed::Listed;
 pub use self::own::{CommitSaid, Lost};
 use self::own::{Own, change_of, decode, said};
 use self::ranked::Ranked;
@@ -132,8 +134,12 @@ pub struct Past<'a> {
     lists: RefCell<HashMap<IndexKey, Ranked>>,
     /// Known ranks of resources whose lists have not been read yet.
     ranks: RefCell<HashMap<Digest, RanksAsOf>>,
-    /// Number of records read.
+    /// Lists that were asked for, each with the wider one in which it was looked for.
+    memberships: RefCell<HashMap<(IndexKey, IndexKey), Listed>>,
+    /// How many records were read.
     reads: Cell<usize>,
+    /// How many states were asked for.
+    states: Cell<usize>,
 }
 
 impl<'a> Past<'a> {
@@ -154,7 +160,9 @@ impl<'a> Past<'a> {
             known: RefCell::default(),
             lists: RefCell::default(),
             ranks: RefCell::default(),
+            memberships: RefCell::default(),
             reads: Cell::default(),
+            states: Cell::default(),
         }
     }
 
@@ -168,6 +176,12 @@ impl<'a> Past<'a> {
     #[must_use]
     pub fn reads(&self) -> usize {
         self.reads.get()
+    }
+
+    /// How many states were asked for so far.
+    #[must_use]
+    pub fn states(&self) -> usize {
+        self.states.get()
     }
 
     fn record(&self, position: u64) -> Result<Vec<u8>, Lost> {
@@ -379,6 +393,7 @@ impl<'a> Past<'a> {
     /// # Errors
     /// The reason why the state cannot be rebuilt.
     pub fn as_of(&self, key: Digest, upto: u64) -> Result<Option<Moment>, Lost> {
+        self.states.set(self.states.get() + 1);
         let Some((tip, state, kind)) = self.tables.copied(key) else {
             return Ok(None);
         };

@@ -362,7 +362,7 @@ impl Tables {
             items.entry(*entry).or_insert_with(|| {
                 // Its secondary key, by which it is found, is created as well.
                 let mut shard = self.secondary.shard(*entry).write();
-                shard.get_mut(*entry, &self.later_lists);
+                shard.get_mut(*entry, &self.later_lists).keep();
                 (*kind, *listed_at, None)
             });
         }

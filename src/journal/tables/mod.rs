@@ -674,6 +674,33 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_list_that_is_swept_while_a_commit_is_published_is_touched_by_that_commit_all_the_same() {
+        let tables = Tables::default();
+        // All in one shard.
+        let lists = [1, 2, 3].map(|number| IndexKey(of_one_shard(number)));
+        let [left, joined, old] = lists;
+        let in_lists = |secondary_left, secondary_joined| Change {
+            secondary_left,
+            secondary_joined,
+            ..change(1, b"state")
+        };
+        tables.publish(1, in_lists(vec![], vec![left, old]));
+        tables.publish(2, in_lists(vec![old], vec![]));
+        let sweep = |upto| tables.sweep_lists(upto, || Ok::<_, ()>(()));
+        // The commit at 3 is published in two steps here; up to 2 all are.
+        tables.publish(3, in_lists(vec![left], vec![]));
+        assert_eq!(sweep(2), Ok(1));
+        let read = [left, joined, old].map(|list| tables.secondary_touched(list));
+        assert_eq!(read, [3, 2, 2]);
+        tables.publish(3, in_lists(vec![], vec![joined]));
+        assert_eq!(tables.secondary_touched(joined), 3);
+        assert_eq!(sweep(3), Ok(1));
+        let read = [left, joined, old].map(|list| tables.secondary_touched(list));
+        assert_eq!(read, [3, 3, 3]);
+        assert_eq!(tables.listed(joined), [Digest([1; 16])]);
+    }
+
+    #[test]
     fn a_state_that_is_read_holds_up_no_change_of_it() {
         let tables = Tables::default();
         for length in [10, 100_000] {

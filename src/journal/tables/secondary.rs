@@ -1,8 +1,16 @@
 //! The secondary index: the resources that share a secondary key, and the last change of that set
 //! or of one of them.
+//!
+//! A list that all have left keeps the position at which it was touched last, since decisions that
+//! have read it are validated by that. Once all commits up to there are published it may be removed:
+//! then every list of the shard that is not there counts as touched at the *floor*, the highest
+//! position of those that were removed. So what is told of a list never falls. It rises beyond what
+//! anybody has been told whenever a commit touches the list, since the floor is no higher than commits
+//! that were published as a whole, and a commit that is being published, or comes later, has a higher
+//! position. Where the floor rises a decision that read an absent list may be made again for nothing.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use super::half_key::{Alike, HalfKey, HalfKeyCollisions};
 use super::hash_index::{Entry, HashIndex};
@@ -16,11 +24,13 @@ const FEW: usize = 64;
 /// Lists of a chunk: growing never moves more than a pointer to each chunk.
 const CHUNK: usize = 16;
 
-/// The secondary index of a shard. Its lists are numbered without gaps; none is removed.
+/// The secondary index of a shard. Its lists are numbered without gaps.
 #[derive(Default)]
 pub(super) struct SecondaryIndex {
     index: HashIndex,
     chunks: Vec<Vec<(Digest, List)>>,
+    /// The position at which lists that are not there count as touched.
+    floor: u64,
 }
 
 fn at(chunks: &[Vec<(Digest, List)>], number: u32) -> &(Digest, List) {
@@ -35,8 +45,58 @@ impl SecondaryIndex {
         Some(&at(&self.chunks, number).1)
     }
 
-    /// The list of this key; an empty one is made if there is none.
+    /// How many lists there are.
+    pub(super) fn len(&self) -> usize {
+        let last = self.chunks.last().map_or(0, Vec::len);
+        self.chunks.len().saturating_sub(1) * CHUNK + last
+    }
+
+    /// The position at which the list of this key was touched, whether it is there or not.
+    pub(super) fn touched(&self, name: Digest) -> u64 {
+        self.get(name).map_or(self.floor, |list| list.touched)
+    }
+
+    /// Removes those of the lists with these numbers that all have left, and that were touched last at
+    /// `upto` or before: all commits up to there are published. How many there were. The last list
+    /// gets the number of a removed one.
+    pub(super) fn remove_empty(&mut self, numbers: Range<usize>, upto: u64) -> usize {
+        let mut removed = 0;
+        for number in numbers.rev() {
+            let chunk = self.chunks.get(number / CHUNK);
+            let found = chunk.and_then(|chunk| chunk.get(number % CHUNK));
+            if let Some((name, list)) = found
+                && list.may_be_removed(upto)
+            {
+                let name = *name;
+                self.floor = self.floor.max(list.touched);
+                self.remove(number, name);
+                removed += 1;
+            }
+        }
+        removed
+    }
+
+    fn remove(&mut self, number: usize, name: Digest) {
+        let chunks = &self.chunks;
+        self.index.remove(name, |number| at(chunks, number).0);
+        // Room that was made.
+        while self.chunks.last().is_some_and(Vec::is_empty) {
+            self.chunks.pop();
+        }
+        let Some(moved) = self.chunks.last_mut().and_then(Vec::pop) else {
+            return;
+        };
+        let last = self.len();
+        if last != number {
+            self.index
+                .moved(moved.0, number_of(last), number_of(number));
+            self.chunks[number / CHUNK][number % CHUNK] = moved;
+        }
+    }
+
+    /// The list of this key; an empty one is made if there is none, which counts as touched as before.
     pub(super) fn get_mut(&mut self, name: Digest, later: &HalfKeyCollisions) -> &mut List {
+        let touched = self.floor;
         let chunks = &mut self.chunks;
         let alike = Alike::to(name);
         let key_of = |number| alike.seen(at(chunks, number).0);
@@ -47,8 +107,12 @@ impl SecondaryIndex {
                 make_room(chunks);
                 let last = chunks.len() - 1;
                 let number = last * CHUNK + chunks[last].len();
-                entry.insert(u32::try_from(number).expect("a shard has no 2^32 lists"));
-                chunks[last].push((name, List::default()));
+                entry.insert(number_of(number));
+                let list = List {
+                    touched,
+                    ..List::default()
+                };
+                chunks[last].push((name, list));
                 number
             }
         };
@@ -86,6 +150,10 @@ impl SecondaryIndex {
     }
 }
 
+fn number_of(place: usize) -> u32 {
+    u32::try_from(place).expect("a shard has no 2^32 lists")
+}
+
 /// Makes room for one more list.
 fn make_room(chunks: &mut Vec<Vec<(Digest, List)>>) {
     if chunks.last().is_none_or(|last| last.len() == CHUNK) {
@@ -97,7 +165,7 @@ fn make_room(chunks: &mut Vec<Vec<(Digest, List)>>) {
 #[derive(Default)]
 pub(super) struct List {
     /// The position of the last commit by which a resource joined or left, or changed while it was
-    /// here; 0 if that was before the start. It is kept when all have left.
+    /// here; 0 if that was before the start. It is kept when all have left, see above.
     pub(super) touched: u64,
     members: Members,
 }
@@ -126,6 +194,20 @@ impl List {
         }
     }
 
+    /// Whether all have left it, the last of them at `upto` or before. What had ranks stays: an item may
+    /// be found by it.
+    fn may_be_removed(&self, upto: u64) -> bool {
+        let is_ranked = matches!(self.members, Members::Ranked(_));
+        !is_ranked && self.len() == 0 && self.touched <= upto
+    }
+
+    /// Has an empty list stay, as one that had ranks does.
+    pub(super) fn keep(&mut self) {
+        if self.len() == 0 {
+            self.members = Members::Ranked(BTreeSet::new());
+        }
+    }
+
     /// Whether this is one of the members; of those with ranks that is not known.
     fn has(&self, key: Digest) -> bool {
         match &self.members {
@@ -147,6 +229,7 @@ impl List {
     /// Replaces the rank of a resource.
     pub(super) fn rank(&mut self, key: Digest, before: Option<&Rank>, after: Option<&Rank>) {
         if before == after {
+            self.keep();
             return;
         }
         if !matches!(self.members, Members::Ranked(_)) {
@@ -282,6 +365,8 @@ impl List {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
 
@@ -360,6 +445,93 @@ mod tests {
         assert_eq!(names.map(|name| later.has(name)), [false, true, true]);
         let other = HalfKey::of(Digest([8; 16]));
         assert_eq!(index.first_like(other, &later), None);
+    }
+
+    /// What a list would have that is never removed: when it was touched, and its members.
+    type Model = BTreeMap<Digest, (u64, BTreeSet<Digest>)>;
+
+    #[test]
+    fn whoever_has_read_a_list_is_told_that_it_was_touched_whatever_is_removed_meanwhile() {
+        let seed = crate::base::testing::seed();
+        let mut random = SmallRng::seed_from_u64(seed);
+        let (mut index, later) = (SecondaryIndex::default(), HalfKeyCollisions::default());
+        let mut model = Model::new();
+        let (mut read, mut removed) = (Vec::new(), 0);
+        let digest = |number: u32| Digest::of(1, &[number.to_string()]);
+        for position in 1..=6_000_u64 {
+            // A commit touches some lists; in between they are read, and swept up to the one before.
+            for _ in 0..random.random_range(1..4) {
+                let (name, key) = (
+                    digest(random.random_range(0..60)),
+                    digest(random.random_range(0..3)),
+                );
+                let (touched, members) = model.entry(name).or_default();
+                *touched = position;
+                let list = index.get_mut(name, &later);
+                list.touched = position;
+                match random.random_ratio(1, 3) {
+                    true => {
+                        list.join(key);
+                        members.insert(key);
+                    }
+                    false => {
+                        list.leave(key);
+                        members.remove(&key);
+                    }
+                }
+                let other = digest(random.random_range(0..70));
+                let touched = model.get(&other).map_or(0, |(touched, _)| *touched);
+                read.push((other, index.touched(other), touched));
+                if random.random_ratio(1, 20) {
+                    let upto = random.random_range(0..position);
+                    removed += index.remove_empty(0..index.len(), upto);
+                }
+            }
+            if position.is_multiple_of(50) {
+                for (name, told, truly) in read.drain(..) {
+                    let touched = model.get(&name).map_or(0, |(touched, _)| *touched);
+                    let now = index.touched(name);
+                    assert!(now >= told && now >= touched, "SEED={seed}");
+                    assert!(touched == truly || now > told, "SEED={seed}");
+                }
+                for (name, (_, members)) in &model {
+                    let there: Option<BTreeSet<Digest>> =
+                        index.get(*name).map(|list| list.iter().collect());
+                    assert_eq!(there.unwrap_or_default(), *members, "SEED={seed}");
+                }
+                assert_eq!(index.iter().count(), index.len(), "SEED={seed}");
+            }
+        }
+        assert!(removed > 100, "{removed} SEED={seed}");
+    }
+
+    #[test]
+    fn there_are_as_many_lists_as_are_in_use_however_many_keys_come_and_go() {
+        let (mut index, later) = (SecondaryIndex::default(), HalfKeyCollisions::default());
+        let digest = |number: u64| Digest::of(1, &[number.to_string()]);
+        for position in 1..=10_000_u64 {
+            // The resource has another key after each commit.
+            for (number, joins) in [(position - 1, false), (position, true)] {
+                let list = index.get_mut(digest(number), &later);
+                list.touched = position;
+                match joins {
+                    true => list.join(digest(0)),
+                    false => list.leave(digest(0)),
+                }
+            }
+            index.reserve(digest(position + 1), digest(0));
+            if position.is_multiple_of(100) {
+                assert_eq!(index.remove_empty(0..index.len(), position - 1), 99);
+                assert_eq!(index.remove_empty(0..index.len(), position), 1);
+                assert_eq!((index.len(), index.index.len()), (1, 1));
+                assert!(index.get(digest(position)).is_some());
+                assert_eq!(index.touched(digest(0)), position);
+            }
+        }
+        // What an item is found by stays though nothing is in it.
+        index.get_mut(digest(7), &later).keep();
+        assert_eq!(index.remove_empty(0..index.len(), 10_000), 0);
+        assert_eq!(index.len(), 2);
     }
 
     #[test]

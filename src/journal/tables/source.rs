@@ -84,8 +84,7 @@ impl Source for Tables {
     }
 
     fn secondary_touched(&self, name: IndexKey) -> u64 {
-        let shard = self.secondary.shard(name.0).read();
-        shard.get(name.0).map_or(0, |list| list.touched)
+        self.secondary.shard(name.0).read().touched(name.0)
     }
 
     fn listed(&self, name: IndexKey) -> Vec<Digest> {

@@ -57,6 +57,30 @@ impl Tables {
         Ok(swept)
     }
 
+    /// Removes the lists of secondary keys that all resources have left by commits up to `upto`, which
+    /// are all published, a few at a time, with `pause` in between; how many there were.
+    ///
+    /// # Errors
+    /// That of `pause`, which ends it.
+    pub fn sweep_lists<E>(
+        &self,
+        upto: u64,
+        mut pause: impl FnMut() -> Result<(), E>,
+    ) -> Result<usize, E> {
+        let mut swept = 0;
+        for shard in &self.secondary.0 {
+            let mut end = shard.read().len();
+            while end > 0 {
+                // Backwards, as above.
+                let begin = end.saturating_sub(CHUNK);
+                swept += shard.write().remove_empty(begin..end, upto);
+                end = begin;
+                pause()?;
+            }
+        }
+        Ok(swept)
+    }
+
     /// Drops the commits whose response no second key leads to any more.
     fn sweep_firsts<E>(
         &self,

@@ -90,11 +90,7 @@ pub fn version_id(policy_key: &PolicyKey, version_label: &VersionLabel) -> Strin
 #[must_use]
 pub fn required_at(view: &ReadView<'_>, now: Timestamp) -> Vec<Box<str>> {
     // What was required once may be so no more.
-    let list = match view.is_of_the_past() {
-        true => consent_versions(),
-        false => required_consents(),
-    };
-    view.all_listed::<Fact<ConsentVersionFact>>(list)
+    view.all_listed_within::<Fact<ConsentVersionFact>>(required_consents(), consent_versions())
         .into_iter()
         .filter(|version| version.facts.is_required() && version.facts.is_published(now))
         .map(|version| version.id)

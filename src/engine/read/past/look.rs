@@ -22,6 +22,10 @@ pub(super) struct Look {
     pub(super) trail: HistorySource,
     pub(super) actor: Arc<Actor>,
     pub(super) path: Vec<(String, String)>,
+    /// Whether it has had a turn.
+    pub(super) is_begun: bool,
+    /// The resources whose past is looked at: none before its first turn, since many looks may wait,
+    /// and each would hold all keys.
     pub(super) keys: Vec<Digest>,
     /// Everything up to here is durable; what comes after is not looked at.
     pub(super) upto: u64,
@@ -39,6 +43,27 @@ pub(super) struct Look {
 }
 
 impl Look {
+    /// Finds the keys at the first turn.
+    pub(super) fn begin(&mut self) {
+        if !self.is_begun {
+            self.is_begun = true;
+            self.keys = self.keys_now();
+        }
+    }
+
+    fn keys_now(&self) -> Vec<Digest> {
+        let view = ReadView::new(&self.shared.tables);
+        let path = self.path.iter();
+        let path: Vec<_> = path.map(|(name, value)| (&**name, &**value)).collect();
+        (self.trail.keys)(&ReadRequest {
+            actor: &self.actor,
+            now: self.now,
+            path: &path,
+            view: &view,
+            access_checked: true,
+        })
+    }
+
     /// Goes back a piece from where it has come to, where there is one resource alone.
     pub(super) fn descended(
         &mut self,

@@ -11,6 +11,7 @@ mod query;
 mod revisions;
 mod ways;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use self::log::LogRecords;
@@ -22,7 +23,7 @@ use self::ways::Ways;
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
 use crate::catalogue::{self, ReadRow};
-use crate::domain::read::{HistorySource, Numbered, ReadRequest};
+use crate::domain::read::{HistorySource, Numbered};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::{ReadView, Resource};
 use crate::engine::core::{CommandResult, Shared};
@@ -65,18 +66,8 @@ impl Shared {
         }
         // It may be large, and thousands may wait for their look.
         drop(present.body);
-        let keys = {
-            let view = ReadView::new(&self.tables);
-            (trail.keys)(&ReadRequest {
-                actor,
-                now,
-                path,
-                view: &view,
-                access_checked: true,
-            })
-        };
         let path = path.iter();
-        let mut look = Look {
+        let look = Look {
             shared: Arc::clone(self),
             row,
             trail,
@@ -84,7 +75,8 @@ impl Shared {
             path: path
                 .map(|(name, value)| ((*name).into(), (*value).into()))
                 .collect(),
-            keys,
+            is_begun: false,
+            keys: Vec::new(),
             upto: self.journal.durable().max(position),
             present: present.tag,
             now,
@@ -94,23 +86,16 @@ impl Shared {
             instead: (None, 0),
         };
         let position = look.upto;
-        let mut is_begun = false;
-        let found = loop {
-            let looking = move || {
-                let found = look.at(query);
-                (look, found)
-            };
-            match self.past_queue.run(&actor.subject, is_begun, looking).await {
-                Ok((further, Ok(None))) => look = further,
-                Ok((_, Ok(Some(found)))) => break Ok(found),
-                Ok((_, Err(stop))) => break Err(stop),
-                Err(QueueError::QueueFull) => {
-                    return Err(NoPast::Answered(CommandResult::Overloaded));
-                }
-                Err(QueueError::Failed) => return Err(NoPast::Answered(CommandResult::Fault)),
-            }
-            is_begun = true;
+        let piece = move |mut look: Look| match look.at(query) {
+            Ok(None) => ControlFlow::Continue(look),
+            Ok(Some(found)) => ControlFlow::Break(Ok(found)),
+            Err(stop) => ControlFlow::Break(Err(stop)),
         };
+        let looked = self.past_queue.run_in_pieces(&actor.subject, look, piece);
+        let found = looked.await.map_err(|error| match error {
+            QueueError::QueueFull => NoPast::Answered(CommandResult::Overloaded),
+            QueueError::Failed => NoPast::Answered(CommandResult::Fault),
+        })?;
         // Time has passed.
         let may_act = self.may_act(&actor.subject).await;
         may_act.map_err(NoPast::Answered)?;
@@ -167,6 +152,7 @@ impl Shared {
 impl Look {
     /// What is asked for; `None` when others shall have their turn before it goes on.
     fn at(&mut self, query: PastQuery) -> Result<Option<PastFound>, Stop> {
+        self.begin();
         let shared = Arc::clone(&self.shared);
         shared.with_past(|past| self.at_in(past, query))
     }
@@ -229,5 +215,185 @@ impl Look {
             return Ok(None);
         }
         Ok(Some(page))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::{Pin, pin};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::task::Poll;
+
+    use super::page::PAGE_STATES_MAX;
+    use super::*;
+    use crate::base::actor::ActorKind;
+    use crate::base::time::Timestamp;
+    use crate::cli::runtime::on_lane;
+    use crate::domain::read::{ReadRequest, Representation};
+    use crate::domain::reference::Fact;
+    use crate::domain::reference::kinds::actor::ActorFact;
+    use crate::domain::reference::kinds::consent_version::required_at;
+    use crate::domain::reference::read_fact::{FACTS_READ, read_fact};
+    use crate::engine::Engine;
+    use crate::engine::limits::fair_queue::PAST_READS_MAX;
+    use crate::engine::sample::{engine, put, put_fact};
+
+    /// Puts a consent version that is in force, and required or not.
+    async fn put_version(engine: &Engine, number: usize, revision: usize, is_required: bool) {
+        let text = format!(
+            "{{\"kind\":\"consent-version\",\"id\":\"policy-{number}@1\",\"revision\":{revision},\
+             \"facts\":{{\"publishedAt\":\"2026-01-01T00:00:00Z\",\"required\":{is_required},\
+             \"current\":true}}}}"
+        );
+        put(engine, &text).await;
+    }
+
+    #[test]
+    fn required_consents_are_found_as_of_each_position_and_other_versions_are_not_read_for_each() {
+        let engine = engine();
+        let now = Timestamp::parse("2026-11-20T00:00:00Z").unwrap();
+        let work = async {
+            for number in 0..200_usize {
+                put_version(&engine, number, 1, number.is_multiple_of(40)).await;
+            }
+            let mut expected = Vec::new();
+            for round in 0..20_usize {
+                // Some come to be required, and some are so no more.
+                put_version(
+                    &engine,
+                    10 * (round % 7),
+                    round + 2,
+                    round.is_multiple_of(3),
+                )
+                .await;
+                let required = required_at(&ReadView::new(&engine.shared.tables), now);
+                expected.push((engine.durable(), required));
+            }
+            engine.shared.with_past(|past| {
+                for (position, required) in expected.iter().rev() {
+                    let source = AsOf::new(past, *position);
+                    assert_eq!(required_at(&ReadView::new(&source), now), *required);
+                    assert_eq!(source.check(), Ok(()));
+                }
+                assert!(past.states() < 300, "{}", past.states());
+            });
+        };
+        on_lane(&engine, work).unwrap();
+        engine.shut_down().unwrap();
+    }
+
+    /// How often keys were found.
+    static FOUND: AtomicUsize = AtomicUsize::new(0);
+
+    fn found_keys(request: &ReadRequest<'_>) -> Vec<Digest> {
+        FOUND.fetch_add(1, Ordering::Relaxed);
+        actor_key(request)
+    }
+
+    fn actor_key(request: &ReadRequest<'_>) -> Vec<Digest> {
+        vec![Fact::<ActorFact>::KIND.key(&[request.param("id")])]
+    }
+
+    fn trail(keys: fn(&ReadRequest<'_>) -> Vec<Digest>) -> HistorySource {
+        HistorySource::of::<Fact<ActorFact>>(Numbered::ByRevision, keys)
+    }
+
+    /// The actor that the facts are about, who may read them.
+    fn reader() -> Arc<Actor> {
+        Arc::new(Actor {
+            subject: "somebody".into(),
+            kind: ActorKind::SystemWorkflow,
+            permissions: vec![FACTS_READ.into()],
+            ..Actor::nobody()
+        })
+    }
+
+    fn read_fact_row() -> &'static ReadRow {
+        let mut rows = catalogue::READS.iter();
+        rows.find(|row| row.name == "read_fact").unwrap()
+    }
+
+    /// Its path, for the fact about that actor.
+    const PATH: [(&str, &str); 2] = [("kind", "actor"), ("id", "somebody")];
+
+    /// Whether it waits.
+    async fn waits<F: Future + Unpin>(future: &mut F) -> bool {
+        let polled = poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context)));
+        polled.await.is_pending()
+    }
+
+    #[test]
+    fn a_look_that_waits_for_its_first_turn_holds_no_keys_and_finds_them_once() {
+        let engine = engine();
+        let work = async {
+            put_fact(&engine, 1).await;
+            put_fact(&engine, 2).await;
+            let queue = &engine.shared.past_queue;
+            let mut held = Vec::new();
+            for _ in 0..PAST_READS_MAX {
+                let (end, may_end) = mpsc::channel::<()>();
+                let mut holds = pin!(queue.run("other", false, move || may_end.recv().is_ok()));
+                assert!(waits(&mut holds).await);
+                held.push(end);
+            }
+            let (actor, trail) = (reader(), trail(found_keys));
+            let query = PastQuery::Revision(1);
+            let mut looked = pin!(engine.past(read_fact_row(), trail, &actor, &PATH, query));
+            while queue.waiting() == 0 {
+                assert!(waits(&mut looked).await);
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(FOUND.load(Ordering::Relaxed), 0);
+            drop(held);
+            let (found, _) = looked.await.unwrap();
+            assert!(matches!(found, PastFound::Body(body) if body.tag == "1"));
+            assert_eq!(FOUND.load(Ordering::Relaxed), 1);
+        };
+        on_lane(&engine, work).unwrap();
+        engine.shut_down().unwrap();
+    }
+
+    /// A body for which as many states are read as half a page may rest on.
+    fn reads_much(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
+        for key in actor_key(request) {
+            for _ in 0..PAGE_STATES_MAX / 2 {
+                assert!(request.view.at::<Fact<ActorFact>>(key).is_some());
+            }
+        }
+        read_fact(request, catalogue::FACTS)
+    }
+
+    #[test]
+    fn a_page_of_a_history_ends_where_its_bodies_rest_on_many_states() {
+        let engine = engine();
+        let row = ReadRow {
+            read: reads_much,
+            ..*read_fact_row()
+        };
+        let row: &'static ReadRow = Box::leak(Box::new(row));
+        let work = async {
+            let mut positions = Vec::new();
+            for revision in 1..=3 {
+                put_fact(&engine, revision).await;
+                positions.push(engine.durable());
+            }
+            let query = PastQuery::History {
+                from: None,
+                limit: 100,
+            };
+            let actor = reader();
+            let looked = engine.past(row, trail(actor_key), &actor, &PATH, query);
+            let (found, _) = looked.await.unwrap();
+            let PastFound::Page(page) = found else {
+                panic!("a page");
+            };
+            assert_eq!((page.revisions.len(), page.is_complete), (1, true));
+            assert_eq!(page.next, Some(positions[1]));
+        };
+        on_lane(&engine, work).unwrap();
+        engine.shut_down().unwrap();
     }
 }

@@ -21,6 +21,9 @@ const SEARCHED_MAX: usize = 100;
 /// Bytes of a page, beyond which it ends early.
 const PAGE_BYTES_MAX: usize = 4 << 20;
 
+/// States that the bodies of a page rest on, beyond which it ends early.
+pub(super) const PAGE_STATES_MAX: usize = 1 << 16;
+
 /// A revision as a history shows it.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "HistoryRevision")]
@@ -111,7 +114,8 @@ impl Look {
                 bytes += told.len();
                 page.revisions.push(told);
             }
-            if page.revisions.len() == limit || bytes > PAGE_BYTES_MAX {
+            let is_long = past.states() > PAGE_STATES_MAX && !page.revisions.is_empty();
+            if page.revisions.len() == limit || bytes > PAGE_BYTES_MAX || is_long {
                 page.next = Some(one.position);
                 page.is_complete = true;
                 return Ok(page);
