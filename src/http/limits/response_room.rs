@@ -1,7 +1,9 @@
-//! The bodies of reads that are on their way out. A client may take its time to read one, and while
+//! The bodies that are on their way out. A client may take its time to read one, and while
 //! a journal is silent an answer waits for it: without a bound they would take as much memory as
-//! clients ask for. Answers of commands are not among them: what was done has to be told. Large problems
-//! are: they have a quarter of it, and a shorter form for when that is taken.
+//! clients ask for. Dry runs and replays are like reads: nothing is lost when they are asked for again.
+//! The answer of a command that was carried out is sent whatever else is on its way, since what was done
+//! has to be told; so it counts, and a subject that has much on its way has no further command carried
+//! out. Large problems have a quarter of the room, and a shorter form for when that is taken.
 //!
 //! Half of it is for those who have little on their way, so that one who asks for much and reads
 //! nothing does not keep others from reading.
@@ -23,7 +25,7 @@ const OWN_BYTES: usize = 8 << 20;
 /// A body of no more bytes is not charged: the number of connections bounds those.
 pub(in crate::http) const SMALL_BYTES_MAX: usize = 16 << 10;
 
-/// What the bodies of reads share.
+/// What the bodies on their way out share.
 #[derive(Clone)]
 pub struct ResponseRoom(Arc<Budget>);
 
@@ -40,7 +42,7 @@ struct Own {
     bytes: Arc<AtomicUsize>,
 }
 
-/// The bodies of one subject's reads.
+/// The bodies for one subject.
 #[derive(Clone, Copy)]
 pub struct ResponseRoomOf<'a> {
     outgoing: &'a ResponseRoom,
@@ -53,6 +55,8 @@ pub struct Share {
     all: Permit,
     subject: Box<str>,
     own: Arc<AtomicUsize>,
+    /// What it has of `own`. It may be more than `all` had.
+    bytes: usize,
 }
 
 impl Default for ResponseRoom {
@@ -69,7 +73,7 @@ impl ResponseRoom {
         }))
     }
 
-    /// Those of this subject's reads.
+    /// Those for this subject.
     pub fn to<'a>(&'a self, subject: &'a str) -> ResponseRoomOf<'a> {
         ResponseRoomOf {
             outgoing: self,
@@ -100,7 +104,36 @@ impl ResponseRoomOf<'_> {
             all: Permit::none(&budget.all),
             subject: self.subject.into(),
             own: Arc::clone(&own.bytes),
+            bytes: 0,
         }
+    }
+
+    /// Whether a command of the subject may be carried out, whose answer is sent however large it is.
+    pub fn may_be_answered(self) -> bool {
+        let budget = &self.outgoing.0;
+        if budget.all.free() >= budget.all.max() / 2 {
+            return true;
+        }
+        let own = budget.own.lock();
+        own.get(self.subject)
+            .is_none_or(|own| own.bytes.load(Ordering::Acquire) <= OWN_BYTES)
+    }
+
+    /// The body of an operation's answer, with its share. One that is owed, since something was done, is
+    /// there in any case; another one only where there is room.
+    pub fn answer(self, body: Bytes, is_owed: bool) -> Option<Bytes> {
+        let bytes = body.len();
+        if bytes <= SMALL_BYTES_MAX {
+            return Some(body);
+        }
+        let mut share = self.share();
+        if !share.grow(bytes) {
+            if !is_owed {
+                return None;
+            }
+            share.overdraw(bytes);
+        }
+        Some(charged(body, share))
     }
 
     /// The body of about so many bytes that `write` makes; `None`, and it is not made, when too
@@ -123,17 +156,25 @@ impl Share {
             true => 0,
             false => self.all.admission().max() / 2,
         };
-        let has_grown = self.all.grow(bytes, left);
-        if !has_grown {
+        if !self.all.grow(bytes, left) {
             self.own.fetch_sub(bytes, Ordering::AcqRel);
+            return false;
         }
-        has_grown
+        self.bytes += bytes;
+        true
+    }
+
+    /// Grows by so many bytes whatever is on its way; of all it takes what is left.
+    fn overdraw(&mut self, bytes: usize) {
+        self.own.fetch_add(bytes, Ordering::AcqRel);
+        self.bytes += bytes;
+        self.all.grow_as_far_as_there_is(bytes);
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.own.fetch_sub(self.all.amount(), Ordering::AcqRel);
+        self.own.fetch_sub(self.bytes, Ordering::AcqRel);
         let mut all = self.budget.own.lock();
         if let Some(own) = all.get_mut(&self.subject) {
             own.shares -= 1;
@@ -145,21 +186,21 @@ impl Drop for Share {
 }
 
 /// A body that has its share until the last of it is sent.
-pub fn charged(body: Vec<u8>, share: Share) -> Bytes {
+pub fn charged<B: AsRef<[u8]> + Send + 'static>(body: B, share: Share) -> Bytes {
     Bytes::from_owner(Charged {
         body,
         _share: share,
     })
 }
 
-struct Charged {
-    body: Vec<u8>,
+struct Charged<B> {
+    body: B,
     _share: Share,
 }
 
-impl AsRef<[u8]> for Charged {
+impl<B: AsRef<[u8]>> AsRef<[u8]> for Charged<B> {
     fn as_ref(&self) -> &[u8] {
-        &self.body
+        self.body.as_ref()
     }
 }
 
@@ -227,6 +268,31 @@ mod tests {
                 }
             });
         }
+        assert!(outgoing.0.own.lock().is_empty());
+    }
+
+    #[test]
+    fn what_was_done_is_told_without_room_and_counts_and_what_only_repeats_is_not() {
+        let (outgoing, all) = taken();
+        let answer = |bytes: usize, is_owed| {
+            let body = Bytes::from(vec![7; bytes]);
+            outgoing.to("me").answer(body, is_owed)
+        };
+        assert!(answer(SMALL_BYTES_MAX, false).is_some());
+        assert!(answer(SMALL_BYTES_MAX + 1, false).is_none());
+        assert!(outgoing.to("me").may_be_answered());
+        let mut told = vec![answer(OWN_BYTES, true).unwrap()];
+        assert_eq!(told[0].len(), OWN_BYTES);
+        assert!(outgoing.to("me").may_be_answered());
+        told.push(answer(SMALL_BYTES_MAX + 1, true).unwrap());
+        assert!(!outgoing.to("me").may_be_answered(), "it has its share");
+        assert!(outgoing.to("you").may_be_answered());
+        // Half of all is free again.
+        drop(all);
+        assert!(outgoing.to("me").may_be_answered());
+        assert!(answer(SMALL_BYTES_MAX + 1, false).is_some());
+        drop(told);
+        assert_eq!(outgoing.0.all.in_flight(), 0);
         assert!(outgoing.0.own.lock().is_empty());
     }
 

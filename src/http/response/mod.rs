@@ -162,6 +162,16 @@ impl Problems {
         )
     }
 
+    /// 429, in the place of an answer that can be asked for again, when too much is on its way out.
+    #[must_use]
+    pub fn not_sent(self) -> Answer {
+        self.problem(
+            StatusCode::TOO_MANY_REQUESTS,
+            "overloaded",
+            "Too many answers are on their way. Send the request again soon, under the same key.",
+        )
+    }
+
     /// The answer to a read at this position; 429 without one, when too much is on its way out.
     #[must_use]
     pub fn sent(self, answer: Option<Answer>, position: u64) -> Answer {
