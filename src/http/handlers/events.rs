@@ -126,7 +126,7 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
         told: page.next,
     };
     let durable = page.durable;
-    tokio::spawn(follower.follow(page));
+    tokio::spawn(follower.serve(page));
     let mut answer = Response::new(AnswerBody::Stream(body));
     let stream = HeaderValue::from_static("text/event-stream");
     answer.headers_mut().insert(CONTENT_TYPE, stream);
@@ -275,8 +275,18 @@ struct Follower {
 }
 
 impl Follower {
-    /// Goes on from the first page until the reader leaves, is too slow, may no longer read, or the
-    /// service ends.
+    /// Follows from the first page until the reader leaves, which may be at any time: its connection may
+    /// reset one stream and open the next.
+    async fn serve(self, first: Page) {
+        let reader = self.outlet.sender.clone();
+        tokio::select! {
+            () = reader.closed() => {}
+            () = self.follow(first) => {}
+        }
+    }
+
+    /// Goes on from the first page until the reader is too slow, may no longer read, or the service
+    /// ends.
     async fn follow(mut self, first: Page) {
         let mut page = first;
         let mut commented = Instant::now();
@@ -429,6 +439,42 @@ mod tests {
             let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
             assert_eq!(piece.len(), length);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_waits_for_events_ends_at_once_when_its_reader_leaves() {
+        use crate::cli::token::signing::{SigningAlgorithm, SigningKey};
+        let engine = Arc::new(crate::engine::sample::engine());
+        let key = SigningKey::generate(SigningAlgorithm::EdDsa).unwrap();
+        let verifier = TokenVerifier::new(key.jwks().as_bytes(), "iss", "aud").unwrap();
+        let (sender, mut body) = pieces(PIECES_MAX);
+        let told = EventId {
+            position: 1_000,
+            number: 0,
+        };
+        let begun = Instant::now();
+        let follower = Follower {
+            engine: Arc::clone(&engine),
+            verifier: Arc::new(verifier),
+            authorization: None,
+            actor: Arc::new(Actor::nobody()),
+            filter: Arc::default(),
+            outlet: Outlet { sender, held: None },
+            judged: begun,
+            told,
+        };
+        let page = Page {
+            events: Vec::new(),
+            next: told,
+            end: true,
+            durable: told.position,
+        };
+        let follower = tokio::spawn(follower.serve(page));
+        assert!(body.frame().await.is_some());
+        drop(body);
+        follower.await.unwrap();
+        assert!(begun.elapsed() < HEARTBEAT);
+        engine.shut_down().unwrap();
     }
 
     #[test]
