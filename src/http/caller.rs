@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::connection::client_end::ClientEnd;
 use super::limits::forgeries::Peer;
 use super::limits::portions::ResponseBudget;
 use super::response::Answer;
@@ -20,6 +21,8 @@ pub struct Caller {
     pub(super) held: Option<ResponseBudget>,
     /// By when it has to have taken its large responses, if it has to.
     pub(super) deadlines: Option<Arc<Deadlines>>,
+    /// Whether it has left, over HTTP/1.
+    pub(super) end: Option<Arc<ClientEnd>>,
 }
 
 impl Caller {
@@ -34,6 +37,13 @@ impl Caller {
     #[must_use]
     pub fn within(mut self, deadlines: &Arc<Deadlines>) -> Self {
         self.deadlines = Some(Arc::clone(deadlines));
+        self
+    }
+
+    /// The same over HTTP/1, where this tells whether it has left.
+    #[must_use]
+    pub fn noticing(mut self, end: &Arc<ClientEnd>) -> Self {
+        self.end = Some(Arc::clone(end));
         self
     }
 

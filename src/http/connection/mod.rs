@@ -1,6 +1,7 @@
 //! Connections: the server that accepts them, and what happens to their bytes before they are
 //! requests.
 
+pub mod client_end;
 pub mod frames;
 pub mod framing;
 pub mod head_limit;

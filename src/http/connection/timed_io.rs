@@ -18,6 +18,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use super::client_end::ClientSocket;
 use super::frames::Frames;
 use super::framing::{Fault, Framing, REFUSED};
 use super::head_limit::HeadLimit;
@@ -72,6 +73,7 @@ pub struct TimedIo<S> {
     limit: Duration,
     protocol: Protocol,
     deadlines: Option<Arc<Deadlines>>,
+    client: Option<ClientSocket<S>>,
     stop: Stop,
     /// Runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
@@ -135,6 +137,7 @@ impl<S> TimedIo<S> {
             limit,
             protocol: Protocol::None,
             deadlines: None,
+            client: None,
             stop,
             stalled: None,
             late: None,
@@ -169,6 +172,13 @@ impl<S> TimedIo<S> {
     #[must_use]
     pub fn within(mut self, deadlines: Arc<Deadlines>) -> Self {
         self.deadlines = Some(deadlines);
+        self
+    }
+
+    /// The same, which notices when the client of a stream leaves.
+    #[must_use]
+    pub fn noticing(mut self, client: ClientSocket<S>) -> Self {
+        self.client = Some(client);
         self
     }
 
@@ -450,6 +460,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
             return Poll::Ready(Ok(()));
         }
         ready!(self.poll_gathered(context))?;
+        if let Some(client) = &self.client {
+            client.look(&self.stream, context)?;
+        }
         let polled = Pin::new(&mut self.stream).poll_flush(context);
         self.watch(context, polled)
     }
