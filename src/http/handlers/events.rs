@@ -89,7 +89,7 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
         held,
         end,
     } = reader;
-    if let Err(answer) = come_to(engine, headers, problems).await {
+    if let Err(answer) = come_to(engine, &actor, headers, problems).await {
         return *answer;
     }
     if let Err(reply) = engine.may_act(&actor).await {
