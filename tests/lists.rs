@@ -673,6 +673,8 @@ fn pages_on_their_way_are_bounded_and_the_next_one_is_refused_until_one_is_sent(
         // Events are, as pages of lists are.
         let reader = world.token(&crate::events::reader());
         let events = async |path: &str| send("GET", path, &reader, String::new()).await;
+        let metrics = async || send("GET", "/metrics", &reader, String::new()).await;
+        assert_eq!(metrics().await.status(), 429);
         let refused = events("/events?limit=1000").await;
         assert_eq!(refused.status(), 429);
         assert_eq!(refused.headers()["retry-after"], "1");
@@ -703,6 +705,7 @@ fn pages_on_their_way_are_bounded_and_the_next_one_is_refused_until_one_is_sent(
         assert_eq!(create("/admin/branches").await.status(), 429);
         drop(held);
         assert_eq!(create("/admin/branches").await.status(), 200);
+        assert_eq!(metrics().await.status(), 200);
         let answer = events("/events?limit=1000").await;
         assert_eq!(answer.status(), 200);
         assert!(bytes(&answer) > 16 << 10, "one that is charged");

@@ -357,7 +357,7 @@ fn json_body(status: StatusCode, body: AnswerBody) -> Answer {
 
 /// The page of metrics.
 #[must_use]
-pub fn metrics(page: String) -> Answer {
+pub fn metrics(page: Bytes) -> Answer {
     const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     let mut answer = Response::new(AnswerBody::from(page));
     answer.headers_mut().insert(CONTENT_TYPE, TEXT);
