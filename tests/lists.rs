@@ -703,7 +703,15 @@ fn pages_on_their_way_are_bounded_and_the_next_one_is_refused_until_one_is_sent(
         assert!(bytes(&created) > 16 << 10, "one that is charged");
         drop(created);
         assert_eq!(create("/admin/branches").await.status(), 429);
+        // Who has much on its way has no command carried out until it has taken some.
+        let greedy = world.token(&actor(
+            ActorKind::HeadquartersAdministrator,
+            "headquarters-0",
+        ));
+        let command = async || send("POST", "/admin/branches", &greedy, body.clone()).await;
+        assert_eq!(command().await.status(), 429);
         drop(held);
+        assert_ne!(command().await.status(), 429);
         assert_eq!(create("/admin/branches").await.status(), 200);
         assert_eq!(metrics().await.status(), 200);
         let answer = events("/events?limit=1000").await;
