@@ -302,7 +302,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ),
     (
         "overloaded",
-        "It was refused for load before any work.",
+        "It was refused for load before any work; or its response is large and tells of nothing new, and too many are being sent.",
         "Send it again after `Retry-After` seconds, and longer each time.",
     ),
     (

@@ -592,7 +592,7 @@ fn a_page_ends_before_4_mib_of_bodies_and_the_next_one_goes_on() {
     assert_eq!(seen, created);
 }
 
-/// Pages that are on their way out take 128 MiB at most, over all clients.
+/// Pages and other large answers that are on their way out take 128 MiB at most, over all clients.
 #[test]
 fn pages_on_their_way_are_bounded_and_the_next_one_is_refused_until_one_is_sent() {
     const ON_THEIR_WAY: usize = 128 << 20;
@@ -673,6 +673,8 @@ fn pages_on_their_way_are_bounded_and_the_next_one_is_refused_until_one_is_sent(
         // Events are, as pages of lists are.
         let reader = world.token(&crate::events::reader());
         let events = async |path: &str| send("GET", path, &reader, String::new()).await;
+        let metrics = async || send("GET", "/metrics", &reader, String::new()).await;
+        assert_eq!(metrics().await.status(), 429);
         let refused = events("/events?limit=1000").await;
         assert_eq!(refused.status(), 429);
         assert_eq!(refused.headers()["retry-after"], "1");
@@ -687,7 +689,31 @@ fn pages_on_their_way_are_bounded_and_the_next_one_is_refused_until_one_is_sent(
         let answer = list(subject).await;
         assert_eq!((answer.status().as_u16(), bytes(&answer)), (200, length));
         assert_eq!(list(subject).await.status(), 429);
+        // A large answer of a command is sent, but none that does nothing or only repeats.
+        let (token, mut body) = wide(&world, 351);
+        body["reason"] = json!("🐣".repeat(4_000));
+        let body = body.to_string();
+        let create = async |path: &str| send("POST", path, &token, body.clone()).await;
+        let dry_run = create("/admin/branches?dryRun=true").await;
+        assert_eq!(dry_run.status(), 429);
+        assert_eq!(dry_run.headers()["carebook-dry-run"], "true");
+        assert_eq!(dry_run.headers()["retry-after"], "1");
+        let created = create("/admin/branches").await;
+        assert_eq!(created.status(), 201);
+        assert!(bytes(&created) > 16 << 10, "one that is charged");
+        drop(created);
+        assert_eq!(create("/admin/branches").await.status(), 429);
+        // Who has much on its way has no command carried out until it has taken some.
+        let greedy = world.token(&actor(
+            ActorKind::HeadquartersAdministrator,
+            "headquarters-0",
+        ));
+        let command = async || send("POST", "/admin/branches", &greedy, body.clone()).await;
+        assert_eq!(command().await.status(), 429);
         drop(held);
+        assert_ne!(command().await.status(), 429);
+        assert_eq!(create("/admin/branches").await.status(), 200);
+        assert_eq!(metrics().await.status(), 200);
         let answer = events("/events?limit=1000").await;
         assert_eq!(answer.status(), 200);
         assert!(bytes(&answer) > 16 << 10, "one that is charged");

@@ -1,6 +1,6 @@
 //! Readers that wait for a position: who they are, how many, and for how long.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
@@ -15,6 +15,9 @@ use super::limits::admission::Admission;
 pub const WAITED_MAX: Duration = Duration::from_secs(5);
 /// How many readers may wait at once.
 pub const WAITING_MAX: usize = 1_024;
+/// How many of one subject: one that waits for what never comes keeps nobody else from reading what it
+/// wrote.
+pub const WAITING_OF_ONE_MAX: usize = WAITING_MAX / 4;
 
 /// What has come of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub(crate) struct PositionWaiters {
 #[derive(Default)]
 struct Waiting {
     readers: BTreeMap<(u64, u64), oneshot::Sender<()>>,
+    /// How many readers each subject has that wait, while it has some.
+    own: HashMap<Box<str>, usize>,
     next: u64,
 }
 
@@ -58,12 +63,19 @@ impl Default for PositionWaiters {
 struct Place<'a> {
     awaited: &'a PositionWaiters,
     key: (u64, u64),
+    subject: &'a str,
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut waiting = self.awaited.waiting.lock();
         waiting.readers.remove(&self.key);
+        if let Some(own) = waiting.own.get_mut(self.subject) {
+            *own -= 1;
+            if *own == 0 {
+                waiting.own.remove(self.subject);
+            }
+        }
         self.awaited.note_lowest(&waiting);
     }
 }
@@ -105,8 +117,13 @@ impl PositionWaiters {
         )
     }
 
-    /// Waits until `durable` says that `position` is.
-    pub(crate) async fn wait(&self, position: u64, durable: impl Fn() -> u64) -> Reached {
+    /// Waits until `durable` says that `position` is, for a reader of this subject.
+    pub(crate) async fn wait(
+        &self,
+        subject: &str,
+        position: u64,
+        durable: impl Fn() -> u64,
+    ) -> Reached {
         if durable() >= position {
             return Reached::Yes;
         }
@@ -116,11 +133,20 @@ impl PositionWaiters {
         let (sender, told) = oneshot::channel();
         let _place = {
             let mut waiting = self.waiting.lock();
+            let own = waiting.own.entry(subject.into()).or_default();
+            if *own >= WAITING_OF_ONE_MAX {
+                return Reached::QueueFull;
+            }
+            *own += 1;
             let key = (position, waiting.next);
             waiting.next += 1;
             waiting.readers.insert(key, sender);
             self.note_lowest(&waiting);
-            Place { awaited: self, key }
+            Place {
+                awaited: self,
+                key,
+                subject,
+            }
         };
         fence(Ordering::SeqCst);
         if durable() < position {
@@ -144,7 +170,11 @@ mod tests {
         let now = Arc::new(AtomicU64::new(4));
         let wait = |position| {
             let (awaited, now) = (Arc::clone(&awaited), Arc::clone(&now));
-            tokio::spawn(async move { awaited.wait(position, || now.load(Ordering::SeqCst)).await })
+            tokio::spawn(async move {
+                awaited
+                    .wait("me", position, || now.load(Ordering::SeqCst))
+                    .await
+            })
         };
         assert_eq!(wait(4).await.ok(), Some(Reached::Yes));
         let (sixth, fifth, never) = (wait(6), wait(5), wait(7));
@@ -166,22 +196,32 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn so_many_may_wait_and_no_more_and_who_leaves_makes_room() {
         let awaited = Arc::new(PositionWaiters::default());
-        let wait = || {
+        let wait = |subject: usize| {
             let awaited = Arc::clone(&awaited);
-            tokio::spawn(async move { awaited.wait(1, || 0).await })
+            let subject = subject.to_string();
+            tokio::spawn(async move { awaited.wait(&subject, 1, || 0).await })
         };
-        let mut all: Vec<_> = (0..WAITING_MAX).map(|_| wait()).collect();
-        tokio::task::yield_now().await;
-        assert_eq!(wait().await.ok(), Some(Reached::QueueFull));
+        let mut all = Vec::new();
+        for subject in 0..WAITING_MAX / WAITING_OF_ONE_MAX {
+            all.extend((0..WAITING_OF_ONE_MAX).map(|_| wait(subject)));
+            tokio::task::yield_now().await;
+            // Others may wait all the same.
+            assert_eq!(wait(subject).await.ok(), Some(Reached::QueueFull));
+        }
+        assert_eq!(wait(1_000).await.ok(), Some(Reached::QueueFull));
         let gone = all.pop();
         if let Some(gone) = gone {
             gone.abort();
             assert!(gone.await.is_err());
         }
-        let next = wait();
+        let next = wait(1_000);
         tokio::task::yield_now().await;
         awaited.end();
         assert_eq!(next.await.ok(), Some(Reached::No));
-        assert_eq!(awaited.figures().1, WAITING_MAX as u64);
+        for waited in all {
+            assert_eq!(waited.await.ok(), Some(Reached::No));
+        }
+        assert_eq!(awaited.figures(), (0, WAITING_MAX as u64));
+        assert!(awaited.waiting.lock().own.is_empty());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::connection::client_end::ClientEnd;
 use super::limits::forgeries::Peer;
 use super::limits::portions::ResponseBudget;
 use super::response::Answer;
@@ -20,6 +21,8 @@ pub struct Caller {
     pub(super) held: Option<ResponseBudget>,
     /// The deadlines by which the client has to take its large responses, if there are any.
     pub(super) deadlines: Option<Arc<Deadlines>>,
+    /// Whether it has left, over HTTP/1.
+    pub(super) end: Option<Arc<ClientEnd>>,
 }
 
 impl Caller {
@@ -37,7 +40,14 @@ impl Caller {
         self
     }
 
-    /// Returns the answer, with a deadline if it is large.
+    /// The same over HTTP/1, where this tells whether it has left.
+    #[must_use]
+    pub fn noticing(mut self, end: &Arc<ClientEnd>) -> Self {
+        self.end = Some(Arc::clone(end));
+        self
+    }
+
+    /// The answer, with a deadline if it is large.
     #[must_use]
     pub fn timed(&self, answer: Answer) -> Answer {
         match &self.deadlines {

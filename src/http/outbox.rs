@@ -50,7 +50,7 @@ pub async fn list(
         Ok(wanted) => wanted,
         Err(rejection) => return problems.rejected(&rejection),
     };
-    if let Err(answer) = come_to(engine, headers, problems).await {
+    if let Err(answer) = come_to(engine, actor, headers, problems).await {
         return *answer;
     }
     if let Err(reply) = engine.may_act(actor).await {

@@ -178,6 +178,7 @@ impl Service {
             is_near: address.to_canonical().is_loopback(),
             held: None,
             deadlines: None,
+            end: None,
         }
     }
 

@@ -182,7 +182,8 @@ fn a_command_whose_record_fits_no_message_is_at_fault_itself() {
     let server = cluster.serve(&world);
     // Its record has the evidence twice: in the event, and in the answer.
     let export = |number: usize, keys: usize| {
-        let evidence = (0..keys).map(|key| format!("{key:0500}"));
+        let rest = "가".repeat(130);
+        let evidence = (0..keys).map(|key| format!("{key:0200}{rest}"));
         json!({
             "requestCode": format!("request-{number}"),
             "scope": {
@@ -208,13 +209,13 @@ fn a_command_whose_record_fits_no_message_is_at_fault_itself() {
         let path = "/settlement-data-room-export-requests";
         server.client().post(path, &world.headquarters(), &body)
     };
-    let refused = ask(&server, &world, 1, 1_100);
+    let refused = ask(&server, &world, 1, 1_000);
     assert_eq!(refused.status, 400, "{refused:.300?}");
     assert_eq!(refused.json()["code"], "request_invalid");
     let faults = vec![(String::new(), "too_long".to_owned())];
     assert_eq!(refused.faults(), faults);
     // Nothing of it stays: not its code, and not its key; and a little less is taken.
-    let taken = ask(&server, &world, 1, 900);
+    let taken = ask(&server, &world, 1, 700);
     assert_eq!(taken.status, 201, "{taken:.300?}");
     super::ask_for(&world, &server, 0..2);
     assert_eq!(server.stop(), Some(0));
@@ -222,5 +223,5 @@ fn a_command_whose_record_fits_no_message_is_at_fault_itself() {
     // It is the journal's bound: a file takes it.
     let file = World::new();
     let alone = Server::start(&file);
-    assert_eq!(ask(&alone, &file, 1, 1_100).status, 201);
+    assert_eq!(ask(&alone, &file, 1, 1_000).status, 201);
 }

@@ -11,6 +11,8 @@ use carebook::cli::open::Replaying;
 use carebook::cli::token::signing::{SigningAlgorithm, SigningKey};
 use carebook::engine::clock::Clock;
 use carebook::engine::{Engine, Limits};
+use carebook::http::caller::Caller;
+use carebook::http::connection::client_end::ClientEnd;
 use carebook::http::response::Answer;
 use carebook::http::service::Service;
 use carebook::http::token::TokenVerifier;
@@ -75,6 +77,18 @@ impl House {
     }
 
     async fn send(&self, method: &str, path: &str, accept: &str, body: String) -> Answer {
+        let caller = self.service.caller([127, 0, 0, 1].into(), false);
+        self.send_as(&caller, method, path, accept, body).await
+    }
+
+    async fn send_as(
+        &self,
+        caller: &Caller,
+        method: &str,
+        path: &str,
+        accept: &str,
+        body: String,
+    ) -> Answer {
         let request = hyper::Request::builder()
             .method(method)
             .uri(path)
@@ -83,8 +97,7 @@ impl House {
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(body)))
             .unwrap();
-        let caller = self.service.caller([127, 0, 0, 1].into(), false);
-        self.service.handle(&caller, request).await
+        self.service.handle(caller, request).await
     }
 
     /// Commits so many facts.
@@ -103,8 +116,15 @@ impl House {
 
     /// A stream from the beginning on.
     async fn follow(&self) -> Answer {
+        self.follow_until(&Arc::default()).await
+    }
+
+    /// The same for a client of which this tells whether it may have left.
+    async fn follow_until(&self, end: &Arc<ClientEnd>) -> Answer {
+        let caller = self.service.caller([127, 0, 0, 1].into(), false);
         let answer = self
-            .send(
+            .send_as(
+                &caller.noticing(end),
                 "GET",
                 "/events?after=0-0",
                 "text/event-stream",
@@ -164,6 +184,30 @@ fn a_silent_stream_says_within_15_seconds_where_it_is_as_long_as_its_token_holds
             last = seconds;
         }
         assert!((80..=140).contains(&last), "{last}");
+    });
+}
+
+#[test]
+fn a_stream_whose_client_may_have_left_has_comments_soon_and_then_as_seldom_as_others() {
+    at_its_own_pace(async {
+        let house = House::open();
+        house.commit(1).await;
+        let end = Arc::<ClientEnd>::default();
+        let mut stream = house.follow_until(&end).await;
+        tokio::time::pause();
+        for _ in 0..2 {
+            assert!(next(&mut stream, Instant::now()).await.is_some());
+        }
+        let since = Instant::now();
+        end.notice();
+        let mut times = Vec::new();
+        for _ in 0..8 {
+            let (text, seconds) = next(&mut stream, since).await.unwrap();
+            assert_eq!(text, ": \nid: 1-0\n\n");
+            times.push(seconds);
+        }
+        // After 0.25, 0.75, 1.75, 3.75, 7.75, 15.75, 25.75 and 35.75 seconds.
+        assert_eq!(times, [0, 0, 1, 3, 7, 15, 25, 35]);
     });
 }
 

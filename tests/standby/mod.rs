@@ -13,7 +13,7 @@ use carebook::base::text::MemberId;
 use carebook::catalogue::{KeySource, MANAGEMENT, OPERATIONS};
 use carebook::cli::runtime::on_lane;
 use carebook::cli::serve::demo::load_samples;
-use carebook::engine::read::min_position::WAITING_MAX;
+use carebook::engine::read::min_position::{WAITING_MAX, WAITING_OF_ONE_MAX};
 use carebook::engine::role::Role;
 use carebook::engine::role::writer_proof::{Confirming, WriterProof};
 use carebook::http::examples;
@@ -276,15 +276,28 @@ fn so_many_readers_wait_for_a_position_and_the_next_one_is_told_that_it_is_busy(
     let [headquarters, _] = readers(&world);
     on_lane(inside.engine(), async {
         let future = "9999";
-        let wait = || get(&inside, &headquarters, "/organization", Some(future));
-        let mut all: Vec<_> = (0..WAITING_MAX).map(|_| Box::pin(wait())).collect();
-        for waiting in &mut all {
+        let tokens = (0..=WAITING_MAX / WAITING_OF_ONE_MAX).map(|number| {
+            world.token(&actor(
+                ActorKind::SystemWorkflow,
+                &format!("waiting-{number}"),
+            ))
+        });
+        let tokens: Vec<_> = tokens.collect();
+        let wait = |subject: usize| get(&inside, &tokens[subject], "/organization", Some(future));
+        let mut all = Vec::new();
+        for number in 0..WAITING_MAX {
+            let subject = number / WAITING_OF_ONE_MAX;
+            let mut waiting = Box::pin(wait(subject));
             let looked = futures_poll(waiting.as_mut()).await;
             assert!(looked.is_none(), "{looked:?}");
+            all.push(waiting);
         }
-        let crowded = wait().await;
-        assert_eq!(crowded.status, 429, "{crowded:?}");
-        assert_eq!(crowded.header("retry-after"), Some("1"));
+        // One of them has as many as it may have, and of all there are as many for anybody.
+        for subject in [0, tokens.len() - 1] {
+            let crowded = wait(subject).await;
+            assert_eq!(crowded.status, 429, "{crowded:?}");
+            assert_eq!(crowded.header("retry-after"), Some("1"));
+        }
         // Who leaves makes room, and others are not kept from reading.
         drop(all);
         let other = get(&inside, &headquarters, "/organization", None).await;

@@ -40,6 +40,9 @@ wire_enum! {
     }
 }
 
+/// How many keys of evidence a request may name: each of its responses has all of them.
+pub const EVIDENCE_KEYS_MAX: usize = 1_000;
+
 /// The evidence that an export rests on: one key or more, each once, in the sender's order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -52,6 +55,9 @@ impl FromJson for EvidenceKeys {
         };
         if items.is_empty() {
             return at.fault(FaultCode::TooShort);
+        }
+        if items.len() > EVIDENCE_KEYS_MAX {
+            return at.fault(FaultCode::TooLong);
         }
         // A repeated key is reported though another one cannot be read.
         let mut seen = HashSet::with_capacity(items.len());
@@ -71,11 +77,17 @@ impl FromJson for EvidenceKeys {
 
     fn read_straight(from: &mut Scanner<'_>) -> Option<Self> {
         let NonEmpty(keys) = NonEmpty::<Ident>::read_straight(from)?;
-        all_differ(keys.iter().map(Ident::as_str)).then_some(Self(keys))
+        let is_good = keys.len() <= EVIDENCE_KEYS_MAX && all_differ(keys.iter().map(Ident::as_str));
+        is_good.then_some(Self(keys))
     }
 
     fn shape() -> Shape {
-        NonEmpty::<Ident>::shape().unique()
+        Shape::List {
+            of: Box::new(Ident::shape()),
+            shortest: 1,
+            longest: Some(EVIDENCE_KEYS_MAX),
+            unique: true,
+        }
     }
 }
 

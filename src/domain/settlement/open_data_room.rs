@@ -159,7 +159,7 @@ impl Operation for OpenDataRoom {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::data_room::EvidenceKeys;
+    use super::super::data_room::{EVIDENCE_KEYS_MAX, EvidenceKeys};
     use super::super::samples::{
         DATA_ROOM_ID, data_room_request, faults, headquarters, opened_data_room, with,
         with_profile, workflow,
@@ -372,6 +372,26 @@ mod tests {
         }
         for keys in [r#"["b","a","b"]"#, "[]", r#"["a",""]"#, r#"["a",5]"#] {
             assert_eq!(straight(keys), None, "{keys}");
+        }
+    }
+
+    #[test]
+    fn a_request_rests_on_a_thousand_keys_of_evidence_at_most() {
+        let keys = |count: usize| -> Vec<_> { (0..count).map(|key| key.to_string()).collect() };
+        let ask = |count| {
+            let keys = json!(keys(count));
+            open(&with(
+                &data_room_request(),
+                &[("scope.sourceEvidenceKeys", keys)],
+            ))
+        };
+        ask(EVIDENCE_KEYS_MAX).committed();
+        let fault = ("scope.sourceEvidenceKeys", "too_long");
+        assert_eq!(ask(EVIDENCE_KEYS_MAX + 1).faults(), faults([fault]));
+        for (count, is_read) in [(EVIDENCE_KEYS_MAX, true), (EVIDENCE_KEYS_MAX + 1, false)] {
+            let text = json!(keys(count)).to_string();
+            let read = read_straight::<EvidenceKeys>(text.as_bytes(), Timestamp::default());
+            assert_eq!(read.is_some(), is_read, "{count}");
         }
     }
 }

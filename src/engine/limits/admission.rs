@@ -99,6 +99,18 @@ impl Permit {
         }
         grown
     }
+
+    /// Grows by `amount`, or by what is free where that is less.
+    pub fn grow_as_far_as_there_is(&mut self, amount: usize) {
+        let taken = self
+            .admission
+            .free
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |free| {
+                Some(free.saturating_sub(amount))
+            });
+        let (Ok(free) | Err(free)) = taken;
+        self.amount += free.min(amount);
+    }
 }
 
 impl Drop for Permit {
@@ -135,6 +147,10 @@ mod tests {
         assert!(permit.grow(1, 5));
         assert_eq!((permit.amount(), admission.free()), (5, 5));
         assert!(!permit.grow(usize::MAX, 0));
+        permit.grow_as_far_as_there_is(3);
+        assert_eq!((permit.amount(), admission.free()), (8, 2));
+        permit.grow_as_far_as_there_is(3);
+        assert_eq!((permit.amount(), admission.free()), (10, 0));
         drop(permit);
         assert_eq!(admission.free(), 10);
     }

@@ -25,6 +25,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Barrier, mpsc, watch};
 use tokio::time::Instant;
 
+use super::client_end::{ClientEnd, ClientSocket};
 use super::frames::{Frames, Patience};
 use super::head_limit::HeadLimit;
 use super::timed_io::{Stop, TimedIo};
@@ -259,7 +260,7 @@ impl Handed {
             Err(error) => return tracing::warn!(%error, "a connection could not be served"),
         };
         let Some(tls) = front.tls.clone() else {
-            return front.speak_http1(stream, counted, graceful, stop);
+            return front.speak_http1(stream, |stream| stream, counted, graceful, stop);
         };
         let (graceful, stop, all) = (Arc::downgrade(graceful), Arc::clone(stop), all.clone());
         tokio::spawn(async move {
@@ -282,7 +283,7 @@ impl Handed {
             if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
                 front.speak_http2(stream, counted, &graceful, &stop, all);
             } else {
-                front.speak_http1(stream, counted, &graceful, &stop);
+                front.speak_http1(stream, |tls| tls.get_ref().0, counted, &graceful, &stop);
             }
         });
     }
@@ -302,6 +303,7 @@ impl Front {
     fn speak_http1<S>(
         self: &Arc<Self>,
         stream: S,
+        socket: fn(&S) -> &TcpStream,
         counted: Counted,
         graceful: &GracefulShutdown,
         stop: &Stop,
@@ -312,11 +314,13 @@ impl Front {
         let limits = &self.limits;
         let deadlines = Deadlines::new(limits.write_timeout);
         let caller = self.service.caller(counted.address(), self.tls.is_some());
-        let caller = Arc::new(caller.within(&deadlines));
+        let end = Arc::<ClientEnd>::default();
+        let caller = Arc::new(caller.within(&deadlines).noticing(&end));
         let head = HeadLimit::new(limits.idle_timeout, limits.head_timeout);
         let stream = TimedIo::new(stream, limits.write_timeout, Arc::clone(stop))
             .http1(Arc::clone(&head), Arc::clone(&self.unparsed))
-            .within(deadlines);
+            .within(deadlines)
+            .noticing(ClientSocket::new(end, socket));
         let respond = service_fn(move |request| {
             let (service, head) = (Arc::clone(&service), Arc::clone(&head));
             let caller = Arc::clone(&caller);

@@ -18,6 +18,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use super::client_end::ClientSocket;
 use super::frames::Frames;
 use super::framing::{Fault, Framing, REFUSED};
 use super::head_limit::HeadLimit;
@@ -71,6 +72,7 @@ pub struct TimedIo<S> {
     limit: Duration,
     protocol: Protocol,
     deadlines: Option<Arc<Deadlines>>,
+    client: Option<ClientSocket<S>>,
     stop: Stop,
     /// Timer that runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
@@ -134,6 +136,7 @@ impl<S> TimedIo<S> {
             limit,
             protocol: Protocol::None,
             deadlines: None,
+            client: None,
             stop,
             stalled: None,
             late: None,
@@ -171,7 +174,14 @@ impl<S> TimedIo<S> {
         self
     }
 
-    /// Returns the earliest deadline of the responses that have one.
+    /// The same, which notices when the client of a stream leaves.
+    #[must_use]
+    pub fn noticing(mut self, client: ClientSocket<S>) -> Self {
+        self.client = Some(client);
+        self
+    }
+
+    /// When the first response has to be taken that has a time of its own.
     fn due(&self) -> Option<Instant> {
         let deadlines = self.deadlines.as_ref()?;
         deadlines.earliest()
@@ -448,6 +458,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
             return Poll::Ready(Ok(()));
         }
         ready!(self.poll_gathered(context))?;
+        if let Some(client) = &self.client {
+            client.look(&self.stream, context)?;
+        }
         let polled = Pin::new(&mut self.stream).poll_flush(context);
         self.watch(context, polled)
     }

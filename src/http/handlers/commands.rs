@@ -4,9 +4,10 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use crate::base::actor::Actor;
-use crate::catalogue::{Purpose, Row};
-use crate::engine::CommandRequest;
+use crate::catalogue::{KeySource, Purpose, Row};
 use crate::engine::limits::admission::Permit;
+use crate::engine::{CommandRequest, CommandResult};
+use crate::http::request::body::shed;
 use crate::http::request::{DryRun, ReadCommand};
 use crate::http::response::{Answer, Problems};
 use crate::http::service::Service;
@@ -38,6 +39,12 @@ impl Service {
             };
             return Box::pin(manage(managed, read, permit)).await;
         }
+        let asker = Arc::clone(&actor);
+        let outgoing = self.outgoing.to(&asker.subject);
+        if !outgoing.may_be_answered() {
+            drop(permit);
+            return Box::pin(shed(problems)).await;
+        }
         let call = CommandRequest {
             row: Some(row),
             actor,
@@ -47,7 +54,14 @@ impl Service {
         let is_dry_run = dry_run == DryRun::Yes;
         // Pinned here: the future is large, and would otherwise be moved to where it is awaited.
         let carrying_out = pin!(self.engine.carry_out(call, permit, is_dry_run));
-        let result = carrying_out.await;
+        let mut result = carrying_out.await;
+        if let CommandResult::Done { body, replay, .. } = &mut result {
+            let is_owed = !(is_dry_run || *replay || row.key == KeySource::None);
+            let Some(charged) = outgoing.answer(std::mem::take(body), is_owed) else {
+                return problems.not_sent();
+            };
+            *body = charged;
+        }
         problems.reply(result, row.success)
     }
 }

@@ -18,6 +18,7 @@ use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
 use crate::engine::feed::{EventFilter, EventReader, NoPage, Page};
 use crate::http::caller::Caller;
+use crate::http::connection::client_end::{ClientEnd, WatchedClient};
 use crate::http::limits::portions::ResponseBudget;
 use crate::http::limits::response_room::ResponseRoom;
 use crate::http::read::min_position::come_to;
@@ -39,6 +40,8 @@ const LIMIT: usize = 100;
 const STREAM_LIMIT: usize = 64;
 /// How often a stream has a comment: at least every 15 s are promised.
 const HEARTBEAT: Duration = Duration::from_secs(10);
+/// After what time it has one when its client may have left; then after twice as long each time.
+const HEARTBEAT_AT_END: Duration = Duration::from_millis(250);
 /// How long a reader may take to make room for more.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long an actor's token is trusted before it is checked again: at most 60 s are promised.
@@ -66,6 +69,8 @@ pub struct Reader<'s> {
     pub outgoing: &'s ResponseRoom,
     /// What the pieces of a stream have theirs of, over HTTP/2.
     pub held: Option<ResponseBudget>,
+    /// Whether the client has left, over HTTP/1.
+    pub end: Option<&'s Arc<ClientEnd>>,
 }
 
 /// Answers a request.
@@ -82,8 +87,9 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
         actor,
         outgoing,
         held,
+        end,
     } = reader;
-    if let Err(answer) = come_to(engine, headers, problems).await {
+    if let Err(answer) = come_to(engine, &actor, headers, problems).await {
         return *answer;
     }
     if let Err(reply) = engine.may_act(&actor).await {
@@ -122,11 +128,13 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
         actor,
         filter: wanted.filter,
         outlet: Outlet { sender, held },
+        client: end.map(ClientEnd::watched),
+        heartbeat: HEARTBEAT,
         judged: Instant::now(),
         told: page.next,
     };
     let durable = page.durable;
-    tokio::spawn(follower.follow(page));
+    tokio::spawn(follower.serve(page));
     let mut answer = Response::new(AnswerBody::Stream(body));
     let stream = HeaderValue::from_static("text/event-stream");
     answer.headers_mut().insert(CONTENT_TYPE, stream);
@@ -268,6 +276,10 @@ struct Follower {
     actor: Arc<Actor>,
     filter: Arc<EventFilter>,
     outlet: Outlet,
+    /// Until it may have left.
+    client: Option<WatchedClient>,
+    /// The time between two comments.
+    heartbeat: Duration,
     /// When the actor was last judged.
     judged: Instant,
     /// The last event that was sent or skipped.
@@ -275,8 +287,18 @@ struct Follower {
 }
 
 impl Follower {
-    /// Goes on from the first page until the reader leaves, is too slow, may no longer read, or the
-    /// service ends.
+    /// Follows from the first page until the reader leaves, which may be at any time: its connection may
+    /// reset one stream and open the next.
+    async fn serve(self, first: Page) {
+        let reader = self.outlet.sender.clone();
+        tokio::select! {
+            () = reader.closed() => {}
+            () = self.follow(first) => {}
+        }
+    }
+
+    /// Goes on from the first page until the reader is too slow, may no longer read, or the service
+    /// ends.
     async fn follow(mut self, first: Page) {
         let mut page = first;
         let mut commented = Instant::now();
@@ -289,19 +311,16 @@ impl Follower {
             if !page.events.is_empty() && !self.tell(&page).await {
                 return;
             }
-            if commented.elapsed() >= HEARTBEAT {
+            if commented.elapsed() >= self.heartbeat {
                 let comment = format!(": \nid: {}\n\n", self.told);
                 if !self.outlet.send(comment.into_bytes()).await {
                     return;
                 }
                 commented = Instant::now();
+                self.heartbeat = (self.heartbeat * 2).min(HEARTBEAT);
             }
-            if page.end {
-                let until = (commented + HEARTBEAT).min(self.judged + JUDGED_EVERY);
-                let beyond = self.engine.feed().beyond(self.told.position);
-                if let Ok(false) = tokio::time::timeout_at(until, beyond).await {
-                    return;
-                }
+            if page.end && !self.waits(commented).await {
+                return;
             }
             if self.engine.feed().has_ended() || !self.is_still_allowed().await {
                 return;
@@ -318,6 +337,28 @@ impl Follower {
                 Ok(page) => page,
                 Err(_) => return,
             };
+        }
+    }
+
+    /// Waits for something new, the next comment or judgement, or a sign that the client may have left.
+    /// Whether there may be something new.
+    async fn waits(&mut self, commented: Instant) -> bool {
+        let until = (commented + self.heartbeat).min(self.judged + JUDGED_EVERY);
+        let beyond = self.engine.feed().beyond(self.told.position);
+        let noticed = async {
+            match &self.client {
+                Some(client) => client.noticed().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            more = tokio::time::timeout_at(until, beyond) => !matches!(more, Ok(false)),
+            () = noticed => {
+                // Watched no longer: it may also be a client that goes on reading.
+                self.heartbeat = HEARTBEAT_AT_END;
+                self.client = None;
+                true
+            }
         }
     }
 
@@ -378,6 +419,7 @@ impl Service {
                     actor,
                     outgoing: &self.outgoing,
                     held: caller.held.clone(),
+                    end: caller.end.as_ref(),
                 };
                 events(reader, query, headers).await
             }
@@ -429,6 +471,44 @@ mod tests {
             let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
             assert_eq!(piece.len(), length);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_waits_for_events_ends_at_once_when_its_reader_leaves() {
+        use crate::cli::token::signing::{SigningAlgorithm, SigningKey};
+        let engine = Arc::new(crate::engine::sample::engine());
+        let key = SigningKey::generate(SigningAlgorithm::EdDsa).unwrap();
+        let verifier = TokenVerifier::new(key.jwks().as_bytes(), "iss", "aud").unwrap();
+        let (sender, mut body) = pieces(PIECES_MAX);
+        let told = EventId {
+            position: 1_000,
+            number: 0,
+        };
+        let begun = Instant::now();
+        let follower = Follower {
+            engine: Arc::clone(&engine),
+            verifier: Arc::new(verifier),
+            authorization: None,
+            actor: Arc::new(Actor::nobody()),
+            filter: Arc::default(),
+            outlet: Outlet { sender, held: None },
+            client: None,
+            heartbeat: HEARTBEAT,
+            judged: begun,
+            told,
+        };
+        let page = Page {
+            events: Vec::new(),
+            next: told,
+            end: true,
+            durable: told.position,
+        };
+        let follower = tokio::spawn(follower.serve(page));
+        assert!(body.frame().await.is_some());
+        drop(body);
+        follower.await.unwrap();
+        assert!(begun.elapsed() < HEARTBEAT);
+        engine.shut_down().unwrap();
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Service {
             Ok(query) => query,
             Err(rejection) => return problems.rejected(&rejection),
         };
-        if let Err(answer) = come_to(&self.engine, headers, problems).await {
+        if let Err(answer) = come_to(&self.engine, &actor, headers, problems).await {
             return *answer;
         }
         let outgoing = self.outgoing.to(&actor.subject);
@@ -80,7 +80,7 @@ impl Service {
             Ok(asked) => asked.flatten(),
             Err(rejection) => return problems.rejected(&rejection),
         };
-        if let Err(answer) = come_to(&self.engine, headers, problems).await {
+        if let Err(answer) = come_to(&self.engine, &actor, headers, problems).await {
             return *answer;
         }
         let outgoing = self.outgoing.to(&actor.subject);
@@ -117,7 +117,7 @@ impl Service {
             Ok(asked) => asked,
             Err(rejection) => return problems.rejected(&rejection),
         };
-        if let Err(answer) = come_to(&self.engine, headers, problems).await {
+        if let Err(answer) = come_to(&self.engine, &actor, headers, problems).await {
             return *answer;
         }
         let Some(trail) = row.trail else {

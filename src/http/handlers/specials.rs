@@ -26,6 +26,10 @@ use crate::http::route::Special;
 use crate::http::service::Service;
 use crate::http::webhooks::managing::{ManagedList, ready};
 
+/// The metrics need no token: all who ask for them share as one subject, which is not that of operations
+/// without a token.
+const METRICS_READERS: &str = "/metrics";
+
 impl Service {
     pub(in crate::http) async fn special<B>(
         &self,
@@ -60,23 +64,7 @@ impl Service {
                 None => Problems::PLAIN.reply(CommandResult::Fault, Success::Ok),
             },
             Special::Docs(file) => file.answer(headers),
-            Special::Metrics => {
-                // It reads files of the kernel.
-                let process = tokio::task::spawn_blocking(ProcessFigures::read).await;
-                let page = figures_page::page(
-                    &self.metrics,
-                    &AllFigures {
-                        engine: self.engine.figures(),
-                        front: self.figures(),
-                        publisher: self.engine.publisher_figures(),
-                        webhooks: &self.webhook_figures(),
-                        upkeep: self.upkeep.figures(),
-                        process: process.unwrap_or_default(),
-                        now: self.engine.now(),
-                    },
-                );
-                response::metrics(page)
-            }
+            Special::Metrics => self.metrics_page().await,
             Special::PutFacts => match self.writing_actor(caller, headers).await {
                 Ok(actor) => {
                     let sender = facts::Sender {
@@ -104,6 +92,30 @@ impl Service {
                 Err(answer) => *answer,
             },
         }
+    }
+
+    /// The page of metrics; 429 while too many are on their way.
+    async fn metrics_page(&self) -> Answer {
+        let outgoing = self.outgoing.to(METRICS_READERS);
+        if !outgoing.may_be_answered() {
+            return Problems::PLAIN.overloaded();
+        }
+        // It reads files of the kernel.
+        let process = tokio::task::spawn_blocking(ProcessFigures::read).await;
+        let page = figures_page::page(
+            &self.metrics,
+            &AllFigures {
+                engine: self.engine.figures(),
+                front: self.figures(),
+                publisher: self.engine.publisher_figures(),
+                webhooks: &self.webhook_figures(),
+                upkeep: self.upkeep.figures(),
+                process: process.unwrap_or_default(),
+                now: self.engine.now(),
+            },
+        );
+        let page = outgoing.body(page.len(), || page.into_bytes());
+        page.map_or_else(|| Problems::PLAIN.overloaded(), response::metrics)
     }
 
     /// The list of messages, subscriptions or deliveries at this path.

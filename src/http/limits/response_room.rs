@@ -53,6 +53,8 @@ pub struct Share {
     all: Permit,
     subject: Box<str>,
     own: Arc<AtomicUsize>,
+    /// What it has of `own`. It may be more than `all` had.
+    bytes: usize,
 }
 
 impl Default for ResponseRoom {
@@ -100,11 +102,40 @@ impl ResponseRoomOf<'_> {
             all: Permit::none(&budget.all),
             subject: self.subject.into(),
             own: Arc::clone(&own.bytes),
+            bytes: 0,
         }
     }
 
-    /// Returns the body of about `bytes` bytes that `write` makes. Returns `None`, without a call of `write`, if the
-    /// budget is used up.
+    /// Whether a command of the subject may be carried out, whose answer is sent however large it is.
+    pub fn may_be_answered(self) -> bool {
+        let budget = &self.outgoing.0;
+        if budget.all.free() >= budget.all.max() / 2 {
+            return true;
+        }
+        let own = budget.own.lock();
+        own.get(self.subject)
+            .is_none_or(|own| own.bytes.load(Ordering::Acquire) <= OWN_BYTES)
+    }
+
+    /// The body of an operation's answer, with its share. One that is owed, since something was done, is
+    /// there in any case; another one only where there is room.
+    pub fn answer(self, body: Bytes, is_owed: bool) -> Option<Bytes> {
+        let bytes = body.len();
+        if bytes <= SMALL_BYTES_MAX {
+            return Some(body);
+        }
+        let mut share = self.share();
+        if !share.grow(bytes) {
+            if !is_owed {
+                return None;
+            }
+            share.overdraw(bytes);
+        }
+        Some(charged(body, share))
+    }
+
+    /// The body of about so many bytes that `write` makes; `None`, and it is not made, when too
+    /// much is on its way.
     pub fn body(self, bytes: usize, write: impl FnOnce() -> Vec<u8>) -> Option<Bytes> {
         if bytes <= SMALL_BYTES_MAX {
             return Some(write().into());
@@ -123,17 +154,25 @@ impl Share {
             true => 0,
             false => self.all.admission().max() / 2,
         };
-        let has_grown = self.all.grow(bytes, left);
-        if !has_grown {
+        if !self.all.grow(bytes, left) {
             self.own.fetch_sub(bytes, Ordering::AcqRel);
+            return false;
         }
-        has_grown
+        self.bytes += bytes;
+        true
+    }
+
+    /// Grows by so many bytes whatever is on its way; of all it takes what is left.
+    fn overdraw(&mut self, bytes: usize) {
+        self.own.fetch_add(bytes, Ordering::AcqRel);
+        self.bytes += bytes;
+        self.all.grow_as_far_as_there_is(bytes);
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.own.fetch_sub(self.all.amount(), Ordering::AcqRel);
+        self.own.fetch_sub(self.bytes, Ordering::AcqRel);
         let mut all = self.budget.own.lock();
         if let Some(own) = all.get_mut(&self.subject) {
             own.shares -= 1;
@@ -144,22 +183,22 @@ impl Drop for Share {
     }
 }
 
-/// Returns the body as bytes that keep their share until the last of them is sent.
-pub fn charged(body: Vec<u8>, share: Share) -> Bytes {
+/// A body that has its share until the last of it is sent.
+pub fn charged<B: AsRef<[u8]> + Send + 'static>(body: B, share: Share) -> Bytes {
     Bytes::from_owner(Charged {
         body,
         _share: share,
     })
 }
 
-struct Charged {
-    body: Vec<u8>,
+struct Charged<B> {
+    body: B,
     _share: Share,
 }
 
-impl AsRef<[u8]> for Charged {
+impl<B: AsRef<[u8]>> AsRef<[u8]> for Charged<B> {
     fn as_ref(&self) -> &[u8] {
-        &self.body
+        self.body.as_ref()
     }
 }
 
@@ -227,6 +266,31 @@ mod tests {
                 }
             });
         }
+        assert!(outgoing.0.own.lock().is_empty());
+    }
+
+    #[test]
+    fn what_was_done_is_told_without_room_and_counts_and_what_only_repeats_is_not() {
+        let (outgoing, all) = taken();
+        let answer = |bytes: usize, is_owed| {
+            let body = Bytes::from(vec![7; bytes]);
+            outgoing.to("me").answer(body, is_owed)
+        };
+        assert!(answer(SMALL_BYTES_MAX, false).is_some());
+        assert!(answer(SMALL_BYTES_MAX + 1, false).is_none());
+        assert!(outgoing.to("me").may_be_answered());
+        let mut told = vec![answer(OWN_BYTES, true).unwrap()];
+        assert_eq!(told[0].len(), OWN_BYTES);
+        assert!(outgoing.to("me").may_be_answered());
+        told.push(answer(SMALL_BYTES_MAX + 1, true).unwrap());
+        assert!(!outgoing.to("me").may_be_answered(), "it has its share");
+        assert!(outgoing.to("you").may_be_answered());
+        // Half of all is free again.
+        drop(all);
+        assert!(outgoing.to("me").may_be_answered());
+        assert!(answer(SMALL_BYTES_MAX + 1, false).is_some());
+        drop(told);
+        assert_eq!(outgoing.0.all.in_flight(), 0);
         assert!(outgoing.0.own.lock().is_empty());
     }
 

@@ -2,6 +2,7 @@
 
 use hyper::header::{HeaderMap, HeaderName};
 
+use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
 use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
@@ -12,12 +13,13 @@ const MIN_POSITION: HeaderName = HeaderName::from_static("carebook-min-position"
 /// The header's path in faults.
 const PATH: &str = "header.Carebook-Min-Position";
 
-/// Waits until the engine has reached the position that a request names, if it names one.
+/// Waits until the engine has reached the position that a request of the actor names, if it names one.
 ///
 /// # Errors
 /// The answer, when the header is invalid, too many requests wait already, or the wait timed out.
 pub(in crate::http) async fn come_to(
     engine: &Engine,
+    actor: &Actor,
     headers: &HeaderMap,
     problems: Problems,
 ) -> Result<(), Box<Answer>> {
@@ -27,7 +29,7 @@ pub(in crate::http) async fn come_to(
     }
     let position = asked(headers)
         .map_err(|code| Box::new(problems.rejected(&Rejection::invalid_at(PATH, code))))?;
-    match engine.reached(position).await {
+    match engine.reached(&actor.subject, position).await {
         Reached::Yes => Ok(()),
         Reached::No => Err(Box::new(problems.not_reached(engine.durable()))),
         Reached::QueueFull => Err(Box::new(problems.overloaded())),

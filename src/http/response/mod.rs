@@ -162,8 +162,17 @@ impl Problems {
         )
     }
 
-    /// Returns the answer to a read at this position; without an answer, because the budget of unsent bodies is used
-    /// up, 429.
+    /// 429, in the place of an answer that can be asked for again, when too much is on its way out.
+    #[must_use]
+    pub fn not_sent(self) -> Answer {
+        self.problem(
+            StatusCode::TOO_MANY_REQUESTS,
+            "overloaded",
+            "Too many answers are on their way. Send the request again soon, under the same key.",
+        )
+    }
+
+    /// The answer to a read at this position; 429 without one, when too much is on its way out.
     #[must_use]
     pub fn sent(self, answer: Option<Answer>, position: u64) -> Answer {
         answer.map_or_else(|| self.overloaded(), |answer| at_position(answer, position))
@@ -348,7 +357,7 @@ fn json_body(status: StatusCode, body: AnswerBody) -> Answer {
 
 /// Returns the response with the page of metrics.
 #[must_use]
-pub fn metrics(page: String) -> Answer {
+pub fn metrics(page: Bytes) -> Answer {
     const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     let mut answer = Response::new(AnswerBody::from(page));
     answer.headers_mut().insert(CONTENT_TYPE, TEXT);

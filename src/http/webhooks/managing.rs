@@ -150,7 +150,7 @@ impl ManagedList<'_> {
             Ok(query) => query,
             Err(rejection) => return problems.rejected(&rejection),
         };
-        if let Err(answer) = come_to(self.engine, headers, problems).await {
+        if let Err(answer) = come_to(self.engine, self.actor, headers, problems).await {
             return *answer;
         }
         let mut parameters = self.parameters.to_vec();
