@@ -6,11 +6,11 @@
 //! beginning:
 //!
 //! - A change has a base when the resource's previous change is in an older part of the log, which may be given up
-//! while this part is kept. A rarely changed resource stores its state with each change; a busy one once for each
-//! segment.
+//!   while this part is kept. A rarely changed resource stores its state with each change; a busy one once for each
+//!   segment.
 //! - Some of the other changes have one, by chance: on average the events between two bases have eight times as many
-//! bytes as the state, but there are at most [`APART`] changes between them. So bases add about an eighth to the
-//! events, however large a state is.
+//!   bytes as the state, but there are at most [`APART`] changes between them. So bases add about an eighth to the
+//!   events, however large a state is.
 //!
 //! A birth needs none.
 

@@ -417,7 +417,7 @@ impl Past {
     /// up to which they are read. The log's own segments are read whole, those of the archive only as far
     /// as they are needed: damage behind that is no hindrance.
     fn needed(&self, manifest: &Manifest, first: u64, limit: u64) -> (Manifest, u64) {
-        let mut part = manifest.from_position(first);
+        let mut part = manifest.part_from(first);
         let is_behind = |seal: Seal| limit < seal.first && self.own_last < seal.first;
         part.segments
             .retain(|one| one.seal.is_none_or(|seal| !is_behind(seal)));

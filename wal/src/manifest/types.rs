@@ -105,7 +105,7 @@ impl Identity {
 
 impl Manifest {
     /// Returns the manifest of the segments from the one that holds a position on.
-    pub(crate) fn from_position(&self, first: u64) -> Self {
+    pub(crate) fn part_from(&self, first: u64) -> Self {
         let mut part = self.clone();
         let before = |segment: &&Segment| segment.seal.is_some_and(|seal| seal.last < first);
         let count = part.segments.iter().take_while(before).count();
