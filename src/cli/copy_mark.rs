@@ -1,4 +1,4 @@
-//! What the mark of a directory says that is the copy of a journal.
+//! The mark in a directory that is the copy of a journal: a file that names the stream.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -8,28 +8,28 @@ use rustix::fs::OFlags;
 use super::printable::printable;
 use crate::http::small_file;
 
-/// Its name, beside the log. It has the name of the stream.
+/// Name of the mark's file, beside the log. The file contains the name of the stream.
 pub(super) const NAME: &str = "journal";
-/// More than it has.
+/// Maximum bytes that are read of the mark, more than any has.
 const FILE_BYTES_MAX: usize = 4_096;
 
-/// What to do with the copy of a journal that is damaged.
+/// What to do about a damaged copy of a journal.
 pub(super) const WHEN_A_COPY: &str =
     "move the directory away and start with an empty one: the stream fills it";
 
-/// The stream that the directory is the copy of, if it is one, as it can be printed.
+/// Returns the name of the stream that the directory is a copy of, safe to print; `None` if it is no copy.
 ///
 /// # Errors
-/// When that cannot be found out.
+/// When the mark cannot be read.
 pub(super) fn stream_of(data: &Path) -> io::Result<Option<String>> {
     let found = read(data)?;
     Ok(found.map(|stream| printable(stream.trim_end())))
 }
 
-/// What the directory's mark says.
+/// Returns the content of the directory's mark; `None` if there is none.
 ///
 /// # Errors
-/// When there is one that cannot be read.
+/// When the mark exists and cannot be read.
 pub(super) fn read(data: &Path) -> io::Result<Option<String>> {
     let opened = match small_file::open(&data.join(NAME), OFlags::NOFOLLOW) {
         Ok(opened) => opened,

@@ -145,7 +145,8 @@ impl Failure {
         }
     }
 
-    /// Damage in a file of a log. A directory that is the copy of a journal needs no backup.
+    /// Returns the failure for damage in a file of a log. If the directory is the copy of a journal, no backup is
+    /// needed.
     fn of_damage(error: &wal::Error, file: &Path) -> Self {
         let place = error.damage().unwrap_or_default();
         match file.parent().map(stream_of) {
@@ -161,13 +162,23 @@ impl Failure {
     /// whose bytes are sound, which is rejected as a whole, may be believed by a start.
     #[must_use]
     pub fn of_whole_log(error: &wal::Error) -> Self {
+        let is_copy =
+            |file: &str| matches!(Path::new(file).parent().map(stream_of), Some(Ok(Some(_))));
         match error {
             wal::Error::Damaged {
-                file, offset: 1.., ..
-            } if is_snapshot(file) => Self::DamageTold(format!(
-                "a snapshot is damaged: {}. Nothing was changed. Check the disk; {WHEN_A_SNAPSHOT}",
-                error.damage().unwrap_or_default()
-            )),
+                file,
+                offset: 1..,
+                what,
+                ..
+            } if is_snapshot(file)
+                && !is_copy(file)
+                && !what.contains("no other snapshot can be read") =>
+            {
+                Self::DamageTold(format!(
+                    "a snapshot is damaged: {}. Nothing was changed. Check the disk; {WHEN_A_SNAPSHOT}",
+                    error.damage().unwrap_or_default()
+                ))
+            }
             other => Self::of_log(other),
         }
     }

@@ -259,20 +259,20 @@ pub fn open(data: &Path, opening: Opening, on_fatal: OnFatal) -> Result<(Engine,
     Ok((engine, report))
 }
 
-/// Why a data directory cannot be used, and what to do.
+/// Returns the failure for a data directory that cannot be used: why, and what to do.
 pub(super) fn unusable(data: &Path, error: &std::io::Error) -> Failure {
     let (data, next) = (data.display(), next_step(error));
     Failure::other(format!("{data} cannot be used: {error}{next}"))
 }
 
-/// What to do about an error at a data directory, as the end of the sentence that tells it.
+/// Returns what to do about an error at a data directory, to be appended to the sentence that reports it.
 pub(super) fn next_step(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind;
     match error.kind() {
         ErrorKind::NotFound => {
             "; name the directory that `carebook serve --data` was given, or that of a backup"
         }
-        // Without a number it is not the system's error, and says itself what to do.
+        // An error without a number is not the system's, and its text says what to do.
         ErrorKind::PermissionDenied if error.raw_os_error().is_some() => {
             "; run the command as the service's user"
         }

@@ -1,4 +1,4 @@
-//! What else a directory holds: whether a log may begin there.
+//! Checks what a directory contains before a log is created in it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,33 +7,39 @@ use std::path::Path;
 use super::exit::Failure;
 use super::printable::printable;
 
-/// What a new file system has in its first directory.
+/// Directory that a new file system has at its root.
 pub(super) const LOST_AND_FOUND: &str = "lost+found";
-/// What every log has.
+/// File that every log has.
 const MANIFEST: &str = "manifest";
-/// What the names of the files begin with that a log has, and that carebook keeps beside one.
-const KEPT: [&str; 11] = [
-    "ancestors-",
+/// What the names begin with of what carebook keeps beside a log, and of what a log has beside its own files.
+const KEPT: [&str; 7] = [
     "carried",
-    "copy.new",
     "demo-key.pem",
     "journal",
     "lock",
     MANIFEST,
     "quarantine",
-    "segment-",
-    "snapshot-",
     "webhook.key",
 ];
 
-/// Refuses to begin a log among files of others. A directory that has a log may have any; one that has none
-/// may have what carebook keeps beside a log, and what a log has left, which `wal` judges.
+/// What only a log leaves, or an unfinished copy of one: where it is, `wal` says what is lost.
+const OF_A_LOG: [&str; 4] = ["ancestors-", "copy.new", "segment-", "snapshot-"];
+
+/// Refuses to begin a log among files of others. A directory that has a log, or what is left of one, may have any
+/// files; another one may have what carebook keeps beside a log.
 ///
 /// # Errors
-/// When there is no log, but something else; when that cannot be found out.
+/// When the directory has no log but other files, or cannot be read.
 pub(super) fn expect_no_others(path: &Path) -> Result<(), Failure> {
     if path.join(MANIFEST).symlink_metadata().is_ok() {
         return Ok(());
+    }
+    for entry in path.read_dir().map_err(|error| unreadable(path, &error))? {
+        let name = entry.map_err(|error| unreadable(path, &error))?.file_name();
+        let is_of_a_log = |name: &str| OF_A_LOG.iter().any(|of| name.starts_with(of));
+        if name.to_str().is_some_and(is_of_a_log) {
+            return Ok(());
+        }
     }
     expect_only(path, |name, is_directory| {
         let is_kept = |name: &str| KEPT.iter().any(|kept| name.starts_with(kept));
@@ -41,16 +47,19 @@ pub(super) fn expect_no_others(path: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Refuses a directory that holds anything else than this; it is told whether a name is a directory's.
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::other(format!("{} cannot be read: {error}", path.display()))
+}
+
+/// Refuses a directory with an entry that `is_fine` rejects. That gets the entry's name, and whether it is a directory.
 ///
 /// # Errors
-/// When it does, or cannot be read.
+/// When there is such an entry, or the directory cannot be read.
 pub(super) fn expect_only(
     path: &Path,
     is_fine: impl Fn(&OsStr, bool) -> bool,
 ) -> Result<(), Failure> {
-    let failed =
-        |error: io::Error| Failure::other(format!("{} cannot be read: {error}", path.display()));
+    let failed = |error: io::Error| unreadable(path, &error);
     for entry in path.read_dir().map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let (name, kind) = (entry.file_name(), entry.file_type().map_err(failed)?);

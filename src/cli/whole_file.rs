@@ -9,14 +9,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// Who may read a private file: its owner.
+/// Mode of a private file: only its owner may read it.
 const PRIVATE: u32 = 0o600;
 
-/// What the name of a file has at its end until the file is whole. A file of such a name is removed: no
-/// other program uses it.
+/// Suffix of a file's name until the file is whole. A file with such a name is removed: no other program uses it.
 const UNFINISHED: &str = ".carebook-new";
 
-/// Where the file is until it is whole.
+/// Returns the path of the file until it is whole.
 pub(super) fn unfinished(file: &Path) -> PathBuf {
     let mut fresh = OsString::from(file);
     fresh.push(UNFINISHED);

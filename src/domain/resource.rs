@@ -212,8 +212,8 @@ pub trait Source {
     /// Returns the keys of all resources that have a rank in `list`, in ascending order of their ranks.
     fn ranked(&self, list: IndexKey) -> Vec<Digest>;
 
-    /// As [`Source::listed`], where all that were ever in `list` are in `wider`: as of an earlier
-    /// position, those that have left `list` since are found there.
+    /// Like [`Source::listed`], for a `list` whose resources, past and present, are all in `wider`: a source as of an
+    /// earlier position finds there the resources that have left `list` since.
     fn listed_within(&self, list: IndexKey, _wider: IndexKey) -> Vec<Digest> {
         self.listed(list)
     }
@@ -360,7 +360,7 @@ impl<'a> ReadView<'a> {
         self.source.listed(list)
     }
 
-    /// To be called before a list is read, so that validation sees whatever is committed in between.
+    /// Must be called before a list is read, so that validation sees whatever is committed in between.
     fn see_list(&self, list: IndexKey) {
         let touched = self.source.secondary_touched(list);
         self.secondary_seen.borrow_mut().push((list, touched));
@@ -391,7 +391,7 @@ impl<'a> ReadView<'a> {
         self.in_list(self.listed(list))
     }
 
-    /// As [`ReadView::all_listed`], see [`Source::listed_within`].
+    /// Like [`ReadView::all_listed`]; see [`Source::listed_within`].
     #[must_use]
     pub fn all_listed_within<R: Resource>(&self, list: IndexKey, wider: IndexKey) -> Vec<R> {
         self.see_list(list);

@@ -37,6 +37,9 @@ use crate::domain::rejection::Rejection;
 use crate::domain::resource::IndexKey;
 use crate::journal::tables::Tables;
 
+/// Maximum bytes of answers that changed nothing and wait for the journal; beyond it, such commands are rejected.
+pub(super) const WAITING_ANSWERS_BYTES_MAX: usize = 64 << 20;
+
 /// Limits of the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -132,6 +135,8 @@ pub(crate) struct Shared {
     pub(super) room: RoomWatch,
     /// Queue of reads of past states.
     pub(super) past_queue: Arc<FairQueue>,
+    /// Budget of the bytes of answers that changed nothing and wait until what they rest on is durable.
+    pub(super) waiting_answers: Arc<Admission>,
     pub(super) recent: RecentAnswers,
     pub(super) limits: Limits,
     pub(super) ended: AtomicBool,

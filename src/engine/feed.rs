@@ -102,7 +102,7 @@ pub enum NoPage {
     },
     /// The identifier lies beyond the last durable commit.
     Future,
-    /// So many readers of this client's subject, or of all subjects, wait for a reading that this one is refused.
+    /// The reader is refused: too many of this client's subject, or of all subjects, wait for a reading.
     QueueFull,
     /// The log cannot be read, or has ended.
     Unavailable,

@@ -1,4 +1,4 @@
-//! Readers that wait for a position: who they are, how many, and for how long.
+//! Readers that wait for a position, with the limits of their number and of their time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use tokio::time::timeout;
 
 use super::limits::admission::Admission;
 
-/// How long a reader waits for a position.
+/// Maximum time for which a reader waits for a position.
 pub const WAITED_MAX: Duration = Duration::from_secs(5);
-/// How many readers may wait at once.
+/// Maximum number of waiting readers.
 pub const WAITING_MAX: usize = 1_024;
-/// How many of one subject: one that waits for what never comes keeps nobody else from reading what it
-/// wrote.
+/// Maximum number of waiting readers of one subject, so that a subject that waits for positions that never come does
+/// not keep others from reading what they wrote.
 pub const WAITING_OF_ONE_MAX: usize = WAITING_MAX / 4;
 
-/// What has come of a wait.
+/// Outcome of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reached {
     /// The position is durable here.
     Yes,
-    /// It was not within [`WAITED_MAX`], or the service ends.
+    /// The position was not reached within [`WAITED_MAX`], or the service ends.
     No,
     /// Too many readers wait already.
     QueueFull,
 }
 
-/// Who waits for which position.
+/// The readers that wait, and their positions.
 pub(crate) struct PositionWaiters {
     /// The lowest position that a reader waits for; `u64::MAX` when none does.
     lowest: AtomicU64,
@@ -43,7 +43,7 @@ pub(crate) struct PositionWaiters {
 #[derive(Default)]
 struct Waiting {
     readers: BTreeMap<(u64, u64), oneshot::Sender<()>>,
-    /// How many readers each subject has that wait, while it has some.
+    /// Number of waiting readers of each subject that has any.
     own: HashMap<Box<str>, usize>,
     next: u64,
 }
@@ -59,7 +59,7 @@ impl Default for PositionWaiters {
     }
 }
 
-/// A place among those who wait; given back when it is dropped.
+/// A place among the waiting readers, given back when it is dropped.
 struct Place<'a> {
     awaited: &'a PositionWaiters,
     key: (u64, u64),
@@ -98,7 +98,7 @@ impl PositionWaiters {
         while let Some(first) = waiting.readers.first_entry()
             && first.key().0 <= durable
         {
-            // Who has left needs no notification.
+            // A reader that has left needs no notification.
             let _ = first.remove().send(());
         }
         self.note_lowest(&waiting);
@@ -109,7 +109,7 @@ impl PositionWaiters {
         self.waiting.lock().readers.clear();
     }
 
-    /// How many wait now, and how many have waited in vain.
+    /// Returns the number of waiting readers, and of waits that ended without the position.
     pub(crate) fn figures(&self) -> (usize, u64) {
         (
             self.admission.in_flight(),
@@ -117,7 +117,7 @@ impl PositionWaiters {
         )
     }
 
-    /// Waits until `durable` says that `position` is, for a reader of this subject.
+    /// Waits, for a reader of this subject, until `durable` returns `position` or more.
     pub(crate) async fn wait(
         &self,
         subject: &str,

@@ -78,9 +78,10 @@ pub struct Publisher {
     passed: EventId,
     /// The last acknowledged event, where the log does not record it yet.
     unrecorded: Option<EventId>,
-    /// The recorded position.
+    /// The position of the recorded progress.
     recorded_position: u64,
     begun: Instant,
+    /// When recording was last tried; at first, when this publisher was created.
     recorded: Instant,
     /// When the present failure was last logged.
     told: Option<Instant>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::connection::client_end::ClientEnd;
+use super::client_end::ClientEnd;
 use super::limits::forgeries::Peer;
 use super::limits::portions::ResponseBudget;
 use super::response::Answer;
@@ -21,7 +21,7 @@ pub struct Caller {
     pub(super) held: Option<ResponseBudget>,
     /// The deadlines by which the client has to take its large responses, if there are any.
     pub(super) deadlines: Option<Arc<Deadlines>>,
-    /// Whether it has left, over HTTP/1.
+    /// Notices that the caller may have left, over HTTP/1.
     pub(super) end: Option<Arc<ClientEnd>>,
 }
 
@@ -40,7 +40,7 @@ impl Caller {
         self
     }
 
-    /// The same over HTTP/1, where this tells whether it has left.
+    /// Returns this caller, over HTTP/1, with what notices that its client may have left.
     #[must_use]
     pub fn noticing(mut self, end: &Arc<ClientEnd>) -> Self {
         self.end = Some(Arc::clone(end));

@@ -4,6 +4,7 @@ pub mod access_log;
 mod authenticate;
 pub mod caller;
 pub mod client;
+pub mod client_end;
 pub mod connection;
 pub mod console;
 pub mod cors;

@@ -119,7 +119,7 @@ impl Tls {
         }
     }
 
-    /// When the certificate in use expired, if it has by now.
+    /// Returns when the certificate in use expired; `None` if it has not.
     #[must_use]
     pub fn expired(&self, now: Timestamp) -> Option<Timestamp> {
         let ends = self.ends.load(Ordering::Relaxed);
@@ -174,7 +174,8 @@ impl Files {
     }
 }
 
-/// Why a server's certificate cannot be used for its version, as one that has no extensions.
+/// Returns why a server's certificate cannot be used because of its X.509 version; one without extensions may have
+/// version 1.
 fn of_another_version(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let X509Version(version) = certificate.version();

@@ -103,8 +103,8 @@ impl ShardEntries {
         self.changed.insert(key);
     }
 
-    /// Looks up what is not noted, now that all states are there: it becomes part of what is found, or
-    /// is entered in secondary indexes.
+    /// Looks up the entries that are not noted, now that all states are there. Returns names and listed items, and
+    /// enters the rest in secondary indexes.
     fn complete(
         mut self,
         tables: &Tables,

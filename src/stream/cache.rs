@@ -60,6 +60,7 @@ impl<V: Visitor> Compared<'_, V> {
             });
         }
         extent.is_reached_by(self.last)?;
+        extent.has_nothing_before(self.last, self.last_record.is_some())?;
         let has_last = self.last >= extent.base.next;
         let Some(record) = self.last_record.as_ref().filter(|_| has_last) else {
             return Ok(());
@@ -190,8 +191,17 @@ fn refused(position: u64) -> impl Fn(BoxError) -> Error {
     move |source| Error::Visitor { position, source }
 }
 
+/// The mark of a directory that is the copy of the stream.
+pub trait Mark {
+    /// Whether the directory has the mark of this stream.
+    fn is_there(&self) -> bool;
+
+    /// Marks the directory.
+    fn put(&self);
+}
+
 /// Opens the directory as the copy of the stream: compares them, and fills up what it lacks. The
-/// visitor is shown everything, but its `end` is not called. `marks` is called once they belong together,
+/// visitor is shown everything, but its `end` is not called. The directory is marked once they belong together,
 /// before the directory has anything that is not its own.
 ///
 /// # Errors
@@ -203,7 +213,7 @@ pub fn open<V: Shown>(
     options: Options,
     connection: &Arc<Connection>,
     visitor: &mut V,
-    marks: &dyn Fn(),
+    mark: &dyn Mark,
 ) -> Result<Opened, Error> {
     let of_stream = |error: StreamError| refused(0)(error.into());
     let found = StreamState::read(connection).map_err(of_stream)?;
@@ -219,7 +229,9 @@ pub fn open<V: Shown>(
             log_id,
             ancestors: ancestors.clone(),
         };
-        begin_with_snapshot(&storage, connection, &found, &identity, visitor, marks)?;
+        begin_with_snapshot(&storage, connection, &found, &identity, visitor, &|| {
+            mark.put()
+        })?;
     }
     let mut compared = Compared {
         visitor,
@@ -254,6 +266,13 @@ pub fn open<V: Shown>(
         false => None,
     };
     let begun = StreamState::with(connection, |found| {
+        let extent = &found.extent;
+        extent.has_nothing_before(last, covered.is_some())?;
+        // Right before the stream, only the mark shows that it was not written on alone.
+        if last > 0 && last + 1 == extent.base.next && !mark.is_there() {
+            let first = extent.base.next;
+            return Err(StreamError::Purged { end: last, first });
+        }
         if let Some(record) = covered.as_ref().filter(|_| last >= found.extent.base.next) {
             has_record(connection, &found.extent, last, record)?;
         }
@@ -261,7 +280,7 @@ pub fn open<V: Shown>(
         Ok((before, found.extent.last))
     });
     let (before, upto) = begun.map_err(of_stream)?;
-    marks();
+    mark.put();
     let mut reader = Reader::after(connection, before);
     fill_up(&mut log, &mut reader, upto, visitor)?;
     Ok(Opened {
@@ -405,15 +424,16 @@ mod tests {
         assert_eq!(link.connection().block(link.fence(&base, LOG)), Ok(true));
         let extent = Extent { base, last: 1 };
         let connection = fake.connection();
-        // Its last position is covered by a snapshot, or is a record that the stream never had.
-        for record in [None, Some(&[9][..])] {
-            assert_eq!(judged(&connection, &extent, 136, record), Ok(()));
+        // Its last position is covered by a snapshot.
+        assert_eq!(judged(&connection, &extent, 136, None), Ok(()));
+        // A record that the stream never had may be that of another history.
+        for (end, record) in [(135, None), (136, Some(&[9][..]))] {
+            let first = 137;
+            assert_eq!(
+                judged(&connection, &extent, end, record),
+                Err(StreamError::Purged { end, first })
+            );
         }
-        let (end, first) = (135, 137);
-        assert_eq!(
-            judged(&connection, &extent, end, None),
-            Err(StreamError::Purged { end, first })
-        );
     }
 
     #[test]

@@ -165,9 +165,9 @@ impl Extent {
         Ok(extent)
     }
 
-    /// A directory that ends at this position lacks nothing that comes before the stream. It has the
-    /// stream's first position, or ends right before it where the stream never had more, as after an import.
-    /// After a purge, nothing would show that a directory that ends right before is of the same history.
+    /// Checks that a directory that ends at this position lacks nothing that the stream no longer has. It must contain
+    /// the stream's first position. Where the stream was never purged, as after an import, it may also end right before
+    /// that position; after a purge, nothing would show that such a directory has the same history.
     ///
     /// # Errors
     /// [`StreamError::Purged`] when it ends sooner.
@@ -180,6 +180,20 @@ impl Extent {
         match end == 0 || end >= least {
             true => Ok(()),
             false => Err(StreamError::Purged { end, first }),
+        }
+    }
+
+    /// Judges whether a directory that ends at this position has a record at its end before the stream's first
+    /// position. Nothing in the stream shows that it is the record of this history: a copy of the directory may
+    /// have been written on alone.
+    ///
+    /// # Errors
+    /// [`StreamError::Purged`] when it has one.
+    pub fn has_nothing_before(&self, end: u64, has_record: bool) -> Result<(), StreamError> {
+        let first = self.base.next;
+        match end > 0 && end < first && has_record {
+            true => Err(StreamError::Purged { end, first }),
+            false => Ok(()),
         }
     }
 

@@ -44,7 +44,7 @@ pub struct Counted {
     pub snapshot: u64,
     /// Number of failed attempts to put a snapshot there.
     pub snapshot_failures: u64,
-    /// First position in the stream at that time; 0 before.
+    /// First position in the stream when that snapshot was put there or found; 0 before.
     pub first: u64,
     /// 1 while the key of webhooks is another one here than that of the node that writes.
     pub has_other_key: u64,

@@ -31,10 +31,10 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(1_500);
 const RENEWAL_ENDS_WITHIN: Duration = Duration::from_millis(500);
 /// Pause between attempts to create the key.
 const TRIED_EACH: Duration = Duration::from_millis(100);
-/// For how long after an attempt without an answer an entry may be of that one: it may come late, and is
-/// kept for a term.
+/// For how long after an unanswered attempt the key may still be that attempt's: its request may arrive late, and the
+/// key is then kept for a term.
 const OWN_WITHIN: Duration = Duration::from_secs(2 * TTL.as_secs());
-/// How often it is tried to take it from another.
+/// Maximum number of attempts to take the lease from another process.
 const SEIZED_WITHIN: usize = 50;
 /// Name of the key.
 const KEY: &str = "writer";
@@ -94,14 +94,15 @@ impl Terms {
         value.to_string().into()
     }
 
-    /// Whether this holder has another key of webhooks; `None` when it does not say which one it has.
+    /// Whether that holder has another key of webhooks than this process; `None` when its lease does not say which one
+    /// it has.
     #[must_use]
     pub fn have_other_key_than(&self, holder: &Holder) -> Option<bool> {
         let key = holder.webhook_key.as_ref()?;
         Some(*key != self.webhook_key)
     }
 
-    /// This process writes in the place of one that had another key of webhooks.
+    /// Warns that this process writes in place of one that had another key of webhooks.
     pub fn warn_of_other_key() {
         tracing::warn!(
             "this process writes in the place of one with another key of webhooks: from here on the secret of \
@@ -110,18 +111,18 @@ impl Terms {
     }
 }
 
-/// Attempts to take the lease, all by one value: what one of them has made although its answer was lost is
-/// known by those that follow, and taken over.
+/// Attempts to take the lease, all with the same value: when one of them created the key but its answer was lost, a
+/// later one recognizes the key by that value and adopts it.
 pub struct Claim {
     link: Arc<JournalHandle>,
     terms: Terms,
     value: Bytes,
-    /// When an attempt had no answer: it may have made the entry, or make it yet.
+    /// When an attempt had no answer: it may have created the key, or may still create it.
     unanswered: Option<Instant>,
 }
 
 impl Claim {
-    /// Of this process.
+    /// Creates the claim of this process.
     #[must_use]
     pub fn new(link: &Arc<JournalHandle>, terms: Terms) -> Self {
         Self {
@@ -132,7 +133,7 @@ impl Claim {
         }
     }
 
-    /// Takes the lease, or waits for it so long; `None` when another one holds it all the time.
+    /// Takes the lease, and waits for it up to `within`; `None` when another process holds it all the time.
     ///
     /// # Errors
     /// When the bucket cannot be used.
@@ -141,7 +142,7 @@ impl Claim {
         let Some(taken) = link.connection().block(self.take(within))? else {
             return Ok(None);
         };
-        // What is claimed after that is another lease.
+        // A later claim is for another lease, and needs a value of its own.
         self.value = self.terms.value(&link);
         self.unanswered = None;
         Ok(Some(Lease::kept(&link, &self.terms, taken)))
@@ -152,7 +153,7 @@ impl Claim {
         let store = bucket(connection, self.terms.replicas).await?;
         let until = Instant::now() + within;
         loop {
-            // Of what makes the entry, or changes one that is there: its time begins later.
+            // The time of the request that creates or adopts the key: the servers count the key's term from later on.
             let sent = Instant::now();
             let made = timeout(ANSWER_WITHIN, store.create(KEY, self.value.clone())).await;
             let is_there = match &made {
@@ -403,8 +404,8 @@ async fn entry(connection: &Connection) -> Result<Option<(u64, Bytes)>, StreamEr
     connection.stored(&subject, &body).await
 }
 
-/// The revision of this value, where an attempt before has made it and the answer was lost. It is
-/// changed, so that nobody else can have it and the servers count its time from here on.
+/// Adopts the key if it has this value: an earlier attempt created it, and the answer was lost. Changes the key, so
+/// that nobody else can have that revision and the servers count its term from here on; returns the new revision.
 async fn adopted(connection: &Connection, store: &Store, value: &Bytes) -> Option<u64> {
     let found = timeout(ANSWER_WITHIN, entry(connection)).await;
     let (revision, found) = found.ok()?.ok()??;

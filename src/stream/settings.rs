@@ -149,7 +149,8 @@ fn too_few(replicas: u64, replicas_min: u64) -> String {
     format!("num_replicas is {replicas}, and has to be {replicas_min} or more")
 }
 
-/// Each limit that would refuse a message or a purge one day, and with that end every writer in turn.
+/// Returns the faults of the stream's limits: each of them would refuse a message or a purge one day, and so end every
+/// writer in turn.
 fn limits(config: &Value) -> Vec<String> {
     let number = |name: &str| config[name].as_i64().unwrap_or(0);
     let mut faults = Vec::new();

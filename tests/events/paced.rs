@@ -12,7 +12,7 @@ use carebook::cli::token::signing::{SigningAlgorithm, SigningKey};
 use carebook::engine::clock::Clock;
 use carebook::engine::{Engine, Limits};
 use carebook::http::caller::Caller;
-use carebook::http::connection::client_end::ClientEnd;
+use carebook::http::client_end::ClientEnd;
 use carebook::http::response::Answer;
 use carebook::http::service::Service;
 use carebook::http::token::TokenVerifier;

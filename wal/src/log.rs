@@ -42,7 +42,7 @@ impl Log {
     /// Locks the log, shows the newest good snapshot and every record after it to the visitor,
     /// checking all of that while reading it once, sets aside what a crash left unfinished, and
     /// begins a new epoch with a new segment. Of the segments that the snapshot covers it checks
-    /// only that they exist and follow each other: [`crate::verify`] reads them.
+    /// only that they exist and follow each other: [`crate::verify()`] reads them.
     ///
     /// When the disk has no space for that, nothing is changed, and the log is open for reading:
     /// appends wait, or fail for now, until space is back.

@@ -100,7 +100,7 @@ fn not_empty(target: &dyn Storage, name: &str) -> Error {
 /// it. Nothing is written.
 ///
 /// # Errors
-/// As [`crate::verify`]'s; [`Error::Held`] while a process has the log open.
+/// As [`crate::verify()`]'s; [`Error::Held`] while a process has the log open.
 pub fn records(storage: &dyn Storage, visitor: &mut dyn Visitor) -> Result<(), Error> {
     let _lock = lock::share(storage)?;
     expect_finished(storage)?;

@@ -9,6 +9,7 @@ use super::super::exit::Failure;
 use super::super::open::{next_step, unusable};
 use super::super::printable::as_argument;
 use super::super::whole_file;
+use crate::stream::cache::Mark;
 
 /// Marks the directory as the copy of this stream, durably.
 ///
@@ -20,6 +21,30 @@ pub(super) fn put(data: &Path, stream: &str) -> io::Result<()> {
         return Ok(());
     }
     whole_file::replace(&data.join(NAME), &text)
+}
+
+/// The mark of a data directory for one stream. What belongs to a journal is written with it alone, however little
+/// of it is there.
+pub(super) struct DirectoryMark<'a> {
+    pub data: &'a Path,
+    pub stream: &'a str,
+}
+
+impl Mark for DirectoryMark<'_> {
+    fn is_there(&self) -> bool {
+        read(self.data)
+            .is_ok_and(|found| found.is_some_and(|found| found.trim_end() == self.stream))
+    }
+
+    fn put(&self) {
+        if let Err(error) = put(self.data, self.stream) {
+            tracing::warn!(
+                %error,
+                "the directory cannot be marked as the copy of the journal: nothing hinders a command \
+                 that writes to it alone"
+            );
+        }
+    }
 }
 
 /// The stream that the directory is the copy of, if it is one, as it can be printed.

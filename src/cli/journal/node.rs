@@ -51,7 +51,7 @@ pub struct Follower {
     /// When a message came last.
     came: Instant,
     continuity: JournalContinuity,
-    /// How many copies the stream has at the least.
+    /// Minimum number of copies of the stream.
     replicas: u64,
     /// Whether the stream's settings, when they were last read, were not as a start requires them.
     is_weak: Arc<AtomicBool>,
@@ -362,7 +362,7 @@ impl Follower {
         Ok(())
     }
 
-    /// The stream's settings are as at a start: they may have been changed since.
+    /// Checks that the stream's settings still meet the requirements of a start: they may have been changed since.
     fn expect_settings(&self, info: &StreamInfo) -> Result<(), StreamError> {
         let names = self.link.connection().names();
         let faults = weaker(&info.config, names, self.replicas);
@@ -424,8 +424,8 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Until the lease is taken, or the service ends. One that is behind, or has no room for what it
-    /// would write, leaves it to others; so does one that could not start on the stream as it is.
+    /// Runs until the lease is taken, or the service ends. A node that is behind, has no disk room for what it would
+    /// write, or could not start on the stream with its present settings leaves the lease to others.
     fn run(self) {
         let mut was_refused = false;
         let mut claim = Claim::new(&self.link, self.terms.clone());
@@ -470,7 +470,7 @@ impl Candidate {
         }
     }
 
-    /// Has the engine know where the writer is, for clients, and compares its key of webhooks.
+    /// Tells the engine where the writer is, for clients, and compares the writer's key of webhooks with this node's.
     fn tell_of_writer(&self) {
         let holder = Lease::holder(self.link.connection()).ok().flatten();
         let other = holder

@@ -84,7 +84,8 @@ pub(super) struct Begun {
 }
 
 impl JournalArgs {
-    /// What the lease says of this node, which listens there and has the key of webhooks of this fingerprint.
+    /// Returns what the lease says of this node: it listens at `base`, and `webhook_key` is the fingerprint of its key
+    /// of webhooks.
     pub(in super::super) fn terms(&self, base: &str, webhook_key: String) -> Terms {
         Terms {
             address: self
@@ -142,17 +143,11 @@ impl JournalArgs {
             sync_bytes: Some(SYNC_BYTES),
             ..Options::default()
         };
-        // What belongs to a journal is written with it alone, however little of it is there.
-        let marks = || {
-            if let Err(error) = mark::put(data, &connection.names().stream) {
-                tracing::warn!(
-                    %error,
-                    "the directory cannot be marked as the copy of the journal: nothing hinders a command \
-                     that writes to it alone"
-                );
-            }
+        let mark = mark::DirectoryMark {
+            data,
+            stream: &connection.names().stream,
         };
-        let opened = cache::open(storage, options, &connection, &mut filling, &marks)
+        let opened = cache::open(storage, options, &connection, &mut filling, &mark)
             .map_err(|error| of_copy(&error))?;
         let node = self.journal_node.clone().unwrap_or_else(machine);
         let link = hold(connection, &node, uuid::Uuid::new_v4().into_bytes());
@@ -229,7 +224,7 @@ pub(super) fn checked(connection: &Connection, replicas: u64) -> Result<StreamIn
     Ok(info)
 }
 
-/// An import into the stream has not ended: nothing but the import goes on with it.
+/// Returns the failure for a stream into which an import has not ended: only that import may continue.
 pub(super) fn not_imported(connection: &Connection) -> Failure {
     Failure::other(format!(
         "an import into the stream {} has not ended: begin it again with `carebook journal create \

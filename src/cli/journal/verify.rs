@@ -36,8 +36,8 @@ the stream's, byte by byte.
 
 Exit codes:
   0  every message is as it was written, and follows the previous one
-  1  the servers are not reached, an import has not ended, or settings are weaker than required: they
-     are named; or the stream is purged again and again while it is read
+  1  the servers are not reached, an import has not ended, or settings are weaker than required:
+     they are named; or the stream is purged again and again while it is read
   2  the arguments are wrong
   3  a message or a snapshot is missing, altered, or of something else; or the directory has other
      records
@@ -51,10 +51,10 @@ pub(super) struct VerifyArgs {
     data: Option<PathBuf>,
 }
 
-/// How often reading begins again because the stream was purged meanwhile.
+/// Maximum number of times the stream is read, anew whenever it was purged meanwhile.
 const TURNS: u32 = 10;
 
-/// What was read.
+/// Numbers of what was read.
 #[derive(Default)]
 struct Counts {
     messages: u64,
@@ -133,7 +133,7 @@ impl VerifyArgs {
     }
 }
 
-/// Does what reads the stream; again where what was to be read next was purged meanwhile.
+/// Carries out `work`, which reads the stream; repeats it when what it was to read next was purged meanwhile.
 fn beside_purges<T>(mut work: impl FnMut() -> Result<T, StreamError>) -> Result<T, StreamError> {
     for _ in 0..TURNS {
         match work() {
@@ -148,10 +148,10 @@ fn beside_purges<T>(mut work: impl FnMut() -> Result<T, StreamError>) -> Result<
     })
 }
 
-/// The stream, each message of which was read.
+/// The stream, after every message was read.
 struct Whole {
     list: SnapshotList,
-    /// The first position that it has.
+    /// The first position in the stream.
     first: u64,
     tail: Tail,
     counts: Counts,
@@ -306,6 +306,13 @@ pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<Compa
     };
     // Those, too, that a snapshot covers.
     wal::records(existing(data)?.as_ref(), &mut comparing).map_err(of_log)?;
+    if own.last_position < comparing.extent.base.next {
+        let has_record = comparing.compared.purged > 0;
+        let judged = comparing
+            .extent
+            .has_nothing_before(own.last_position, has_record);
+        judged.map_err(|error| Failure::of_journal(&error))?;
+    }
     Ok(comparing.compared)
 }
 
@@ -314,20 +321,20 @@ struct Comparing<'a> {
     connection: &'a Arc<Connection>,
     extent: Extent,
     stream: Option<Messages>,
-    /// Records of the stream that the directory has next.
+    /// Records of the stream that were read ahead, to be compared next.
     ahead: VecDeque<(u64, Vec<u8>)>,
     own_id: [u8; 16],
     compared: Compared,
 }
 
 impl Comparing<'_> {
-    /// The record at a position; `None` when it is not in the stream any more.
+    /// Returns the stream's record at a position; `None` when it is no longer in the stream.
     fn of_stream(&mut self, position: u64) -> Result<Option<Vec<u8>>, StreamError> {
         if self.stream.is_none() {
             self.begin_at(position)?;
         }
         match self.next_of_stream(position) {
-            // The next turn begins with what is left.
+            // The repeated work begins with what is left.
             Err(error @ StreamError::Purged { .. }) => {
                 self.stream = None;
                 Err(error)

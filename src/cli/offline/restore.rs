@@ -227,7 +227,7 @@ struct Search {
     first: Option<(u64, Timestamp)>,
     last: u64,
     passed: bool,
-    /// Whether positions before it may be restored, too: those before what an archive lacks.
+    /// Whether positions before `earliest` may be restored, too: those before a gap in an archive.
     is_behind_a_gap: bool,
     bar: indicatif::ProgressBar,
 }

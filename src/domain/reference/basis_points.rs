@@ -13,7 +13,7 @@ impl BasisPoints {
     /// 100 % in basis points.
     pub const WHOLE: i64 = 10_000;
 
-    /// Returns the number of basis points.
+    /// Returns the number of basis points, out of 10,000.
     #[must_use]
     pub fn number(self) -> i64 {
         i64::from(self.0)

@@ -40,7 +40,7 @@ wire_enum! {
     }
 }
 
-/// How many keys of evidence a request may name: each of its responses has all of them.
+/// Maximum number of keys of evidence that a request may name: each of its responses has all of them.
 pub const EVIDENCE_KEYS_MAX: usize = 1_000;
 
 /// The evidence that an export rests on: one key or more, each once, in the sender's order.

@@ -249,6 +249,11 @@ impl Shared {
                 }
             }
             ActorResult::Answered { body, position } => {
+                // No record bounds what waits here, as the log's queue does for commits.
+                let mut held = Permit::none(&self.waiting_answers);
+                if position > self.journal.durable() && !held.grow(body.len(), 0) {
+                    return CommandResult::Overloaded;
+                }
                 if self.lanes.wait(position).await.is_err() {
                     return CommandResult::Unavailable;
                 }

@@ -14,7 +14,7 @@ const ALL_MAX: usize = 1_024;
 const TAKING_MAX: usize = 768;
 /// Maximum number at doubtful subscriptions: the newest attempt failed, or none has ended yet.
 const DOUBTFUL_MAX: usize = 512;
-/// Number of slots taken by well subscriptions from which on each subscription is limited to `SHARE`.
+/// Number of slots taken by subscriptions that are not doubtful from which on each subscription is limited to `SHARE`.
 const CROWDED: usize = 256;
 /// Number of slots that a subscription may have while they are scarce.
 const SHARE: usize = 4;

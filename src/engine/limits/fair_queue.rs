@@ -1,6 +1,6 @@
-//! A fair queue for what reads the log for one request (*looks*): past states, and events for those
-//! who are behind. Few run at a time, and the subjects that wait have their turns round robin, however
-//! many looks one of them has asked for. Each kind of looks has a queue of its own.
+//! A fair queue for what reads the log for one request (a *look*): reads of past states, and of events for readers who
+//! are behind. Few looks run at a time, and the waiting subjects take turns, round robin, however many looks one of
+//! them has requested. Each kind of look has a queue of its own.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -10,64 +10,64 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
-/// Looks at the past that are under way at once: each holds a thread, and some memory.
+/// Maximum number of looks at the past that run at a time: each holds a thread, and some memory.
 pub(in crate::engine) const PAST_READS_MAX: usize = 2;
-/// Looks of one subject that may wait; further ones are refused.
+/// Maximum number of waiting looks of one subject; further ones are refused.
 const OF_ONE_MAX: usize = 1_024;
-/// Looks of all subjects that may wait; further ones are refused.
+/// Maximum number of waiting looks of all subjects; further ones are refused.
 const OF_ALL_MAX: usize = 4_096;
 
-/// So many looks wait already that this one is refused.
+/// The look is refused, because too many wait already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct QueueFull;
 
-/// Why a look came to nothing.
+/// Why a look has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum QueueError {
     /// See [`QueueFull`].
     QueueFull,
-    /// It panicked, or the process ends.
+    /// The look panicked, or the process ends.
     Failed,
 }
 
-/// The looks that run, and those that wait. A look counts until it ends, also when its client has
-/// gone: so a client that asks and disconnects again and again gets no more of them than others.
+/// The running and the waiting looks. A look counts until it ends, even if its client has gone: so a client that sends
+/// requests and disconnects again and again gets no more looks than others.
 pub(in crate::engine) struct FairQueue {
     line: Mutex<Line>,
 }
 
 struct Line {
-    /// How many more may look at once.
+    /// Number of looks that may begin without waiting.
     free: usize,
     waiting: usize,
-    /// Those who wait, by their subjects, in the order in which those have their turns.
+    /// The waiting looks by subject, in the order in which the subjects get their turns.
     subjects: VecDeque<(Box<str>, Waiting)>,
 }
 
-/// The looks of one subject that wait, of each kind in the order in which they came.
+/// The waiting looks of one subject, each kind in the order of arrival.
 #[derive(Default)]
 struct Waiting {
-    /// Those that have had a turn, and hold what they found in it. They come first, so of a subject
-    /// no more looks are begun than there are turns.
+    /// Looks that have had a turn, and hold what they found in it. They go first, so a subject never has more begun
+    /// looks than there are turns.
     begun: VecDeque<oneshot::Sender<Turn>>,
     others: VecDeque<oneshot::Sender<Turn>>,
 }
 
-/// How a look comes to the queue.
+/// How a look enters the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arrival {
     /// Refused where too many wait.
     New,
     /// Never refused.
     Admitted,
-    /// Never refused, and before all of its subject that have had no turn.
+    /// Never refused, and served before all looks of its subject that have had no turn.
     Begun,
 }
 
-/// The turn, or where it arrives.
+/// The turn, or the channel on which it arrives.
 type Entered = Result<Result<Turn, oneshot::Receiver<Turn>>, QueueFull>;
 
-/// The turn to look, which goes on to the next one when it is dropped.
+/// The right to run a look, which is passed on to the next one when it is dropped.
 struct Turn(Option<Arc<FairQueue>>);
 
 impl Drop for Turn {
@@ -79,7 +79,7 @@ impl Drop for Turn {
 }
 
 impl FairQueue {
-    /// At most so many at once.
+    /// Creates a queue that runs at most `most` looks at a time.
     pub(in crate::engine) fn new(most: usize) -> Arc<Self> {
         let line = Line {
             free: most,
@@ -91,7 +91,7 @@ impl FairQueue {
         })
     }
 
-    /// Looks when it is the turn of this subject. One that goes on (`is_begun`) is never refused.
+    /// Runs `look` when it is this subject's turn. A look that continues an earlier one (`is_begun`) is never refused.
     pub(in crate::engine) async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         subject: &str,
@@ -111,8 +111,8 @@ impl FairQueue {
         looked.await.map_err(|_| QueueError::Failed)
     }
 
-    /// Looks in pieces, each when it is the turn of this subject: `piece` makes of what there is so far
-    /// more of it, or the end.
+    /// Runs a look in pieces, each when it is this subject's turn: `piece` gets the state so far, and returns the next
+    /// state or the result.
     pub(in crate::engine) async fn run_in_pieces<S, T>(
         self: &Arc<Self>,
         subject: &str,
@@ -129,7 +129,7 @@ impl FairQueue {
             let piece = piece.clone();
             let looked = spawn_blocking(move || {
                 let looked = piece(so_far);
-                // Before its turn goes on, which would begin another one of the subject otherwise.
+                // Queued before the turn is passed on, which would otherwise begin another look of the subject.
                 let again = looked
                     .is_continue()
                     .then(|| queue.enter(&subject, Arrival::Begun));
@@ -147,7 +147,7 @@ impl FairQueue {
         }
     }
 
-    /// How many wait.
+    /// Returns the number of waiting looks.
     #[cfg(test)]
     pub(in crate::engine) fn waiting(&self) -> usize {
         self.line.lock().waiting
@@ -195,7 +195,7 @@ impl FairQueue {
             };
             match next.send(Turn(Some(Arc::clone(&self)))) {
                 Ok(()) => return,
-                // That client has gone.
+                // The client of that look has gone: the next one gets the turn.
                 Err(mut turn) => drop(turn.0.take()),
             }
         }

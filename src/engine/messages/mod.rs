@@ -70,7 +70,6 @@ impl Shared {
             }
             first = numbers_near(first).end;
         }
-        self.outbox.unclaimed.all_found();
         let unclaimed = self.outbox.unclaimed.count();
         if unclaimed > 0 {
             tracing::warn!(

@@ -1,41 +1,42 @@
-//! The messages that wait or are dead, and have no receiver.
+//! Counts the messages that wait or are dead, and have no receiver.
 //!
-//! Those from before the start are found one list after the other while others are settled, so each
-//! is known by its number: one that is settled first is neither counted later nor subtracted.
+//! Messages from before the start are read list by list while others are settled. So the numbers of messages are kept,
+//! not only a count: a message that is settled before it is read is neither counted later nor subtracted.
 
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// These messages.
+/// The messages without a receiver, by their numbers.
 #[derive(Default)]
 pub(in crate::engine) struct Unclaimed(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
     unsettled: Numbers,
-    /// Those that were settled while those from before the start are being found.
+    /// Numbers that were settled before they were known: of messages from before the start, and of those whose birth
+    /// is reported later than their end, since both are reported after the sequencer is released.
     settled: Numbers,
-    /// Whether those from before the start are found.
-    is_complete: bool,
 }
 
 impl Unclaimed {
-    /// This message is born.
+    /// Notes a new message.
     pub(super) fn born(&self, number: i64) {
-        self.0.lock().unsettled.insert(number);
+        let mut known = self.0.lock();
+        if !known.settled.remove(number) {
+            known.unsettled.insert(number);
+        }
     }
 
-    /// This message was taken or skipped, for good.
+    /// Notes that a message was taken or skipped, which is final.
     pub(super) fn settled(&self, number: i64) {
         let mut known = self.0.lock();
-        known.unsettled.remove(number);
-        if !known.is_complete {
+        if !known.unsettled.remove(number) {
             known.settled.insert(number);
         }
     }
 
-    /// This message is from before the start, and was not settled when it was read.
+    /// Notes a message from before the start that was not settled when it was read.
     pub(in crate::engine) fn found(&self, number: i64) {
         let mut known = self.0.lock();
         if !known.settled.has(number) {
@@ -43,28 +44,21 @@ impl Unclaimed {
         }
     }
 
-    /// All from before the start are found.
-    pub(in crate::engine) fn all_found(&self) {
-        let mut known = self.0.lock();
-        known.is_complete = true;
-        known.settled = Numbers::default();
-    }
-
-    /// How many there are.
+    /// Returns the number of messages that wait or are dead.
     pub(in crate::engine) fn count(&self) -> u64 {
         self.0.lock().unsettled.count
     }
 }
 
-/// Numbers, many of which follow each other: a bit for each.
+/// A set of numbers, many of which are consecutive: one bit for each.
 #[derive(Default)]
 struct Numbers {
-    /// Under a number divided by 64: which of the 64.
+    /// Under each number divided by 64, a bit for each of those 64 numbers.
     bits: BTreeMap<i64, u64>,
     count: u64,
 }
 
-/// Where a number is.
+/// Returns the key and the bit of a number.
 fn place(number: i64) -> (i64, u64) {
     (number.div_euclid(64), 1_u64 << number.rem_euclid(64))
 }
@@ -82,16 +76,19 @@ impl Numbers {
         *bits |= bit;
     }
 
-    fn remove(&mut self, number: i64) {
+    /// Removes a number; returns whether it was there.
+    fn remove(&mut self, number: i64) -> bool {
         let (place, bit) = place(number);
         let Some(bits) = self.bits.get_mut(&place) else {
-            return;
+            return false;
         };
-        self.count -= u64::from(*bits & bit != 0);
+        let was_there = *bits & bit != 0;
+        self.count -= u64::from(was_there);
         *bits &= !bit;
         if *bits == 0 {
             self.bits.remove(&place);
         }
+        was_there
     }
 }
 
@@ -132,7 +129,6 @@ mod tests {
                 next += 1;
             }
             settle(&mut unsettled, &mut random, next);
-            unclaimed.all_found();
             settle(&mut unsettled, &mut random, next);
             let count = u64::try_from(unsettled.len()).ok();
             assert_eq!(Some(unclaimed.count()), count, "SEED={seed}");
@@ -149,13 +145,19 @@ mod tests {
             unclaimed.found(number);
         }
         unclaimed.settled(3);
-        unclaimed.all_found();
-        unclaimed.settled(3);
         assert_eq!(unclaimed.count(), 2);
         unclaimed.settled(4);
         unclaimed.settled(5);
         assert_eq!(unclaimed.count(), 0);
-        let known = unclaimed.0.lock();
-        assert!(known.unsettled.bits.is_empty() && known.settled.bits.is_empty());
+        assert!(unclaimed.0.lock().unsettled.bits.is_empty());
+    }
+
+    #[test]
+    fn a_message_whose_end_is_reported_before_its_birth_is_not_counted() {
+        let unclaimed = Unclaimed::default();
+        unclaimed.settled(7);
+        unclaimed.born(7);
+        assert_eq!(unclaimed.count(), 0);
+        assert!(unclaimed.0.lock().settled.bits.is_empty());
     }
 }

@@ -4,8 +4,8 @@ use crate::engine::Engine;
 pub use crate::engine::position_waiters::{Reached, WAITED_MAX, WAITING_MAX, WAITING_OF_ONE_MAX};
 
 impl Engine {
-    /// Waits until this engine has come to `position`: until all that it shows of it is durable. It is
-    /// for a reader of this subject.
+    /// Waits, for a reader of this subject, until the engine has reached `position` and everything up to there is
+    /// durable.
     pub async fn reached(&self, subject: &str, position: u64) -> Reached {
         let shared = &self.shared;
         if position == 0 {

@@ -111,10 +111,10 @@ pub fn trusting(more: Vec<CertificateDer<'static>>) -> Result<ClientConfig, Stri
     Ok(config)
 }
 
-/// The port that stands in a URL; `None` where there is none.
+/// Returns the port in a URL; `None` where it has none.
 ///
 /// # Errors
-/// When what stands there is no number of 16 bits; that, in a few words.
+/// When the port is no number of 16 bits; the reason, in a few words.
 pub fn port_of(authority: &Authority) -> Result<Option<u16>, &'static str> {
     let text = authority.as_str();
     let text = text.rsplit_once('@').map_or(text, |(_, text)| text);
@@ -138,10 +138,10 @@ pub struct Target {
 }
 
 impl Target {
-    /// Where this URL is.
+    /// Returns the target of this URL.
     ///
     /// # Errors
-    /// When it is none of HTTP, has no host, or a port that is none; why, in a few words.
+    /// When the URL is not one of HTTP, has no host, or has an invalid port; the reason, in a few words.
     pub fn of(uri: &Uri) -> Result<Self, &'static str> {
         let is_secure = match uri.scheme_str() {
             Some("https") => true,

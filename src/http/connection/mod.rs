@@ -1,6 +1,5 @@
 //! Connections: the server that accepts them, and the processing of their bytes before they are requests.
 
-pub mod client_end;
 pub mod frames;
 pub mod framing;
 pub mod head_limit;

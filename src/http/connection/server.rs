@@ -25,13 +25,13 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Barrier, mpsc, watch};
 use tokio::time::Instant;
 
-use super::client_end::{ClientEnd, ClientSocket};
 use super::frames::{Frames, Patience};
 use super::head_limit::HeadLimit;
 use super::timed_io::{Stop, TimedIo};
 use super::unparsed::Unparsed;
 use crate::engine::lanes::lane::Lanes;
 use crate::engine::lanes::processors::Processors;
+use crate::http::client_end::{ClientEnd, ClientSocket};
 use crate::http::limits::connections::{ConnectionRefusal, Connections, Counted};
 use crate::http::limits::front_limits::FrontLimits;
 use crate::http::limits::portions::ResponseBudget;

@@ -18,12 +18,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use super::client_end::ClientSocket;
 use super::frames::Frames;
 use super::framing::{Fault, Framing, REFUSED};
 use super::head_limit::HeadLimit;
 use super::unparsed::{Bare, Unparsed};
 use crate::base::output;
+use crate::http::client_end::ClientSocket;
 use crate::http::response::deadlines::Deadlines;
 
 /// What is tracked of a connection besides its bytes, by its protocol.
@@ -174,7 +174,7 @@ impl<S> TimedIo<S> {
         self
     }
 
-    /// The same, which notices when the client of a stream leaves.
+    /// Returns this stream with the means to notice that its client may have left.
     #[must_use]
     pub fn noticing(mut self, client: ClientSocket<S>) -> Self {
         self.client = Some(client);

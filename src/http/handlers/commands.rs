@@ -41,7 +41,8 @@ impl Service {
         }
         let asker = Arc::clone(&actor);
         let outgoing = self.outgoing.to(&asker.subject);
-        if !outgoing.may_be_answered() {
+        // All who need no token would be one subject.
+        if row.bearer && !outgoing.may_be_answered() {
             drop(permit);
             return Box::pin(shed(problems)).await;
         }
@@ -55,8 +56,9 @@ impl Service {
         // Pinned here: the future is large, and would otherwise be moved to where it is awaited.
         let carrying_out = pin!(self.engine.carry_out(call, permit, is_dry_run));
         let mut result = carrying_out.await;
-        if let CommandResult::Done { body, replay, .. } = &mut result {
-            let is_owed = !(is_dry_run || *replay || row.key == KeySource::None);
+        if let CommandResult::Done { body, .. } = &mut result {
+            // A client that repeats a command has to hear that it was carried out, so a replay is owed, too.
+            let is_owed = !(is_dry_run || row.key == KeySource::None);
             let Some(charged) = outgoing.answer(std::mem::take(body), is_owed) else {
                 return problems.not_sent();
             };

@@ -18,7 +18,7 @@ use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
 use crate::engine::feed::{EventFilter, EventReader, NoPage, Page};
 use crate::http::caller::Caller;
-use crate::http::connection::client_end::{ClientEnd, WatchedClient};
+use crate::http::client_end::{ClientEnd, WatchedClient};
 use crate::http::limits::portions::ResponseBudget;
 use crate::http::limits::response_room::ResponseRoom;
 use crate::http::read::min_position::come_to;
@@ -31,22 +31,22 @@ use crate::http::token::TokenVerifier;
 use crate::journal::events::EventId;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// The types that one request may name.
+/// Maximum number of types that one request may name.
 const TYPES_MAX: usize = 50;
-/// The events of a page, and when nothing is said of that.
+/// Maximum and default number of events of a page.
 const LIMIT_MAX: usize = 1_000;
 const LIMIT: usize = 100;
-/// The events that a stream has in hand at once: what a reader costs that reads nothing.
+/// Maximum number of events that a stream holds at a time: the cost of a reader that reads nothing.
 const STREAM_LIMIT: usize = 64;
-/// How often a stream has a comment: at least every 15 s are promised.
+/// Time between two comments of a stream: one at least every 15 s is promised.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// After what time it has one when its client may have left; then after twice as long each time.
+/// Time between two comments from when the client may have left; it doubles with each comment, up to `HEARTBEAT`.
 const HEARTBEAT_AT_END: Duration = Duration::from_millis(250);
 /// How long a reader may take to make room for more.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long an actor's token is trusted before it is checked again: at most 60 s are promised.
 const JUDGED_EVERY: Duration = Duration::from_secs(50);
-/// Events are handed over in pieces of about so many bytes, of which so many may wait.
+/// Approximate bytes of a piece in which events are handed over, and maximum number of waiting pieces.
 const PIECE_BYTES: usize = 16 << 10;
 const PIECES_MAX: usize = 4;
 
@@ -65,11 +65,11 @@ pub struct Reader<'s> {
     pub verifier: &'s Arc<TokenVerifier>,
     /// The requesting actor.
     pub actor: Arc<Actor>,
-    /// What a page has its share of.
+    /// The budget that pages are charged to.
     pub outgoing: &'s ResponseRoom,
-    /// What the pieces of a stream have theirs of, over HTTP/2.
+    /// The budget that the pieces of a stream are charged to, over HTTP/2.
     pub held: Option<ResponseBudget>,
-    /// Whether the client has left, over HTTP/1.
+    /// Notices that the client may have left, over HTTP/1.
     pub end: Option<&'s Arc<ClientEnd>>,
 }
 
@@ -227,7 +227,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, FaultCode> {
     id.map(Some).ok_or(FaultCode::Pattern)
 }
 
-/// About how many bytes the body of a page has.
+/// Returns the approximate bytes of a page's body.
 fn length(page: &Page) -> usize {
     let events: usize = page.events.iter().map(|event| event.json.len() + 1).sum();
     events + 128
@@ -248,14 +248,14 @@ fn written(page: &Page) -> Vec<u8> {
     body
 }
 
-/// The near end of a stream.
+/// The sending end of a stream.
 struct Outlet {
     sender: mpsc::Sender<Bytes>,
     held: Option<ResponseBudget>,
 }
 
 impl Outlet {
-    /// Whether the reader has made room for it in time.
+    /// Sends a piece. Returns whether the reader made room for it in time.
     async fn send(&self, piece: Vec<u8>) -> bool {
         let sent = timeout(PATIENCE, async {
             let piece = match &self.held {
@@ -276,7 +276,7 @@ struct Follower {
     actor: Arc<Actor>,
     filter: Arc<EventFilter>,
     outlet: Outlet,
-    /// Until it may have left.
+    /// Watches the client; `None` once it may have left, and over HTTP/2.
     client: Option<WatchedClient>,
     /// The time between two comments.
     heartbeat: Duration,
@@ -297,8 +297,7 @@ impl Follower {
         }
     }
 
-    /// Goes on from the first page until the reader is too slow, may no longer read, or the service
-    /// ends.
+    /// Sends events from the first page on, until the reader is too slow or may no longer read, or the service ends.
     async fn follow(mut self, first: Page) {
         let mut page = first;
         let mut commented = Instant::now();
@@ -340,8 +339,8 @@ impl Follower {
         }
     }
 
-    /// Waits for something new, the next comment or judgement, or a sign that the client may have left.
-    /// Whether there may be something new.
+    /// Waits for something new, the next comment or judgement, or a sign that the client may have left. Returns false
+    /// when nothing more comes, because the service ends.
     async fn waits(&mut self, commented: Instant) -> bool {
         let until = (commented + self.heartbeat).min(self.judged + JUDGED_EVERY);
         let beyond = self.engine.feed().beyond(self.told.position);
@@ -354,7 +353,7 @@ impl Follower {
         tokio::select! {
             more = tokio::time::timeout_at(until, beyond) => !matches!(more, Ok(false)),
             () = noticed => {
-                // Watched no longer: it may also be a client that goes on reading.
+                // The client may also go on reading, so comments follow; watching it further would find the same again.
                 self.heartbeat = HEARTBEAT_AT_END;
                 self.client = None;
                 true
@@ -393,10 +392,10 @@ impl Follower {
         piece.is_empty() || self.hand_over(piece).await
     }
 
-    /// Whether the actor may have this piece of events, and its reader has made room for it in time.
-    /// Once the actor's withdrawal is acknowledged, nothing more is handed over.
+    /// Sends a piece of events. Returns whether the actor may have it, and the reader made room for it in time. Once
+    /// the actor's withdrawal is acknowledged, nothing more is handed over.
     async fn hand_over(&mut self, piece: String) -> bool {
-        // A page of a reader that is slow takes longer than a judgement holds.
+        // Sending a page to a slow reader may take longer than a judgement is valid.
         self.is_still_allowed().await
             && self.engine.may_act(&self.actor).await.is_ok()
             && self.outlet.send(piece.into_bytes()).await

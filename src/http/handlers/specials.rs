@@ -26,8 +26,8 @@ use crate::http::route::Special;
 use crate::http::service::Service;
 use crate::http::webhooks::managing::{ManagedList, ready};
 
-/// The metrics need no token: all who ask for them share as one subject, which is not that of operations
-/// without a token.
+/// Subject to which pages of metrics are charged. They need no token, so all their readers share one, other than that
+/// of operations without a token.
 const METRICS_READERS: &str = "/metrics";
 
 impl Service {
@@ -94,13 +94,10 @@ impl Service {
         }
     }
 
-    /// The page of metrics; 429 while too many are on their way.
+    /// Returns the page of metrics. It is never refused: without space for another large response, all who ask
+    /// within some seconds share one page.
     async fn metrics_page(&self) -> Answer {
-        let outgoing = self.outgoing.to(METRICS_READERS);
-        if !outgoing.may_be_answered() {
-            return Problems::PLAIN.overloaded();
-        }
-        // It reads files of the kernel.
+        // On a thread for blocking calls: it reads files of the kernel.
         let process = tokio::task::spawn_blocking(ProcessFigures::read).await;
         let page = figures_page::page(
             &self.metrics,
@@ -114,8 +111,15 @@ impl Service {
                 now: self.engine.now(),
             },
         );
-        let page = outgoing.body(page.len(), || page.into_bytes());
-        page.map_or_else(|| Problems::PLAIN.overloaded(), response::metrics)
+        let page = Bytes::from(page);
+        let charged = self
+            .outgoing
+            .to(METRICS_READERS)
+            .answer(page.clone(), false);
+        response::metrics(charged.unwrap_or_else(|| {
+            let kept = &self.metrics.kept_page;
+            kept.or_recent(page, Instant::now())
+        }))
     }
 
     /// The list of messages, subscriptions or deliveries at this path.

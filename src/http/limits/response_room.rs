@@ -1,7 +1,8 @@
-//! A memory budget for the bodies of reads that are being sent. A client may read a body slowly, and while a journal
+//! A memory budget for the large responses that are being sent. A client may read a body slowly, and while a journal
 //! does not confirm commits an answer waits for it: without a bound such bodies would take as much memory as clients
-//! request. Answers to commands are not charged, because the outcome of a command has to be reported. Large problems
-//! are charged: they may use a quarter of the budget, and have a shorter form for when that is used up.
+//! request. The answer to a command that was carried out is charged, too, but sent even beyond the budget, because the
+//! outcome has to be reported; so while the budget is scarce, a subject with many unsent bytes has no further command
+//! carried out. Large problems may use a quarter of the budget, and have a shorter form for when that is used up.
 //!
 //! Half of the budget is reserved for subjects with few unsent bytes, so that one who requests much and reads nothing
 //! does not keep others from reading.
@@ -23,7 +24,7 @@ const OWN_BYTES: usize = 8 << 20;
 /// Maximum size of a body that is not charged, in bytes: the number of connections bounds such bodies.
 pub(in crate::http) const SMALL_BYTES_MAX: usize = 16 << 10;
 
-/// The budget that the bodies of reads share.
+/// The budget that large responses share.
 #[derive(Clone)]
 pub struct ResponseRoom(Arc<Budget>);
 
@@ -40,7 +41,7 @@ struct Own {
     bytes: Arc<AtomicUsize>,
 }
 
-/// The budget for the reads of one subject.
+/// The budget for the responses to one subject.
 #[derive(Clone, Copy)]
 pub struct ResponseRoomOf<'a> {
     outgoing: &'a ResponseRoom,
@@ -53,7 +54,7 @@ pub struct Share {
     all: Permit,
     subject: Box<str>,
     own: Arc<AtomicUsize>,
-    /// What it has of `own`. It may be more than `all` had.
+    /// Charged bytes, which are part of `own`. After an overdraft they are more than `all` has granted.
     bytes: usize,
 }
 
@@ -71,7 +72,7 @@ impl ResponseRoom {
         }))
     }
 
-    /// Returns the budget for this subject's reads.
+    /// Returns the budget for the responses to this subject.
     pub fn to<'a>(&'a self, subject: &'a str) -> ResponseRoomOf<'a> {
         ResponseRoomOf {
             outgoing: self,
@@ -106,19 +107,21 @@ impl ResponseRoomOf<'_> {
         }
     }
 
-    /// Whether a command of the subject may be carried out, whose answer is sent however large it is.
+    /// Whether a command of this subject may be carried out: its answer is then sent whatever its size. While half of
+    /// the budget is used, a subject with more than [`OWN_BYTES`] has to wait; while all of it is, one with any.
     pub fn may_be_answered(self) -> bool {
         let budget = &self.outgoing.0;
         if budget.all.free() >= budget.all.max() / 2 {
             return true;
         }
+        let own_max = if budget.all.free() == 0 { 0 } else { OWN_BYTES };
         let own = budget.own.lock();
         own.get(self.subject)
-            .is_none_or(|own| own.bytes.load(Ordering::Acquire) <= OWN_BYTES)
+            .is_none_or(|own| own.bytes.load(Ordering::Acquire) <= own_max)
     }
 
-    /// The body of an operation's answer, with its share. One that is owed, since something was done, is
-    /// there in any case; another one only where there is room.
+    /// Charges the body of an operation's answer, and returns it. An answer that is owed, because the command was
+    /// carried out, is returned in any case; any other only where the budget has room.
     pub fn answer(self, body: Bytes, is_owed: bool) -> Option<Bytes> {
         let bytes = body.len();
         if bytes <= SMALL_BYTES_MAX {
@@ -134,8 +137,8 @@ impl ResponseRoomOf<'_> {
         Some(charged(body, share))
     }
 
-    /// The body of about so many bytes that `write` makes; `None`, and it is not made, when too
-    /// much is on its way.
+    /// Charges about `bytes` bytes for the body that `write` makes, and returns it; `None`, without making it, while
+    /// the budget has no room.
     pub fn body(self, bytes: usize, write: impl FnOnce() -> Vec<u8>) -> Option<Bytes> {
         if bytes <= SMALL_BYTES_MAX {
             return Some(write().into());
@@ -162,7 +165,7 @@ impl Share {
         true
     }
 
-    /// Grows by so many bytes whatever is on its way; of all it takes what is left.
+    /// Grows the share by `bytes` even if the budget is used up; takes from the budget what is left of it.
     fn overdraw(&mut self, bytes: usize) {
         self.own.fetch_add(bytes, Ordering::AcqRel);
         self.bytes += bytes;
@@ -183,7 +186,7 @@ impl Drop for Share {
     }
 }
 
-/// A body that has its share until the last of it is sent.
+/// Returns a body that keeps its share until the last part of it is sent.
 pub fn charged<B: AsRef<[u8]> + Send + 'static>(body: B, share: Share) -> Bytes {
     Bytes::from_owner(Charged {
         body,
@@ -270,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_is_told_without_room_and_counts_and_what_only_repeats_is_not() {
+    fn what_was_done_is_told_without_room_and_counts_and_what_does_nothing_is_not() {
         let (outgoing, all) = taken();
         let answer = |bytes: usize, is_owed| {
             let body = Bytes::from(vec![7; bytes]);
@@ -281,7 +284,7 @@ mod tests {
         assert!(outgoing.to("me").may_be_answered());
         let mut told = vec![answer(OWN_BYTES, true).unwrap()];
         assert_eq!(told[0].len(), OWN_BYTES);
-        assert!(outgoing.to("me").may_be_answered());
+        assert!(!outgoing.to("me").may_be_answered(), "nothing is left");
         told.push(answer(SMALL_BYTES_MAX + 1, true).unwrap());
         assert!(!outgoing.to("me").may_be_answered(), "it has its share");
         assert!(outgoing.to("you").may_be_answered());

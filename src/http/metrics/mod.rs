@@ -5,9 +5,11 @@
 
 mod engine;
 pub mod journal;
+pub(in crate::http) mod kept_page;
 pub mod page;
 pub mod process;
 
+use self::kept_page::KeptPage;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -57,6 +59,7 @@ pub struct Metrics {
     lanes: Box<[Box<[Counts]>]>,
     /// For each lane, the number of answers with each problem code.
     refusals: Box<[Mutex<BTreeMap<&'static str, u64>>]>,
+    pub(super) kept_page: KeptPage,
 }
 
 /// The counts of one series of requests.
@@ -101,6 +104,7 @@ impl Metrics {
             lanes: (0..lanes.max(1)).map(|_| lane()).collect(),
             refusals: (0..lanes.max(1)).map(|_| Mutex::default()).collect(),
             names,
+            kept_page: KeptPage::default(),
         }
     }
 

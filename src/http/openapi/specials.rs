@@ -57,7 +57,6 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
         Special::Metrics => {
             let text = Some(("text/plain", json!({"type": "string"})));
             answers.other(200, "Metrics in Prometheus' text format.", text, &[]);
-            answers.problem(429, &["overloaded"]);
             answers.problem(500, &["internal_error"]);
             false
         }

@@ -27,7 +27,7 @@ pub fn as_body(query: Option<&str>) -> Vec<u8> {
     format!("{{\"query\":{{{}}}}}", members.join(",")).into_bytes()
 }
 
-/// A text of digits, which may be negative, as JSON writes a number: without leading zeros.
+/// Writes a text of digits, with or without a minus sign, as a JSON number: without leading zeros.
 fn json_number(text: &str) -> Option<String> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

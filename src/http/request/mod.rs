@@ -14,6 +14,7 @@
 
 pub mod authority;
 pub(super) mod body;
+mod dry_run;
 pub mod request_id;
 
 use std::future::poll_fn;
@@ -27,6 +28,8 @@ use hyper::body::Body;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName};
 use tokio::time::{MissedTickBehavior, interval_at};
 
+pub use self::dry_run::DryRun;
+pub(super) use self::dry_run::no_dry_run;
 use super::limits::pace::Pace;
 use crate::base::json::{FaultCode, Json, Reader};
 use crate::base::time::Timestamp;
@@ -330,57 +333,6 @@ pub enum Unread {
     Rejected(Rejection),
     /// The request takes more memory than the budget of bodies has left.
     Overloaded,
-}
-
-/// Whether a request asks for a dry run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DryRun {
-    /// The query has no `dryRun`.
-    No,
-    /// The query has `dryRun=true`, once.
-    Yes,
-    /// The query has any other `dryRun`, or any at all on a route without dry runs: a fault.
-    Invalid,
-}
-
-impl DryRun {
-    /// Parses `dryRun` in this query; other parameters are ignored.
-    #[must_use]
-    pub fn of(query: Option<&str>) -> Self {
-        let Some(query) = query else {
-            return Self::No;
-        };
-        let pairs = form_urlencoded::parse(query.as_bytes());
-        let mut values = pairs.filter(|(name, _)| name == "dryRun");
-        match (values.next(), values.next()) {
-            (None, _) => Self::No,
-            (Some((_, value)), None) if value == "true" => Self::Yes,
-            _ => Self::Invalid,
-        }
-    }
-
-    /// Returns the same for a route that offers dry runs or not: without them, one is invalid.
-    #[must_use]
-    pub(super) fn where_offered(self, is_offered: bool) -> Self {
-        match self {
-            Self::Yes if !is_offered => Self::Invalid,
-            said => said,
-        }
-    }
-
-    /// Notes a fault if the parameter is invalid.
-    pub(super) fn judged(self, at: &mut Reader) {
-        if self == Self::Invalid {
-            at.inside("query", |at| {
-                at.fault_at::<()>("dryRun", FaultCode::NotAllowed)
-            });
-        }
-    }
-}
-
-/// Returns the rejection of a dry run on a route that carries nothing out.
-pub(super) fn no_dry_run() -> Rejection {
-    Rejection::invalid_at("query.dryRun", FaultCode::NotAllowed)
 }
 
 /// Returns the command of `row` if the request has no fault, and its values fit in the memory that needs no further

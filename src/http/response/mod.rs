@@ -162,13 +162,13 @@ impl Problems {
         )
     }
 
-    /// 429, in the place of an answer that can be asked for again, when too much is on its way out.
+    /// Returns 429 in place of a large answer that the client can request again, while too many are being sent.
     #[must_use]
     pub fn not_sent(self) -> Answer {
         self.problem(
             StatusCode::TOO_MANY_REQUESTS,
             "overloaded",
-            "Too many answers are on their way. Send the request again soon, under the same key.",
+            "Too many answers are being sent; nothing was done. Send the request again soon.",
         )
     }
 

@@ -18,7 +18,7 @@ pub struct AsOf<'p, 'a> {
 }
 
 impl<'p, 'a> AsOf<'p, 'a> {
-    /// As of this position, which is durable.
+    /// Creates the source as of this position, which must be durable.
     #[must_use]
     pub fn new(past: &'p Past<'a>, position: u64) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Source for AsOf<'_, '_> {
         Some(moment.position)
     }
 
-    /// Who holds it now: what is asked for by a name is what has it at present.
+    /// Returns the present holder: names always refer to the resource that has them now.
     fn holder(&self, name: IndexKey) -> Option<Digest> {
         self.past.tables.holder(name)
     }
@@ -60,7 +60,7 @@ impl Source for AsOf<'_, '_> {
         0
     }
 
-    /// Of those that are in the list at present: what has left it since is not found.
+    /// Considers only the resources that are in the list now: those that have left it since are not found.
     fn listed(&self, list: IndexKey) -> Vec<Digest> {
         self.listed_within(list, list)
     }
@@ -88,10 +88,10 @@ impl Source for AsOf<'_, '_> {
 }
 
 impl Past<'_> {
-    /// The ranks of the resource with this key as of a durable position.
+    /// Returns the ranks of the resource with this key as of a durable position.
     ///
     /// # Errors
-    /// Why it cannot be said.
+    /// Why they cannot be rebuilt.
     pub fn ranks_as_of(&self, key: Digest, upto: u64) -> Result<RanksAsOf, Lost> {
         let Some(moment) = self.as_of(key, upto)? else {
             return Ok(RanksAsOf::unborn(upto));
@@ -103,13 +103,14 @@ impl Past<'_> {
         })
     }
 
-    /// These ranks of the resource with this key are known: they are not made again.
+    /// Notes ranks of the resource with this key that are known already, so that they need not be rebuilt.
     pub fn note_ranks(&self, key: Digest, ranks: RanksAsOf) {
         self.ranks.borrow_mut().insert(key, ranks);
     }
 
-    /// Those of the resources in the list `wider` that were in a list as of a durable position. The first
-    /// time it costs by how many there are, and after that by how many are found or were changed since.
+    /// Returns those of the resources in the list `wider` that were in `list` as of a durable position. The cost of the
+    /// first call grows with the length of `wider`, that of later ones with the number of resources that are found or
+    /// were changed since the position.
     fn listed(&self, list: IndexKey, wider: IndexKey, upto: u64) -> Result<Vec<Digest>, Lost> {
         let mut memberships = self.memberships.borrow_mut();
         let listed = match memberships.entry((list, wider)) {
@@ -129,12 +130,12 @@ impl Past<'_> {
         })
     }
 
-    /// The resources in the list `wider`, each with the position of its last change, and whether it is in
-    /// `list` after that. Its state tells that: lists are changed before it.
+    /// Returns the resources in the list `wider`, each with the position of its last change and whether it has been in
+    /// `list` since. That is taken from its state, since lists are changed before states.
     fn members(&self, list: IndexKey, wider: IndexKey) -> Result<Vec<(u64, Digest, bool)>, Lost> {
         let mut members = Vec::new();
         for key in self.tables.listed(wider) {
-            // It has joined by a commit that is being published, and has no state yet.
+            // The resource has joined by a commit that is being published, and has no state yet.
             let Some((tip, state, kind)) = self.tables.copied(key) else {
                 continue;
             };
@@ -145,8 +146,9 @@ impl Past<'_> {
         Ok(members)
     }
 
-    /// The resource that ranked highest in a list as of a durable position. The first time it costs by how
-    /// many there are, and after that by how many were changed since.
+    /// Returns the resource that ranked highest in a list as of a durable position. The cost of the first call grows
+    /// with the length of the list, that of later ones with the number of resources that were changed since the
+    /// position.
     fn highest(&self, list: IndexKey, upto: u64) -> Result<Option<Digest>, Lost> {
         let mut lists = self.lists.borrow_mut();
         let ranked = lists.entry(list).or_insert_with(|| {

@@ -1,15 +1,15 @@
 //! Which resources were in a list as of a position.
 //!
-//! What was not changed since the position is in the list as of then if it is at present. Of what was
-//! changed since, that is made from its state as of then; it is the same down to the change before,
-//! and kept.
+//! A resource that was not changed since the position was in the list then if it is in it now. For a resource that was
+//! changed since, membership is derived from its state as of the position. It holds back to the change before that, and
+//! is kept for later requests.
 
 use std::cmp::Reverse;
 
 use super::own::Lost;
 use crate::base::digest::Digest;
 
-/// Whether a resource was in the list, from one position to another.
+/// Whether a resource was in the list, for all positions from one to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stay {
     pub(super) from: u64,
@@ -18,7 +18,7 @@ pub(super) struct Stay {
 }
 
 impl Stay {
-    /// Of a resource that did not exist as of this position.
+    /// For a resource that did not exist as of this position: it was not in the list, from the beginning on.
     pub(super) fn unborn(upto: u64) -> Self {
         Self {
             from: 0,
@@ -30,9 +30,9 @@ impl Stay {
 
 /// The resources that may have been in a list.
 pub(super) struct Listed {
-    /// From the one that was changed last down.
+    /// Ordered by last change, the latest first.
     members: Vec<Member>,
-    /// Those that are in the list at present, each with the position of its last change, likewise.
+    /// The resources that are in the list now, each with the position of its last change, in the same order.
     present: Vec<(u64, Digest)>,
 }
 
@@ -40,13 +40,13 @@ struct Member {
     key: Digest,
     /// The position of its last change.
     tip: u64,
-    /// What is known of an earlier time.
+    /// What is known of its membership at an earlier time.
     known: Option<Stay>,
 }
 
 impl Listed {
-    /// Of these resources, each with the position of its last change, and whether it is in the list
-    /// after it.
+    /// Creates it from the resources, each with the position of its last change and whether it has been in the list
+    /// since.
     pub(super) fn of(mut all: Vec<(u64, Digest, bool)>) -> Self {
         all.sort_unstable_by_key(|(tip, ..)| Reverse(*tip));
         let present = all.iter().filter(|(.., is_in)| *is_in);
@@ -62,8 +62,8 @@ impl Listed {
         }
     }
 
-    /// The keys of those that were in the list as of a position, in ascending order. `make` tells of
-    /// one that is not known.
+    /// Returns the keys of the resources that were in the list as of `upto`, in ascending order. `make` derives what is
+    /// not known of a resource.
     pub(super) fn as_of(
         &mut self,
         upto: u64,

@@ -134,11 +134,11 @@ pub struct Past<'a> {
     lists: RefCell<HashMap<IndexKey, Ranked>>,
     /// Known ranks of resources whose lists have not been read yet.
     ranks: RefCell<HashMap<Digest, RanksAsOf>>,
-    /// Lists that were asked for, each with the wider one in which it was looked for.
+    /// The lists that were requested, each under its name and that of the wider list that was searched for it.
     memberships: RefCell<HashMap<(IndexKey, IndexKey), Listed>>,
-    /// How many records were read.
+    /// Number of records that were read.
     reads: Cell<usize>,
-    /// How many states were asked for.
+    /// Number of states that were requested.
     states: Cell<usize>,
 }
 
@@ -178,7 +178,7 @@ impl<'a> Past<'a> {
         self.reads.get()
     }
 
-    /// How many states were asked for so far.
+    /// Returns the number of states that were requested so far.
     #[must_use]
     pub fn states(&self) -> usize {
         self.states.get()

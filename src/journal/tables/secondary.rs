@@ -1,13 +1,12 @@
 //! The secondary index: the resources that share a secondary key, and the last change of that set
 //! or of one of them.
 //!
-//! A list that all have left keeps the position at which it was touched last, since decisions that
-//! have read it are validated by that. Once all commits up to there are published it may be removed:
-//! then every list of the shard that is not there counts as touched at the *floor*, the highest
-//! position of those that were removed. So what is told of a list never falls. It rises beyond what
-//! anybody has been told whenever a commit touches the list, since the floor is no higher than commits
-//! that were published as a whole, and a commit that is being published, or comes later, has a higher
-//! position. Where the floor rises a decision that read an absent list may be made again for nothing.
+//! An empty list keeps the position at which it was last touched, by which decisions that have read it are validated.
+//! Once all commits up to that position are published, the list may be removed. Every absent list of the shard counts
+//! as touched at the *floor*, the highest such position of all removed lists, so the position of a list never falls. It
+//! still rises above any position read before whenever a commit touches the list: the floor is never above the commits
+//! that are wholly published, and a commit that is being published, or comes later, has a higher position. When the
+//! floor rises, a decision that read an absent list may be made again needlessly.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, Range};
@@ -17,11 +16,11 @@ use super::hash_index::{Entry, HashIndex};
 use crate::base::digest::Digest;
 use crate::domain::resource::Rank;
 
-/// Up to so many resources are kept in a vector, which takes the least memory; more are a tree, so
-/// that adding one costs the same however many there are.
+/// Maximum number of resources that are kept in a vector, which takes the least memory. More are kept in a tree, so
+/// that adding one to a long list stays cheap.
 const FEW: usize = 64;
 
-/// Lists of a chunk: growing never moves more than a pointer to each chunk.
+/// Number of lists in a chunk: growing moves only a pointer to each chunk, never the lists.
 const CHUNK: usize = 16;
 
 /// The secondary index of a shard. Its lists are numbered without gaps.
@@ -29,7 +28,7 @@ const CHUNK: usize = 16;
 pub(super) struct SecondaryIndex {
     index: HashIndex,
     chunks: Vec<Vec<(Digest, List)>>,
-    /// The position at which lists that are not there count as touched.
+    /// The position at which absent lists count as touched.
     floor: u64,
 }
 
@@ -45,20 +44,20 @@ impl SecondaryIndex {
         Some(&at(&self.chunks, number).1)
     }
 
-    /// How many lists there are.
+    /// Returns the number of lists.
     pub(super) fn len(&self) -> usize {
         let last = self.chunks.last().map_or(0, Vec::len);
         self.chunks.len().saturating_sub(1) * CHUNK + last
     }
 
-    /// The position at which the list of this key was touched, whether it is there or not.
+    /// Returns the position at which the list of this key was last touched; the floor if it is absent.
     pub(super) fn touched(&self, name: Digest) -> u64 {
         self.get(name).map_or(self.floor, |list| list.touched)
     }
 
-    /// Removes those of the lists with these numbers that all have left, and that were touched last at
-    /// `upto` or before: all commits up to there are published. How many there were. The last list
-    /// gets the number of a removed one.
+    /// Removes the empty lists among those with these numbers that were last touched at `upto` or before, and returns
+    /// how many it removed. All commits up to `upto` must be published. The last list takes the number of a removed
+    /// one.
     pub(super) fn remove_empty(&mut self, numbers: Range<usize>, upto: u64) -> usize {
         let mut removed = 0;
         for number in numbers.rev() {
@@ -79,7 +78,7 @@ impl SecondaryIndex {
     fn remove(&mut self, number: usize, name: Digest) {
         let chunks = &self.chunks;
         self.index.remove(name, |number| at(chunks, number).0);
-        // Room that was made.
+        // Chunks that `make_room` has added, and that are still empty.
         while self.chunks.last().is_some_and(Vec::is_empty) {
             self.chunks.pop();
         }
@@ -94,7 +93,8 @@ impl SecondaryIndex {
         }
     }
 
-    /// The list of this key; an empty one is made if there is none, which counts as touched as before.
+    /// Returns the list of this key. Where there is none it creates an empty one, which counts as touched at the floor,
+    /// as it did while it was absent.
     pub(super) fn get_mut(&mut self, name: Digest, later: &HalfKeyCollisions) -> &mut List {
         let touched = self.floor;
         let chunks = &mut self.chunks;
@@ -194,14 +194,14 @@ impl List {
         }
     }
 
-    /// Whether all have left it, the last of them at `upto` or before. What had ranks stays: an item may
-    /// be found by it.
+    /// Whether the list is empty, and was last touched at `upto` or before. A list that had ranks stays: an item may be
+    /// found by it.
     fn may_be_removed(&self, upto: u64) -> bool {
         let is_ranked = matches!(self.members, Members::Ranked(_));
         !is_ranked && self.len() == 0 && self.touched <= upto
     }
 
-    /// Has an empty list stay, as one that had ranks does.
+    /// Keeps an empty list from being removed, as if it had had ranks.
     pub(super) fn keep(&mut self) {
         if self.len() == 0 {
             self.members = Members::Ranked(BTreeSet::new());

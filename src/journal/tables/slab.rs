@@ -37,8 +37,8 @@ const NONE: u32 = u32::MAX;
 /// Number of bits of a place that give the start of a slot in its page, in units.
 const UNIT_BITS: u32 = (PAGE_MAX / UNIT).ilog2();
 /// Maximum number of pages of a shard: 524,288. Except for the small first ones of its classes, each page takes more
-/// than 8 KiB, so a shard that has all of them takes at least 4 GiB. Digests of keys fill the 256 shards evenly: 1 TiB
-/// in all is the least at which this ends.
+/// than 8 KiB, so a shard that has all of them takes at least 4 GiB. Digests of keys fill the 256 shards evenly, so
+/// this limit is not reached before all states together take 1 TiB.
 const PAGES_MAX: u32 = 1 << (u32::BITS - UNIT_BITS);
 
 /// The place of a state.

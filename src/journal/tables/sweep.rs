@@ -57,8 +57,8 @@ impl Tables {
         Ok(swept)
     }
 
-    /// Removes the lists of secondary keys that all resources have left by commits up to `upto`, which
-    /// are all published, a few at a time, with `pause` in between; how many there were.
+    /// Removes the empty lists of secondary keys that were last touched at `upto` or before, a few at a time, with
+    /// `pause` in between, and returns how many it removed. All commits up to `upto` must be published.
     ///
     /// # Errors
     /// That of `pause`, which ends it.

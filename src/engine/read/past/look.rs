@@ -24,26 +24,26 @@ pub(super) struct Look {
     pub(super) path: Vec<(String, String)>,
     /// Whether it has had a turn.
     pub(super) is_begun: bool,
-    /// The resources whose past is looked at: none before its first turn, since many looks may wait,
-    /// and each would hold all keys.
+    /// The resources whose past is read. Empty before the first turn: many looks may wait, and each would hold all
+    /// keys.
     pub(super) keys: Vec<Digest>,
     /// Everything up to here is durable; what comes after is not looked at.
     pub(super) upto: u64,
     /// The tag of the present body.
     pub(super) present: String,
     pub(super) now: Timestamp,
-    /// The last position of the time that is asked for, once it is found.
+    /// The last position of the requested time, once it is found.
     pub(super) at: Option<u64>,
-    /// From where the way back goes on, and the position of the change after it.
+    /// Where the search back continues, and the position of the change after that.
     pub(super) begin: Option<(u64, u64)>,
-    /// How far several resources have come.
+    /// How far the search has come for several resources.
     pub(super) ways: Ways,
-    /// Where a page begins in the place of one that had nothing to show, and how many had nothing.
+    /// Where the page begins that takes the place of one with nothing to show, and how many such pages there were.
     pub(super) instead: (Option<u64>, usize),
 }
 
 impl Look {
-    /// Finds the keys at the first turn.
+    /// Finds the keys, in the first turn.
     pub(super) fn begin(&mut self) {
         if !self.is_begun {
             self.is_begun = true;

@@ -16,13 +16,15 @@ use crate::domain::operation::to_json;
 use crate::domain::read::{Numbered, Representation};
 use crate::journal::past::{CommitSaid, Lost, Past};
 
-/// How often it is looked further below a page for the revision before its last one.
+/// Maximum number of further searches below a page for the revision before its last one.
 const SEARCHED_MAX: usize = 100;
-/// Bytes of a page, beyond which it ends early.
+/// Number of bytes of a page above which it ends early.
 const PAGE_BYTES_MAX: usize = 4 << 20;
 
-/// States that the bodies of a page rest on, beyond which it ends early.
+/// Number of states that the bodies of a page rest on above which it ends early.
 pub(super) const PAGE_STATES_MAX: usize = 1 << 16;
+/// Maximum number of records that a page reads before it ends early.
+const PAGE_READS_MAX: usize = 1 << 13;
 
 /// A revision as a history shows it.
 #[derive(Serialize, JsonSchema)]
@@ -114,7 +116,8 @@ impl Look {
                 bytes += told.len();
                 page.revisions.push(told);
             }
-            let is_long = past.states() > PAGE_STATES_MAX && !page.revisions.is_empty();
+            let is_much = past.states() > PAGE_STATES_MAX || past.reads() > PAGE_READS_MAX;
+            let is_long = is_much && !page.revisions.is_empty();
             if page.revisions.len() == limit || bytes > PAGE_BYTES_MAX || is_long {
                 page.next = Some(one.position);
                 page.is_complete = true;

@@ -1,10 +1,10 @@
-//! Whether the client of a stream of events has left, over HTTP/1. hyper reads nothing while it answers,
-//! since a client that has closed its sending side may still read: one that is gone would show only when
-//! something is written, and hold its place among the connections of its address until then.
+//! Notices that the client of a stream of events has left, over HTTP/1. hyper reads nothing while it answers, since a
+//! client that has closed its sending side may still read. So a client that is gone would be noticed only when
+//! something is written, and would hold its place among the connections of its address until then.
 //!
-//! While a stream is watched, its socket is looked at. An error ends the connection at once. A client
-//! that has closed its side may read or be gone: the stream is told, and writes something soon, to which
-//! the system of a client that is gone responds with an error.
+//! So the socket is checked while a stream is watched. An error ends the connection at once. A client that has closed
+//! its side may still read, or be gone: the stream is notified and writes something soon, to which the system of a
+//! client that is gone responds with an error.
 
 use std::io;
 use std::sync::Arc;
@@ -15,38 +15,38 @@ use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-/// What a connection and the stream that it answers know of the client.
+/// What a connection and its stream of events share about the client.
 #[derive(Default)]
 pub struct ClientEnd {
     is_watched: AtomicBool,
     noticed: Notify,
 }
 
-/// A stream for which the client is watched, until this is dropped.
+/// Keeps the client of a stream watched until this is dropped.
 pub struct WatchedClient(Arc<ClientEnd>);
 
-/// The socket of a connection, and what is told of its client.
+/// Access to the socket of a connection, and where a departure of its client is noted.
 pub struct ClientSocket<S> {
     end: Arc<ClientEnd>,
     socket: fn(&S) -> &TcpStream,
 }
 
 impl ClientEnd {
-    /// Begins to watch.
+    /// Starts watching the client.
     pub fn watched(self: &Arc<Self>) -> WatchedClient {
         self.is_watched.store(true, Ordering::Relaxed);
         WatchedClient(Arc::clone(self))
     }
 
-    /// Tells the stream that the client may have left.
+    /// Notifies the stream that the client may have left.
     pub fn notice(&self) {
         self.noticed.notify_one();
     }
 }
 
 impl WatchedClient {
-    /// Waits until the client has closed its side, or has sent something that nobody reads yet: over TLS
-    /// that is how it says that it closes.
+    /// Waits until the client has closed its side, or has sent something that nobody reads yet: over TLS, that may be
+    /// the alert that it closes.
     pub async fn noticed(&self) {
         self.0.noticed.notified().await;
     }
@@ -59,12 +59,12 @@ impl Drop for WatchedClient {
 }
 
 impl<S> ClientSocket<S> {
-    /// The socket of a connection's stream.
+    /// Creates it; `socket` finds the socket in a connection's stream.
     pub fn new(end: Arc<ClientEnd>, socket: fn(&S) -> &TcpStream) -> Self {
         Self { end, socket }
     }
 
-    /// Looks at the socket, if the client is watched. The task is woken when something comes.
+    /// Checks the socket, if the client is watched. Wakes the task when something arrives.
     ///
     /// # Errors
     /// When the connection is broken.
