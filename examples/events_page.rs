@@ -94,7 +94,9 @@ With `Accept: text/event-stream` the same events are sent as
 [server-sent events](https://html.spec.whatwg.org/multipage/server-sent-events.html), without an end: `id:` is
 the event's `id`, `event:` its type, `data:` the object on one line. `Last-Event-ID`, sent once, is the same as
 `after`, and takes precedence; `limit` is not looked at. A comment with the `id:` of the last examined event is sent at
-least every 15 seconds. The connection of a client that reads nothing for 30 seconds is closed; it can continue from its
+least every 15 seconds. After a client has closed its side of a connection over HTTP/1.1, comments come sooner, the first
+within 250 ms and then each after twice the time, since only the response to them shows whether it reads on or has gone.
+The connection of a client that reads nothing for 30 seconds is closed; it can continue from its
 last `id`. The token is checked again at least every minute; the stream ends when the token is no longer valid, and when
 the server stops. Once an actor's withdrawal is acknowledged, no more events are handed to its connection; a reader
 that is slow may still get the 64 KiB of events that wait there, and what its connection had already taken.

@@ -266,13 +266,7 @@ pub fn open<V: Shown>(
         false => None,
     };
     let begun = StreamState::with(connection, |found| {
-        let extent = &found.extent;
-        extent.has_nothing_before(last, covered.is_some())?;
-        // Right before the stream, only the mark shows that it was not written on alone.
-        if last > 0 && last + 1 == extent.base.next && !mark.is_there() {
-            let first = extent.base.next;
-            return Err(StreamError::Purged { end: last, first });
-        }
+        is_known_to_belong(&found.extent, last, covered.is_some(), mark)?;
         if let Some(record) = covered.as_ref().filter(|_| last >= found.extent.base.next) {
             has_record(connection, &found.extent, last, record)?;
         }
@@ -289,6 +283,22 @@ pub fn open<V: Shown>(
         log_id: own_id,
         reader,
     })
+}
+
+/// A directory that ends before the stream's first position is known to belong to it: it has no record of its own
+/// there, and the mark shows that it was not written on alone.
+fn is_known_to_belong(
+    extent: &Extent,
+    last: u64,
+    has_record: bool,
+    mark: &dyn Mark,
+) -> Result<(), StreamError> {
+    extent.has_nothing_before(last, has_record)?;
+    let first = extent.base.next;
+    match last > 0 && last < first && !mark.is_there() {
+        true => Err(StreamError::Purged { end: last, first }),
+        false => Ok(()),
+    }
 }
 
 /// The record at this position; `None` where the log has none from before the snapshot that it began with:

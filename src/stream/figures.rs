@@ -18,6 +18,7 @@ pub struct Figures {
     snapshot_failures: AtomicU64,
     first: AtomicU64,
     has_other_key: AtomicBool,
+    has_weak_settings: AtomicBool,
 }
 
 /// Values of the counters at one time.
@@ -48,6 +49,8 @@ pub struct Counted {
     pub first: u64,
     /// 1 while the key of webhooks is another one here than that of the node that writes.
     pub has_other_key: u64,
+    /// 1 while this process, which follows, does not take over since the stream's settings are too weak.
+    pub has_weak_settings: u64,
 }
 
 /// Counts an append in flight, until it is dropped.
@@ -95,6 +98,11 @@ impl Figures {
         self.snapshot_failures.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Notes whether the settings of the stream are too weak for this process to take over.
+    pub fn has_weak_settings(&self, has_weak: bool) {
+        self.has_weak_settings.store(has_weak, Ordering::Relaxed);
+    }
+
     /// Whether the key of webhooks is another one here than that of the node that writes; returns what was
     /// known before.
     #[must_use]
@@ -119,6 +127,7 @@ impl Figures {
             snapshot_failures: load(&self.snapshot_failures),
             first: load(&self.first),
             has_other_key: self.has_other_key.load(Ordering::Relaxed).into(),
+            has_weak_settings: self.has_weak_settings.load(Ordering::Relaxed).into(),
         }
     }
 }

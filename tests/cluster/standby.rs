@@ -240,6 +240,9 @@ fn a_standby_leaves_the_lease_while_the_stream_has_a_limit_that_a_start_refuses(
     ask_for(&world, &writer, 0..5);
     let following = standby(&cluster, &world, &world.path("second"));
     cluster.change(&json!({"max_msgs": 1_000_000}));
+    until("it has seen that", || {
+        following.metric("carebook_journal_settings_weak") == 1.0
+    });
     // The writer goes on, and gives up its lease when it ends.
     ask_for(&world, &writer, 5..6);
     assert_eq!(writer.stop(), Some(0));

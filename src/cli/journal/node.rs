@@ -389,6 +389,7 @@ impl Follower {
         };
         let settings = self.expect_settings(&info);
         let is_weak = settings.is_err();
+        self.link.figures().has_weak_settings(is_weak);
         if self.is_weak.swap(is_weak, Ordering::AcqRel) != is_weak {
             match settings {
                 Err(error) => tracing::warn!(%error, "this process does not take over"),

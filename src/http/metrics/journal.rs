@@ -82,6 +82,12 @@ impl JournalFigures {
                 "1 when the key of webhooks of this process, which follows, is not that of the writer.",
                 counted.has_other_key,
             ),
+            (
+                "carebook_journal_settings_weak",
+                "gauge",
+                "1 when this process, which follows, would not take over: the stream's settings are too weak.",
+                counted.has_weak_settings,
+            ),
         ] {
             page.one(name, kind, help, value);
         }
