@@ -108,7 +108,7 @@ impl ResponseRoomOf<'_> {
     }
 
     /// Whether a command of this subject may be carried out: its answer is then sent whatever its size. While half of
-    /// the budget is used, a subject with more than [`OWN_BYTES`] has to wait; while all of it is, one with any.
+    /// the budget is used, a subject with more than 8 MiB has to wait; while all of it is, one with any.
     pub fn may_be_answered(self) -> bool {
         let budget = &self.outgoing.0;
         if budget.all.free() >= budget.all.max() / 2 {
