@@ -170,10 +170,7 @@ impl Failure {
                 offset: 1..,
                 what,
                 ..
-            } if is_snapshot(file)
-                && !is_copy(file)
-                && !what.contains("no other snapshot can be read") =>
-            {
+            } if is_snapshot(file) && !is_copy(file) && !what.contains(wal::NO_OTHER_SNAPSHOT) => {
                 Self::DamageTold(format!(
                     "a snapshot is damaged: {}. Nothing was changed. Check the disk; {WHEN_A_SNAPSHOT}",
                     error.damage().unwrap_or_default()
@@ -260,5 +257,28 @@ mod tests {
         assert!(matches!(failure, Failure::Other(why) if why == full().to_string()));
         let failure = Failure::of_log(&met_at("no such kind".into()));
         assert!(matches!(failure, Failure::Damaged(_)));
+    }
+
+    #[test]
+    fn a_damaged_snapshot_needs_no_start_where_the_log_or_the_stream_cannot_replace_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("snapshot-00000001.snap");
+        let failure = |what: &str| {
+            let failure = Failure::of_whole_log(&wal::Error::Damaged {
+                file: file.display().to_string(),
+                offset: 8,
+                position: None,
+                what: what.to_owned(),
+            });
+            match failure {
+                Failure::DamageTold(told) | Failure::Damaged(told) => told,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(failure("the checksum differs").contains(WHEN_A_SNAPSHOT));
+        let lost = format!("the checksum differs; {}", wal::NO_OTHER_SNAPSHOT);
+        assert!(!failure(&lost).contains(WHEN_A_SNAPSHOT));
+        std::fs::write(directory.path().join("journal"), "CAREBOOK_main\n").unwrap();
+        assert!(failure("the checksum differs").contains(WHEN_A_COPY));
     }
 }

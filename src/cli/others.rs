@@ -74,3 +74,20 @@ pub(super) fn expect_only(
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_log_is_judged_by_the_log_whatever_lies_beside_it() {
+        for left in ["segment-00000001.log", "snapshot-00000001.snap", "copy.new"] {
+            let directory = tempfile::tempdir().unwrap();
+            std::fs::write(directory.path().join("notes.txt"), "").unwrap();
+            assert!(expect_no_others(directory.path()).is_err());
+            std::fs::write(directory.path().join(left), "").unwrap();
+            assert!(expect_no_others(directory.path()).is_ok(), "{left}");
+        }
+    }
+}

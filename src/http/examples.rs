@@ -34,7 +34,7 @@ pub struct Shown {
 }
 
 /// Returns the commands, in the order of their operations.
-pub fn standing() -> impl Iterator<Item = DemoSeed> {
+pub fn demo_seeds() -> impl Iterator<Item = DemoSeed> {
     // An operation later in the order that takes nothing from this one's response can rely on this one's example, and
     // needs no command.
     let is_needed = |row: &&Row| {
@@ -88,15 +88,15 @@ fn born(row: &Row) -> Uuid {
 #[must_use]
 pub fn example(row: &Row) -> Shown {
     let example = row.operation.example();
-    let standing = standing().find(|one| example.after == Some(one.row.name));
-    let before = match &standing {
-        Some(standing) => example.before_of(&standing.born().to_string()),
+    let first = demo_seeds().find(|one| example.after == Some(one.row.name));
+    let before = match &first {
+        Some(seed) => example.before_of(&seed.born().to_string()),
         // The example depends on no created resource, so any valid identifier will do; a number where the path has
         // one.
         None if row.path.contains("{number}") => example.before_of("1"),
         None => example.before_of(&Uuid::from_u128(BORN).to_string()),
     };
-    let shared = standing.filter(|one| one.is_shared).map(|one| one.renamed);
+    let shared = first.filter(|one| one.is_shared).map(|one| one.renamed);
     match &shared {
         Some((from, to)) => shown(example, &[(*from, to.as_str())], &before),
         None => shown(example, &[], &before),

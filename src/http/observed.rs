@@ -77,7 +77,7 @@ pub(super) struct Observed {
 /// A request whose response is made.
 pub(super) struct Ended<'a> {
     pub(super) method: &'a Method,
-    pub(super) told: &'a RequestOutcome<'a>,
+    pub(super) outcome: &'a RequestOutcome<'a>,
     pub(super) operation: &'static str,
     pub(super) request_id: &'a HeaderValue,
     pub(super) answer: &'a Answer,
@@ -143,7 +143,7 @@ pub(super) fn tell(upkeep: &MetricSources, observed: Option<Observed>, ended: &E
         return;
     };
     if let (Some(tracer), Some(doing)) = (&upkeep.tracer, observed.doing.take()) {
-        if let Times::Ended(began, answered) = ended.told.command {
+        if let Times::Ended(began, answered) = ended.outcome.command {
             tracer.part(&doing, (began, answered), || ended.command_done());
         }
         tracer.end(doing, || ended.done());
@@ -156,7 +156,7 @@ pub(super) fn tell(upkeep: &MetricSources, observed: Option<Observed>, ended: &E
     log.write(&AccessLine {
         at: observed.at,
         method: ended.method,
-        route: ended.told.route,
+        route: ended.outcome.route,
         operation,
         status,
         code: body.code(),
@@ -188,7 +188,7 @@ impl Ended<'_> {
                 self.request_id.to_str().unwrap_or("-"),
             ),
         ];
-        if let Some(route) = self.told.route {
+        if let Some(route) = self.outcome.route {
             attributes.push(text("http.route", route));
             attributes.push(text("url.path", route));
         }
@@ -202,7 +202,7 @@ impl Ended<'_> {
             attributes.push(text("error.type", status.as_str()));
         }
         SpanEnd {
-            name: match self.told.route {
+            name: match self.outcome.route {
                 Some(route) => format!("{method} {route}"),
                 None => method.to_owned(),
             },

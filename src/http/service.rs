@@ -198,7 +198,7 @@ impl Service {
         let (head, mut body) = request.into_parts();
         let request_id = request_id(&self.engine, &head.headers);
         let observed = observe(&self.upkeep, || self.engine.now(), &head.headers);
-        let mut told = RequestOutcome {
+        let mut outcome = RequestOutcome {
             series: self.metrics.elsewhere(),
             route: None,
             command: Times::asked(observed.as_ref()),
@@ -218,7 +218,7 @@ impl Service {
                 &head.uri,
                 &head.headers,
                 &mut body,
-                &mut told,
+                &mut outcome,
             ));
             // Log lines of this request have its id, if they are logged at all; the future itself
             // is not moved.
@@ -233,15 +233,15 @@ impl Service {
             self.unless_replaced(answer, &head, started).await
         };
         let took = started.elapsed();
-        self.metrics.count(told.series, answer.status(), took);
+        self.metrics.count(outcome.series, answer.status(), took);
         if let Some(code) = answer.body().code() {
             self.metrics.count_refusal(code);
             problem_body::charge(&mut answer, code, &self.outgoing);
         }
         let ended = Ended {
             method: &head.method,
-            told: &told,
-            operation: self.metrics.name(told.series),
+            outcome: &outcome,
+            operation: self.metrics.name(outcome.series),
             request_id: &request_id,
             answer: &answer,
             took,
@@ -290,7 +290,7 @@ impl Service {
         problems.reply(result, Success::Ok)
     }
 
-    /// The response; notes in `told` which series and route the request belongs to.
+    /// The response; notes in `outcome` which series and route the request belongs to.
     pub(super) async fn routed<'s, B>(
         &'s self,
         caller: &Caller,
@@ -298,7 +298,7 @@ impl Service {
         uri: &Uri,
         headers: &HeaderMap,
         body: B,
-        told: &mut RequestOutcome<'s>,
+        outcome: &mut RequestOutcome<'s>,
     ) -> Answer
     where
         B: Body<Data = Bytes> + Unpin,
@@ -319,7 +319,7 @@ impl Service {
                 "There is no route at this path.",
             );
         };
-        told.route = Some(place.template());
+        outcome.route = Some(place.template());
         if *method == Method::OPTIONS {
             return response::allowing(response::empty(StatusCode::NO_CONTENT), &place.methods());
         }
@@ -335,14 +335,14 @@ impl Service {
             .iter()
             .map(|(name, value)| (*name, value.as_ref()))
             .collect();
-        told.series = own;
+        outcome.series = own;
         let said = Said {
             parameters: &parameters,
             query: uri.query(),
             headers,
             dry_run: DryRun::of(uri.query()),
         };
-        self.reached(caller, asked, said, uri, body, &mut told.command)
+        self.reached(caller, asked, said, uri, body, &mut outcome.command)
             .await
     }
 

@@ -98,15 +98,21 @@ impl Figures {
         self.snapshot_failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes whether the settings of the stream are too weak for this process to take over.
-    pub fn has_weak_settings(&self, has_weak: bool) {
-        self.has_weak_settings.store(has_weak, Ordering::Relaxed);
+    /// Notes whether the settings of the stream are too weak for this process to take over; returns what was noted
+    /// before.
+    pub fn set_weak_settings(&self, has_weak: bool) -> bool {
+        self.has_weak_settings.swap(has_weak, Ordering::AcqRel)
     }
 
-    /// Whether the key of webhooks is another one here than that of the node that writes; returns what was
-    /// known before.
+    /// Whether the settings of the stream, when they were last read, were too weak for this process to take over.
     #[must_use]
-    pub fn has_other_key(&self, has_other: bool) -> bool {
+    pub fn has_weak_settings(&self) -> bool {
+        self.has_weak_settings.load(Ordering::Acquire)
+    }
+
+    /// Notes whether the key of webhooks is another one here than that of the node that writes; returns what was
+    /// noted before.
+    pub fn set_other_key(&self, has_other: bool) -> bool {
         self.has_other_key.swap(has_other, Ordering::Relaxed)
     }
 

@@ -206,6 +206,43 @@ fn a_directory_of_snapshots_alone_is_imported_and_served_from_any_node() {
     assert_eq!(cluster.verify(&world.data())["records"], 2);
 }
 
+#[test]
+fn a_directory_that_was_written_on_alone_up_to_the_beginning_of_an_import_is_refused() {
+    let Some(cluster) = Cluster::started(1) else {
+        return;
+    };
+    let world = World::new();
+    kept_alone(&world, 8);
+    let (data, other) = (world.data(), world.path("other"));
+    copy(&data, &other);
+    kept_alone(&world, 12);
+    // The copy comes to the same position by other commands.
+    let aside = world.path("aside");
+    std::fs::rename(&data, &aside).unwrap();
+    std::fs::rename(&other, &data).unwrap();
+    let alone = Server::start(&world);
+    ask_for(&world, &alone, 12..16);
+    assert_eq!(alone.stop(), Some(0));
+    std::fs::rename(&data, &other).unwrap();
+    std::fs::rename(&aside, &data).unwrap();
+    let compact = |data: &Path| {
+        let (code, _, said) = run(&["compact", "--keep", "0s", "--data", data.to_str().unwrap()]);
+        assert_eq!(code, Some(0), "{said}");
+    };
+    compact(&data);
+    let (code, _, said) = import(&cluster, &world);
+    assert_eq!(code, Some(0), "{said}");
+    let refused = || {
+        let (code, said) = start_refused(&cluster, &world, &other);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("ends at position 12"), "{said}");
+    };
+    refused();
+    // So it is where only a snapshot is left of it, since it has no mark of the journal.
+    compact(&other);
+    refused();
+}
+
 /// The directory of a world with forty commands, whose log begins with a position, is imported by a command
 /// that is interrupted again and again.
 fn is_imported_although_interrupted(cluster: &Cluster, world: &World, first: u64) {

@@ -110,6 +110,7 @@ pub use format::{FORMAT_VERSION, RECORD_BYTES_MAX};
 pub use log::{Log, Parts};
 pub use manifest::{Ancestor, Identity};
 pub use medium::{BatchWriter, Medium, WakeUp};
+pub use opening::NO_OTHER_SNAPSHOT;
 pub use options::Options;
 pub use report::{BadSnapshot, Report, TornTail};
 pub use restore::{FromArchive, Past, records};

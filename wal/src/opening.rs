@@ -12,6 +12,9 @@ use crate::storage::Storage;
 use crate::survey::{self, Survey};
 use crate::visitor::{SnapshotInfo, Visitor};
 
+/// Part of [`Error::Damaged`]'s description of a snapshot without which the log does not open: its records are gone.
+pub const NO_OTHER_SNAPSHOT: &str = "no other snapshot can be read";
+
 /// What was shown before the first record.
 pub(crate) struct Begun {
     pub(crate) used: Option<Snapshot>,
@@ -66,7 +69,7 @@ pub(crate) fn begin(
                 offset: *offset,
                 position: None,
                 what: format!(
-                    "{what}; no other snapshot can be read, and the log begins only at position {}",
+                    "{what}; {NO_OTHER_SNAPSHOT}, and the log begins only at position {}",
                     manifest.first_position
                 ),
             },

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -53,8 +52,6 @@ pub struct Follower {
     continuity: JournalContinuity,
     /// Minimum number of copies of the stream.
     replicas: u64,
-    /// Whether the stream's settings, when they were last read, were not as a start requires them.
-    is_weak: Arc<AtomicBool>,
 }
 
 /// Why a node does not follow any further.
@@ -217,7 +214,6 @@ impl JournalArgs {
             came: Instant::now(),
             continuity: JournalContinuity::default(),
             replicas: self.place.journal_replicas,
-            is_weak: Arc::default(),
         };
         Ok((engine, report, follower))
     }
@@ -239,7 +235,6 @@ impl Follower {
             engine: Arc::clone(engine),
             link: Arc::clone(&self.link),
             terms,
-            is_weak: Arc::clone(&self.is_weak),
             taken: sender,
         };
         let named = |name: &str| thread::Builder::new().name(name.to_owned());
@@ -310,7 +305,7 @@ impl Follower {
                 }
                 engine.answer_by(Arc::clone(&self.link) as Arc<dyn WriterProof>);
                 engine.promote()?;
-                if self.link.figures().has_other_key(false) {
+                if self.link.figures().set_other_key(false) {
                     Terms::warn_of_other_key();
                 }
                 let epoch = self.link.figures().counted().epoch;
@@ -389,8 +384,7 @@ impl Follower {
         };
         let settings = self.expect_settings(&info);
         let is_weak = settings.is_err();
-        self.link.figures().has_weak_settings(is_weak);
-        if self.is_weak.swap(is_weak, Ordering::AcqRel) != is_weak {
+        if self.link.figures().set_weak_settings(is_weak) != is_weak {
             match settings {
                 Err(error) => tracing::warn!(%error, "this process does not take over"),
                 Ok(()) => tracing::info!("the stream's settings are as they have to be again"),
@@ -420,7 +414,6 @@ struct Candidate {
     engine: Arc<Engine>,
     link: Arc<JournalHandle>,
     terms: Terms,
-    is_weak: Arc<AtomicBool>,
     taken: Sender<Lease>,
 }
 
@@ -433,7 +426,7 @@ impl Candidate {
         while !self.engine.feed().has_ended() {
             self.tell_of_writer();
             let is_behind = self.engine.lag().is_none_or(|lag| lag.is_behind());
-            let is_weak = self.is_weak.load(Ordering::Acquire);
+            let is_weak = self.link.figures().has_weak_settings();
             if is_behind || is_weak || !self.engine.has_disk_room() {
                 thread::sleep(TURN);
                 continue;
@@ -478,7 +471,7 @@ impl Candidate {
             .as_ref()
             .and_then(|holder| self.terms.have_other_key_than(holder));
         if let Some(is_other) = other {
-            let was_other = self.link.figures().has_other_key(is_other);
+            let was_other = self.link.figures().set_other_key(is_other);
             if is_other && !was_other {
                 tracing::warn!(
                     "the key of webhooks is not the writer's: if this process takes over, the secret of every \

@@ -293,6 +293,7 @@ pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<Compa
         }
     });
     let extent = extent.map_err(|error| Failure::of_journal(&error))?;
+    let joined = extent.clone();
     let mut comparing = Comparing {
         connection,
         extent,
@@ -306,14 +307,11 @@ pub(super) fn compare(connection: &Arc<Connection>, data: &Path) -> Result<Compa
     };
     // Those, too, that a snapshot covers.
     wal::records(existing(data)?.as_ref(), &mut comparing).map_err(of_log)?;
-    if own.last_position < comparing.extent.base.next {
-        let has_record = comparing.compared.purged > 0;
-        let judged = comparing
-            .extent
-            .has_nothing_before(own.last_position, has_record);
-        judged.map_err(|error| Failure::of_journal(&error))?;
-    }
-    Ok(comparing.compared)
+    let compared = comparing.compared;
+    joined
+        .has_nothing_before(own.last_position, compared.purged > 0)
+        .map_err(|error| Failure::of_journal(&error))?;
+    Ok(compared)
 }
 
 /// Compares each record with the stream's.

@@ -26,7 +26,7 @@ use crate::domain::reference::read_fact::FACTS_WRITE;
 use crate::domain::reference::samples;
 use crate::domain::settlement::request_deposit::RequestDeposit;
 use crate::engine::{CommandRequest, CommandResult, Engine};
-use crate::http::examples::{DemoSeed, standing};
+use crate::http::examples::{DemoSeed, demo_seeds};
 use crate::http::small_file;
 
 /// How long a token of the demonstration is valid.
@@ -173,11 +173,11 @@ impl Demo {
 pub fn load_samples(engine: &Arc<Engine>) -> Result<(), BoxError> {
     let loading = load_lines(engine, samples::NDJSON.as_bytes());
     on_lane(engine, loading)??;
-    for standing in standing() {
-        if is_there(engine, &standing) {
+    for seed in demo_seeds() {
+        if is_there(engine, &seed) {
             continue;
         }
-        let carried_out = on_lane(engine, carry_out(engine, &standing))?;
+        let carried_out = on_lane(engine, carry_out(engine, &seed))?;
         carried_out.map_err(|error| unless_over(error, engine.now()))?;
     }
     Ok(())
@@ -196,16 +196,16 @@ fn unless_over(error: BoxError, now: Timestamp) -> BoxError {
 }
 
 /// Whether an earlier start has carried out the command, whose key may be forgotten by now.
-fn is_there(engine: &Engine, standing: &DemoSeed) -> bool {
-    let born = standing.born().to_string();
+fn is_there(engine: &Engine, seed: &DemoSeed) -> bool {
+    let born = seed.born().to_string();
     let mut kinds = RESOURCES.iter().map(|resource| resource.kind());
     kinds.any(|kind| engine.has_resource(kind.key(&[&born])))
 }
 
 /// Carries out a command of a fresh demonstration.
-async fn carry_out(engine: &Engine, standing: &DemoSeed) -> Result<(), BoxError> {
-    let row = standing.row;
-    let shown = standing.shown();
+async fn carry_out(engine: &Engine, seed: &DemoSeed) -> Result<(), BoxError> {
+    let row = seed.row;
+    let shown = seed.shown();
     let text = shown.body.to_string();
     let body = Json::parse(text.as_bytes()).map_err(|_| "an example is JSON")?;
     let path: Vec<_> = row
@@ -225,7 +225,7 @@ async fn carry_out(engine: &Engine, standing: &DemoSeed) -> Result<(), BoxError>
         header_key: (row.key == KeySource::Header).then(|| DemoSeed::KEY.into()),
     };
     let permit = engine.admit().ok_or("too many commands are in flight")?;
-    match engine.execute_with_id(standing.born(), call, permit).await {
+    match engine.execute_with_id(seed.born(), call, permit).await {
         CommandResult::Done { .. } => Ok(()),
         CommandResult::Refused { rejection, .. } => Err(format!(
             "{} was not carried out: {} ({})",

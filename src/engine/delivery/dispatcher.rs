@@ -55,7 +55,7 @@ pub(in crate::engine) struct Dispatcher {
     pub(super) began: Timestamp,
     pub(super) messages: mpsc::UnboundedReceiver<Message>,
     pub(super) own: Webhooks,
-    pub(super) attached: HashMap<Uuid, ActiveSubscription>,
+    pub(super) active: HashMap<Uuid, ActiveSubscription>,
     slots: AttemptSlots,
     pub(super) runs: u64,
     /// Subscriptions that get the events of each name; rebuilt when a subscription changes.
@@ -93,7 +93,7 @@ impl Dispatcher {
             began: Timestamp::default(),
             messages: receiver,
             own: own.clone(),
-            attached: HashMap::new(),
+            active: HashMap::new(),
             slots: AttemptSlots::default(),
             runs: 0,
             wanting: HashMap::new(),
@@ -140,14 +140,14 @@ impl Dispatcher {
             // Well receivers come first: a failing one costs the time of new connections.
             let touched = std::mem::take(&mut self.touched);
             let is_failing = |id: &Uuid| {
-                let attached = self.attached.get(id);
-                attached.is_some_and(|attached| attached.channel.is_failing())
+                let active = self.active.get(id);
+                active.is_some_and(|active| active.channel.is_failing())
             };
             let (failing, well): (Vec<_>, Vec<_>) = touched.into_iter().partition(is_failing);
             for id in well.into_iter().chain(failing) {
                 self.pump(id);
             }
-            if self.stopping.is_some() && self.attached.values().all(|of| of.recording.is_none()) {
+            if self.stopping.is_some() && self.active.values().all(|of| of.recording.is_none()) {
                 return;
             }
         }
@@ -164,20 +164,20 @@ impl Dispatcher {
             Message::Ended(attempted) => self.ended(*attempted),
             Message::Page(id, run, page) => self.take_page(id, run, page),
             Message::Dated(id, run, event, at) => {
-                let attached = self.attached.get_mut(&id);
-                if let Some(attached) = attached.filter(|attached| attached.run == run) {
-                    attached.channel.is_born(event, at);
+                let active = self.active.get_mut(&id);
+                if let Some(active) = active.filter(|active| active.run == run) {
+                    active.channel.is_born(event, at);
                 }
             }
             Message::Recorded(id, serial, is_recorded) => self.recorded(id, serial, is_recorded),
             Message::Stop(stopped) => {
                 self.stopping = Some(stopped);
                 let last_event = self.last_event();
-                for attached in self.attached.values_mut() {
-                    attached.leave_end(last_event);
+                for active in self.active.values_mut() {
+                    active.leave_end(last_event);
                 }
                 self.tail = None;
-                let ids: Vec<_> = self.attached.keys().copied().collect();
+                let ids: Vec<_> = self.active.keys().copied().collect();
                 for id in ids {
                     self.record(id, true);
                 }
@@ -187,11 +187,11 @@ impl Dispatcher {
 
     /// Loads what the log stores of a subscription, once that is durable.
     pub(super) fn load(&mut self, id: Uuid, retried: Option<EventId>) {
-        if !self.attached.contains_key(&id) {
+        if !self.active.contains_key(&id) {
             self.loading.insert(id);
         }
         let (shared, own) = (Arc::clone(&self.shared), self.own.clone());
-        let known = self.attached.get(&id).map(|attached| attached.generation);
+        let known = self.active.get(&id).map(|active| active.generation);
         tokio::spawn(async move {
             let loaded = shared.load_webhook(id, known, retried).await;
             loaded.map(|loaded| own.tell(Message::Loaded(Box::new(loaded))))
@@ -215,14 +215,14 @@ impl Dispatcher {
             deliveries,
             ..
         } = &stored;
-        let known = self.attached.get_mut(&id);
+        let known = self.active.get_mut(&id);
         match known {
             // An older result may arrive after a newer one.
-            Some(attached) if attached.generation > deliveries.generation => return,
-            Some(attached) if attached.subscription.revision > subscription.revision => {}
-            Some(attached) if attached.generation == deliveries.generation => {
-                attached.known_at = stored.position;
-                attached.subscription = subscription.clone();
+            Some(active) if active.generation > deliveries.generation => return,
+            Some(active) if active.subscription.revision > subscription.revision => {}
+            Some(active) if active.generation == deliveries.generation => {
+                active.known_at = stored.position;
+                active.subscription = subscription.clone();
             }
             _ => self.attach(id, &stored),
         }
@@ -238,7 +238,7 @@ impl Dispatcher {
         let now = self.now();
         let deliveries = &stored.deliveries;
         let bounds = self.bounds;
-        let mut attached = ActiveSubscription {
+        let mut active = ActiveSubscription {
             run: self.runs,
             types: stored.types.clone(),
             subscription: stored.subscription.clone(),
@@ -267,9 +267,9 @@ impl Dispatcher {
             },
         };
         for waiting in &deliveries.waiting {
-            attached.resume(waiting, now);
+            active.resume(waiting, now);
         }
-        self.attached.insert(id, attached);
+        self.active.insert(id, active);
         if self.tail.is_none() {
             self.tail = Some(Tail::begin(&self.shared));
         }
@@ -278,12 +278,12 @@ impl Dispatcher {
     }
 
     pub(super) fn detach(&mut self, id: Uuid) {
-        if let Some(gone) = self.attached.remove(&id)
+        if let Some(gone) = self.active.remove(&id)
             && let Some(wake) = gone.wake
         {
             self.wakes.remove(&(wake, id));
         }
-        if self.attached.is_empty() {
+        if self.active.is_empty() {
             // Without subscriptions the log is not read.
             self.tail = None;
         }
@@ -291,37 +291,37 @@ impl Dispatcher {
 
     fn retry(&mut self, id: Uuid, deliveries: &WebhookDeliveries, retried: EventId) {
         let now = self.now();
-        let Some(attached) = self.attached.get_mut(&id) else {
+        let Some(active) = self.active.get_mut(&id) else {
             return;
         };
         // Deliveries that a receiver missed before it was gone are dropped, and dead ones stay listed.
-        if attached.is_gone || deliveries.is_gone {
+        if active.is_gone || deliveries.is_gone {
             return;
         }
         let Some(delivery) = deliveries.waiting_or_dead(retried) else {
             return;
         };
-        attached.retry(delivery, now);
+        active.retry(delivery, now);
         let stored = deliveries.dead.iter().filter(|dead| dead.id != retried);
-        attached.figures.dead = stored.count() + attached.dead_beside(deliveries);
+        active.figures.dead = stored.count() + active.dead_beside(deliveries);
     }
 
     /// Sends what may be sent, reads on where the channel is behind, and schedules the next wake-up.
     fn pump(&mut self, id: Uuid) {
         let now = self.now();
         let is_stopping = self.stopping.is_some();
-        let Some(attached) = self.attached.get_mut(&id) else {
+        let Some(active) = self.active.get_mut(&id) else {
             return;
         };
-        let is_paused = attached.subscription.is_paused;
-        let may_read = !is_stopping && !attached.is_gone && attached.knows_itself();
+        let is_paused = active.subscription.is_paused;
+        let may_read = !is_stopping && !active.is_gone && active.knows_itself();
         let may_send = may_read && !is_paused;
         let slots = &mut self.slots;
         let mut turn = |on_way, is_doubtful| slots.begin(id, on_way, is_doubtful);
-        while may_send && let Some((event, turn)) = attached.channel.next_in_turn(now, &mut turn) {
-            let attempt = attached.attempt(event, now.wall, &self.log);
+        while may_send && let Some((event, turn)) = active.channel.next_in_turn(now, &mut turn) {
+            let attempt = active.attempt(event, now.wall, &self.log);
             let (shared, sender) = (Arc::clone(&self.shared), Arc::clone(&self.sender));
-            let (own, run) = (self.own.clone(), attached.run);
+            let (own, run) = (self.own.clone(), active.run);
             tokio::spawn(async move {
                 let (outcome, took) = attempt.make(&shared, sender).await;
                 own.tell(Message::Ended(Box::new(Attempted {
@@ -335,24 +335,24 @@ impl Dispatcher {
             });
         }
         // Where only a slot is missing, the end of an attempt wakes the channel.
-        let is_out_of_turn = attached.channel.has_next(now);
+        let is_out_of_turn = active.channel.has_next(now);
         let may_wake = may_send && !is_out_of_turn;
-        let wake = may_wake.then(|| attached.channel.wake_at()).flatten();
-        if wake != attached.wake {
-            if let Some(before) = attached.wake {
+        let wake = may_wake.then(|| active.channel.wake_at()).flatten();
+        if wake != active.wake {
+            if let Some(before) = active.wake {
                 self.wakes.remove(&(before, id));
             }
             if let Some(wake) = wake {
                 self.wakes.insert((wake, id));
             }
-            attached.wake = wake;
+            active.wake = wake;
         }
-        let has_room = attached.has_room(self.waiting, self.waiting_max);
-        let is_wanting = has_room && (is_paused || attached.channel.ready() < READY_MIN);
-        let is_behind = !attached.is_at_end && self.tail.is_some();
-        if may_read && is_behind && !attached.is_reading && is_wanting {
-            attached.is_reading = true;
-            attached.read_page(id, &self.shared, &self.own);
+        let has_room = active.has_room(self.waiting, self.waiting_max);
+        let is_wanting = has_room && (is_paused || active.channel.ready() < READY_MIN);
+        let is_behind = !active.is_at_end && self.tail.is_some();
+        if may_read && is_behind && !active.is_reading && is_wanting {
+            active.is_reading = true;
+            active.read_page(id, &self.shared, &self.own);
         }
     }
 
@@ -362,8 +362,8 @@ impl Dispatcher {
             && due <= now
         {
             self.wakes.remove(&(due, id));
-            if let Some(attached) = self.attached.get_mut(&id) {
-                attached.wake = None;
+            if let Some(active) = self.active.get_mut(&id) {
+                active.wake = None;
             }
             self.touched.insert(id);
         }
@@ -380,34 +380,34 @@ impl Dispatcher {
             took,
         } = attempted;
         self.slots.end(&turn);
-        let attached = self.attached.get_mut(&subscription);
-        let Some(attached) = attached.filter(|attached| attached.run == run) else {
+        let active = self.active.get_mut(&subscription);
+        let Some(active) = active.filter(|active| active.run == run) else {
             return;
         };
         self.touched.insert(subscription);
         let delivered = match outcome {
             Outcome::Sent(delivered) => delivered,
             Outcome::Lost(first) => {
-                attached.channel.called_back(id);
-                attached.lose(first, now);
+                active.channel.called_back(id);
+                active.lose(first, now);
                 return;
             }
-            Outcome::CalledBack => return attached.channel.called_back(id),
+            Outcome::CalledBack => return active.channel.called_back(id),
             Outcome::Unread => Delivered::Failed(Failure {
                 status: None,
                 error: "the event could not be read".into(),
                 retry_after: None,
             }),
         };
-        attached.figures.attempts += 1;
-        attached.figures.attempt_time += took;
-        attached.is_unrecorded = true;
+        active.figures.attempts += 1;
+        active.figures.attempt_time += took;
+        active.is_unrecorded = true;
         match delivered {
             Delivered::Taken => {
-                if let Some(Settled::Taken(carried)) = attached.channel.ended(id, Ok(()), now, 0) {
-                    attached.let_go(&carried);
+                if let Some(Settled::Taken(carried)) = active.channel.ended(id, Ok(()), now, 0) {
+                    active.let_go(&carried);
                 }
-                if attached.is_soon_to_record(now.steady) {
+                if active.is_soon_to_record(now.steady) {
                     self.record(subscription, false);
                 }
             }
@@ -417,15 +417,15 @@ impl Dispatcher {
                     error: "it answered 410: the receiver is gone".into(),
                     retry_after: None,
                 };
-                attached.note_failure(id, &failure, now.wall);
-                attached.is_gone = true;
-                attached.runs_dry(&mut self.runs, self.bounds);
+                active.note_failure(id, &failure, now.wall);
+                active.is_gone = true;
+                active.runs_dry(&mut self.runs, self.bounds);
                 tracing::warn!(%subscription, "the receiver of a webhook subscription is gone");
                 self.record(subscription, true);
             }
             Delivered::Failed(failure) => {
-                attached.note_failure(id, &failure, now.wall);
-                attached.failed(id, &failure, now);
+                active.note_failure(id, &failure, now.wall);
+                active.failed(id, &failure, now);
             }
         }
     }

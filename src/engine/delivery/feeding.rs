@@ -17,11 +17,11 @@ impl Dispatcher {
         let last_event = self.last_event();
         let Some(Ok(page)) = page else {
             // The reader was too slow for the log, or the log ends: every channel catches up with its own pages.
-            for attached in self.attached.values_mut() {
-                attached.leave_end(last_event);
+            for active in self.active.values_mut() {
+                active.leave_end(last_event);
             }
-            self.touched.extend(self.attached.keys());
-            let may_go_on = page.is_some() && !self.attached.is_empty();
+            self.touched.extend(self.active.keys());
+            let may_go_on = page.is_some() && !self.active.is_empty();
             self.tail = may_go_on.then(|| Tail::begin(&self.shared));
             return;
         };
@@ -35,16 +35,16 @@ impl Dispatcher {
                 None => self.who_wants(event.name),
             };
             for id in wanting.iter() {
-                let Some(attached) = self.attached.get_mut(id) else {
+                let Some(active) = self.active.get_mut(id) else {
                     continue;
                 };
-                if attached.is_at_end && event.id > attached.examined {
-                    if attached.has_room(self.waiting, self.waiting_max) {
-                        attached.offer(event, now);
+                if active.is_at_end && event.id > active.examined {
+                    if active.has_room(self.waiting, self.waiting_max) {
+                        active.offer(event, now);
                         self.waiting += 1;
                     } else {
                         let tail = self.tail.as_ref();
-                        attached.leave_end(tail.map_or(last_event, |tail| tail.last_event));
+                        active.leave_end(tail.map_or(last_event, |tail| tail.last_event));
                     }
                     self.touched.insert(*id);
                 }
@@ -64,19 +64,19 @@ impl Dispatcher {
         let Some(id) = id.and_then(|(_, id)| id.parse().ok()) else {
             return;
         };
-        let attached = self.attached.get(&id);
-        if attached.is_some_and(|known| known.is_at_end && event.id > known.examined) {
+        let active = self.active.get(&id);
+        if active.is_some_and(|known| known.is_at_end && event.id > known.examined) {
             self.change(id, event);
         }
     }
 
     /// Moves past a change of this subscription, and loads the subscription where it is not known as of that change.
     fn change(&mut self, id: Uuid, event: &Event) {
-        let Some(attached) = self.attached.get_mut(&id) else {
+        let Some(active) = self.active.get_mut(&id) else {
             return;
         };
-        attached.pass_change(event);
-        let is_known = attached.knows_itself();
+        active.pass_change(event);
+        let is_known = active.knows_itself();
         self.wanting.clear();
         self.touched.insert(id);
         if !is_known {
@@ -86,8 +86,8 @@ impl Dispatcher {
 
     pub(super) fn who_wants(&mut self, name: Name) -> Arc<Vec<Uuid>> {
         let event_type = name.event_type();
-        let wanting = self.attached.iter();
-        let wanting = wanting.filter(|(_, attached)| attached.wants(&event_type));
+        let wanting = self.active.iter();
+        let wanting = wanting.filter(|(_, active)| active.wants(&event_type));
         let wanting: Arc<Vec<_>> = Arc::new(wanting.map(|(id, _)| *id).collect());
         self.wanting.insert(name, Arc::clone(&wanting));
         wanting
@@ -96,43 +96,43 @@ impl Dispatcher {
     /// Takes a page for a channel that is behind.
     pub(super) fn take_page(&mut self, id: Uuid, run: u64, page: Result<Page, NoPage>) {
         let now = self.now();
-        let attached = self.attached.get_mut(&id);
-        let Some(attached) = attached.filter(|attached| attached.run == run) else {
+        let active = self.active.get_mut(&id);
+        let Some(active) = active.filter(|active| active.run == run) else {
             return;
         };
-        attached.is_reading = false;
+        active.is_reading = false;
         self.touched.insert(id);
-        if attached.is_gone {
+        if active.is_gone {
             return;
         }
         match page {
             Ok(page) => {
                 for event in &page.events {
-                    if !attached.has_room(self.waiting, self.waiting_max) {
+                    if !active.has_room(self.waiting, self.waiting_max) {
                         return;
                     }
-                    if attached.is_own(event) {
+                    if active.is_own(event) {
                         self.change(id, event);
                         // The rest of the page was filtered by the former types.
                         return;
                     }
-                    if attached.wants(&event.event_type()) {
-                        attached.offer(event, now);
+                    if active.wants(&event.event_type()) {
+                        active.offer(event, now);
                         self.waiting += 1;
                     }
-                    attached.examined = event.id;
+                    active.examined = event.id;
                 }
-                attached.examined = page.next;
+                active.examined = page.next;
                 let reaches = |end: EventId| {
                     // The last commit may have fewer events than the tail's end assumes.
                     let is_there = page.end && page.next.position >= end.position;
                     is_there || page.next >= end
                 };
-                attached.is_at_end = self.tail.as_ref().is_some_and(|tail| reaches(tail.upto));
+                active.is_at_end = self.tail.as_ref().is_some_and(|tail| reaches(tail.upto));
             }
             Err(NoPage::Gone { earliest }) => {
-                attached.lose(earliest.position, now);
-                attached.skip_to(earliest.position, now);
+                active.lose(earliest.position, now);
+                active.skip_to(earliest.position, now);
             }
             Err(NoPage::Future | NoPage::QueueFull | NoPage::Unavailable) => {
                 // The channel is pumped again with the next tick.

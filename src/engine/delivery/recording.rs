@@ -23,23 +23,23 @@ impl Dispatcher {
     /// Records what is due, and publishes the figures of all subscriptions.
     pub(super) fn tick(&mut self) {
         self.notice_set_clock();
-        let ids: Vec<_> = self.attached.keys().copied().collect();
+        let ids: Vec<_> = self.active.keys().copied().collect();
         for id in &ids {
             self.record(*id, false);
             self.touched.insert(*id);
         }
         self.date_oldest();
         let now = self.now();
-        let figures = self.attached.values().map(|attached| SubscriptionFigures {
-            waiting: attached.channel.waiting_count(),
-            oldest: match attached.subscription.is_paused {
+        let figures = self.active.values().map(|active| SubscriptionFigures {
+            waiting: active.channel.waiting_count(),
+            oldest: match active.subscription.is_paused {
                 true => None,
-                false => attached.channel.waits_since(now),
+                false => active.channel.waits_since(now),
             },
-            is_paused: attached.subscription.is_paused,
-            is_failing: attached.channel.is_failing(),
-            needed_from: attached.needed_from(),
-            ..attached.figures.clone()
+            is_paused: active.subscription.is_paused,
+            is_failing: active.channel.is_failing(),
+            needed_from: active.needed_from(),
+            ..active.figures.clone()
         });
         let mut figures: Vec<_> = figures.collect();
         figures.sort_by_key(|figures| figures.subscription);
@@ -56,12 +56,12 @@ impl Dispatcher {
 
     /// Reads from the log the times of the events that wait longest, where they have waited since before the start.
     fn date_oldest(&mut self) {
-        for (id, attached) in &mut self.attached {
-            let Some(event) = attached.undated() else {
+        for (id, active) in &mut self.active {
+            let Some(event) = active.undated() else {
                 continue;
             };
             let (shared, own) = (Arc::clone(&self.shared), self.own.clone());
-            let (id, run) = (*id, attached.run);
+            let (id, run) = (*id, active.run);
             tokio::spawn(async move {
                 if let Ok(found) = shared.one_event(event).await {
                     own.tell(Message::Dated(id, run, event, found.at));
@@ -80,8 +80,8 @@ impl Dispatcher {
             return;
         }
         self.began = began;
-        for attached in self.attached.values_mut() {
-            attached.channel.wall_clock_was_set(now);
+        for active in self.active.values_mut() {
+            active.channel.wall_clock_was_set(now);
         }
     }
 
@@ -89,59 +89,57 @@ impl Dispatcher {
     pub(super) fn record(&mut self, id: Uuid, is_last: bool) {
         let now = self.now();
         let tail = self.tail.as_ref().map(|tail| (tail.last_event, tail.upto));
-        let Some(attached) = self.attached.get_mut(&id) else {
+        let Some(active) = self.active.get_mut(&id) else {
             return;
         };
-        if attached.recording.is_some() && !is_last {
+        if active.recording.is_some() && !is_last {
             return;
         }
         // A stop does not wait for a record in flight: the last record repeats its content.
-        if let Some(on_its_way) = attached.recording.take() {
-            attached.take_back(on_its_way);
+        if let Some(on_its_way) = active.recording.take() {
+            active.take_back(on_its_way);
         }
-        let mut examined = attached.examined;
-        let mut is_new = attached.is_unrecorded || !attached.channel.is_recorded();
-        if attached.is_at_end
+        let mut examined = active.examined;
+        let mut is_new = active.is_unrecorded || !active.channel.is_recorded();
+        if active.is_at_end
             && let Some((last_event, upto)) = tail
         {
             examined = examined.max(last_event);
-            let known = attached.recorded.position + COMMITS_UNRECORDED_MAX;
+            let known = active.recorded.position + COMMITS_UNRECORDED_MAX;
             // At its beginning the tail assumes more events in the commit than it may have.
             if upto.position >= known && upto.number != u32::MAX {
                 examined = examined.max(upto);
                 is_new = true;
             }
         }
-        let idle = now.steady.saturating_sub(attached.recorded_at);
+        let idle = now.steady.saturating_sub(active.recorded_at);
         let is_time = is_last || idle >= IDLE_RECORD_INTERVAL;
-        if !(is_new || is_time && examined > attached.recorded) {
+        if !(is_new || is_time && examined > active.recorded) {
             return;
         }
         self.runs += 1;
         let serial = self.runs;
         let recording = Recording {
             serial,
-            unrecorded: attached.channel.take_unrecorded(),
-            died: std::mem::take(&mut attached.died),
-            failure: attached.failure.take(),
+            unrecorded: active.channel.take_unrecorded(),
+            died: std::mem::take(&mut active.died),
+            failure: active.failure.take(),
             examined,
         };
         let waiting = recording.unrecorded.waiting.iter();
         let progress = Progress {
-            generation: attached.generation,
+            generation: active.generation,
             examined,
-            waiting: waiting
-                .filter_map(|id| attached.delivery(*id, now))
-                .collect(),
+            waiting: waiting.filter_map(|id| active.delivery(*id, now)).collect(),
             settled: recording.unrecorded.settled.clone(),
             dead: recording.died.clone(),
             failure: recording.failure.clone(),
-            is_failing: attached.channel.is_failing(),
-            is_gone: attached.is_gone,
+            is_failing: active.channel.is_failing(),
+            is_gone: active.is_gone,
         };
-        attached.is_unrecorded = false;
-        attached.recorded_at = now.steady;
-        attached.recording = Some(recording);
+        active.is_unrecorded = false;
+        active.recorded_at = now.steady;
+        active.recording = Some(recording);
         let report = RecordProgress {
             deliveries: WebhookDeliveries::KIND.key(&[id.to_string()]),
             progress,
@@ -154,21 +152,21 @@ impl Dispatcher {
     }
 
     pub(super) fn recorded(&mut self, id: Uuid, serial: u64, is_recorded: bool) {
-        let Some(attached) = self.attached.get_mut(&id) else {
+        let Some(active) = self.active.get_mut(&id) else {
             return;
         };
         let is_own = |recording: &mut Recording| recording.serial == serial;
-        let Some(recording) = attached.recording.take_if(is_own) else {
+        let Some(recording) = active.recording.take_if(is_own) else {
             return;
         };
         if is_recorded {
-            attached.recorded = recording.examined;
+            active.recorded = recording.examined;
             if self.stopping.is_some() {
                 // Records the changes made during the write.
                 self.record(id, true);
             }
             return;
         }
-        attached.take_back(recording);
+        active.take_back(recording);
     }
 }

@@ -41,17 +41,19 @@ impl Service {
         uri: &Uri,
         headers: &HeaderMap,
         body: B,
-        told: &mut RequestOutcome<'s>,
+        outcome: &mut RequestOutcome<'s>,
     ) -> Answer
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (Some(console), Some(part)) = (&self.console, ConsolePart::at(uri.path())) else {
-            return self.routed(caller, method, uri, headers, body, told).await;
+            return self
+                .routed(caller, method, uri, headers, body, outcome)
+                .await;
         };
-        told.series = self.metrics.console();
-        told.route = Some(PATH);
+        outcome.series = self.metrics.console();
+        outcome.route = Some(PATH);
         // Boxed, because it is rare: otherwise the future of every request would reserve memory for it.
         let asked = (caller, method, uri.query());
         Box::pin(self.console(console, part, asked, headers, body)).await
