@@ -37,9 +37,6 @@ use crate::domain::rejection::Rejection;
 use crate::domain::resource::IndexKey;
 use crate::journal::tables::Tables;
 
-/// Maximum bytes of answers that changed nothing and wait for the journal; beyond it, such commands are rejected.
-pub(super) const WAITING_ANSWERS_BYTES_MAX: usize = 64 << 20;
-
 /// Limits of the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -47,6 +44,9 @@ pub struct Limits {
     pub commands_max: usize,
     /// Maximum bytes of records that wait for the disk; beyond it, commands are rejected.
     pub queued_bytes_max: usize,
+    /// Maximum bytes of answers that changed nothing and wait until what they rest on is durable; beyond it, such
+    /// commands are rejected.
+    pub waiting_bytes_max: usize,
     /// Number of the newest responses kept in memory for replays.
     pub recent_max: usize,
     /// Bytes of the largest record that the log accepts, at most
@@ -60,6 +60,7 @@ impl Default for Limits {
         Self {
             commands_max: 4_096,
             queued_bytes_max: 64 << 20,
+            waiting_bytes_max: 64 << 20,
             recent_max: 2_048,
             record_bytes_max: crate::base::codec::RECORD_BYTES_MAX,
         }

@@ -193,7 +193,7 @@ impl Engine {
                 journal.snapshot_written(),
             ),
             room: RoomWatch::default(),
-            waiting_answers: Arc::new(Admission::new(core::WAITING_ANSWERS_BYTES_MAX)),
+            waiting_answers: Arc::new(Admission::new(limits.waiting_bytes_max)),
             past_queue: limits::fair_queue::FairQueue::new(limits::fair_queue::PAST_READS_MAX),
             log_id: recovered.lineage.log_id,
             outbox: Outbox::default(),

@@ -332,6 +332,54 @@ fn a_log_whose_disk_hangs_is_stuck_and_goes_on_with_it() {
     engine.shut_down().unwrap();
 }
 
+/// A dry run writes no record, so no other bound holds what waits with it.
+#[test]
+fn dry_runs_that_wait_for_a_silent_log_hold_no_more_than_their_bytes() {
+    let world = World::new();
+    let gate = Arc::new(Gate::default());
+    let disk = syncing_through(&gate, SimDisk::new().storage());
+    let (log, _) = Log::open(disk, small(), &mut Replaying::new("recovering")).unwrap();
+    let engine = Engine::start(
+        log,
+        Replaying::new("recovering").finish(),
+        1,
+        Limits {
+            waiting_bytes_max: 100,
+            ..Limits::default()
+        },
+        Arc::new(SystemClock::default()),
+        Box::new(|error| panic!("{error}")),
+    );
+    let engine = engine.unwrap();
+    let _open = OpenInTheEnd(Arc::clone(&gate));
+    let dry_run = async |number: usize| {
+        let body = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
+        let permit = engine.admit().unwrap();
+        engine.carry_out(call(&engine, &body), permit, true).await
+    };
+    on_lane(&engine, async {
+        let done = dry_run(0).await;
+        assert!(is_done(&done, false), "nothing to wait for: {done:?}");
+        gate.set(true);
+        let body = world.deposit_request("S-1", "key-1");
+        let mut held_up = pin!(carry_out(&engine, &body));
+        tokio::select! {
+            biased;
+            done = &mut held_up => panic!("not durable, and yet {done:?}"),
+            () = gate.somebody_waits() => {}
+        }
+        let refused = dry_run(2).await;
+        assert!(matches!(refused, CommandResult::Overloaded), "{refused:?}");
+        gate.set(false);
+        let done = held_up.await;
+        assert!(is_done(&done, false), "{done:?}");
+        let done = dry_run(2).await;
+        assert!(is_done(&done, false), "{done:?}");
+    })
+    .unwrap();
+    engine.shut_down().unwrap();
+}
+
 /// That an actor may act again is a commit like any other: no response that depends on it leaves
 /// before it is durable, or names a position before it.
 #[test]
