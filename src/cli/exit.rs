@@ -239,6 +239,7 @@ fn is_snapshot(file: &str) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
