@@ -55,10 +55,10 @@ fn import(cluster: &Cluster, world: &World) -> (Option<i32>, serde_json::Value, 
 
 /// Copies the files of a stopped server's directory.
 fn copy(from: &Path, to: &Path) {
-    for (file, bytes) in content(from) {
+    for (file, _) in content(from) {
         let to = to.join(file.strip_prefix(from).unwrap());
         std::fs::create_dir_all(to.parent().unwrap()).unwrap();
-        std::fs::write(to, bytes).unwrap();
+        std::fs::copy(file, to).unwrap();
     }
 }
 

@@ -259,7 +259,13 @@ impl Follower {
             if let Ok(taken) = taken.try_recv() {
                 let term = Arc::clone(taken.term());
                 *lease.lock() = Some(taken);
-                return self.take_over(engine, &term);
+                let taken_over = self.take_over(engine, &term);
+                // Another node need not wait until the servers forget the lease.
+                let in_vain = lease.lock().take_if(|_| taken_over.is_err());
+                if let Some(in_vain) = in_vain {
+                    in_vain.give_up(self.link.connection());
+                }
+                return taken_over;
             }
             self.look(engine)?;
             self.take_next(engine, TURN)?;
@@ -272,8 +278,8 @@ impl Follower {
     }
 
     /// Becomes the writer: applies everything up to the journal's end, and begins the next epoch
-    /// there, unless the journal does not have what was read, or is not kept as it has to be. It serves once no other node can answer on
-    /// the strength of the lease.
+    /// there, unless the journal does not have what was read, or is not kept as it has to be. It serves once no
+    /// other node can answer on the strength of the lease.
     fn take_over(&mut self, engine: &Engine, lease: &LeaseTerm) -> Result<(), Stop> {
         let began = Instant::now();
         let connection = Arc::clone(self.link.connection());
@@ -432,6 +438,10 @@ impl Candidate {
                 continue;
             }
             match claim.take_within(LOOK) {
+                // It was learnt while the lease was asked for.
+                Ok(Some(lease)) if self.link.figures().has_weak_settings() => {
+                    lease.give_up(self.link.connection());
+                }
                 Ok(Some(lease)) => {
                     // A service that ends meanwhile leaves it to others.
                     if let Err(SendError(lease)) = self.taken.send(lease) {
