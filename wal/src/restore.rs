@@ -177,13 +177,13 @@ impl Past {
             lacking = folder.put_before(&mut manifest, 1)?;
             let longer;
             (longer, damage_behind) = folder.put_behind(&mut manifest)?;
-            let is_archived =
-                |one: &&Segment| !own.contains(&one.number) || longer.contains(&one.number);
+            let is_longer = |number: u64| longer.is_some_and(|longer| longer.number == number);
+            let is_archived = |one: &&Segment| !own.contains(&one.number) || is_longer(one.number);
             let segments = manifest.segments.iter().filter(is_archived);
             archived.extend(segments.filter_map(|segment| segment.seal));
             let beginning = lacking.iter().flat_map(|lacking| &lacking.beginning);
             archived.extend(beginning.filter_map(|segment| segment.seal));
-            let both = Arc::new(WithArchive::new(storage, folder, &longer));
+            let both = Arc::new(WithArchive::new(storage, folder, longer));
             storage = Arc::clone(&both) as Arc<dyn Storage>;
             shelf = Some(both);
         }
@@ -226,7 +226,7 @@ impl Past {
     #[must_use]
     pub fn whole_before(&self, error: &Error) -> Option<u64> {
         match &self.lacking {
-            Some(lacking) if is_same(&lacking.why, error) => lacking.whole_to(),
+            Some(lacking) if lacking.why.is_same_damage(error) => lacking.whole_to(),
             _ => match error {
                 Error::Damaged { position, .. } => position
                     .and_then(|position| position.checked_sub(1))
@@ -284,7 +284,7 @@ impl Past {
     pub fn records(&self, visitor: &mut dyn Visitor) -> Result<u64, Error> {
         let storage = self.storage.as_ref();
         let survey = survey::survey(storage, &self.manifest, 0, visitor, &mut Index::new())?;
-        recovery::judge(&survey)?;
+        recovery::judge(&survey).map_err(|error| self.attributed(error))?;
         self.damage_behind
             .as_ref()
             .map_or(Ok(()), |damage| Err(again(damage)))?;
@@ -372,7 +372,7 @@ impl Past {
         let (part, end) = self.needed(manifest, first, limit);
         let index = &mut Index::new();
         let survey = survey::survey_upto(source, &part, first - 1, end, &mut both, index)?;
-        recovery::judge(&survey)?;
+        recovery::judge(&survey).map_err(|error| self.attributed(error))?;
         match (&self.damage_behind, upto) {
             (Some(damage), _) if limit >= survey.next => return Err(again(damage)),
             (_, Some(upto)) if upto >= survey.next => {
@@ -430,6 +430,13 @@ impl Past {
         (part, end)
     }
 
+    fn attributed(&self, error: Error) -> Error {
+        match &self.archive {
+            Some(archive) => archive.attributed(error),
+            None => error,
+        }
+    }
+
     fn unreachable(&self, position: u64, last: Option<u64>) -> Error {
         let bound = match last {
             Some(last) => format!("the last position that can be restored is {last}"),
@@ -467,15 +474,6 @@ fn again(damage: &Error) -> Error {
             reason: other.to_string().into(),
         },
     }
-}
-
-/// Whether two errors tell of the same damage.
-fn is_same(one: &Error, other: &Error) -> bool {
-    let place = |error: &Error| match error {
-        Error::Damaged { file, offset, .. } => Some((file.clone(), *offset)),
-        _ => None,
-    };
-    place(one).is_some_and(|known| place(other) == Some(known))
 }
 
 /// Passes records to the builder, and the progress to the caller.
