@@ -106,6 +106,31 @@ fn a_backup_of_a_server_under_load_holds_every_answer_that_was_given_before() {
 }
 
 #[test]
+fn what_is_called_verified_says_what_was_read_and_compared() {
+    let world = World::new();
+    let server = Server::start(&world);
+    assert_eq!(deposit(&mut server.client(), &world, 0).status, 201);
+    assert_eq!(server.stop(), Some(0));
+    let (data, copy, restored) = (world.data(), world.path("copy"), world.path("restored"));
+    for (arguments, told) in [
+        (
+            ["backup", "--data", text(&data), "--to", text(&copy)],
+            "is verified: all its records and snapshots were read, and have the checksums and digests of the \
+             source\n",
+        ),
+        (
+            ["restore", "--from", text(&copy), "--data", text(&restored)],
+            "is restored and verified: all its records and snapshots were read, and their checksums and \
+             digests are right\n",
+        ),
+    ] {
+        let (code, out, err) = run(&arguments);
+        assert_eq!(code, Some(0), "{err}");
+        assert!(out.ends_with(told), "{out}");
+    }
+}
+
+#[test]
 fn a_directory_is_restored_as_it_was_at_a_position_or_a_time() {
     let world = World::new();
     let server = Server::start(&world);

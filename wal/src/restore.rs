@@ -292,7 +292,8 @@ impl Past {
     }
 
     /// Makes a new log, with an id of its own, of what this one held at position `upto` (without
-    /// one, at its end), in a `target` that is empty, and verifies it. Positions stay as they are.
+    /// one, at its end), in a `target` that is empty, and reads it as [`verify`](crate::verify()) does. Positions
+    /// stay as they are.
     /// The new log has the records and snapshots of the directory itself, as far as they are of
     /// that time or before, and from the archive what is needed. A snapshot that cannot be read and
     /// is not needed either is left out, and reported ([`Report::bad_snapshots`]). Interrupted, it

@@ -21,6 +21,10 @@ use crate::cli::tell::tell;
 use crate::journal::record::Record;
 use crate::journal::snapshot::Summary;
 
+/// What it means that a restored directory is verified.
+const COMPARED: &str =
+    "all its records and snapshots were read, and their checksums and digests are right";
+
 /// Arguments of `carebook restore`.
 #[derive(Args)]
 #[command(after_help = "\
@@ -40,6 +44,9 @@ removed some, the earliest is that of the older snapshot. With --archive, the di
 given to serve or compact, the segments that compactions have moved there are used as well: those
 that join the source without a gap, before it, and after it when it is a backup. Where
 segments are missing there, --at POSITION restores what is before them.
+
+The new directory is verified: all its records and snapshots are read, and their checksums and
+digests compared. What the records say is not looked at: `carebook verify` replays them.
 
 Exit codes:
   0  the new directory is complete and verified
@@ -197,7 +204,7 @@ impl RestoreArgs {
         let archived = archived.map(|(name, count)| (name.to_owned(), count.to_string()));
         let rows = own.into_iter().chain(archived);
         out.pairs(rows.chain(snapshot_rows(&report.snapshots)))?;
-        out.line(done)?;
+        out.line(format_args!("{done}: {COMPARED}"))?;
         out.flush()
     }
 }
