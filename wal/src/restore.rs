@@ -216,6 +216,22 @@ impl Past {
         Ok(survey.next - 1)
     }
 
+    /// Shows every record before the positions that are missing in the archive, from the first one on; returns
+    /// the last position, or `None` if no position is missing, or none before those.
+    ///
+    /// # Errors
+    /// As [`Past::records`].
+    pub fn records_before_gap(&self, visitor: &mut dyn Visitor) -> Result<Option<u64>, Error> {
+        let whole_to = self.lacking.as_ref().and_then(Lacking::whole_to);
+        let beginning = whole_to.and_then(|last| self.beginning(last));
+        let Some((folder, manifest)) = beginning else {
+            return Ok(None);
+        };
+        let survey = survey::survey(folder, &manifest, 0, visitor, &mut Index::new())?;
+        recovery::judge(&survey)?;
+        Ok(Some(survey.next - 1))
+    }
+
     /// Makes a new log, with an id of its own, of what this one held at position `upto` (without
     /// one, at its end), in a `target` that is empty, and reads it as [`verify`](crate::verify()) does. Positions
     /// stay as they are.

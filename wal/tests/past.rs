@@ -452,6 +452,12 @@ fn positions_that_are_missing_in_an_archive_before_the_log_are_told_and_those_be
         assert!(came.segments > 0);
         assert_eq!(report.ancestors.last().unwrap().log_id, log_id);
     }
+    let mut before = Shown::default();
+    assert_eq!(
+        gap.records_before_gap(&mut before).unwrap(),
+        Some(missing - 1)
+    );
+    assert!(before.records == payloads(1..=missing - 1));
     // What does not need the missing positions can be had as before.
     for upto in [None, Some(200)] {
         assert_eq!(restore(&gap, 1, upto).unwrap().1.first_position, first);
@@ -475,6 +481,8 @@ fn positions_that_are_missing_in_an_archive_before_the_log_are_told_and_those_be
     let what = error.to_string();
     assert!(what.contains(&told) && !what.contains("up to"), "{what}");
     assert_eq!(gap.whole_before(&error), None);
+    let none = gap.records_before_gap(&mut Shown::default()).unwrap();
+    assert_eq!(none, None);
     // When nothing comes before the first position that is left, there is no gap.
     archive.take_away(&names[1]);
     let late = past(&source, Some(&archive)).unwrap();
