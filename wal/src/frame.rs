@@ -14,14 +14,14 @@
 //! | 48 | 4 | records |
 //! | 52 | 4 | payload length |
 //! | 56 | 16 | chain digest |
-//! | 72 | … | payload: each record as length (4 bytes) and bytes; packed data: the same, packed (see `packed`) |
+//! | 72 | … | payload. Data: each record as its length (4 bytes) and its bytes. Packed data: the same, packed. Start: the chain digest before this frame. Seal: nothing |
 //! | … | 0–7 | zeros up to a multiple of 8 |
 //!
-//! Both CRCs start from the CRC32 of the log id. The chain digest is the first
-//! 128 bits of BLAKE3 over bytes 12 to the end of the padding, with the digest
-//! of the frame before in the place of the digest. A start frame is the first
-//! of its segment; its payload is the digest before it. A seal says only that
-//! everything before it is durable.
+//! How data is packed is told in `packed`. Both CRCs start from the CRC32 of the
+//! log id. The chain digest is the first 128 bits of BLAKE3 over bytes 12 to the
+//! end of the padding, with the digest of the frame before in the place of the
+//! digest. A start frame is the first of its segment; its payload is the digest
+//! before it. A seal says only that everything before it is durable.
 
 use crate::format::{Chain, NUMBER_LIMIT, get_16, get_u32, get_u64, is_zero, to_u32, to_usize};
 use crate::packed::{self, Packer};

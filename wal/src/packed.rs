@@ -2,8 +2,8 @@
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
-//! | 0 | 4 | how many bytes they are when they are unpacked |
-//! | 4 | … | for each 60 KiB of them, and for the rest: the length of an LZ4 block (4 bytes), and the block |
+//! | 0 | 4 | length of the bytes before they were packed |
+//! | 4 | … | those bytes in pieces of 60 KiB (the last may be shorter), each piece as the length of its LZ4 block (4 bytes) and that block |
 //!
 //! Checksums and digests are those of the packed bytes, as they are written, so altered bytes are never
 //! unpacked.
