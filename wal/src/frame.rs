@@ -135,11 +135,11 @@ impl FrameHeader {
     }
 
     /// Returns the records of a frame, or `None` when its payload does not consist of the number that the
-    /// header states. A packed payload is unpacked into `room`.
+    /// header states. A packed payload is unpacked into `buffer`.
     pub(crate) fn records<'a>(
         &self,
         frame: &'a [u8],
-        room: &'a mut Vec<u8>,
+        buffer: &'a mut Vec<u8>,
     ) -> Option<Records<'a>> {
         let end = HEADER + to_usize(u64::from(self.payload));
         let (payload, padding) = (frame.get(HEADER..end)?, frame.get(end..)?);
@@ -147,7 +147,7 @@ impl FrameHeader {
             return None;
         }
         let payload = match self.kind {
-            KIND_PACKED => packed::unpack(payload, room)?,
+            KIND_PACKED => packed::unpack(payload, buffer)?,
             _ => payload,
         };
         let mut at = 0;
@@ -159,11 +159,11 @@ impl FrameHeader {
     }
 
     /// Returns the records again, after [`FrameHeader::records`] returned some for the same `frame` and
-    /// `room`.
-    pub(crate) fn records_again<'a>(&self, frame: &'a [u8], room: &'a [u8]) -> Records<'a> {
+    /// `buffer`.
+    pub(crate) fn records_again<'a>(&self, frame: &'a [u8], buffer: &'a [u8]) -> Records<'a> {
         let payload = &frame[HEADER..HEADER + to_usize(u64::from(self.payload))];
         Records::of(match self.kind {
-            KIND_PACKED => &room[..packed::unpacked_bytes(payload)],
+            KIND_PACKED => &buffer[..packed::unpacked_bytes(payload)],
             _ => payload,
         })
     }
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_frame_gives_back_its_records() {
-        let (mut packer, mut room) = (Packer::default(), Vec::new());
+        let (mut packer, mut unpacked) = (Packer::default(), Vec::new());
         let random = |number: u32| blake3::hash(&number.to_le_bytes()).as_bytes().to_vec();
         for (records, kind) in [
             (vec![vec![]], KIND_DATA),
@@ -354,12 +354,12 @@ mod tests {
             assert_eq!(buffer, written);
             assert_eq!(header.chain, chain);
             let found: Vec<_> = header
-                .records(&buffer, &mut room)
+                .records(&buffer, &mut unpacked)
                 .unwrap()
                 .map(<[u8]>::to_vec)
                 .collect();
             assert_eq!(found, records);
-            assert!(header.records_again(&buffer, &room).eq(records.iter()));
+            assert!(header.records_again(&buffer, &unpacked).eq(records.iter()));
         }
     }
 

@@ -155,8 +155,8 @@ impl Files {
         };
         // Reads little: mostly there is no frame, and a reader that follows a log asks often.
         let mut window = Window::with_piece(opened.file.as_ref(), opened.length, HEADER);
-        let room = &mut Vec::new();
-        scan::step(&mut window, place.offset, &expected, &mut 0, room)
+        let buffer = &mut Vec::new();
+        scan::step(&mut window, place.offset, &expected, &mut 0, buffer)
             .map_err(self.failed(&opened.name))
     }
 

@@ -164,10 +164,10 @@ impl<'a> Payload<'a> {
         })
     }
 
-    /// The items, unpacked into `room` where they are packed; the error says what is wrong.
-    pub(super) fn items(&self, room: &'a mut Vec<u8>) -> Result<&'a [u8], &'static str> {
+    /// The items, unpacked into `buffer` where they are packed; the error says what is wrong.
+    pub(super) fn items(&self, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], &'static str> {
         match self.is_packed {
-            true => packed::unpack(self.items, room).ok_or(NOT_PACKED),
+            true => packed::unpack(self.items, buffer).ok_or(NOT_PACKED),
             false => Ok(self.items),
         }
     }
