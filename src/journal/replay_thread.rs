@@ -1,5 +1,5 @@
 //! A thread that processes the tasks of a reading thread, in order, in chunks. Such a thread with its queue is called
-//! a lane here.
+//! a worker here.
 //!
 //! The memory of chunks is reused. So many chunks may wait that a thread without a processor for a moment does not
 //! delay the others. Tasks that fit into one chunk start no thread: the caller of [`ReplayThread::end`] does them.
@@ -16,7 +16,7 @@ use super::replay_error::ReplayError;
 
 /// Size of a chunk, in bytes.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Number of chunks that may wait in all lanes together; in one lane, at least `CHUNKS_LEAST` and at most
+/// Number of chunks that may wait in all workers together; in one worker, at least `CHUNKS_LEAST` and at most
 /// `CHUNKS_MOST`.
 const CHUNKS: usize = 32;
 const CHUNKS_LEAST: usize = 4;
@@ -25,7 +25,7 @@ const CHUNKS_MOST: usize = 16;
 /// Number of tasks looked ahead for: the data prefetched for them fits into a processor's cache.
 const AHEAD: usize = 256;
 
-/// Work of a lane.
+/// Work of a worker.
 pub(super) trait ReplayWork: Send + 'static {
     /// Data of each task, beside its bytes.
     type Task: Send;
@@ -70,7 +70,7 @@ impl<T> Chunk<T> {
     }
 }
 
-/// A lane, as the reading thread uses it.
+/// A worker, as the reading thread uses it.
 pub(super) struct ReplayThread<W: ReplayWork> {
     chunk: Chunk<W::Task>,
     failed: Arc<AtomicBool>,
@@ -115,18 +115,18 @@ impl<W: ReplayWork> Thread<W> {
     }
 }
 
-/// A lane has failed; [`ReplayThread::end`] returns the error.
+/// A worker has failed; [`ReplayThread::end`] returns the error.
 #[derive(Debug)]
 pub(super) struct ReplayThreadFailed;
 
 impl<W: ReplayWork> ReplayThread<W> {
-    /// Creates one of `lanes` lanes, which does this work. The lanes share the flag `failed`, which is set when one
-    /// of them fails.
-    pub(super) fn new(work: W, lanes: usize, failed: &Arc<AtomicBool>) -> Self {
+    /// Creates one of `workers` workers, which does this work. The workers share the flag `failed`, which is set when
+    /// one of them fails.
+    pub(super) fn new(work: W, workers: usize, failed: &Arc<AtomicBool>) -> Self {
         Self {
             chunk: Chunk::default(),
             failed: Arc::clone(failed),
-            waiting: (CHUNKS / lanes).clamp(CHUNKS_LEAST, CHUNKS_MOST),
+            waiting: (CHUNKS / workers).clamp(CHUNKS_LEAST, CHUNKS_MOST),
             work: Some(work),
             thread: None,
         }
@@ -135,7 +135,7 @@ impl<W: ReplayWork> ReplayThread<W> {
     /// Adds a task, which is done after all that were added before it.
     ///
     /// # Errors
-    /// When a lane has failed.
+    /// When a worker has failed.
     pub(super) fn add(&mut self, task: W::Task, bytes: &[u8]) -> Result<(), ReplayThreadFailed> {
         let chunk = &mut self.chunk;
         chunk.tasks.push((task, bytes.len()));
@@ -162,11 +162,11 @@ impl<W: ReplayWork> ReplayThread<W> {
         thread.give(&mut self.chunk, (self.waiting + 2) * CHUNK_BYTES)
     }
 
-    /// Closes the queue: the lane can end while the caller waits for others.
+    /// Closes the queue: the worker can end while the caller waits for others.
     pub(super) fn close(&mut self) {
         let chunks = self.thread.as_mut().and_then(|thread| thread.chunks.take());
         if let Some(chunks) = chunks {
-            // A lane that has failed accepts no more chunks, and returns its error at the end.
+            // A worker that has failed accepts no more chunks, and returns its error at the end.
             let _ = chunks.send(std::mem::take(&mut self.chunk));
         }
     }
@@ -187,7 +187,7 @@ impl<W: ReplayWork> ReplayThread<W> {
     }
 }
 
-/// Starts a lane's thread; returns the work where that is not possible.
+/// Starts a worker's thread; returns the work where that is not possible.
 fn start<W: ReplayWork>(
     work: W,
     waiting: usize,
@@ -272,12 +272,12 @@ mod tests {
             bytes: 0,
         };
         let added = Arc::clone(&counting.added);
-        let mut lane = ReplayThread::new(counting, 1, &Arc::default());
+        let mut worker = ReplayThread::new(counting, 1, &Arc::default());
         for _ in 0..40 {
-            assert!(lane.add((), &large).is_ok());
+            assert!(worker.add((), &large).is_ok());
             added.fetch_add(1, Ordering::Release);
         }
-        let done = lane.end().unwrap_or_else(|error| panic!("{error}"));
+        let done = worker.end().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(done.bytes, 40 * large.len());
         // Four waiting tasks, the one that exceeds the limit, and the one that waits for its space.
         assert!(done.ahead <= 6, "{}", done.ahead);

@@ -40,9 +40,9 @@ struct Worker {
     /// Position up to which a resource may already have a change.
     upto: u64,
     next: Vec<u8>,
-    /// Number of this worker; `lanes` is the number of workers.
-    lane: usize,
-    lanes: usize,
+    /// Number of this worker; `workers` is how many there are.
+    number: usize,
+    workers: usize,
     /// Entries that the worker notes, by shard.
     found: Vec<ShardEntries>,
     /// Kinds whose resources are looked up at the end: a snapshot's states of these kinds are not decoded before.
@@ -53,27 +53,27 @@ struct Worker {
 pub(super) struct Workers {
     kinds: Kinds,
     tables: Arc<Tables>,
-    lanes: Vec<ReplayThread<Worker>>,
+    threads: Vec<ReplayThread<Worker>>,
 }
 
 impl Workers {
     /// Creates workers on these tables, for resources of these kinds, which may already have changes up to the
     /// position `upto`.
     pub(super) fn new(kinds: Kinds, tables: &Arc<Tables>, upto: u64) -> Self {
-        let lanes = processors();
-        let worker = |lane| Worker {
+        let workers = processors();
+        let worker = |number| Worker {
             tables: Arc::clone(tables),
             upto,
             next: Vec::new(),
-            lane,
-            lanes,
+            number,
+            workers,
             found: (0..SHARDS).map(|_| ShardEntries::default()).collect(),
             have_more: Vec::new(),
         };
         Self {
             kinds,
             tables: Arc::clone(tables),
-            lanes: lanes_of((0..lanes).map(worker)),
+            threads: threads_of((0..workers).map(worker)),
         }
     }
 
@@ -124,8 +124,8 @@ impl Workers {
     }
 
     fn add(&mut self, task: Task, bytes: &[u8]) -> Result<(), ReplayThreadFailed> {
-        let lane = lane_of(task.key.shard(SHARDS), self.lanes.len());
-        self.lanes[lane].add(task, bytes)
+        let worker = worker_of(task.key.shard(SHARDS), self.threads.len());
+        self.threads[worker].add(task, bytes)
     }
 
     /// Waits until all queued work is done: a snapshot's states are found by their keys from here on. More work may
@@ -136,7 +136,7 @@ impl Workers {
     pub(super) fn settle(&mut self) -> Result<(), ReplayError> {
         let others = Self::new(self.kinds, &self.tables, 0);
         let workers = std::mem::replace(self, others).ended()?;
-        self.lanes = lanes_of(workers.into_iter());
+        self.threads = threads_of(workers.into_iter());
         Ok(())
     }
 
@@ -147,15 +147,15 @@ impl Workers {
     pub(super) fn finish(self) -> Result<Vec<ShardEntries>, ReplayError> {
         let workers = self.ended()?.into_iter();
         let mut found: Vec<_> = workers.map(|worker| worker.found).collect();
-        let lanes = found.len();
-        let of_shard = |shard: usize| std::mem::take(&mut found[lane_of(shard, lanes)][shard]);
+        let count = found.len();
+        let of_shard = |shard: usize| std::mem::take(&mut found[worker_of(shard, count)][shard]);
         Ok((0..SHARDS).map(of_shard).collect())
     }
 
     /// Waits until all work is done and each state is found by its key; returns the workers in order.
     fn ended(mut self) -> Result<Vec<Worker>, ReplayError> {
-        self.lanes.iter_mut().for_each(ReplayThread::close);
-        let ended = self.lanes.into_iter().map(ReplayThread::end);
+        self.threads.iter_mut().for_each(ReplayThread::close);
+        let ended = self.threads.into_iter().map(ReplayThread::end);
         // Waits for all workers, so that none goes on.
         let (done, failed): (Vec<_>, Vec<_>) = ended.partition(Result::is_ok);
         let indexed = try_for_each(SHARDS, |shard| {
@@ -170,11 +170,11 @@ impl Workers {
     }
 }
 
-/// Creates a lane for each of these workers.
-fn lanes_of(workers: impl ExactSizeIterator<Item = Worker>) -> Vec<ReplayThread<Worker>> {
-    let (lanes, failed) = (workers.len(), Arc::default());
+/// Creates a replay thread for each of these workers.
+fn threads_of(workers: impl ExactSizeIterator<Item = Worker>) -> Vec<ReplayThread<Worker>> {
+    let (count, failed) = (workers.len(), Arc::default());
     workers
-        .map(|worker| ReplayThread::new(worker, lanes, &failed))
+        .map(|worker| ReplayThread::new(worker, count, &failed))
         .collect()
 }
 
@@ -190,9 +190,9 @@ fn index_states(tables: &Tables, kinds: Kinds, shard: usize) -> Result<(), Repla
     })
 }
 
-/// Returns the lane that has the resources of this shard, out of `lanes` lanes.
-fn lane_of(shard: usize, lanes: usize) -> usize {
-    shard % lanes
+/// Returns the number of the worker that has the resources of this shard, out of `workers` workers.
+fn worker_of(shard: usize, workers: usize) -> usize {
+    shard % workers
 }
 
 impl ReplayWork for Worker {
@@ -202,7 +202,7 @@ impl ReplayWork for Worker {
         // A state is added without a lookup.
         let changes = tasks.iter().filter(|(task, _)| !task.is_state);
         let keys = changes.map(|(task, _)| task.key);
-        let is_own = |shard| lane_of(shard, self.lanes) == self.lane;
+        let is_own = |shard| worker_of(shard, self.workers) == self.number;
         self.tables.prefetch(keys, is_own);
     }
 

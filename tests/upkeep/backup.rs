@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use carebook::base::time::Timestamp;
 use serde_json::Value;
 
 use crate::support::{Answer, Client, Server, World, run};
@@ -106,6 +107,31 @@ fn a_backup_of_a_server_under_load_holds_every_answer_that_was_given_before() {
 }
 
 #[test]
+fn what_is_called_verified_says_what_was_read_and_compared() {
+    let world = World::new();
+    let server = Server::start(&world);
+    assert_eq!(deposit(&mut server.client(), &world, 0).status, 201);
+    assert_eq!(server.stop(), Some(0));
+    let (data, copy, restored) = (world.data(), world.path("copy"), world.path("restored"));
+    for (arguments, told) in [
+        (
+            ["backup", "--data", text(&data), "--to", text(&copy)],
+            "is verified: all its records and snapshots were read, and have the checksums and digests of the \
+             source\n",
+        ),
+        (
+            ["restore", "--from", text(&copy), "--data", text(&restored)],
+            "is restored and verified: all its records and snapshots were read, and their checksums and \
+             digests are right\n",
+        ),
+    ] {
+        let (code, out, err) = run(&arguments);
+        assert_eq!(code, Some(0), "{err}");
+        assert!(out.ends_with(told), "{out}");
+    }
+}
+
+#[test]
 fn a_directory_is_restored_as_it_was_at_a_position_or_a_time() {
     let world = World::new();
     let server = Server::start(&world);
@@ -115,7 +141,7 @@ fn a_directory_is_restored_as_it_was_at_a_position_or_a_time() {
         .collect();
     let position = answers[4].position().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(20));
-    let time = carebook::base::time::Timestamp::from_millis(chrono::Utc::now().timestamp_millis());
+    let time = Timestamp::from_millis(chrono::Utc::now().timestamp_millis());
     std::thread::sleep(std::time::Duration::from_millis(20));
     answers.extend((5..8).map(|number| deposit(&mut client, &world, number)));
     assert_eq!(server.stop(), Some(0));
@@ -306,6 +332,79 @@ fn what_is_wrong_with_an_archive_is_told_with_what_can_be_restored() {
     assert!(!err.contains("carebook recover"), "{err}");
 }
 
+/// The first position of a segment.
+fn first_of(segment: &Path) -> u64 {
+    let bytes = std::fs::read(segment).unwrap();
+    u64::from_le_bytes(bytes[4_128..4_136].try_into().unwrap())
+}
+
+#[test]
+fn a_time_before_positions_that_are_missing_in_an_archive_is_restored_to_if_a_later_commit_is_before_them()
+ {
+    let world = World::new();
+    let (data, archive) = (world.data(), world.path("archive"));
+    let now = || Timestamp::from_millis(chrono::Utc::now().timestamp_millis());
+    // The number of commits after each round, and a time within it: after its first commit, before its last.
+    let (mut ends, mut within) = (Vec::new(), Vec::new());
+    let mut number = 0;
+    for _ in 0..3 {
+        let server = Server::start(&world);
+        let mut client = server.client();
+        let mut commit = || {
+            assert_eq!(deposit(&mut client, &world, number).status, 201);
+            number += 1;
+        };
+        commit();
+        let time = now();
+        while now() <= time {
+            commit();
+        }
+        commit();
+        within.push(time);
+        assert_eq!(server.stop(), Some(0));
+        ends.push(u64::try_from(number).unwrap());
+        compact(&data, &archive);
+    }
+    let inspect = ["inspect", "records", "--json", "--data", text(&data)];
+    let (code, out, err) = run(&[&inspect[..], &["--archive", text(&archive)]].concat());
+    assert_eq!(code, Some(0), "{err}");
+    let times = out.lines().map(|line| {
+        let record: Value = serde_json::from_str(line).unwrap();
+        Timestamp::parse(record["at"].as_str().unwrap()).unwrap()
+    });
+    let before = times.filter(|at| *at <= within[0]).count();
+    assert!(before > 0 && u64::try_from(before).unwrap() < ends[0]);
+
+    let gone = ends[0] + 1..=ends[1];
+    for segment in crate::support::files(&archive) {
+        if gone.contains(&first_of(&segment)) {
+            std::fs::remove_file(&segment).unwrap();
+        }
+    }
+    let restored = |name: &str, at: &str| {
+        let target = world.path(name);
+        let arguments = ["restore", "--from", text(&data), "--data", text(&target)];
+        let more = ["--archive", text(&archive), "--at", at];
+        let (code, _, err) = run(&[&arguments[..], &more].concat());
+        (code, err, target)
+    };
+    let (code, err, target) = restored("before", &within[0].to_string());
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(deposits(&target), u64::try_from(before).unwrap());
+    // What was committed by then may be missing.
+    let (code, err, _) = restored("among", &within[1].to_string());
+    assert_eq!(code, Some(3), "{err}");
+    assert!(
+        err.contains("are missing behind this segment")
+            && err.contains("may be among those that are missing")
+            && err.contains(&format!("--at {} restores what is before", ends[0])),
+        "{err}"
+    );
+    let (code, err, _) = restored("long-ago", "1999-01-01T00:00:00Z");
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("the first commit is of "), "{err}");
+}
+
 #[test]
 fn a_time_between_the_snapshot_and_the_first_record_is_that_of_the_snapshot() {
     let world = World::new();
@@ -327,7 +426,7 @@ fn a_time_between_the_snapshot_and_the_first_record_is_that_of_the_snapshot() {
     let answers = write(0..3);
     compact(&data, &world.path("archive"));
     std::thread::sleep(std::time::Duration::from_millis(20));
-    let time = carebook::base::time::Timestamp::from_millis(chrono::Utc::now().timestamp_millis());
+    let time = Timestamp::from_millis(chrono::Utc::now().timestamp_millis());
     std::thread::sleep(std::time::Duration::from_millis(20));
     // Where nothing came after it, and where something did.
     for name in ["nothing", "something"] {

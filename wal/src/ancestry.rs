@@ -5,11 +5,11 @@
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
-//! | 0 | 16 | the beginning (see `format`), magic `walances` |
+//! | 0 | 16 | the beginning that every file has, with the magic `walances` |
 //! | 16 | 16 | log id |
-//! | 32 | 4 | ancestors |
+//! | 32 | 4 | number of ancestors |
 //! | 36 | 4 | zeros |
-//! | 40 | 24 each | ancestors, as in the manifest (see `manifest`) |
+//! | 40 | 24 each | the ancestors, oldest first, each as a manifest has it |
 //! | … | 16 | first 128 bits of BLAKE3 of all bytes before |
 
 use std::io;

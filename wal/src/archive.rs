@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use self::described::Archived;
+use self::described::{Archived, Behind};
 use crate::error::Error;
 use crate::format::{self, Chain, FIRST_FRAME, LogId, to_u64, to_usize};
 use crate::manifest::{Manifest, Seal, Sealed, Segment};
@@ -159,14 +159,23 @@ impl Lacking {
     }
 }
 
+/// An archive's copy of the last segment of a backup, which has more records than the backup's own.
+#[derive(Clone, Copy)]
+pub(crate) struct Longer {
+    /// The number of the segment.
+    pub(crate) number: u64,
+    /// The offset at which the backup's own copy ends.
+    pub(crate) own_end: u64,
+}
+
 /// What an archive has of one log.
 pub(crate) struct ArchiveFolder {
     archive: Arc<dyn Storage>,
     log: LogId,
     folder: String,
     known: Mutex<HashMap<u64, Archived>>,
-    /// Chain digests within segments, by segment number and offset.
-    chains: Mutex<HashMap<(u64, u64), Option<Chain>>>,
+    /// What comes after a log's own copy of a segment, by its number, and the length and digest of that copy.
+    behind: Mutex<HashMap<(u64, u64, Chain), Behind>>,
 }
 
 impl ArchiveFolder {
@@ -176,7 +185,7 @@ impl ArchiveFolder {
             log,
             folder: folder(&log),
             known: Mutex::new(HashMap::new()),
-            chains: Mutex::new(HashMap::new()),
+            behind: Mutex::new(HashMap::new()),
         }
     }
 
@@ -306,18 +315,18 @@ impl ArchiveFolder {
     }
 
     /// Adds the archive's segments to the manifest of a backup, after its own, as far as they continue
-    /// it without a gap. Returns the numbers of those that replace a shorter copy, and the damage that
-    /// ended this early, with the first position that cannot be had: also that records are missing
-    /// before a later segment, or that a segment holds others than those of the log.
+    /// it without a gap. Returns the one that has more records than the backup's own copy of it, and the
+    /// damage that ended this early, with the first position that cannot be had: also that records are
+    /// missing before a later segment, or that a segment holds others than those of the log.
     ///
     /// # Errors
     /// As [`ArchiveFolder::put_before`].
     pub(crate) fn put_behind(
         &self,
         manifest: &mut Manifest,
-    ) -> Result<(Vec<u64>, Option<Error>), Error> {
+    ) -> Result<(Option<Longer>, Option<Error>), Error> {
         let last = manifest.segments.last().copied();
-        let (mut longer, mut damage) = (Vec::new(), None);
+        let (mut longer, mut damage) = (None, None);
         let mut end = (manifest.first_position, manifest.first_chain);
         let mut number = 0;
         if let Some(last) = last {
@@ -328,50 +337,29 @@ impl ArchiveFolder {
             number = last.number;
         }
         for found in self.numbers()?.into_iter().filter(|found| *found >= number) {
-            let archived = match self.described(found) {
-                Ok(archived) => archived,
+            let next = match last.filter(|last| last.number == found) {
+                Some(own) => self.next_in(&own),
+                None => self.next_after(found, end),
+            };
+            let (segment, seal) = match next {
+                Ok(Some(next)) => next,
+                Ok(None) => continue,
                 Err(error @ Error::Damaged { .. }) => {
                     damage.get_or_insert(error);
                     continue;
                 }
                 Err(error) => return Err(error),
             };
-            let (position, chain) = end;
-            let own = last.and_then(|last| last.seal.filter(|_| last.number == found));
-            match own {
-                // The archived segment has no more than the log's own.
-                Some(own) if archived.seal.last < own.last || archived.seal.chain == own.chain => {
-                    continue;
-                }
-                Some(own) => {
-                    if !self.goes_on_from(&archived, found, &own)? {
-                        if archived.seal.last == own.last {
-                            continue;
-                        }
-                        damage.get_or_insert(self.damaged(found, position, OF_ANOTHER_PAST));
-                        continue;
-                    }
-                    manifest.segments.pop();
-                    longer.push(found);
-                }
-                None if archived.before == chain && archived.seal.first == position => {}
-                // Nothing in the segment comes after the end.
-                None if archived.seal.last < position => continue,
-                None => {
-                    let what = match archived.seal.first.checked_sub(position + 1) {
-                        None => OF_ANOTHER_PAST.to_owned(),
-                        Some(_) => format!(
-                            "positions {position} to {} are missing before this segment",
-                            archived.seal.first - 1
-                        ),
-                    };
-                    damage.get_or_insert(self.damaged(found, position, &what));
-                    continue;
-                }
+            if let Some(own) = last.and_then(|last| last.seal.filter(|_| last.number == found)) {
+                manifest.segments.pop();
+                longer = Some(Longer {
+                    number: found,
+                    own_end: own.length,
+                });
             }
-            manifest.segments.push(archived.segment);
+            manifest.segments.push(segment);
             manifest.next_number = manifest.next_number.max(found + 1);
-            end = (archived.seal.last + 1, archived.seal.chain);
+            end = (seal.last + 1, seal.chain);
             // The segments that did not continue the log were not part of its past.
             damage = None;
         }
@@ -381,23 +369,60 @@ impl ArchiveFolder {
         ))
     }
 
-    /// Whether a segment begins with all that the log's own copy of it holds.
-    fn goes_on_from(&self, archived: &Archived, number: u64, own: &Seal) -> Result<bool, Error> {
-        let place = (number, own.length);
-        let known = self.chains.lock().get(&place).copied();
-        let chain = match known {
-            Some(chain) => chain,
+    /// Returns the archive's copy of a segment of which the log has a sealed one, if it has more records;
+    /// damage when these do not go on from the log's own.
+    fn next_in(&self, own: &Segment) -> Result<Option<(Segment, Seal)>, Error> {
+        let Some(seal) = own.seal else {
+            return Ok(None);
+        };
+        let key = (own.number, seal.length, seal.chain);
+        let known = self.behind.lock().get(&key).copied();
+        let behind = match known {
+            Some(behind) => behind,
             None => {
-                let name = self.name(number);
-                let failed = |source| Error::io("read", self.archive.describe(&name))(source);
-                let file = self.archive.open_read(&name).map_err(failed)?;
-                let chain = archived.chain_at(file.as_ref(), &self.log, own.length);
-                let chain = chain.map_err(failed)?;
-                self.chains.lock().insert(place, chain);
-                chain
+                let (archive, name) = (self.archive.as_ref(), self.name(own.number));
+                let behind = described::behind(archive, &self.log, &name, own.number, &seal)?;
+                self.behind.lock().insert(key, behind);
+                behind
             }
         };
-        Ok(archived.seal.first == own.first && chain == Some(own.chain))
+        match behind {
+            Behind::Nothing => Ok(None),
+            Behind::OfAnotherPast => Err(self.damaged(own.number, seal.last + 1, OF_ANOTHER_PAST)),
+            Behind::More(longer) => {
+                let segment = Segment {
+                    seal: Some(longer),
+                    ..*own
+                };
+                Ok(Some((segment, longer)))
+            }
+        }
+    }
+
+    /// Returns a segment if it has the position at which the log ends so far; damage when it does not go on
+    /// from there.
+    fn next_after(
+        &self,
+        number: u64,
+        (position, chain): (u64, Chain),
+    ) -> Result<Option<(Segment, Seal)>, Error> {
+        let archived = self.described(number)?;
+        let seal = archived.seal;
+        if archived.before == chain && seal.first == position {
+            return Ok(Some((archived.segment, seal)));
+        }
+        // Nothing in the segment comes after the end.
+        if seal.last < position {
+            return Ok(None);
+        }
+        let what = match seal.first > position {
+            false => OF_ANOTHER_PAST.to_owned(),
+            true => format!(
+                "positions {position} to {} are missing before this segment",
+                seal.first - 1
+            ),
+        };
+        Err(self.damaged(number, position, &what))
     }
 
     fn damaged(&self, number: u64, position: u64, what: &str) -> Error {

@@ -16,7 +16,8 @@
 //!   aside. Where one does ([`lock::Holder::Appends`]), it finishes what it writes, so that bytes
 //!   which stay unfinished were altered.
 //!
-//! In the end the copy is read again and compared with what the looks found.
+//! In the end the copy is read as `verify` reads a log, every frame and block with its checksum and digest, and
+//! its manifest, which has the digests of the source, is compared with what the looks found.
 
 mod attempt;
 mod parts;
@@ -30,6 +31,7 @@ use std::time::Duration;
 use self::attempt::{CopyAttempt, SurveyedLog};
 use self::parts::{last_position, part, sealed_at_the_beginning};
 use crate::ancestry;
+use crate::empty::in_empty;
 use crate::error::Error;
 use crate::format::{self, FIRST_FRAME, LogId};
 use crate::index::Index;
@@ -37,7 +39,6 @@ use crate::lock::{self, Holder};
 use crate::manifest::{Manifest, Segment, Snapshot};
 use crate::opening::{expect_finished, no_manifest};
 use crate::recovery;
-use crate::restore::in_empty;
 use crate::snapshot;
 use crate::storage::{COPY, File, ReadOnly, Storage, copy_range};
 use crate::survey::{self, Survey};
@@ -72,7 +73,8 @@ pub struct Backup {
 
 /// Copies the log in `source`, which may be in use, into a `target` that is
 /// empty: everything that was durable when it was called, and nothing that is
-/// not; then reads the copy and compares it with what was found in the source.
+/// not; then reads the copy as [`verify`](crate::verify()) does, and compares its digests with those that were
+/// found in the source.
 /// Interrupted, it leaves no log.
 ///
 /// # Errors

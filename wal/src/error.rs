@@ -124,6 +124,15 @@ impl Error {
         Some(format!("{file}, offset {offset}{position}: {what}"))
     }
 
+    /// Whether two errors tell of the same damage.
+    pub(crate) fn is_same_damage(&self, other: &Self) -> bool {
+        let place = |error: &Self| match error {
+            Self::Damaged { file, offset, .. } => Some((file.clone(), *offset)),
+            _ => None,
+        };
+        place(self).is_some_and(|known| place(other) == Some(known))
+    }
+
     /// Whether a visitor has refused the form of what it was shown.
     pub(crate) fn is_of_other_form(&self) -> bool {
         matches!(self, Self::Visitor { source, .. } if source.is::<OtherForm>())

@@ -14,14 +14,14 @@
 //! | 48 | 4 | records |
 //! | 52 | 4 | payload length |
 //! | 56 | 16 | chain digest |
-//! | 72 | … | payload: each record as length (4 bytes) and bytes; packed data: the same, packed (see `packed`) |
+//! | 72 | … | payload. Data: each record as its length (4 bytes) and its bytes. Packed data: the same, packed. Start: the chain digest before this frame. Seal: nothing |
 //! | … | 0–7 | zeros up to a multiple of 8 |
 //!
-//! Both CRCs start from the CRC32 of the log id. The chain digest is the first
-//! 128 bits of BLAKE3 over bytes 12 to the end of the padding, with the digest
-//! of the frame before in the place of the digest. A start frame is the first
-//! of its segment; its payload is the digest before it. A seal says only that
-//! everything before it is durable.
+//! How data is packed is told in `packed`. Both CRCs start from the CRC32 of the
+//! log id. The chain digest is the first 128 bits of BLAKE3 over bytes 12 to the
+//! end of the padding, with the digest of the frame before in the place of the
+//! digest. A start frame is the first of its segment; its payload is the digest
+//! before it. A seal says only that everything before it is durable.
 
 use crate::format::{Chain, NUMBER_LIMIT, get_16, get_u32, get_u64, is_zero, to_u32, to_usize};
 use crate::packed::{self, Packer};
@@ -135,11 +135,11 @@ impl FrameHeader {
     }
 
     /// Returns the records of a frame, or `None` when its payload does not consist of the number that the
-    /// header states. A packed payload is unpacked into `room`.
+    /// header states. A packed payload is unpacked into `buffer`.
     pub(crate) fn records<'a>(
         &self,
         frame: &'a [u8],
-        room: &'a mut Vec<u8>,
+        buffer: &'a mut Vec<u8>,
     ) -> Option<Records<'a>> {
         let end = HEADER + to_usize(u64::from(self.payload));
         let (payload, padding) = (frame.get(HEADER..end)?, frame.get(end..)?);
@@ -147,7 +147,7 @@ impl FrameHeader {
             return None;
         }
         let payload = match self.kind {
-            KIND_PACKED => packed::unpack(payload, room)?,
+            KIND_PACKED => packed::unpack(payload, buffer)?,
             _ => payload,
         };
         let mut at = 0;
@@ -159,11 +159,11 @@ impl FrameHeader {
     }
 
     /// Returns the records again, after [`FrameHeader::records`] returned some for the same `frame` and
-    /// `room`.
-    pub(crate) fn records_again<'a>(&self, frame: &'a [u8], room: &'a [u8]) -> Records<'a> {
+    /// `buffer`.
+    pub(crate) fn records_again<'a>(&self, frame: &'a [u8], buffer: &'a [u8]) -> Records<'a> {
         let payload = &frame[HEADER..HEADER + to_usize(u64::from(self.payload))];
         Records::of(match self.kind {
-            KIND_PACKED => &room[..packed::unpacked_bytes(payload)],
+            KIND_PACKED => &buffer[..packed::unpacked_bytes(payload)],
             _ => payload,
         })
     }
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_frame_gives_back_its_records() {
-        let (mut packer, mut room) = (Packer::default(), Vec::new());
+        let (mut packer, mut unpacked) = (Packer::default(), Vec::new());
         let random = |number: u32| blake3::hash(&number.to_le_bytes()).as_bytes().to_vec();
         for (records, kind) in [
             (vec![vec![]], KIND_DATA),
@@ -354,12 +354,12 @@ mod tests {
             assert_eq!(buffer, written);
             assert_eq!(header.chain, chain);
             let found: Vec<_> = header
-                .records(&buffer, &mut room)
+                .records(&buffer, &mut unpacked)
                 .unwrap()
                 .map(<[u8]>::to_vec)
                 .collect();
             assert_eq!(found, records);
-            assert!(header.records_again(&buffer, &room).eq(records.iter()));
+            assert!(header.records_again(&buffer, &unpacked).eq(records.iter()));
         }
     }
 

@@ -297,8 +297,8 @@ pub fn frame(input: &[u8]) {
     if flags & (CHECKSUMS | DIGESTS) == CHECKSUMS | DIGESTS {
         assert!(header.follows(whole, &[7; 16]));
     }
-    let mut room = Vec::new();
-    let Some(records) = header.records(whole, &mut room) else {
+    let mut buffer = Vec::new();
+    let Some(records) = header.records(whole, &mut buffer) else {
         return;
     };
     let records: Vec<_> = records.map(<[u8]>::to_vec).collect();
@@ -322,7 +322,7 @@ pub fn frame(input: &[u8]) {
     let HeaderFound::Sound(header_again) = FrameHeader::parse(&again, SEED) else {
         panic!("what was written is sound");
     };
-    let found = header_again.records(&again, &mut room);
+    let found = header_again.records(&again, &mut buffer);
     assert!(
         found.is_some_and(|found| found.eq(&records)),
         "the same records"

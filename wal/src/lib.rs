@@ -55,6 +55,7 @@ mod appender;
 mod archive;
 mod backup;
 mod batched;
+mod empty;
 mod error;
 mod files;
 mod format;

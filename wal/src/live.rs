@@ -47,7 +47,7 @@ pub struct LiveReader {
     /// Whether the bytes after a blank end have been searched.
     searched: bool,
     /// The buffer into which batches are unpacked.
-    room: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl LiveReader {
@@ -71,7 +71,7 @@ impl LiveReader {
             mark: 0,
             place: None,
             searched: false,
-            room: Vec::new(),
+            buffer: Vec::new(),
         })
     }
 
@@ -403,8 +403,8 @@ impl LiveReader {
                 next: place.next,
                 chain: &place.chain,
             };
-            let (missing, room) = (&mut 0, &mut self.room);
-            let step = scan::step(window, place.offset, &expected, missing, room);
+            let (missing, buffer) = (&mut 0, &mut self.buffer);
+            let step = scan::step(window, place.offset, &expected, missing, buffer);
             let header = match step.map_err(&failed)? {
                 Step::Frame(header) => header,
                 Step::End(end) => return Ok(Some(end)),
@@ -455,7 +455,10 @@ impl LiveReader {
         behind: Place,
         look: &mut OnRecord<'_>,
     ) -> Result<bool, Error> {
-        let records = header.records(frame, &mut self.room).into_iter().flatten();
+        let records = header
+            .records(frame, &mut self.buffer)
+            .into_iter()
+            .flatten();
         for (position, payload) in (header.first..).zip(records) {
             if position < self.from {
                 continue;

@@ -2,8 +2,8 @@
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
-//! | 0 | 4 | how many bytes they are when they are unpacked |
-//! | 4 | … | for each 60 KiB of them, and for the rest: the length of an LZ4 block (4 bytes), and the block |
+//! | 0 | 4 | length of the bytes before they were packed |
+//! | 4 | … | those bytes in pieces of 60 KiB (the last may be shorter), each piece as the length of its LZ4 block (4 bytes) and that block |
 //!
 //! Checksums and digests are those of the packed bytes, as they are written, so altered bytes are never
 //! unpacked.
@@ -33,24 +33,24 @@ const _: () = assert!(PIECE <= lz4::PIECE_BYTES_MAX);
 #[derive(Default)]
 pub(crate) struct Packer {
     encoder: Encoder,
-    room: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl Packer {
     /// Returns the bytes packed; `None` as soon as their pieces so far have not become smaller by an eighth.
     pub(crate) fn pack(&mut self, bytes: &[u8]) -> Option<&[u8]> {
         if !(PACKED_BYTES_MIN..=PACKED_BYTES_MAX).contains(&bytes.len()) {
-            resize_buffer(&mut self.room, 0);
+            resize_buffer(&mut self.buffer, 0);
             return None;
         }
         // Packing stops when it saves too little, so `bytes.len()` suffices for the pieces so far, and the rest
         // for one more.
-        let room = bytes.len() + HEAD + lz4::block_bytes_max(PIECE);
-        resize_buffer(&mut self.room, room);
-        self.room[..HEAD].copy_from_slice(&to_u32(bytes.len()).to_le_bytes());
+        let buffer_bytes = bytes.len() + HEAD + lz4::block_bytes_max(PIECE);
+        resize_buffer(&mut self.buffer, buffer_bytes);
+        self.buffer[..HEAD].copy_from_slice(&to_u32(bytes.len()).to_le_bytes());
         let (mut end, mut taken) = (HEAD, 0);
         for piece in bytes.chunks(PIECE) {
-            let (head, block) = self.room[end..].split_at_mut(HEAD);
+            let (head, block) = self.buffer[end..].split_at_mut(HEAD);
             let length = self.encoder.encode(piece, block);
             head.copy_from_slice(&to_u32(length).to_le_bytes());
             end += HEAD + length;
@@ -60,7 +60,7 @@ impl Packer {
                 return None;
             }
         }
-        Some(&self.room[..end])
+        Some(&self.buffer[..end])
     }
 }
 
@@ -74,9 +74,9 @@ fn number(head: &[u8]) -> usize {
     to_usize(u64::from(get_u32(head, 0)))
 }
 
-/// Unpacks bytes into `room`, which may be longer than they are; returns `None` when no [`Packer`] makes such
+/// Unpacks bytes into `buffer`, which may be longer than they are; returns `None` when no [`Packer`] makes such
 /// bytes.
-pub(crate) fn unpack<'r>(packed: &[u8], room: &'r mut Vec<u8>) -> Option<&'r [u8]> {
+pub(crate) fn unpack<'r>(packed: &[u8], buffer: &'r mut Vec<u8>) -> Option<&'r [u8]> {
     let mut rest = packed.get(HEAD..)?;
     let length = unpacked_bytes(packed);
     // No more memory is taken than the packed bytes can expand to.
@@ -88,9 +88,9 @@ pub(crate) fn unpack<'r>(packed: &[u8], room: &'r mut Vec<u8>) -> Option<&'r [u8
     {
         return None;
     }
-    resize_buffer(room, length);
-    let room = &mut room[..length];
-    for piece in room.chunks_mut(PIECE) {
+    resize_buffer(buffer, length);
+    let buffer = &mut buffer[..length];
+    for piece in buffer.chunks_mut(PIECE) {
         let (head, behind) = rest.split_at_checked(HEAD)?;
         let (block, behind) = behind.split_at_checked(number(head))?;
         if decompress_into(block, piece).ok()? != piece.len() {
@@ -98,16 +98,16 @@ pub(crate) fn unpack<'r>(packed: &[u8], room: &'r mut Vec<u8>) -> Option<&'r [u8
         }
         rest = behind;
     }
-    rest.is_empty().then_some(&*room)
+    rest.is_empty().then_some(&*buffer)
 }
 
-/// Makes `room` at least `bytes` long, and frees its memory beyond that and [`BUFFER_KEPT_MAX`].
-fn resize_buffer(room: &mut Vec<u8>, bytes: usize) {
-    if room.len() < bytes {
-        room.resize(bytes, 0);
-    } else if room.len() > bytes.max(BUFFER_KEPT_MAX) {
-        room.truncate(bytes.max(BUFFER_KEPT_MAX));
-        room.shrink_to_fit();
+/// Makes `buffer` at least `bytes` long, and frees its memory beyond that and [`BUFFER_KEPT_MAX`].
+fn resize_buffer(buffer: &mut Vec<u8>, bytes: usize) {
+    if buffer.len() < bytes {
+        buffer.resize(bytes, 0);
+    } else if buffer.len() > bytes.max(BUFFER_KEPT_MAX) {
+        buffer.truncate(bytes.max(BUFFER_KEPT_MAX));
+        buffer.shrink_to_fit();
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn what_was_packed_is_unpacked_again_whatever_was_packed_before() {
-        let (mut packer, mut room) = (Packer::default(), Vec::new());
+        let (mut packer, mut buffer) = (Packer::default(), Vec::new());
         let lengths = [
             PACKED_BYTES_MIN,
             PACKED_BYTES_MIN + 1,
@@ -153,9 +153,9 @@ mod tests {
             let bytes = alike(length, length / 50, 7);
             let packed = packer.pack(&bytes).unwrap();
             assert!(packed.len() < bytes.len() / 2, "{length}");
-            assert!(unpack(packed, &mut room) == Some(&bytes), "{length}");
-            assert!(packer.room.len() <= length.max(BUFFER_KEPT_MAX) + 2 * PIECE);
-            assert!(room.len() <= length.max(BUFFER_KEPT_MAX));
+            assert!(unpack(packed, &mut buffer) == Some(&bytes), "{length}");
+            assert!(packer.buffer.len() <= length.max(BUFFER_KEPT_MAX) + 2 * PIECE);
+            assert!(buffer.len() <= length.max(BUFFER_KEPT_MAX));
         }
     }
 
@@ -184,18 +184,18 @@ mod tests {
     fn no_more_is_unpacked_than_there_can_be_however_many_bytes_there_are() {
         let mut packed = vec![0; PACKED_BYTES_MAX / EXPANSION_MAX + (1 << 20)];
         packed[..HEAD].copy_from_slice(&to_u32(PACKED_BYTES_MAX + 1).to_le_bytes());
-        let mut room = Vec::new();
-        assert!(unpack(&packed, &mut room).is_none());
-        assert_eq!(room.capacity(), 0);
+        let mut buffer = Vec::new();
+        assert!(unpack(&packed, &mut buffer).is_none());
+        assert_eq!(buffer.capacity(), 0);
     }
 
     #[test]
     fn memory_of_much_is_given_back_by_what_comes_next_however_little() {
         let mut packer = Packer::default();
         packer.pack(&alike(9 << 20, 0, 1)).unwrap();
-        assert!(packer.room.len() > 8 << 20);
+        assert!(packer.buffer.len() > 8 << 20);
         assert!(packer.pack(b"little").is_none());
-        assert!(packer.room.capacity() <= 2 * BUFFER_KEPT_MAX);
+        assert!(packer.buffer.capacity() <= 2 * BUFFER_KEPT_MAX);
     }
 
     #[test]
@@ -212,9 +212,9 @@ mod tests {
         for length in [0, 1, 99_999, 100_001, 200_000, u32::MAX] {
             let mut other = packed.clone();
             other[..HEAD].copy_from_slice(&length.to_le_bytes());
-            let mut room = Vec::new();
-            assert!(unpack(&other, &mut room).is_none(), "{length}");
-            assert!(room.capacity() <= packed.len() * EXPANSION_MAX);
+            let mut buffer = Vec::new();
+            assert!(unpack(&other, &mut buffer).is_none(), "{length}");
+            assert!(buffer.capacity() <= packed.len() * EXPANSION_MAX);
         }
         let mut random = SmallRng::seed_from_u64(11);
         for _ in 0..2_000 {

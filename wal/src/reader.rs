@@ -32,7 +32,7 @@ const FILES_MAX: usize = 128;
 
 thread_local! {
     static PIECE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 pub(crate) struct Reader {
@@ -303,7 +303,7 @@ impl Reader {
         let file = self.file(entry.segment, &name)?;
         let length = file.length().map_err(failed)?;
         let mut window = Window::with_piece(file.as_ref(), length, PIECE_OF_RANGE);
-        let (mut offset, mut room) = (entry.offset, Vec::new());
+        let (mut offset, mut buffer) = (entry.offset, Vec::new());
         let what = loop {
             if *next > upto {
                 return Ok(ControlFlow::Continue(()));
@@ -328,7 +328,7 @@ impl Reader {
                 let frame = window.get(offset, bytes).map_err(failed)?;
                 let sound = frame.len() == bytes && header.payload_is_sound(frame, self.seed);
                 let records = match sound {
-                    true => header.records(frame, &mut room),
+                    true => header.records(frame, &mut buffer),
                     false => None,
                 };
                 let Some(records) = records else {
@@ -440,13 +440,13 @@ impl Reader {
                     "a frame's payload was altered since it was written",
                 ));
             }
-            let mut room = ROOM.take();
+            let mut buffer = BUFFER.take();
             let record = header
-                .records(frame, &mut room)
+                .records(frame, &mut buffer)
                 .and_then(|mut records| records.nth(to_usize(skipped)))
                 .map(<[u8]>::to_vec);
-            if room.capacity() <= PIECE_KEPT {
-                ROOM.set(room);
+            if buffer.capacity() <= PIECE_KEPT {
+                BUFFER.set(buffer);
             }
             return match record {
                 Some(record) => Ok(record),

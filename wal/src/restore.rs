@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::archive::{ArchiveFolder, Lacking};
+use crate::empty::in_empty;
 use crate::error::{BoxError, Error};
 use crate::format;
 use crate::index::Index;
@@ -19,82 +20,6 @@ use crate::storage::{Lock, Storage};
 use crate::survey;
 use crate::verify::verify_made;
 use crate::visitor::{Discard, Record, Visitor};
-
-/// Makes a log in an empty directory, which is this process's alone until it is whole.
-///
-/// From the beginning on, a file in the directory tells an interrupted attempt from an empty
-/// directory; it is removed when the log is whole, or when nothing else is left. A lock file that
-/// nobody holds is no content.
-///
-/// # Errors
-/// [`Error::Io`] of the kind `AlreadyExists` for a directory that holds anything, also another
-/// attempt; else what comes of `make`.
-pub(crate) fn in_empty<T>(
-    target: &dyn Storage,
-    make: impl FnOnce() -> Result<T, Error>,
-) -> Result<T, Error> {
-    let io = |what| Error::io(what, target.describe(format::COPY_TEMP));
-    let content = || -> Result<Option<String>, Error> {
-        let names = target
-            .list("")
-            .map_err(Error::io("list", target.describe("")))?;
-        let mut names = names.into_iter();
-        Ok(names.find(|name| name != format::LOCK && name != format::COPY_TEMP))
-    };
-    let _lock = lock::share(target)?;
-    if let Some(name) = content()? {
-        return Err(not_empty(target, &name));
-    }
-    match target.create_new(format::COPY_TEMP) {
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(not_empty(target, format::COPY_TEMP));
-        }
-        Err(error) => return Err(io("create")(error)),
-    }
-    // Another attempt may have ended between the look and the claim.
-    if let Some(name) = content()? {
-        let _ = target.remove(format::COPY_TEMP);
-        return Err(not_empty(target, &name));
-    }
-    let made = make().and_then(|made| {
-        target.remove(format::COPY_TEMP).map_err(io("remove"))?;
-        // A power cut must not bring this file back: it says that there is no log.
-        let synced = target.sync_dir("");
-        synced.map_err(Error::io("sync", target.describe("")))?;
-        Ok(made)
-    });
-    if made.is_err() {
-        // The remains must not be taken for a log. If even this removal fails, the other file says
-        // that they are none.
-        let _ = target.remove(format::MANIFEST);
-        let _ = target.sync_dir("");
-        if content().is_ok_and(|content| content.is_none()) {
-            let _ = target.remove(format::COPY_TEMP);
-        }
-    }
-    made
-}
-
-fn not_empty(target: &dyn Storage, name: &str) -> Error {
-    let which = match name {
-        format::COPY_TEMP => " of a backup or a restore that goes on, or was interrupted",
-        _ => "",
-    };
-    Error::Io {
-        what: "use",
-        file: target.describe(""),
-        source: io::Error::new(
-            io::ErrorKind::AlreadyExists,
-            format!(
-                "the directory is not empty, it holds {}{which}; name one that is empty or not \
-                 there yet",
-                // The file may have any name, and it is printed.
-                name.escape_debug()
-            ),
-        ),
-    }
-}
 
 /// Shows every record that the log still has, whether or not a snapshot covers
 /// it. Nothing is written.
@@ -177,13 +102,13 @@ impl Past {
             lacking = folder.put_before(&mut manifest, 1)?;
             let longer;
             (longer, damage_behind) = folder.put_behind(&mut manifest)?;
-            let is_archived =
-                |one: &&Segment| !own.contains(&one.number) || longer.contains(&one.number);
+            let is_longer = |number: u64| longer.is_some_and(|longer| longer.number == number);
+            let is_archived = |one: &&Segment| !own.contains(&one.number) || is_longer(one.number);
             let segments = manifest.segments.iter().filter(is_archived);
             archived.extend(segments.filter_map(|segment| segment.seal));
             let beginning = lacking.iter().flat_map(|lacking| &lacking.beginning);
             archived.extend(beginning.filter_map(|segment| segment.seal));
-            let both = Arc::new(WithArchive::new(storage, folder, &longer));
+            let both = Arc::new(WithArchive::new(storage, folder, longer));
             storage = Arc::clone(&both) as Arc<dyn Storage>;
             shelf = Some(both);
         }
@@ -226,7 +151,7 @@ impl Past {
     #[must_use]
     pub fn whole_before(&self, error: &Error) -> Option<u64> {
         match &self.lacking {
-            Some(lacking) if is_same(&lacking.why, error) => lacking.whole_to(),
+            Some(lacking) if lacking.why.is_same_damage(error) => lacking.whole_to(),
             _ => match error {
                 Error::Damaged { position, .. } => position
                     .and_then(|position| position.checked_sub(1))
@@ -284,15 +209,32 @@ impl Past {
     pub fn records(&self, visitor: &mut dyn Visitor) -> Result<u64, Error> {
         let storage = self.storage.as_ref();
         let survey = survey::survey(storage, &self.manifest, 0, visitor, &mut Index::new())?;
-        recovery::judge(&survey)?;
+        recovery::judge(&survey).map_err(|error| self.attributed(error))?;
         self.damage_behind
             .as_ref()
             .map_or(Ok(()), |damage| Err(again(damage)))?;
         Ok(survey.next - 1)
     }
 
+    /// Shows every record before the positions that are missing in the archive, from the first one on; returns
+    /// the last position, or `None` if no position is missing, or none before those.
+    ///
+    /// # Errors
+    /// As [`Past::records`].
+    pub fn records_before_gap(&self, visitor: &mut dyn Visitor) -> Result<Option<u64>, Error> {
+        let whole_to = self.lacking.as_ref().and_then(Lacking::whole_to);
+        let beginning = whole_to.and_then(|last| self.beginning(last));
+        let Some((folder, manifest)) = beginning else {
+            return Ok(None);
+        };
+        let survey = survey::survey(folder, &manifest, 0, visitor, &mut Index::new())?;
+        recovery::judge(&survey)?;
+        Ok(Some(survey.next - 1))
+    }
+
     /// Makes a new log, with an id of its own, of what this one held at position `upto` (without
-    /// one, at its end), in a `target` that is empty, and verifies it. Positions stay as they are.
+    /// one, at its end), in a `target` that is empty, and reads it as [`verify`](crate::verify()) does. Positions
+    /// stay as they are.
     /// The new log has the records and snapshots of the directory itself, as far as they are of
     /// that time or before, and from the archive what is needed. A snapshot that cannot be read and
     /// is not needed either is left out, and reported ([`Report::bad_snapshots`]). Interrupted, it
@@ -372,7 +314,7 @@ impl Past {
         let (part, end) = self.needed(manifest, first, limit);
         let index = &mut Index::new();
         let survey = survey::survey_upto(source, &part, first - 1, end, &mut both, index)?;
-        recovery::judge(&survey)?;
+        recovery::judge(&survey).map_err(|error| self.attributed(error))?;
         match (&self.damage_behind, upto) {
             (Some(damage), _) if limit >= survey.next => return Err(again(damage)),
             (_, Some(upto)) if upto >= survey.next => {
@@ -430,6 +372,13 @@ impl Past {
         (part, end)
     }
 
+    fn attributed(&self, error: Error) -> Error {
+        match &self.archive {
+            Some(archive) => archive.attributed(error),
+            None => error,
+        }
+    }
+
     fn unreachable(&self, position: u64, last: Option<u64>) -> Error {
         let bound = match last {
             Some(last) => format!("the last position that can be restored is {last}"),
@@ -467,15 +416,6 @@ fn again(damage: &Error) -> Error {
             reason: other.to_string().into(),
         },
     }
-}
-
-/// Whether two errors tell of the same damage.
-fn is_same(one: &Error, other: &Error) -> bool {
-    let place = |error: &Error| match error {
-        Error::Damaged { file, offset, .. } => Some((file.clone(), *offset)),
-        _ => None,
-    };
-    place(one).is_some_and(|known| place(other) == Some(known))
 }
 
 /// Passes records to the builder, and the progress to the caller.

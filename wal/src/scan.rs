@@ -54,9 +54,9 @@ pub(crate) fn step(
     mark: &mut u64,
     unpacked: &mut Vec<u8>,
 ) -> io::Result<Step> {
-    let room = expected.limit - offset;
-    if room < to_u64(HEADER) {
-        let blank = is_zero(window.get(offset, to_usize(room))?);
+    let left = expected.limit - offset;
+    if left < to_u64(HEADER) {
+        let blank = is_zero(window.get(offset, to_usize(left))?);
         return Ok(if blank {
             Step::End(End::Blank)
         } else {
@@ -92,7 +92,7 @@ pub(crate) fn step(
             "the frame's header contradicts itself",
         )));
     }
-    if header.bytes() > room {
+    if header.bytes() > left {
         return Ok(Step::End(End::Unfinished("the frame is cut off")));
     }
     let bytes = window.get_mut(offset, to_usize(header.bytes()))?;

@@ -5,39 +5,73 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::archive::ArchiveFolder;
-use crate::format;
-use crate::storage::{File, Locked, ReadOnly, Storage};
+use crate::archive::{ArchiveFolder, Longer};
+use crate::error::Error;
+use crate::format::{self, to_u64, to_usize};
+use crate::storage::{File, Locked, ReadOnly, ReadOnlyFile, Storage};
 
 /// The files of a log together with those that an archive has of it.
 pub(crate) struct WithArchive {
     storage: Arc<dyn Storage>,
     folder: ArchiveFolder,
-    /// Numbers of segments that are taken from the archive though the log has them.
-    from_shelf: Mutex<Vec<u64>>,
+    /// The segment that the archive continues from the end of the log's own copy on.
+    longer: Mutex<Option<Longer>>,
 }
 
 impl WithArchive {
-    pub(crate) fn new(storage: Arc<dyn Storage>, folder: ArchiveFolder, longer: &[u64]) -> Self {
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        folder: ArchiveFolder,
+        longer: Option<Longer>,
+    ) -> Self {
         Self {
             storage,
             folder,
-            from_shelf: Mutex::new(longer.to_vec()),
+            longer: Mutex::new(longer),
         }
     }
 
-    /// Takes exactly these segments from the archive though the log has them.
-    pub(crate) fn prefer(&self, longer: Vec<u64>) {
-        *self.from_shelf.lock() = longer;
+    /// Continues this segment, and no other one, from the end of the log's own copy on.
+    pub(crate) fn continue_with(&self, longer: Option<Longer>) {
+        *self.longer.lock() = longer;
+    }
+
+    /// Returns damage with the file that has it: what the log's own copy of a continued segment has is read
+    /// from the log's own file.
+    pub(crate) fn attributed(&self, error: Error) -> Error {
+        match error {
+            Error::Damaged {
+                file,
+                offset,
+                position,
+                what,
+            } => {
+                let longer = *self.longer.lock();
+                let own = longer
+                    .filter(|longer| offset < longer.own_end)
+                    .map(|longer| format::segment_name(longer.number))
+                    .filter(|name| ReadOnly::describe(&self.folder, name) == file)
+                    .filter(|name| self.storage.open_read(name).is_ok());
+                Error::Damaged {
+                    file: own.map_or(file, |name| self.storage.describe(&name)),
+                    offset,
+                    position,
+                    what,
+                }
+            }
+            other => other,
+        }
     }
 
     pub(crate) fn folder(&self) -> &ArchiveFolder {
         &self.folder
     }
 
-    fn is_preferred(&self, name: &str) -> bool {
-        let number = format::parse_segment_name(name);
-        number.is_some_and(|number| self.from_shelf.lock().contains(&number))
+    /// Where the log's own copy of a segment ends, if the archive continues it.
+    fn own_end(&self, name: &str) -> Option<u64> {
+        let number = format::parse_segment_name(name)?;
+        let longer = (*self.longer.lock())?;
+        (longer.number == number).then_some(longer.own_end)
     }
 
     fn is_moved(&self, name: &str) -> bool {
@@ -46,7 +80,7 @@ impl WithArchive {
             opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
         };
         let number = format::parse_segment_name(name);
-        self.is_preferred(name) || (number.is_some() && is_gone())
+        self.own_end(name).is_some() || (number.is_some() && is_gone())
     }
 }
 
@@ -56,18 +90,23 @@ impl ReadOnly for WithArchive {
     }
 
     fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let moved = || ReadOnly::open_read(&self.folder, name);
-        if self.is_preferred(name) {
-            return moved();
-        }
-        match self.storage.open_read(name) {
+        let archived = || ReadOnly::open_read(&self.folder, name);
+        let own = match self.storage.open_read(name) {
             Err(error)
                 if error.kind() == io::ErrorKind::NotFound
                     && format::parse_segment_name(name).is_some() =>
             {
-                moved()
+                return archived();
             }
-            other => other,
+            other => other?,
+        };
+        match self.own_end(name) {
+            None => Ok(own),
+            Some(own_end) => Ok(Arc::new(Continued {
+                own,
+                own_end,
+                archived: archived()?,
+            })),
         }
     }
 
@@ -81,5 +120,35 @@ impl ReadOnly for WithArchive {
         } else {
             self.storage.describe(name)
         }
+    }
+}
+
+/// The log's own copy of a segment, continued by the archive's.
+struct Continued {
+    own: Arc<dyn File>,
+    own_end: u64,
+    archived: Arc<dyn File>,
+}
+
+impl ReadOnlyFile for Continued {
+    fn length(&self) -> io::Result<u64> {
+        let own = self.own.length()?;
+        match own < self.own_end {
+            true => Ok(own),
+            false => self.archived.length(),
+        }
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let left = to_usize(self.own_end.saturating_sub(offset));
+        let (own, archived) = buffer.split_at_mut(left.min(buffer.len()));
+        let read = match own.is_empty() {
+            true => 0,
+            false => self.own.read_at(own, offset)?,
+        };
+        if read < own.len() || archived.is_empty() {
+            return Ok(read);
+        }
+        Ok(read + self.archived.read_at(archived, offset + to_u64(read))?)
     }
 }

@@ -452,6 +452,12 @@ fn positions_that_are_missing_in_an_archive_before_the_log_are_told_and_those_be
         assert!(came.segments > 0);
         assert_eq!(report.ancestors.last().unwrap().log_id, log_id);
     }
+    let mut before = Shown::default();
+    assert_eq!(
+        gap.records_before_gap(&mut before).unwrap(),
+        Some(missing - 1)
+    );
+    assert!(before.records == payloads(1..=missing - 1));
     // What does not need the missing positions can be had as before.
     for upto in [None, Some(200)] {
         assert_eq!(restore(&gap, 1, upto).unwrap().1.first_position, first);
@@ -475,6 +481,8 @@ fn positions_that_are_missing_in_an_archive_before_the_log_are_told_and_those_be
     let what = error.to_string();
     assert!(what.contains(&told) && !what.contains("up to"), "{what}");
     assert_eq!(gap.whole_before(&error), None);
+    let none = gap.records_before_gap(&mut Shown::default()).unwrap();
+    assert_eq!(none, None);
     // When nothing comes before the first position that is left, there is no gap.
     archive.take_away(&names[1]);
     let late = past(&source, Some(&archive)).unwrap();
@@ -566,6 +574,78 @@ fn a_longer_copy_of_a_segment_in_an_archive_counts_only_where_its_positions_are_
     let came = past.from_archive(1, last);
     assert_eq!(came.positions, last - 60);
     assert!(came.segments > 3, "{came:?}");
+}
+
+/// Returns a backup of 60 records whose last segment went on afterwards, the name of this segment, the
+/// archive of what came after, and the name that the whole segment has there.
+fn continued() -> (SimDisk, String, SimDisk, String) {
+    let base = SimDisk::new();
+    append(&mut open(&base).unwrap().log, 1..=50);
+    let (source, archive) = (base.after_kill(), disk(5));
+    let mut log = open(&source).unwrap().log;
+    append(&mut log, 51..=60);
+    let copy = backup(&source.after_kill());
+    append(&mut log, 61..=200);
+    snapshot(&mut log, 190).unwrap();
+    snapshot(&mut log, 195).unwrap();
+    log.compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
+        .unwrap();
+    let own = segments(&copy).pop().unwrap();
+    let mut names = segments(&archive).into_iter();
+    let longer = names.find(|name| name.ends_with(&own)).unwrap();
+    assert!(archive.bytes(&longer).unwrap().len() > copy.bytes(&own).unwrap().len());
+    (copy, own, archive, longer)
+}
+
+#[test]
+fn of_positions_that_a_backup_has_its_own_bytes_are_used_whatever_the_archive_s_copy_has_there() {
+    let (copy, own, archive, longer) = continued();
+    let last = restore(&past(&copy, Some(&archive)).unwrap(), 1, None)
+        .unwrap()
+        .1
+        .last_position;
+    assert!(last > 150);
+    let (whole, own_end) = (
+        archive.bytes(&longer).unwrap(),
+        copy.bytes(&own).unwrap().len(),
+    );
+    assert!(copy.bytes(&own).unwrap() == whole[..own_end]);
+    // The header of the file, that of the first frame, the first record, and the last one.
+    for at in [20, 4_100, 4_300, own_end - 12] {
+        archive.put(&longer, &whole);
+        archive.flip(&longer, at, 1);
+        let past = past(&copy, Some(&archive)).unwrap();
+        for upto in [None, Some(55), Some(60), Some(61), Some(last)] {
+            let (target, report) = restore(&past, 1, upto).unwrap();
+            let upto = upto.unwrap_or(last);
+            assert_eq!(report.last_position, upto, "{at}");
+            assert!(verify(&target).unwrap().1 == payloads(1..=upto), "{at}");
+        }
+        let (seen, end) = read(&copy, &archive, 1);
+        assert_eq!(end.unwrap().missed, None, "{at}");
+        assert!(seen == numbered(1, last), "{at}");
+    }
+
+    // Behind the end of the backup's own, damage is the archive's.
+    archive.put(&longer, &whole);
+    archive.flip(&longer, own_end + 80, 1);
+    let damaged = past(&copy, Some(&archive)).unwrap();
+    let error = restore(&damaged, 1, None).err().unwrap();
+    assert!(damaged.is_of_archive(&error), "{error}");
+    assert_eq!(damaged.whole_before(&error), Some(60), "{error}");
+    assert!(restore(&damaged, 1, Some(60)).is_ok());
+
+    // Before it, the backup's.
+    archive.put(&longer, &whole);
+    copy.flip(&own, 4_300, 1);
+    let damaged = past(&copy, Some(&archive)).unwrap();
+    for error in [
+        restore(&damaged, 1, None).err().unwrap(),
+        damaged.records(&mut Shown::default()).unwrap_err(),
+    ] {
+        assert!(!damaged.is_of_archive(&error), "{error}");
+        assert!(error.to_string().contains(&own), "{error}");
+    }
 }
 
 #[test]

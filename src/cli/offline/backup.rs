@@ -13,6 +13,10 @@ use crate::cli::output::{Output, empty_directory, existing, unfinished};
 use crate::cli::within::is_within;
 use crate::engine::clock::{Clock as _, SystemClock};
 
+/// What it means that a copy is verified.
+const COMPARED: &str =
+    "all its records and snapshots were read, and have the checksums and digests of the source";
+
 /// Arguments of `carebook backup`.
 #[derive(Args)]
 #[command(after_help = "\
@@ -23,8 +27,10 @@ Examples:
 
 The server need not be stopped, and is not disturbed: the copy has everything that was durable when
 the command began, and nothing that is not. It continues when the server is restarted meanwhile. The
-copy is read again, and compared with its source. An interrupted copy is not accepted as a data
-directory: remove it and begin again. `carebook restore` makes a data directory from a copy.
+copy is verified: all its records and snapshots are read, and their checksums and digests compared
+with those of the source. What the records say is not looked at: `carebook verify` replays them.
+An interrupted copy is not accepted as a data directory: remove it and begin again.
+`carebook restore` makes a data directory from a copy.
 With --status it records the result in a file, which `carebook serve --backup-status` reads for its
 metrics. It lies neither in the data directory nor in the copy; a file with other content is refused
 before anything is copied.
@@ -139,7 +145,7 @@ impl BackupArgs {
             ("files".to_owned(), backup.files.to_string()),
             ("bytes".to_owned(), backup.bytes.to_string()),
         ])?;
-        out.line(self.done())?;
+        out.line(format_args!("{}: {COMPARED}", self.done()))?;
         out.flush()
     }
 }

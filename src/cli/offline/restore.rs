@@ -21,6 +21,10 @@ use crate::cli::tell::tell;
 use crate::journal::record::Record;
 use crate::journal::snapshot::Summary;
 
+/// What it means that a restored directory is verified.
+const COMPARED: &str =
+    "all its records and snapshots were read, and their checksums and digests are right";
+
 /// Arguments of `carebook restore`.
 #[derive(Args)]
 #[command(after_help = "\
@@ -39,7 +43,11 @@ If the source begins with the first record, every position can be restored; if a
 removed some, the earliest is that of the older snapshot. With --archive, the directory that was
 given to serve or compact, the segments that compactions have moved there are used as well: those
 that join the source without a gap, before it, and after it when it is a backup. Where
-segments are missing there, --at POSITION restores what is before them.
+segments are missing there, --at restores what is before them: a position, or a time if a later
+commit comes before them, too.
+
+The new directory is verified: all its records and snapshots are read, and their checksums and
+digests compared. What the records say is not looked at: `carebook verify` replays them.
 
 Exit codes:
   0  the new directory is complete and verified
@@ -105,30 +113,7 @@ impl RestoreArgs {
         let upto = match self.at {
             None => None,
             Some(At::Position(position)) => Some(position),
-            Some(At::Time(time)) => {
-                let mut search = Search::until(time, past.earliest());
-                let lacking = past.lacking();
-                search.is_behind_a_gap =
-                    lacking.is_some_and(|lacking| past.whole_before(lacking).is_some());
-                let searched = past.records(&mut search);
-                search.bar.finish_and_clear();
-                match searched {
-                    // What is damaged, or missing, is later than what is asked for.
-                    Err(wal::Error::Damaged { .. }) if search.passed => {}
-                    searched => drop(searched.map_err(|error| failed(&past, &error))?),
-                }
-                if search.lacks_earliest()
-                    && let Some(at) = time_of_snapshot(source, search.earliest)?
-                {
-                    search.begin_with(at);
-                }
-                Some(search.position().map_err(|why| match past.lacking() {
-                    Some(lacking) => failed(&past, lacking).with(format_args!(
-                        "A time before what is missing is not found: {why}"
-                    )),
-                    None => Failure::other(why),
-                })?)
-            }
+            Some(At::Time(time)) => Some(position_at(&past, source, time)?),
         };
         let target = empty_directory(&self.data)?;
         let bar = progress_bar(0, "restoring");
@@ -197,9 +182,47 @@ impl RestoreArgs {
         let archived = archived.map(|(name, count)| (name.to_owned(), count.to_string()));
         let rows = own.into_iter().chain(archived);
         out.pairs(rows.chain(snapshot_rows(&report.snapshots)))?;
-        out.line(done)?;
+        out.line(format_args!("{done}: {COMPARED}"))?;
         out.flush()
     }
+}
+
+/// Returns the last position up to which everything was committed at a time or before.
+fn position_at(past: &Past, source: Arc<dyn Storage>, time: Timestamp) -> Result<u64, Failure> {
+    let mut search = Search::until(time, past.earliest());
+    let lacking = past.lacking();
+    search.is_behind_a_gap = lacking.is_some_and(|lacking| past.whole_before(lacking).is_some());
+    search.run(past, |past, search| past.records(search).map(drop))?;
+    if search.lacks_earliest()
+        && let Some(at) = time_of_snapshot(source, search.earliest)?
+    {
+        search.begin_with(at);
+    }
+    match (search.position(), lacking) {
+        (Ok(position), _) => Ok(position),
+        (Err(why), None) => Err(Failure::other(why)),
+        (Err(why), Some(lacking)) => position_before(past, lacking, time, &why),
+    }
+}
+
+/// As [`position_at`], for a time before that of the earliest position behind a gap in the archive, as `why` says.
+/// If a later commit comes before the gap, none of those that are `lacking` were committed by then.
+fn position_before(
+    past: &Past,
+    lacking: &wal::Error,
+    time: Timestamp,
+    why: &str,
+) -> Result<u64, Failure> {
+    let mut search = Search::until(time, 1);
+    search.run(past, |past, search| {
+        past.records_before_gap(search).map(drop)
+    })?;
+    if search.passed {
+        return search.position().map_err(Failure::other);
+    }
+    Err(failed(past, lacking).with(format_args!(
+        "The commits of {time} may be among those that are missing: {why}"
+    )))
 }
 
 /// Why nothing was restored. Damage in the archive needs no recovery: without it there is a way.
@@ -243,6 +266,21 @@ impl Search {
             passed: false,
             is_behind_a_gap: false,
             bar: progress_bar(0, "searching"),
+        }
+    }
+
+    /// Searches in the records that `show` shows.
+    fn run(
+        &mut self,
+        past: &Past,
+        show: impl FnOnce(&Past, &mut Self) -> Result<(), wal::Error>,
+    ) -> Result<(), Failure> {
+        let searched = show(past, self);
+        self.bar.finish_and_clear();
+        match searched {
+            // What is damaged, or missing, is later than what is asked for.
+            Err(wal::Error::Damaged { .. }) if self.passed => Ok(()),
+            searched => searched.map_err(|error| failed(past, &error)),
         }
     }
 

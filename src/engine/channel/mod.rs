@@ -313,7 +313,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
     }
 
     /// Records that an attempt was abandoned without an outcome: the item waits as before.
-    pub fn called_back(&mut self, id: I) {
+    pub fn abandoned(&mut self, id: I) {
         let Some(waiting) = self.waiting.get_mut(&id) else {
             return;
         };
@@ -818,7 +818,7 @@ mod tests {
         assert!(channel.hurry(1));
         assert_eq!(sent(&mut channel, 0), [1]);
         assert!(!channel.hurry(9));
-        channel.called_back(1);
+        channel.abandoned(1);
         assert_eq!(sent(&mut channel, 0), [1]);
     }
 

@@ -57,14 +57,14 @@ impl Attempt {
         let may_send = shared.writer_proof.confirm_now().await && shared.is_sent_events(id, &url);
         if !may_send {
             sleep(CONFIRM_AGAIN).await;
-            return Outcome::CalledBack;
+            return Outcome::Abandoned;
         }
         self.outgoing.now = shared.clock.now();
         *began = Instant::now();
         let delivered = sender.send(self.outgoing).await;
         // The receiver that is gone is not the one that is sent events by now.
         if delivered == Delivered::Gone && !shared.is_sent_events(id, &url) {
-            return Outcome::CalledBack;
+            return Outcome::Abandoned;
         }
         Outcome::Sent(delivered)
     }

@@ -388,11 +388,11 @@ impl Dispatcher {
         let delivered = match outcome {
             Outcome::Sent(delivered) => delivered,
             Outcome::Lost(first) => {
-                active.channel.called_back(id);
+                active.channel.abandoned(id);
                 active.lose(first, now);
                 return;
             }
-            Outcome::CalledBack => return active.channel.called_back(id),
+            Outcome::Abandoned => return active.channel.abandoned(id),
             Outcome::Unread => Delivered::Failed(Failure {
                 status: None,
                 error: "the event could not be read".into(),

@@ -172,5 +172,5 @@ pub(super) enum Outcome {
     Unread,
     /// Nothing was sent: it could not be confirmed that this process is still the writer, or the subscription was
     /// paused or deleted just before.
-    CalledBack,
+    Abandoned,
 }

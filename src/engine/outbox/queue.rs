@@ -135,7 +135,7 @@ impl Queue {
         let settled = match outcome {
             Some(outcome) => self.channel.ended(number, outcome, now, 0),
             None => {
-                self.channel.called_back(number);
+                self.channel.abandoned(number);
                 None
             }
         };

@@ -17,6 +17,9 @@ const TAIL: u64 = 64 << 10;
 /// Maximum length of a frame, in bytes: the length of its payload has four bytes.
 const FRAME_BYTES_MAX: u64 = (1 << 32) + 72;
 
+/// The fault of a segment whose end is not where its file ends.
+const NO_LAST_FRAME: &str = "no whole frame ends where the file ends";
+
 /// A segment of an archive, as it describes itself.
 #[derive(Clone, Copy)]
 pub(super) struct Archived {
@@ -31,29 +34,104 @@ impl Archived {
     pub(super) fn leads_to(&self, manifest: &Manifest) -> bool {
         self.seal.chain == manifest.first_chain && self.seal.last + 1 == manifest.first_position
     }
+}
 
-    /// Returns the digest after the frame that ends at an offset; `None` when none does.
-    pub(super) fn chain_at(
-        &self,
-        file: &dyn File,
-        log: &LogId,
-        offset: u64,
-    ) -> io::Result<Option<Chain>> {
-        let mut window = Window::new(file, self.seal.length);
-        let (mut at, mut chain) = (FIRST_FRAME, self.before);
-        while at < offset {
-            let head = window.get(at, HEADER)?;
-            if head.len() < HEADER {
-                return Ok(None);
-            }
-            let HeaderFound::Sound(header) = FrameHeader::parse(head, format::crc_seed(log)) else {
-                return Ok(None);
-            };
-            at += header.bytes();
-            chain = header.chain;
+/// What an archive's copy of a segment has after the end of the log's own copy.
+#[derive(Clone, Copy)]
+pub(super) enum Behind {
+    /// No records.
+    Nothing,
+    /// Records that go on from the log's own; the seal is that of the whole copy.
+    More(Seal),
+    /// Records that do not go on from the log's own.
+    OfAnotherPast,
+}
+
+/// Reads what an archive's copy of a segment has after the end of the log's own copy, which ends as `own`
+/// states. The digest at that end stands for all bytes before it: where both copies are whole, they are
+/// compared by it. What the archive's copy has before that end may be damaged, it is not used.
+pub(super) fn behind(
+    archive: &dyn Storage,
+    log: &LogId,
+    name: &str,
+    number: u64,
+    own: &Seal,
+) -> Result<Behind, Error> {
+    let failed = |source| Error::io("read", archive.describe(name))(source);
+    let file = archive.open_read(name).map_err(failed)?;
+    let length = file.length().map_err(failed)?;
+    let seed = format::crc_seed(log);
+    let last = last_frame(file.as_ref(), length, seed).map_err(failed)?;
+    let Some(last) = last.filter(|last| last.segment == number) else {
+        if length == own.length {
+            return Ok(Behind::Nothing);
         }
-        Ok((at == offset).then_some(chain))
+        return Err(Error::Damaged {
+            file: archive.describe(name),
+            offset: length,
+            position: None,
+            what: NO_LAST_FRAME.to_owned(),
+        });
+    };
+    let seal = Seal {
+        length,
+        first: own.first,
+        last: last_position(&last),
+        chain: last.chain,
+    };
+    if seal.last < own.last || seal.chain == own.chain {
+        return Ok(Behind::Nothing);
     }
+    let mut window = Window::new(file.as_ref(), length);
+    let goes_on = goes_on_from(&mut window, own, seed).map_err(failed)?;
+    Ok(match goes_on {
+        true => Behind::More(seal),
+        false if seal.last == own.last => Behind::Nothing,
+        false => Behind::OfAnotherPast,
+    })
+}
+
+/// Whether the frames of a copy lead to the digest with which the log's own copy ends, or those after that
+/// end go on from this digest.
+fn goes_on_from(window: &mut Window<'_>, own: &Seal, seed: u32) -> io::Result<bool> {
+    if chain_at(window, own.length, seed)? == Some(own.chain) {
+        return Ok(true);
+    }
+    let Some(header) = header_at(window, own.length, seed)? else {
+        return Ok(false);
+    };
+    let frame = window.get_mut(own.length, to_usize(header.bytes()))?;
+    Ok(to_u64(frame.len()) == header.bytes() && header.follows(frame, &own.chain))
+}
+
+/// Returns the digest after the frame that ends at an offset; `None` when none does.
+fn chain_at(window: &mut Window<'_>, offset: u64, seed: u32) -> io::Result<Option<Chain>> {
+    let (mut at, mut chain) = (FIRST_FRAME, None);
+    while at < offset {
+        let Some(header) = header_at(window, at, seed)? else {
+            return Ok(None);
+        };
+        at += header.bytes();
+        chain = Some(header.chain);
+    }
+    Ok(chain.filter(|_| at == offset))
+}
+
+/// Returns the header of the frame at an offset, when it is sound.
+fn header_at(window: &mut Window<'_>, offset: u64, seed: u32) -> io::Result<Option<FrameHeader>> {
+    let head = window.get(offset, HEADER)?;
+    if head.len() < HEADER {
+        return Ok(None);
+    }
+    Ok(match FrameHeader::parse(head, seed) {
+        HeaderFound::Sound(header) => Some(header),
+        HeaderFound::Blank | HeaderFound::Unsound => None,
+    })
+}
+
+/// Returns the last position up to the end of a frame.
+fn last_position(frame: &FrameHeader) -> u64 {
+    (frame.first + u64::from(frame.records)).saturating_sub(1)
 }
 
 /// Reads what a segment states about itself.
@@ -96,12 +174,12 @@ pub(super) fn describe(
     };
     let last = last_frame(file.as_ref(), length, seed).map_err(failed)?;
     let Some(last) = last else {
-        return Err(damaged(length, "no whole frame ends where the file ends"));
+        return Err(damaged(length, NO_LAST_FRAME));
     };
     let seal = Seal {
         length,
         first: start.first,
-        last: (last.first + u64::from(last.records)).saturating_sub(1),
+        last: last_position(&last),
         chain: last.chain,
     };
     let segment = Segment {
@@ -122,11 +200,7 @@ fn sound_frame(
     offset: u64,
     seed: u32,
 ) -> io::Result<Option<(FrameHeader, Option<Chain>)>> {
-    let head = window.get(offset, HEADER)?;
-    if head.len() < HEADER {
-        return Ok(None);
-    }
-    let HeaderFound::Sound(header) = FrameHeader::parse(head, seed) else {
+    let Some(header) = header_at(window, offset, seed)? else {
         return Ok(None);
     };
     let bytes = window.get(offset, to_usize(header.bytes()))?;

@@ -42,7 +42,7 @@ impl Files {
     /// Adds the segments that compactions have moved to this archive.
     pub(super) fn with_archive(self, archive: Arc<dyn Storage>) -> Self {
         let folder = ArchiveFolder::new(archive, self.log);
-        let both = Arc::new(WithArchive::new(self.storage, folder, &[]));
+        let both = Arc::new(WithArchive::new(self.storage, folder, None));
         Self {
             storage: Arc::clone(&both) as Arc<dyn Storage>,
             archive: Some(both),
@@ -79,7 +79,7 @@ impl Files {
             return Err(lacking.why);
         }
         let (longer, damage) = archive.folder().put_behind(&mut manifest)?;
-        archive.prefer(longer);
+        archive.continue_with(longer);
         Ok((manifest, damage))
     }
 
@@ -155,8 +155,8 @@ impl Files {
         };
         // Reads little: mostly there is no frame, and a reader that follows a log asks often.
         let mut window = Window::with_piece(opened.file.as_ref(), opened.length, HEADER);
-        let room = &mut Vec::new();
-        scan::step(&mut window, place.offset, &expected, &mut 0, room)
+        let buffer = &mut Vec::new();
+        scan::step(&mut window, place.offset, &expected, &mut 0, buffer)
             .map_err(self.failed(&opened.name))
     }
 
@@ -246,11 +246,15 @@ impl Files {
     }
 
     pub(super) fn damage(&self, name: &str, place: &Place, what: &str) -> Error {
-        Error::Damaged {
+        let damage = Error::Damaged {
             file: self.storage.describe(name),
             offset: place.offset,
             position: (place.next > 0).then_some(place.next),
             what: what.to_owned(),
+        };
+        match &self.archive {
+            Some(archive) => archive.attributed(damage),
+            None => damage,
         }
     }
 }

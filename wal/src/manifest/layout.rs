@@ -2,23 +2,23 @@
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
-//! | 0 | 16 | the beginning (see `format`), magic `walmanif` |
+//! | 0 | 16 | the beginning that every file has, with the magic `walmanif` |
 //! | 16 | 16 | log id |
 //! | 32 | 8 | generation: counts the manifests of this log |
 //! | 40 | 8 | epoch: counts the starts |
 //! | 48 | 8 | number of the next segment |
 //! | 56 | 8 | first live position: 1 until a compaction removes segments |
 //! | 64 | 16 | chain digest before the first live position |
-//! | 80 | 4 | snapshots, two at most (version 1: zeros) |
-//! | 84 | 4 | segments |
-//! | 88 | 8 | version 3: ancestors (4), zeros (4); before: nothing |
-//! | … | 64 each | segments, see below |
-//! | … | 48 each | snapshots, see below |
-//! | … | 24 each | version 3: ancestors, see below |
+//! | 80 | 4 | number of snapshots, two at most (version 1: zero) |
+//! | 84 | 4 | number of segments |
+//! | 88 | 8 | number of ancestors (4 bytes) and zeros (4 bytes); versions 1 and 2 lack these 8 bytes |
+//! | … | 64 each | the segments, oldest first: the table of a segment is below |
+//! | … | 48 each | the snapshots, oldest first: the table of a snapshot is below |
+//! | … | 24 each | the ancestors, oldest first (only in version 3): the table of an ancestor is below |
 //! | … | 16 | first 128 bits of BLAKE3 of all bytes before |
 //! | … | 4 | CRC32 of all bytes before |
 //!
-//! A segment:
+//! A segment; of an open one, the bytes from offset 24 on are zeros:
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
@@ -26,12 +26,10 @@
 //! | 8 | 8 | epoch |
 //! | 16 | 4 | state: 1 open, 2 sealed |
 //! | 20 | 4 | zeros |
-//! | 24 | 8 | sealed: end of the last frame |
-//! | 32 | 8 | sealed: first position (the next one, when it has no records) |
-//! | 40 | 8 | sealed: last position (one less than the first, when it has no records) |
-//! | 48 | 16 | sealed: chain digest after the last frame |
-//!
-//! An open segment has zeros there.
+//! | 24 | 8 | offset in the file where its last frame ends |
+//! | 32 | 8 | position of its first record; without records, the next position |
+//! | 40 | 8 | position of its last record; without records, the position before the next one |
+//! | 48 | 16 | chain digest after its last frame |
 //!
 //! A snapshot:
 //!

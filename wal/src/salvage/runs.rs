@@ -50,14 +50,14 @@ pub(super) fn find(
     let length = file.length().map_err(failed)?;
     let mut window = Window::new(file.as_ref(), length);
     let mut offset = FIRST_FRAME;
-    let (mut run, mut room) = (None::<Run>, Vec::new());
+    let (mut run, mut buffer) = (None::<Run>, Vec::new());
     while let Some((at, header)) = next_frame(&mut window, seed, offset, length).map_err(failed)? {
         let bytes = to_usize(header.bytes());
         let frame = window.get_mut(at, bytes).map_err(failed)?;
         let sound = frame.len() == bytes
             && header.segment == number
             && header.payload_is_sound(frame, seed)
-            && (!header.is_data() || header.records(frame, &mut room).is_some());
+            && (!header.is_data() || header.records(frame, &mut buffer).is_some());
         found.highest = found.highest.max(header.durable);
         if !sound {
             offset = at + 8;
@@ -151,7 +151,7 @@ impl Run {
         let failed = |source| Error::io("read", storage.describe(&self.name))(source);
         let file = storage.open_read(&self.name).map_err(failed)?;
         let mut window = Window::new(file.as_ref(), self.end);
-        let (mut offset, mut room) = (self.offset, Vec::new());
+        let (mut offset, mut buffer) = (self.offset, Vec::new());
         while offset < self.end {
             let head = window.get(offset, HEADER).map_err(failed)?;
             let HeaderFound::Sound(header) = FrameHeader::parse(head, seed) else {
@@ -161,7 +161,7 @@ impl Run {
                 let frame = window
                     .get(offset, to_usize(header.bytes()))
                     .map_err(failed)?;
-                let records = header.records(frame, &mut room).into_iter().flatten();
+                let records = header.records(frame, &mut buffer).into_iter().flatten();
                 for (position, payload) in (header.first..).zip(records) {
                     visit(Seen::Record(Record { position, payload }))
                         .map_err(|source| Error::Visitor { position, source })?;

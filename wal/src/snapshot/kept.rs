@@ -35,9 +35,9 @@ impl Kept {
         let Some((_, offset)) = behind.checked_sub(1).and_then(|at| self.blocks.get(at)) else {
             return Ok(None);
         };
-        let (mut found, mut room) = (None, Vec::new());
+        let (mut found, mut buffer) = (None, Vec::new());
         let mut window = self.window(PIECE_OF_ONE);
-        self.block(*offset, &mut window, &mut room, &mut |record| {
+        self.block(*offset, &mut window, &mut buffer, &mut |record| {
             if record.position == position {
                 found = Some(record.payload.to_vec());
             }
@@ -51,9 +51,9 @@ impl Kept {
         &self,
         visit: &mut dyn FnMut(Record<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (mut window, mut room) = (self.window(PIECE), Vec::new());
+        let (mut window, mut buffer) = (self.window(PIECE), Vec::new());
         for (_, offset) in &self.blocks {
-            self.block(*offset, &mut window, &mut room, visit)?;
+            self.block(*offset, &mut window, &mut buffer, visit)?;
         }
         Ok(())
     }
@@ -62,12 +62,12 @@ impl Kept {
         Window::with_piece(self.file.as_ref(), self.length, piece)
     }
 
-    /// Shows the records of the block at this offset, which may be unpacked into `room`.
+    /// Shows the records of the block at this offset, which may be unpacked into `buffer`.
     fn block(
         &self,
         offset: u64,
         window: &mut Window<'_>,
-        room: &mut Vec<u8>,
+        buffer: &mut Vec<u8>,
         visit: &mut dyn FnMut(Record<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let failed = |source| Error::io("read", self.name.as_str())(source);
@@ -81,7 +81,7 @@ impl Kept {
             .map_err(failed)?
             .map_err(damaged)?;
         let payload = Payload::of(&block, payload).map_err(damaged)?;
-        let mut rest = payload.items(room).map_err(damaged)?;
+        let mut rest = payload.items(buffer).map_err(damaged)?;
         if payload.kind != KIND_KEPT {
             return Err(damaged("a block is not made of kept records"));
         }

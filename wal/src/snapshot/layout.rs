@@ -2,7 +2,7 @@
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
-//! | 0 | 16 | the beginning (see `format`), magic `walsnaps` |
+//! | 0 | 16 | the beginning that every file has, with the magic `walsnaps` |
 //! | 16 | 16 | log id |
 //! | 32 | 8 | number of the snapshot |
 //! | 40 | 8 | covers: every record up to this position is in it |
@@ -14,15 +14,27 @@
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
-//! | 0 | 4 | payload bytes |
-//! | 4 | 4 | items in the payload |
-//! | 8 | 1 | kind: 1 kept records, 2 entries, 3 the end, 4 and 5 as 1 and 2, packed, 6 and 7 as 1 and 4, with notes |
+//! | 0 | 4 | length of the payload in bytes |
+//! | 4 | 4 | number of items: of kept records, or of entries; the end is one |
+//! | 8 | 1 | kind: what the payload is, see the next table |
 //! | 9 | 7 | zeros |
-//! | 16 | 8 | kept records: the first position; else zeros |
-//! | 24 | 4 | CRC32 of the payload, from the seed of the log |
-//! | 28 | 4 | CRC32 of the 28 bytes before, from the seed of the log |
-//! | 32 | 16 | chain digest: BLAKE3 of the digest before, bytes 0 to 31, and the payload |
-//! | 48 | … | payload; packed: the same, packed (see `packed`); with notes: those, and then the same |
+//! | 16 | 8 | position of the first kept record; zeros in a block without kept records |
+//! | 24 | 4 | CRC32 of the payload, started from the CRC32 of the log id |
+//! | 28 | 4 | CRC32 of the 28 bytes before, started from the CRC32 of the log id |
+//! | 32 | 16 | chain digest: first 128 bits of BLAKE3 of the digest of the block before, bytes 0 to 31 of this one, and its payload |
+//! | 48 | … | payload |
+//!
+//! | kind | payload |
+//! |---|---|
+//! | 1 | kept records |
+//! | 2 | entries |
+//! | 3 | the end |
+//! | 4 | kept records, packed |
+//! | 5 | entries, packed |
+//! | 6 | notes, and then kept records |
+//! | 7 | notes, and then kept records, which alone are packed |
+//!
+//! What packed means is told in `packed`.
 //!
 //! The digest before the first block is that of the header's 64 bytes. A kept
 //! record is its position (8 bytes), its length (4) and its bytes; an entry its
@@ -152,10 +164,10 @@ impl<'a> Payload<'a> {
         })
     }
 
-    /// The items, unpacked into `room` where they are packed; the error says what is wrong.
-    pub(super) fn items(&self, room: &'a mut Vec<u8>) -> Result<&'a [u8], &'static str> {
+    /// The items, unpacked into `buffer` where they are packed; the error says what is wrong.
+    pub(super) fn items(&self, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], &'static str> {
         match self.is_packed {
-            true => packed::unpack(self.items, room).ok_or(NOT_PACKED),
+            true => packed::unpack(self.items, buffer).ok_or(NOT_PACKED),
             false => Ok(self.items),
         }
     }

@@ -102,7 +102,7 @@ fn shown(
         blocks: KeptBlocks::new(),
         kept_bytes: 0,
         unpacked: 0,
-        room: Vec::new(),
+        buffer: Vec::new(),
     };
     match reading.whole() {
         Ok(kept) => Ok(Shown::Whole(kept)),
@@ -137,7 +137,7 @@ struct Reading<'a> {
     /// Bytes of the blocks of kept records and entries, unpacked.
     unpacked: u64,
     /// The buffer into which blocks are unpacked.
-    room: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl Reading<'_> {
@@ -236,8 +236,8 @@ impl Reading<'_> {
         if let Some(notes) = notes.filter(|_| self.visitor.takes_notes()) {
             return self.notes(block, notes);
         }
-        let mut room = std::mem::take(&mut self.room);
-        let mut rest = payload.items(&mut room).map_err(bad)?;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut rest = payload.items(&mut buffer).map_err(bad)?;
         match payload.kind {
             KIND_KEPT if self.entries == 0 => {
                 self.kept_block(block);
@@ -275,7 +275,7 @@ impl Reading<'_> {
         if !rest.is_empty() {
             return Err(bad("a block is not made of its items"));
         }
-        self.room = room;
+        self.buffer = buffer;
         Ok(())
     }
 

@@ -14,6 +14,4 @@ pub mod sim;
 pub(crate) use directory::{COPY, copy_range, write_all_at};
 pub use directory::{File, Lock, Locked, Storage};
 pub use file::FileStorage;
-pub(crate) use read_only::ReadOnly;
-#[cfg(test)]
-pub(crate) use read_only::ReadOnlyFile;
+pub(crate) use read_only::{ReadOnly, ReadOnlyFile};

@@ -31,7 +31,6 @@ fn only_reads() -> io::Error {
 
 /// A file that is only read: each of these is a [`File`], whose other calls are refused as
 /// `Unsupported`.
-#[cfg(any(test, feature = "sim"))]
 pub(crate) trait ReadOnlyFile: Send + Sync {
     /// As [`File::length`].
     fn length(&self) -> io::Result<u64>;
@@ -40,7 +39,6 @@ pub(crate) trait ReadOnlyFile: Send + Sync {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 
-#[cfg(any(test, feature = "sim"))]
 impl<R: ReadOnlyFile> File for R {
     fn length(&self) -> io::Result<u64> {
         ReadOnlyFile::length(self)

@@ -101,7 +101,7 @@ struct Walk<'a> {
     leftovers: Vec<String>,
     given_up: Vec<String>,
     /// The buffer into which batches are unpacked.
-    room: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl<'a> Walk<'a> {
@@ -144,7 +144,7 @@ impl<'a> Walk<'a> {
             open: Vec::new(),
             leftovers: Vec::new(),
             given_up: Vec::new(),
-            room: Vec::new(),
+            buffer: Vec::new(),
         })
     }
 
@@ -390,12 +390,12 @@ impl<'a> Walk<'a> {
             next: self.next,
             chain: &self.chain,
         };
-        scan::step(window, offset, &expected, &mut self.mark, &mut self.room)
+        scan::step(window, offset, &expected, &mut self.mark, &mut self.buffer)
     }
 
     /// Hands the records of a sound frame to the visitor.
     fn data(&mut self, header: &FrameHeader, frame: &[u8]) -> Result<(), Error> {
-        for payload in header.records_again(frame, &self.room) {
+        for payload in header.records_again(frame, &self.buffer) {
             let position = self.next;
             self.next += 1;
             if position <= self.covered {

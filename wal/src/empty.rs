@@ -1,0 +1,84 @@
+//! Makes a log in a directory that is empty, or leaves none there.
+
+use std::io;
+
+use crate::error::Error;
+use crate::format;
+use crate::lock;
+use crate::storage::Storage;
+
+/// Makes a log in an empty directory, which is this process's alone until it is whole.
+///
+/// From the beginning on, a file in the directory tells an interrupted attempt from an empty
+/// directory; it is removed when the log is whole, or when nothing else is left. A lock file that
+/// nobody holds is no content.
+///
+/// # Errors
+/// [`Error::Io`] of the kind `AlreadyExists` for a directory that holds anything, also another
+/// attempt; else what comes of `make`.
+pub(crate) fn in_empty<T>(
+    target: &dyn Storage,
+    make: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
+    let io = |what| Error::io(what, target.describe(format::COPY_TEMP));
+    let content = || -> Result<Option<String>, Error> {
+        let names = target
+            .list("")
+            .map_err(Error::io("list", target.describe("")))?;
+        let mut names = names.into_iter();
+        Ok(names.find(|name| name != format::LOCK && name != format::COPY_TEMP))
+    };
+    let _lock = lock::share(target)?;
+    if let Some(name) = content()? {
+        return Err(not_empty(target, &name));
+    }
+    match target.create_new(format::COPY_TEMP) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(not_empty(target, format::COPY_TEMP));
+        }
+        Err(error) => return Err(io("create")(error)),
+    }
+    // Another attempt may have ended between the look and the claim.
+    if let Some(name) = content()? {
+        let _ = target.remove(format::COPY_TEMP);
+        return Err(not_empty(target, &name));
+    }
+    let made = make().and_then(|made| {
+        target.remove(format::COPY_TEMP).map_err(io("remove"))?;
+        // A power cut must not bring this file back: it says that there is no log.
+        let synced = target.sync_dir("");
+        synced.map_err(Error::io("sync", target.describe("")))?;
+        Ok(made)
+    });
+    if made.is_err() {
+        // The remains must not be taken for a log. If even this removal fails, the other file says
+        // that they are none.
+        let _ = target.remove(format::MANIFEST);
+        let _ = target.sync_dir("");
+        if content().is_ok_and(|content| content.is_none()) {
+            let _ = target.remove(format::COPY_TEMP);
+        }
+    }
+    made
+}
+
+fn not_empty(target: &dyn Storage, name: &str) -> Error {
+    let which = match name {
+        format::COPY_TEMP => " of a backup or a restore that goes on, or was interrupted",
+        _ => "",
+    };
+    Error::Io {
+        what: "use",
+        file: target.describe(""),
+        source: io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            format!(
+                "the directory is not empty, it holds {}{which}; name one that is empty or not \
+                 there yet",
+                // The file may have any name, and it is printed.
+                name.escape_debug()
+            ),
+        ),
+    }
+}
