@@ -173,6 +173,20 @@ impl Cluster {
         child.wait().unwrap();
     }
 
+    /// Ends a server, and starts it again with this setting.
+    fn restart_with(&mut self, number: usize, name: &str, value: u64) {
+        self.kill(number);
+        let config = &self.nodes[number].config;
+        let text = std::fs::read_to_string(config).unwrap();
+        let others = text.lines().filter(|line| !line.starts_with(name));
+        let mut lines: Vec<_> = others.map(str::to_owned).collect();
+        lines.push(format!("{name}: {value}\n"));
+        std::fs::write(config, lines.join("\n")).unwrap();
+        self.start(number);
+        // It answers again.
+        self.config();
+    }
+
     fn url(&self) -> String {
         let servers = self.nodes.iter().map(|node| node.address.as_str());
         format!("nats://{}", servers.collect::<Vec<_>>().join(","))

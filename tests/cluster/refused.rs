@@ -360,6 +360,30 @@ fn weaker_settings_are_refused_by_their_names() {
 }
 
 #[test]
+fn a_server_that_takes_smaller_messages_than_the_stream_may_have_is_refused_by_its_setting() {
+    let Some((mut cluster, world)) = stopped() else {
+        return;
+    };
+    cluster.restart_with(0, "max_payload", 1 << 19);
+    let words = [
+        "max_payload is 524288",
+        "has to be 1048576 or more",
+        "or refuse what is to come",
+    ];
+    assert_refused(&cluster, &world, 1, &words);
+    let (code, out, said) = cluster.journal("status", &["--json"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(out.contains("max_payload is 524288"), "{out}");
+    let (code, _, said) = cluster.journal("create", &["--max-bytes", &ROOMY.to_string()]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("max_payload is 524288"), "{said}");
+    cluster.restart_with(0, "max_payload", 1 << 20);
+    let server = cluster.serve(&world);
+    ask_for(&world, &server, 6..8);
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
 fn a_bucket_of_the_lease_that_is_kept_in_memory_is_refused() {
     let Some((cluster, world)) = stopped() else {
         return;

@@ -259,6 +259,26 @@ fn a_standby_leaves_the_lease_while_the_stream_has_a_limit_that_a_start_refuses(
 }
 
 #[test]
+fn a_standby_counts_a_server_that_takes_only_smaller_messages_as_weak_settings() {
+    let Some(mut cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let writer = cluster.serve(&world);
+    ask_for(&world, &writer, 0..5);
+    let following = standby(&cluster, &world, &world.path("second"));
+    let is_weak = |server: &Server| server.metric("carebook_journal_settings_weak") == 1.0;
+    assert!(!is_weak(&following));
+    cluster.restart_with(0, "max_payload", 1 << 19);
+    until("it has seen that", || is_weak(&following));
+    cluster.restart_with(0, "max_payload", 1 << 20);
+    until("it has seen that, too", || !is_weak(&following));
+    assert_eq!(following.metric("carebook_role{role=\"standby\"}"), 1.0);
+    writer.kill();
+    assert_eq!(following.stop(), Some(0));
+}
+
+#[test]
 fn a_standby_that_finds_nobody_writing_writes() {
     let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
         return;

@@ -363,10 +363,12 @@ impl Follower {
         Ok(())
     }
 
-    /// Checks that the stream's settings still meet the requirements of a start: they may have been changed since.
+    /// Checks that the settings of the stream, and those of the connected server, still meet the requirements of a
+    /// start: they may have been changed since.
     fn expect_settings(&self, info: &StreamInfo) -> Result<(), StreamError> {
-        let names = self.link.connection().names();
-        let faults = weaker(&info.config, names, self.replicas);
+        let connection = self.link.connection();
+        let (names, payload_max) = (connection.names(), connection.payload_max());
+        let faults = weaker(&info.config, names, self.replicas, payload_max);
         match faults.is_empty() {
             true => Ok(()),
             false => Err(StreamError::Weak {
