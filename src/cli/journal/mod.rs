@@ -1,6 +1,7 @@
 //! The journal on a stream: opening a directory as its copy, and the operator's commands.
 
 mod args;
+mod candidate;
 mod continuity;
 mod create;
 mod fence;
