@@ -44,6 +44,8 @@ const KEY: &str = "writer";
 pub struct Holder {
     /// Name of the holder's node.
     pub node: String,
+    /// Name of its process.
+    pub process: String,
     /// Where it serves, when it says so.
     pub address: Option<String>,
     /// The fingerprint of its key of webhooks, when it says so: older releases did not.
@@ -59,6 +61,7 @@ impl Holder {
         let said = |name: &str| Some(text(name)).filter(|text| !text.is_empty());
         Some(Self {
             node: text("node"),
+            process: text("process"),
             address: said("address"),
             webhook_key: said("webhookKey"),
             relies: value["relies"].as_bool().unwrap_or(true),
@@ -261,13 +264,23 @@ impl Lease {
         Claim::new(link, terms.clone()).take_within(within)
     }
 
-    /// Returns the holder of the lease; `None` when there is none.
+    /// Returns the holder of the lease beside this process; `None` when there is none. An address at which this process
+    /// serves itself is left out: the holder there was one before it, whose entry the servers have not forgotten yet.
     ///
     /// # Errors
     /// When the servers do not answer.
-    pub fn holder(connection: &Connection) -> Result<Option<Holder>, StreamError> {
+    pub fn other_holder(
+        link: &JournalHandle,
+        terms: &Terms,
+    ) -> Result<Option<Holder>, StreamError> {
+        let connection = link.connection();
         let found = connection.block(entry(connection))?;
-        Ok(found.and_then(|(_, value)| Holder::read(&value)))
+        let holder = found.and_then(|(_, value)| Holder::read(&value));
+        let other = holder.filter(|holder| holder.process != link.process());
+        Ok(other.map(|holder| Holder {
+            address: holder.address.filter(|its| *its != terms.address),
+            ..holder
+        }))
     }
 
     /// Takes the lease from its holder. Also returns the time until which that holder's responses may rest on the
@@ -630,6 +643,30 @@ mod tests {
         assert_eq!(other("0123456789abcdee"), Some(true));
         let older = Holder::read(b"{\"node\":\"a\",\"address\":\"https://a.example\"}").unwrap();
         assert_eq!(terms("0123456789abcdef").have_other_key_than(&older), None);
+    }
+
+    #[test]
+    fn a_process_takes_neither_itself_nor_one_before_it_at_its_address_for_the_writer() {
+        let fake = Fake::with_room(1 << 20);
+        let [one, two] = [1, 2].map(|number| hold(fake.connection(), "node", [number; 16]));
+        let terms = |address: &str| Terms {
+            address: address.to_owned(),
+            webhook_key: "0123456789abcdef".to_owned(),
+            relies: false,
+            replicas: 1,
+        };
+        let (a, b) = (terms("http://a.example"), terms("http://b.example"));
+        assert_eq!(Lease::other_holder(&one, &a), Ok(None));
+        // Such an entry is left where the answer to its creation was lost.
+        fake.kept.lock().key = Some((1, a.value(&one).to_vec()));
+        assert_eq!(Lease::other_holder(&one, &a), Ok(None));
+        let at = |terms: &Terms| {
+            let holder = Lease::other_holder(&two, terms).unwrap().unwrap();
+            assert_eq!(a.have_other_key_than(&holder), Some(false));
+            holder.address
+        };
+        assert_eq!(at(&a), None);
+        assert_eq!(at(&b).as_deref(), Some("http://a.example"));
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl Candidate {
 
     /// Tells the engine where the writer is, for clients, and compares the writer's key of webhooks with this node's.
     fn tell_of_writer(&self) {
-        let holder = Lease::holder(self.link.connection()).ok().flatten();
+        let holder = Lease::other_holder(&self.link, &self.terms).ok().flatten();
         let other = holder
             .as_ref()
             .and_then(|holder| self.terms.have_other_key_than(holder));
