@@ -120,7 +120,7 @@ pub struct Claim {
     link: Arc<JournalHandle>,
     terms: Terms,
     value: Bytes,
-    /// When an attempt had no answer: it may have created the key, or may still create it.
+    /// When an attempt had no answer: it may have created the key, or may still create or change it.
     unanswered: Option<Instant>,
 }
 
@@ -173,7 +173,15 @@ impl Claim {
                     if !is_there {
                         self.unanswered = Some(Instant::now());
                     }
-                    adopted(connection, &store, &self.value).await
+                    match adopted(connection, &store, &self.value).await {
+                        Adopted::Yes(revision) => Some(revision),
+                        Adopted::No => None,
+                        Adopted::Unknown => {
+                            // The change may have renewed the key.
+                            self.unanswered = Some(Instant::now());
+                            None
+                        }
+                    }
                 }
             };
             if let Some(revision) = revision {
@@ -199,6 +207,15 @@ struct Taken {
     revision: u64,
     /// When the request for the lease was sent.
     sent: Instant,
+}
+
+/// Outcome of an attempt to adopt the key.
+enum Adopted {
+    Yes(u64),
+    /// The key does not have the value, as far as is known.
+    No,
+    /// The key has the value, and it is not known whether it was changed.
+    Unknown,
 }
 
 /// Outcome of a renewal.
@@ -419,14 +436,17 @@ async fn entry(connection: &Connection) -> Result<Option<(u64, Bytes)>, StreamEr
 
 /// Adopts the key if it has this value: an earlier attempt created it, and the answer was lost. Changes the key, so
 /// that nobody else can have that revision and the servers count its term from here on; returns the new revision.
-async fn adopted(connection: &Connection, store: &Store, value: &Bytes) -> Option<u64> {
+async fn adopted(connection: &Connection, store: &Store, value: &Bytes) -> Adopted {
     let found = timeout(ANSWER_WITHIN, entry(connection)).await;
-    let (revision, found) = found.ok()?.ok()??;
-    if found != *value {
-        return None;
-    }
+    let revision = match found {
+        Ok(Ok(Some((revision, found)))) if found == *value => revision,
+        _ => return Adopted::No,
+    };
     let changed = store.update(KEY, value.clone(), revision);
-    timeout(ANSWER_WITHIN, changed).await.ok()?.ok()
+    match timeout(ANSWER_WITHIN, changed).await {
+        Ok(Ok(revision)) => Adopted::Yes(revision),
+        Ok(Err(_)) | Err(_) => Adopted::Unknown,
+    }
 }
 
 /// Renews a lease.
@@ -553,6 +573,40 @@ mod tests {
         assert!(lease.term().age().unwrap() <= began.elapsed());
         // One that is held already is not taken a second time.
         assert!(claim.take_within(soon).unwrap().is_none());
+        lease.give_up(link.connection());
+    }
+
+    #[test]
+    fn a_claim_knows_its_key_for_a_term_after_a_change_of_it_whose_answer_was_lost() {
+        let fake = Fake::with_room(1 << 20);
+        let link = hold(fake.connection(), "node", [1; 16]);
+        let terms = Terms {
+            address: "127.0.0.1:1".to_owned(),
+            webhook_key: "0123456789abcdef".to_owned(),
+            relies: false,
+            replicas: 1,
+        };
+        let mut claim = Claim::new(&link, terms);
+        // It was made a while ago, and the answer was lost. So is that to the change which is to make it certain.
+        let before = Instant::now();
+        claim.unanswered = before.checked_sub(OWN_WITHIN / 2);
+        assert!(claim.unanswered.is_some());
+        {
+            let mut kept = fake.kept.lock();
+            (kept.key, kept.lost) = (Some((1, claim.value.to_vec())), 1);
+        }
+        let soon = Duration::from_millis(300);
+        assert!(claim.take_within(soon).unwrap().is_none());
+        assert_eq!(fake.kept.lock().lost, 0);
+        let revision = fake.kept.lock().key.as_ref().map(|(revision, _)| *revision);
+        assert_eq!(revision, Some(2), "it was changed");
+        assert!(
+            claim
+                .unanswered
+                .is_some_and(|unanswered| unanswered > before)
+        );
+        let lease = claim.take_within(soon).unwrap().unwrap();
+        assert!(lease.term().holds());
         lease.give_up(link.connection());
     }
 
