@@ -2,7 +2,6 @@
 
 mod args;
 mod candidate;
-mod continuity;
 mod create;
 mod fence;
 mod import;

@@ -17,13 +17,13 @@ use super::super::exit::Failure;
 use super::super::open::Opening;
 use super::JournalArgs;
 use super::candidate::Candidate;
-use super::continuity::JournalContinuity;
 use super::snapshot_upload::SnapshotUpload;
 use crate::engine::Engine;
 use crate::engine::role::Role;
 use crate::engine::role::writer_proof::WriterProof;
 use crate::engine::standby::NotApplied;
 use crate::stream::connection::StreamInfo;
+use crate::stream::continuity::JournalContinuity;
 use crate::stream::error::StreamError;
 use crate::stream::extent::{StreamState, tail_at};
 use crate::stream::handle::JournalHandle;
@@ -412,7 +412,7 @@ impl Follower {
         let connection = Arc::clone(self.link.connection());
         self.looked = Some(Instant::now());
         let Ok(info) = connection.block(connection.info_now()) else {
-            self.continuity = JournalContinuity::default();
+            self.continuity.interrupt();
             return Ok(());
         };
         self.note_settings(&self.expect_settings(&info));
