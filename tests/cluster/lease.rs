@@ -12,9 +12,8 @@ use carebook::stream::maintenance::hold;
 use carebook::stream::settings::Names;
 use serde_json::json;
 
-use super::standby::{is_writer, standby};
+use super::standby::{followed, is_writer};
 use super::{Cluster, ROOMY, ask_for, until};
-use crate::support::World;
 
 /// Much less than the servers keep what was not given up.
 const AT_ONCE: Duration = Duration::from_secs(3);
@@ -70,13 +69,9 @@ fn a_lease_that_is_given_up_is_free_at_once_also_where_the_answer_to_a_renewal_w
 
 #[test]
 fn a_standby_whose_takeover_meets_settings_that_were_just_changed_goes_on_following() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, writer, following)) = followed(5) else {
         return;
     };
-    let world = World::new();
-    let writer = cluster.serve(&world);
-    ask_for(&world, &writer, 0..5);
-    let following = standby(&cluster, &world, &world.path("second"));
     let is_weak = || following.metric("carebook_journal_settings_weak") == 1.0;
     let held_by_another = || {
         beside(&cluster, async |store| {

@@ -13,10 +13,7 @@ use crate::support::{Server, World};
 
 /// A journal of some commands, whose server has stopped.
 fn stopped() -> Option<(Cluster, World)> {
-    let cluster = Cluster::with_journal(1, ROOMY)?;
-    let world = World::new();
-    let server = cluster.serve(&world);
-    ask_for(&world, &server, 0..6);
+    let (cluster, world, server) = Cluster::with_writer(6)?;
     assert_eq!(server.stop(), Some(0));
     Some((cluster, world))
 }
@@ -67,12 +64,9 @@ fn a_stream_restored_from_earlier_has_lost_what_was_acknowledged() {
 
 #[test]
 fn a_writer_whose_stream_is_restored_from_earlier_ends_and_writes_nothing_into_it() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, server)) = Cluster::with_writer(6) else {
         return;
     };
-    let world = World::new();
-    let server = cluster.serve(&world);
-    ask_for(&world, &server, 0..6);
     let messages = cluster.messages();
     cluster.replace(&messages[..3]);
     assert_eq!(server.ended_within(PATIENCE), Some(3));
