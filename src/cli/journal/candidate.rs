@@ -22,8 +22,8 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Runs until this node has become the writer, or the service ends. A node that is behind, has no disk room for what it would
-    /// write, or could not start on the stream with its present settings leaves the lease to others.
+    /// Runs until this node has become the writer, or the service ends. A node that is behind, has no disk room for
+    /// what it would write, or could not start on the stream with its present settings leaves the lease to others.
     pub(super) fn run(self) {
         let mut was_refused = false;
         let mut claim = Claim::new(&self.link, self.terms.clone());
