@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 
 use super::error::StreamError;
 use super::health::Health;
-use super::message::{HEADERS_BYTES, NUMBER_MAX};
+use super::message::NUMBER_MAX;
 use super::settings::{Names, weaker_beside};
 
 /// Timeout of one answer.
@@ -187,10 +187,10 @@ impl Connection {
         &self.handle
     }
 
-    /// Returns the maximum bytes of a message, without its headers.
+    /// Returns the maximum bytes of a message with its headers, as the connected server says.
     #[must_use]
     pub fn payload_max(&self) -> usize {
-        self.client.max_payload().saturating_sub(HEADERS_BYTES)
+        self.client.max_payload()
     }
 
     /// Blocks the present thread until work on the connection's runtime is done.

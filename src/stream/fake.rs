@@ -37,7 +37,7 @@ pub(super) struct Kept {
     pub(super) key: Option<(u64, Vec<u8>)>,
     /// Whether the next request is answered by closing the connection.
     pub(super) cuts: bool,
-    /// Number of answers to changes of the key that will be lost.
+    /// Number of answers to changes of the key that will be lost. A refusal is no such answer.
     pub(super) lost: usize,
 }
 
@@ -204,7 +204,7 @@ impl Kept {
             if is_next {
                 self.key = Some((revision + 1, payload.to_vec()));
             }
-            if self.lost > 0 {
+            if is_next && self.lost > 0 {
                 self.lost -= 1;
                 return None;
             }

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use wal::WakeUp;
 
-use super::append::{Appended, Watched};
+use super::append::{Appended, Appending, Watched};
 use super::chain::Tail;
 use super::confirmations::Confirmations;
 use super::connection::Connection;
@@ -24,6 +25,9 @@ use crate::engine::role::writer_proof::{Confirming, WriterProof};
 /// How long a fence waits for room.
 const FENCED_WITHIN: Duration = Duration::from_secs(10);
 
+/// A message that the stream has: its sequence, and its bytes.
+pub(super) type StoredMessage = (u64, Bytes);
+
 /// The process's handle of the journal.
 pub struct JournalHandle {
     pub(super) connection: Arc<Connection>,
@@ -38,6 +42,8 @@ pub struct JournalHandle {
     in_flight_max: AtomicUsize,
     writes: AtomicBool,
     pub(super) confirmations: Confirmations,
+    /// The last acknowledged message of this process.
+    pub(super) stored: Mutex<Option<StoredMessage>>,
     lease: Mutex<Option<Arc<LeaseTerm>>>,
     /// Whether responses rest on the lease while it holds, instead of on appends.
     relies: AtomicBool,
@@ -70,6 +76,7 @@ impl JournalHandle {
             in_flight_max: AtomicUsize::new(IN_FLIGHT_MAX.into()),
             writes: AtomicBool::new(false),
             confirmations: Confirmations::default(),
+            stored: Mutex::new(None),
             lease: Mutex::new(None),
             relies: AtomicBool::new(false),
             ended: OnceLock::new(),
@@ -169,7 +176,7 @@ impl JournalHandle {
         let _counted = self.figures.begins_append();
         let fencing = Fencing { link: self, began };
         match appending.run(&fencing).await? {
-            Appended::Ours => self.took(appending.bytes.len()),
+            Appended::Ours => self.took(&appending),
             Appended::Other(_) => return Ok(false),
         }
         // The stream may have been replaced since it showed its end.
@@ -298,9 +305,10 @@ impl JournalHandle {
             .is_some_and(|builder| builder.made > self.acknowledged())
     }
 
-    /// Notes that the stream has `bytes` more.
-    fn took(&self, bytes: usize) {
-        self.room.took(bytes);
+    /// Notes that the stream has this message.
+    fn took(&self, appending: &Appending) {
+        self.room.took(appending.bytes.len());
+        *self.stored.lock() = Some((appending.after + 1, appending.bytes.clone()));
         self.is_full.store(false, Ordering::Release);
         self.trouble.lock().take();
     }
@@ -428,7 +436,7 @@ impl InFlightEvents for Weak<JournalHandle> {
         let Some(link) = self.upgrade() else {
             return;
         };
-        link.took(append.appending.bytes.len());
+        link.took(&append.appending);
         link.confirmations.acknowledged(append.began);
         if append.is_barrier {
             link.figures.barrier();

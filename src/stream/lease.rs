@@ -44,6 +44,8 @@ const KEY: &str = "writer";
 pub struct Holder {
     /// Name of the holder's node.
     pub node: String,
+    /// Name of its process.
+    pub process: String,
     /// Where it serves, when it says so.
     pub address: Option<String>,
     /// The fingerprint of its key of webhooks, when it says so: older releases did not.
@@ -59,6 +61,7 @@ impl Holder {
         let said = |name: &str| Some(text(name)).filter(|text| !text.is_empty());
         Some(Self {
             node: text("node"),
+            process: text("process"),
             address: said("address"),
             webhook_key: said("webhookKey"),
             relies: value["relies"].as_bool().unwrap_or(true),
@@ -117,7 +120,7 @@ pub struct Claim {
     link: Arc<JournalHandle>,
     terms: Terms,
     value: Bytes,
-    /// When an attempt had no answer: it may have created the key, or may still create it.
+    /// When an attempt had no answer: it may have created the key, or may still create or change it.
     unanswered: Option<Instant>,
 }
 
@@ -170,7 +173,15 @@ impl Claim {
                     if !is_there {
                         self.unanswered = Some(Instant::now());
                     }
-                    adopted(connection, &store, &self.value).await
+                    match adopted(connection, &store, &self.value).await {
+                        Adopted::Yes(revision) => Some(revision),
+                        Adopted::No => None,
+                        Adopted::Unknown => {
+                            // The change may have renewed the key.
+                            self.unanswered = Some(Instant::now());
+                            None
+                        }
+                    }
                 }
             };
             if let Some(revision) = revision {
@@ -196,6 +207,15 @@ struct Taken {
     revision: u64,
     /// When the request for the lease was sent.
     sent: Instant,
+}
+
+/// Outcome of an attempt to adopt the key.
+enum Adopted {
+    Yes(u64),
+    /// The key does not have the value, as far as is known.
+    No,
+    /// The key has the value, and it is not known whether it was changed.
+    Unknown,
 }
 
 /// Outcome of a renewal.
@@ -261,13 +281,23 @@ impl Lease {
         Claim::new(link, terms.clone()).take_within(within)
     }
 
-    /// Returns the holder of the lease; `None` when there is none.
+    /// Returns the holder of the lease beside this process; `None` when there is none. An address at which this process
+    /// serves itself is left out: the holder there was one before it, whose entry the servers have not forgotten yet.
     ///
     /// # Errors
     /// When the servers do not answer.
-    pub fn holder(connection: &Connection) -> Result<Option<Holder>, StreamError> {
+    pub fn other_holder(
+        link: &JournalHandle,
+        terms: &Terms,
+    ) -> Result<Option<Holder>, StreamError> {
+        let connection = link.connection();
         let found = connection.block(entry(connection))?;
-        Ok(found.and_then(|(_, value)| Holder::read(&value)))
+        let holder = found.and_then(|(_, value)| Holder::read(&value));
+        let other = holder.filter(|holder| holder.process != link.process());
+        Ok(other.map(|holder| Holder {
+            address: holder.address.filter(|its| *its != terms.address),
+            ..holder
+        }))
     }
 
     /// Takes the lease from its holder. Also returns the time until which that holder's responses may rest on the
@@ -406,14 +436,17 @@ async fn entry(connection: &Connection) -> Result<Option<(u64, Bytes)>, StreamEr
 
 /// Adopts the key if it has this value: an earlier attempt created it, and the answer was lost. Changes the key, so
 /// that nobody else can have that revision and the servers count its term from here on; returns the new revision.
-async fn adopted(connection: &Connection, store: &Store, value: &Bytes) -> Option<u64> {
+async fn adopted(connection: &Connection, store: &Store, value: &Bytes) -> Adopted {
     let found = timeout(ANSWER_WITHIN, entry(connection)).await;
-    let (revision, found) = found.ok()?.ok()??;
-    if found != *value {
-        return None;
-    }
+    let revision = match found {
+        Ok(Ok(Some((revision, found)))) if found == *value => revision,
+        _ => return Adopted::No,
+    };
     let changed = store.update(KEY, value.clone(), revision);
-    timeout(ANSWER_WITHIN, changed).await.ok()?.ok()
+    match timeout(ANSWER_WITHIN, changed).await {
+        Ok(Ok(revision)) => Adopted::Yes(revision),
+        Ok(Err(_)) | Err(_) => Adopted::Unknown,
+    }
 }
 
 /// Renews a lease.
@@ -544,6 +577,40 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_knows_its_key_for_a_term_after_a_change_of_it_whose_answer_was_lost() {
+        let fake = Fake::with_room(1 << 20);
+        let link = hold(fake.connection(), "node", [1; 16]);
+        let terms = Terms {
+            address: "127.0.0.1:1".to_owned(),
+            webhook_key: "0123456789abcdef".to_owned(),
+            relies: false,
+            replicas: 1,
+        };
+        let mut claim = Claim::new(&link, terms);
+        // It was made a while ago, and the answer was lost. So is that to the change which is to make it certain.
+        let before = Instant::now();
+        claim.unanswered = before.checked_sub(OWN_WITHIN / 2);
+        assert!(claim.unanswered.is_some());
+        {
+            let mut kept = fake.kept.lock();
+            (kept.key, kept.lost) = (Some((1, claim.value.to_vec())), 1);
+        }
+        let soon = Duration::from_millis(300);
+        assert!(claim.take_within(soon).unwrap().is_none());
+        assert_eq!(fake.kept.lock().lost, 0);
+        let revision = fake.kept.lock().key.as_ref().map(|(revision, _)| *revision);
+        assert_eq!(revision, Some(2), "it was changed");
+        assert!(
+            claim
+                .unanswered
+                .is_some_and(|unanswered| unanswered > before)
+        );
+        let lease = claim.take_within(soon).unwrap().unwrap();
+        assert!(lease.term().holds());
+        lease.give_up(link.connection());
+    }
+
+    #[test]
     fn who_seizes_a_lease_waits_for_a_holder_that_may_still_answer_and_for_no_other() {
         for relies in [false, true] {
             let fake = Fake::with_room(1 << 20);
@@ -630,6 +697,30 @@ mod tests {
         assert_eq!(other("0123456789abcdee"), Some(true));
         let older = Holder::read(b"{\"node\":\"a\",\"address\":\"https://a.example\"}").unwrap();
         assert_eq!(terms("0123456789abcdef").have_other_key_than(&older), None);
+    }
+
+    #[test]
+    fn a_process_takes_neither_itself_nor_one_before_it_at_its_address_for_the_writer() {
+        let fake = Fake::with_room(1 << 20);
+        let [one, two] = [1, 2].map(|number| hold(fake.connection(), "node", [number; 16]));
+        let terms = |address: &str| Terms {
+            address: address.to_owned(),
+            webhook_key: "0123456789abcdef".to_owned(),
+            relies: false,
+            replicas: 1,
+        };
+        let (a, b) = (terms("http://a.example"), terms("http://b.example"));
+        assert_eq!(Lease::other_holder(&one, &a), Ok(None));
+        // Such an entry is left where the answer to its creation was lost.
+        fake.kept.lock().key = Some((1, a.value(&one).to_vec()));
+        assert_eq!(Lease::other_holder(&one, &a), Ok(None));
+        let at = |terms: &Terms| {
+            let holder = Lease::other_holder(&two, terms).unwrap().unwrap();
+            assert_eq!(a.have_other_key_than(&holder), Some(false));
+            holder.address
+        };
+        assert_eq!(at(&a), None);
+        assert_eq!(at(&b).as_deref(), Some("http://a.example"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::barrier_rate::BarrierRate;
 use super::connection::Connection;
 use super::error::StreamError;
-use super::handle::JournalHandle;
+use super::handle::{JournalHandle, StoredMessage};
 use super::message::Content;
 
 /// Interval of checks of the stream's room, and of its last writer.
@@ -57,6 +57,28 @@ impl JournalHandle {
         Ok(())
     }
 
+    /// Compares the message that was this process's last one at the check before with the one that the stream has
+    /// there, once others came after it: the servers take those also after another history of the same length. Where
+    /// nothing came, the next append is preceded by such a comparison.
+    async fn check_stored(&self, known: &mut Option<StoredMessage>) {
+        let newest = self.stored.lock().clone();
+        let sequence = |stored: Option<&StoredMessage>| stored.map(|(its, _)| *its);
+        if sequence(known.as_ref()) == sequence(newest.as_ref()) {
+            return;
+        }
+        if let Some((sequence, bytes)) = known {
+            let Ok(found) = self.connection.message_now(*sequence).await else {
+                return;
+            };
+            // What was purged was in snapshots; what the stream has lost is noticed by its length.
+            if found.is_some_and(|found| found != *bytes) {
+                let position = self.next_position().map_or(0, |next| next - 1);
+                self.end(StreamError::Replaced { position });
+            }
+        }
+        *known = newest;
+    }
+
     /// Returns the sequence of this process's last message, while none is in flight.
     fn end_of_acknowledged(&self) -> Option<u64> {
         let builder = self.builder.lock();
@@ -72,11 +94,13 @@ impl JournalHandle {
 }
 
 async fn looks(link: Weak<JournalHandle>) {
+    let mut known = None;
     loop {
         {
             let Some(link) = link.upgrade() else {
                 return;
             };
+            link.check_stored(&mut known).await;
             if link.ended.get().is_some() {
                 return;
             }
@@ -130,6 +154,46 @@ async fn barriers(link: Weak<JournalHandle>) {
         if link.append(Content::Barrier).await.is_err() {
             // This process does not write yet.
             sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::stream::fake::{Fake, LOG};
+    use crate::stream::message::Records;
+
+    #[test]
+    fn a_writer_whose_messages_are_taken_after_another_history_of_the_same_length_ends() {
+        for is_replaced in [false, true] {
+            let fake = Fake::with_room(64 << 20);
+            // Nothing looks by itself.
+            let link = JournalHandle::new(fake.connection(), "node", [1; 16]);
+            let connection = link.connection();
+            let begun = connection.block(link.fence(&fake.tail(), LOG));
+            assert_eq!(begun, Ok(true));
+            let append = || {
+                let content = Content::Batch(Records::of(&[1, 0, 0, 0, 9], 1).unwrap());
+                connection.block(link.append(content))
+            };
+            for _ in 0..3 {
+                assert_eq!(append(), Ok(()));
+            }
+            let mut known = None;
+            connection.block(link.check_stored(&mut known));
+            assert_eq!(known.as_ref().map(|(sequence, _)| *sequence), Some(4));
+            if is_replaced {
+                let other = fake.written_on(2, 1);
+                assert_eq!(other.len(), fake.kept.lock().messages.len());
+                fake.has(&other);
+            }
+            // It is taken, unless it comes so late that what it follows is compared before.
+            let _ = append();
+            connection.block(link.check_stored(&mut known));
+            let is_noticed = matches!(link.ended(), Some(StreamError::Replaced { .. }));
+            assert_eq!(is_noticed, is_replaced, "{:?}", link.ended());
         }
     }
 }

@@ -149,9 +149,23 @@ fn too_few(replicas: u64, replicas_min: u64) -> String {
     format!("num_replicas is {replicas}, and has to be {replicas_min} or more")
 }
 
+/// The longest message; the servers count the headers, too.
+const LONGEST: usize = MESSAGE_BYTES_MAX + HEADERS_BYTES;
+
+/// Returns the fault of a server that takes messages of `payload_max` bytes at most, if that is too few.
+#[must_use]
+pub fn small_payload(payload_max: usize) -> Option<String> {
+    (payload_max < LONGEST).then(|| {
+        format!(
+            "max_payload is {payload_max} in the settings of a server itself, and has to be {LONGEST} or more in \
+             those of each"
+        )
+    })
+}
+
 /// Returns the faults of the stream's limits: each of them would refuse a message or a purge one day, and so end every
 /// writer in turn.
-fn limits(config: &Value) -> Vec<String> {
+fn limits(config: &Value, payload_max: usize) -> Vec<String> {
     let number = |name: &str| config[name].as_i64().unwrap_or(0);
     let mut faults = Vec::new();
     for name in ["max_age", "max_msgs", "max_msgs_per_subject"] {
@@ -159,14 +173,13 @@ fn limits(config: &Value) -> Vec<String> {
             faults.push(format!("{name} is {}, and must not be set", number(name)));
         }
     }
-    // The servers count the headers, too.
-    let longest = MESSAGE_BYTES_MAX + HEADERS_BYTES;
     let size = number("max_msg_size");
-    if size > 0 && usize::try_from(size).is_ok_and(|size| size < longest) {
+    if size > 0 && usize::try_from(size).is_ok_and(|size| size < LONGEST) {
         faults.push(format!(
-            "max_msg_size is {size}, and has to be {longest} or more, or not set"
+            "max_msg_size is {size}, and has to be {LONGEST} or more, or not set"
         ));
     }
+    faults.extend(small_payload(payload_max));
     if config["deny_purge"].as_bool().unwrap_or(false) {
         faults.push(
             "deny_purge must not be set; it cannot be unset: import a directory into a journal of \
@@ -178,9 +191,9 @@ fn limits(config: &Value) -> Vec<String> {
 }
 
 /// Each setting that could lose what is acknowledged, answer with what is old, or refuse what a writer
-/// appends or purges.
+/// appends or purges. `payload_max` is how many bytes the connected server takes in a message at most.
 #[must_use]
-pub fn weaker(config: &Value, names: &Names, replicas_min: u64) -> Vec<String> {
+pub fn weaker(config: &Value, names: &Names, replicas_min: u64, payload_max: usize) -> Vec<String> {
     let mut faults = Vec::new();
     let text = |name: &str| config[name].as_str().unwrap_or_default();
     let number = |name: &str| config[name].as_i64().unwrap_or(0);
@@ -240,7 +253,7 @@ pub fn weaker(config: &Value, names: &Names, replicas_min: u64) -> Vec<String> {
             "duplicate_window is {known_again} s, and has to be {KNOWN_AGAIN_SECONDS} s or more"
         ),
     );
-    faults.extend(limits(config));
+    faults.extend(limits(config, payload_max));
     faults
 }
 
@@ -253,7 +266,7 @@ mod tests {
     fn what_is_made_is_taken_and_each_weaker_setting_is_refused_by_its_name() {
         let names = Names::of("main").unwrap();
         let good = wanted(&names, 3, 1 << 30);
-        assert!(weaker(&good, &names, 3).is_empty());
+        assert!(weaker(&good, &names, 3, LONGEST).is_empty());
         for (name, value) in [
             ("retention", json!("interest")),
             ("storage", json!("memory")),
@@ -281,7 +294,7 @@ mod tests {
         ] {
             let mut bad = good.clone();
             bad[name] = value;
-            let faults = weaker(&bad, &names, 3);
+            let faults = weaker(&bad, &names, 3, LONGEST);
             assert!(
                 matches!(faults.as_slice(), [fault] if fault.contains(name)),
                 "{name}: {faults:?}"
@@ -300,7 +313,23 @@ mod tests {
         ] {
             let mut config = wanted(&names, 3, 1 << 30);
             config[name] = value;
-            assert_eq!(weaker(&config, &names, 3), Vec::<String>::new(), "{name}");
+            let faults = weaker(&config, &names, 3, LONGEST);
+            assert_eq!(faults, Vec::<String>::new(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_takes_only_smaller_messages_than_a_stream_may_have_is_refused_by_its_setting()
+    {
+        let names = Names::of("main").unwrap();
+        let good = wanted(&names, 3, 1 << 30);
+        let faults = weaker(&good, &names, 3, LONGEST - 1);
+        assert!(
+            matches!(faults.as_slice(), [fault] if fault.starts_with("max_payload is 1048575")),
+            "{faults:?}"
+        );
+        for payload_max in [1 << 20, 8 << 20] {
+            assert_eq!(weaker(&good, &names, 3, payload_max), Vec::<String>::new());
         }
     }
 

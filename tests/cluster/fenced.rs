@@ -3,27 +3,22 @@
 //! `CLUSTER_RACES=100 cargo test --release --test main cluster::fenced -- --nocapture` is the full
 //! size.
 
-use super::{Cluster, PATIENCE, ROOMY, ask_for, until};
-use crate::support::{Server, World};
+use super::{Cluster, PATIENCE, ask_for, until};
+use crate::support::Server;
 
 /// Races of the suite's share.
 const RACES: usize = 2;
 
 #[test]
 fn who_starts_later_writes_and_the_one_before_ends_and_says_so() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, first)) = Cluster::with_writer(5) else {
         return;
     };
-    let world = World::new();
-    let first = cluster.serve(&world);
-    ask_for(&world, &first, 0..5);
     let second = Server::spawn(cluster.command(&world, &world.path("second")));
     assert_eq!(first.ended_within(PATIENCE), Some(5));
     ask_for(&world, &second, 5..10);
     // An operator may end it, too.
-    let (code, out, errors) = cluster.journal("fence", &["--json"]);
-    assert_eq!(code, Some(0), "{errors}");
-    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let told = cluster.told("fence", &[]);
     assert_eq!(
         (&told["epoch"], &told["lastPosition"]),
         (&4.into(), &10.into())
@@ -38,10 +33,9 @@ fn who_starts_later_writes_and_the_one_before_ends_and_says_so() {
 #[test]
 fn of_several_that_are_started_at_once_exactly_one_goes_on() {
     let races = std::env::var("CLUSTER_RACES").map_or(RACES, |races| races.parse().unwrap());
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world)) = Cluster::with_world() else {
         return;
     };
-    let world = World::new();
     let mut asked = 0;
     for _ in 0..races {
         let started: Vec<_> = std::thread::scope(|scope| {
@@ -78,9 +72,7 @@ fn of_several_that_are_started_at_once_exactly_one_goes_on() {
         asked += 3;
         server.kill();
     }
-    let (code, out, errors) = cluster.journal("verify", &["--json"]);
-    assert_eq!(code, Some(0), "{errors}");
-    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let told = cluster.told("verify", &[]);
     assert_eq!(told["records"], asked, "{told}");
     println!("{races} races, {asked} commands, epoch {}", told["epoch"]);
 }

@@ -64,10 +64,9 @@ fn ask_apart(
 
 #[test]
 fn four_in_flight_are_answered_in_order_once_and_only_when_all_before_are_there() {
-    let Some(mut cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((mut cluster, world)) = Cluster::with_world() else {
         return;
     };
-    let world = World::new();
     let proxy = Proxy::to(cluster.nodes[0].port(), |_| Fate::Passes);
     let server = through(&cluster, &proxy, &world, &world.data());
     ask_for(&world, &server, 0..6);

@@ -101,10 +101,9 @@ fn where_only_room_for_a_fence_is_left_reads_are_refused_at_once_and_another_nod
 
 #[test]
 fn an_answer_that_is_lost_while_the_journal_is_full_ends_nothing() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world)) = Cluster::with_world() else {
         return;
     };
-    let world = World::new();
     let proxy = Proxy::to(cluster.nodes[0].port(), |_| Fate::Passes);
     let server = through(&cluster, &proxy, &world, &world.data());
     ask_for(&world, &server, 0..3);
@@ -143,12 +142,9 @@ fn an_answer_that_is_lost_while_the_journal_is_full_ends_nothing() {
 
 #[test]
 fn a_command_for_which_there_is_no_room_after_all_is_answered_in_the_end() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, server)) = Cluster::with_writer(3) else {
         return;
     };
-    let world = World::new();
-    let server = cluster.serve(&world);
-    ask_for(&world, &server, 0..3);
     let answered = loop {
         cluster.change(&json!({"max_bytes": ROOMY}));
         until("it is ready", || {
@@ -175,10 +171,9 @@ fn a_command_for_which_there_is_no_room_after_all_is_answered_in_the_end() {
 
 #[test]
 fn a_command_whose_record_fits_no_message_is_at_fault_itself() {
-    let Some(cluster) = Cluster::with_journal(1, super::ROOMY) else {
+    let Some((cluster, world)) = Cluster::with_world() else {
         return;
     };
-    let world = World::new();
     let server = cluster.serve(&world);
     // Its record has the evidence twice: in the event, and in the answer.
     let export = |number: usize, keys: usize| {

@@ -347,10 +347,9 @@ fn a_directory_that_was_restored_is_imported_with_the_logs_that_it_goes_on_from(
 
 #[test]
 fn a_stream_that_has_too_little_room_for_a_directory_is_told_of() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world)) = Cluster::with_world() else {
         return;
     };
-    let world = World::new();
     kept_alone(&world, 40);
     let mut config = cluster.config();
     config["max_bytes"] = serde_json::json!(20_000);

@@ -10,8 +10,10 @@ use carebook::stream::connection::Connection;
 use carebook::stream::lease::{Lease, Terms};
 use carebook::stream::maintenance::hold;
 use carebook::stream::settings::Names;
+use serde_json::json;
 
-use super::{Cluster, ROOMY};
+use super::standby::{followed, is_writer};
+use super::{Cluster, ROOMY, ask_for, until};
 
 /// Much less than the servers keep what was not given up.
 const AT_ONCE: Duration = Duration::from_secs(3);
@@ -63,4 +65,43 @@ fn a_lease_that_is_given_up_is_free_at_once_also_where_the_answer_to_a_renewal_w
         assert_eq!(store.get("writer").await?, Some(others.clone()));
         Ok(())
     });
+}
+
+#[test]
+fn a_standby_whose_takeover_meets_settings_that_were_just_changed_goes_on_following() {
+    let Some((cluster, world, writer, following)) = followed(5) else {
+        return;
+    };
+    let is_weak = || following.metric("carebook_journal_settings_weak") == 1.0;
+    let held_by_another = || {
+        beside(&cluster, async |store| {
+            let others = Bytes::from_static(b"{\"node\": \"another one\"}");
+            store.put("writer", others).await?;
+            Ok(())
+        });
+    };
+    let freed = || {
+        beside(&cluster, async |store| {
+            store.delete("writer").await?;
+            Ok(())
+        });
+    };
+    held_by_another();
+    writer.kill();
+    // It takes the lease within a tenth of a second, and looks at the settings twice a second: most of these meet the
+    // change in the takeover.
+    for round in 0..4 {
+        cluster.change(&json!({"max_msgs": 1_000_000}));
+        freed();
+        until("it has seen that", is_weak);
+        assert!(!is_writer(&following), "{round}");
+        held_by_another();
+        cluster.change(&json!({"max_msgs": -1}));
+        until("it has seen that, too", || !is_weak());
+    }
+    freed();
+    until("it takes over", || is_writer(&following));
+    ask_for(&world, &following, 5..6);
+    assert_eq!(following.stop(), Some(0));
+    cluster.verify(&world.path("second"));
 }

@@ -147,6 +147,20 @@ impl Cluster {
         Some(cluster)
     }
 
+    /// As [`Cluster::with_journal`], of one server and with room enough, and a world for those who use it.
+    fn with_world() -> Option<(Self, World)> {
+        Some((Self::with_journal(1, ROOMY)?, World::new()))
+    }
+
+    /// As [`Cluster::with_world`], with a server that writes the journal, and has done so many commands.
+    #[track_caller]
+    fn with_writer(commands: usize) -> Option<(Self, World, Server)> {
+        let (cluster, world) = Self::with_world()?;
+        let writer = cluster.serve(&world);
+        ask_for(&world, &writer, 0..commands);
+        Some((cluster, world, writer))
+    }
+
     fn start(&mut self, number: usize) {
         let node = &mut self.nodes[number];
         assert!(node.child.is_none());
@@ -171,6 +185,20 @@ impl Cluster {
         let mut child = self.nodes[number].child.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// Ends a server, and starts it again with this setting.
+    fn restart_with(&mut self, number: usize, name: &str, value: u64) {
+        self.kill(number);
+        let config = &self.nodes[number].config;
+        let text = std::fs::read_to_string(config).unwrap();
+        let others = text.lines().filter(|line| !line.starts_with(name));
+        let mut lines: Vec<_> = others.map(str::to_owned).collect();
+        lines.push(format!("{name}: {value}\n"));
+        std::fs::write(config, lines.join("\n")).unwrap();
+        self.start(number);
+        // It answers again.
+        self.config();
     }
 
     fn url(&self) -> String {
@@ -246,20 +274,25 @@ impl Cluster {
         support::run(&all)
     }
 
-    /// What `carebook journal status --json` says.
-    pub fn status(&self) -> Value {
-        let (code, out, errors) = self.journal("status", &["--json"]);
+    /// What `carebook journal` with these arguments and `--json` says, which succeeds.
+    #[track_caller]
+    fn told(&self, command: &str, arguments: &[&str]) -> Value {
+        let (code, out, errors) = self.journal(command, &[&["--json"][..], arguments].concat());
         assert_eq!(code, Some(0), "{errors}");
         serde_json::from_str(&out).unwrap()
+    }
+
+    /// What `carebook journal status --json` says.
+    #[track_caller]
+    pub fn status(&self) -> Value {
+        self.told("status", &[])
     }
 
     /// The whole stream is in order, and the directory has the same records.
     #[track_caller]
     pub fn verify(&self, data: &Path) -> Value {
         let data = data.to_str().unwrap();
-        let (code, out, errors) = self.journal("verify", &["--json", "--data", data]);
-        assert_eq!(code, Some(0), "{errors}");
-        let told: Value = serde_json::from_str(&out).unwrap();
+        let told = self.told("verify", &["--data", data]);
         let compared = told["comparedRecords"].as_u64().unwrap();
         assert!(compared <= told["records"].as_u64().unwrap(), "{told}");
         told

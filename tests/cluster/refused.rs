@@ -13,10 +13,7 @@ use crate::support::{Server, World};
 
 /// A journal of some commands, whose server has stopped.
 fn stopped() -> Option<(Cluster, World)> {
-    let cluster = Cluster::with_journal(1, ROOMY)?;
-    let world = World::new();
-    let server = cluster.serve(&world);
-    ask_for(&world, &server, 0..6);
+    let (cluster, world, server) = Cluster::with_writer(6)?;
     assert_eq!(server.stop(), Some(0));
     Some((cluster, world))
 }
@@ -67,12 +64,9 @@ fn a_stream_restored_from_earlier_has_lost_what_was_acknowledged() {
 
 #[test]
 fn a_writer_whose_stream_is_restored_from_earlier_ends_and_writes_nothing_into_it() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, server)) = Cluster::with_writer(6) else {
         return;
     };
-    let world = World::new();
-    let server = cluster.serve(&world);
-    ask_for(&world, &server, 0..6);
     let messages = cluster.messages();
     cluster.replace(&messages[..3]);
     assert_eq!(server.ended_within(PATIENCE), Some(3));
@@ -354,6 +348,30 @@ fn weaker_settings_are_refused_by_their_names() {
     ]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("no stream CAREBOOK_nothing"), "{said}");
+    let server = cluster.serve(&world);
+    ask_for(&world, &server, 6..8);
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn a_server_that_takes_smaller_messages_than_the_stream_may_have_is_refused_by_its_setting() {
+    let Some((mut cluster, world)) = stopped() else {
+        return;
+    };
+    cluster.restart_with(0, "max_payload", 1 << 19);
+    let words = [
+        "max_payload is 524288",
+        "has to be 1048576 or more",
+        "or refuse what is to come",
+    ];
+    assert_refused(&cluster, &world, 1, &words);
+    let (code, out, said) = cluster.journal("status", &["--json"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(out.contains("max_payload is 524288"), "{out}");
+    let (code, _, said) = cluster.journal("create", &["--max-bytes", &ROOMY.to_string()]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("max_payload is 524288"), "{said}");
+    cluster.restart_with(0, "max_payload", 1 << 20);
     let server = cluster.serve(&world);
     ask_for(&world, &server, 6..8);
     assert_eq!(server.stop(), Some(0));

@@ -8,8 +8,8 @@ use carebook::base::actor::{Actor, ActorKind};
 use serde_json::json;
 
 use super::standby::{is_writer, standby};
-use super::{Cluster, PATIENCE, ROOMY, until};
-use crate::support::{Server, World, actor};
+use super::{Cluster, PATIENCE, until};
+use crate::support::{Server, actor};
 
 /// A receiver that takes nothing: its URL, and how many attempts have come to it.
 fn unwilling() -> (String, Arc<AtomicUsize>) {
@@ -28,10 +28,9 @@ fn unwilling() -> (String, Arc<AtomicUsize>) {
 
 #[test]
 fn a_writer_that_is_resumed_does_not_send_what_its_successor_has_skipped() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world)) = Cluster::with_world() else {
         return;
     };
-    let world = World::new();
     let (url, came) = unwilling();
     let mut command = cluster.command(&world, &world.data());
     command.arg("--receiver").arg(format!("*={url}"));

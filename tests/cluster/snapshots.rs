@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::proxy::{Fate, Proxy};
 use super::standby::{is_ready, standby};
-use super::{Cluster, ROOMY, STREAM, ask, ask_for, asked, start_refused, until};
+use super::{Cluster, STREAM, ask, ask_for, asked, start_refused, until};
 use crate::support::{Server, World, run};
 
 /// The list.
@@ -41,6 +41,13 @@ fn writer(cluster: &Cluster, world: &World, data: &Path) -> Server {
     let mut command = cluster.command(world, data);
     command.args(["--log-retention", "0s"]);
     Server::spawn(command)
+}
+
+/// A journal of one server, with such a writer.
+fn begun() -> Option<(Cluster, World, Server)> {
+    let (cluster, world) = Cluster::with_world()?;
+    let server = writer(&cluster, &world, &world.data());
+    Some((cluster, world, server))
 }
 
 /// A snapshot is taken of everything, and put there; up to where it covers.
@@ -97,11 +104,9 @@ fn damage(cluster: &Cluster, object: &Value) {
 
 #[test]
 fn an_empty_directory_begins_with_the_newest_snapshot_and_what_came_after() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, first)) = begun() else {
         return;
     };
-    let world = World::new();
-    let first = writer(&cluster, &world, &world.data());
     ask_for(&world, &first, 0..20);
     assert_eq!(snapshot(&cluster, &first), 20);
     ask_for(&world, &first, 20..40);
@@ -161,11 +166,9 @@ fn objects(cluster: &Cluster) -> Vec<String> {
 
 #[test]
 fn a_snapshot_that_is_damaged_or_gone_is_not_used_and_an_older_one_or_the_stream_is() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, server)) = begun() else {
         return;
     };
-    let world = World::new();
-    let server = writer(&cluster, &world, &world.data());
     ask_for(&world, &server, 0..10);
     snapshot(&cluster, &server);
     ask_for(&world, &server, 10..30);
@@ -200,11 +203,9 @@ fn a_snapshot_that_is_damaged_or_gone_is_not_used_and_an_older_one_or_the_stream
 
 #[test]
 fn what_an_interruption_leaves_counts_for_nothing_and_is_removed() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, server)) = begun() else {
         return;
     };
-    let world = World::new();
-    let server = writer(&cluster, &world, &world.data());
     ask_for(&world, &server, 0..10);
     snapshot(&cluster, &server);
     // Parts of an object without its name, and an object that is not listed.
@@ -240,11 +241,9 @@ fn what_an_interruption_leaves_counts_for_nothing_and_is_removed() {
 
 #[test]
 fn a_stream_that_has_less_than_a_snapshot_has_lost_what_was_acknowledged() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, server)) = begun() else {
         return;
     };
-    let world = World::new();
-    let server = writer(&cluster, &world, &world.data());
     ask_for(&world, &server, 0..4);
     let behind = standby(&cluster, &world, &world.path("behind"));
     assert!(is_ready(&behind));
@@ -303,9 +302,7 @@ fn sequences(cluster: &Cluster) -> (u64, u64) {
 
 /// A journal with two snapshots, up to 20 and up to 40 of 45 commands; its writer has ended.
 fn purged() -> Option<(Cluster, World)> {
-    let cluster = Cluster::with_journal(1, ROOMY)?;
-    let world = World::new();
-    let server = writer(&cluster, &world, &world.data());
+    let (cluster, world, server) = begun()?;
     ask_for(&world, &server, 0..20);
     assert_eq!(snapshot(&cluster, &server), 20);
     assert_eq!(sequences(&cluster).0, 1, "with one snapshot nothing goes");
@@ -334,9 +331,7 @@ fn what_two_snapshots_have_is_purged_and_whoever_begins_has_all_of_it() {
     let (first, _) = sequences(&cluster);
     assert_eq!(list["purged"]["sequence"], first - 1);
     assert_eq!(list["purged"]["nextPosition"], 20, "{list}");
-    let (code, out, said) = cluster.journal("status", &["--json"]);
-    assert_eq!(code, Some(0), "{said}");
-    let told: Value = serde_json::from_str(&out).unwrap();
+    let told = cluster.status();
     assert_eq!(told["firstPosition"], 20, "{told}");
     assert_eq!(told["snapshots"][1]["covers"], 20, "{told}");
     // A node that has everything, and one that has nothing.
@@ -413,11 +408,9 @@ fn a_directory_that_was_away_for_too_long_is_refused_and_begins_anew() {
 
 #[test]
 fn a_standby_that_was_cut_off_while_what_it_lacks_was_purged_ends_and_says_so() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, mut server)) = begun() else {
         return;
     };
-    let world = World::new();
-    let mut server = writer(&cluster, &world, &world.data());
     assert_eq!(snapshot_after(&cluster, &world, &server, 0..10), 10);
     let own = cluster.nodes[0].port();
     let proxy = Proxy::to(own, |_| Fate::Passes);
@@ -514,11 +507,9 @@ fn relist(cluster: &Cluster, list: &Value) {
 
 #[test]
 fn a_purge_that_was_interrupted_hinders_nobody_and_is_done_with_the_next_snapshot() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, server)) = begun() else {
         return;
     };
-    let world = World::new();
-    let server = writer(&cluster, &world, &world.data());
     assert_eq!(snapshot_after(&cluster, &world, &server, 0..20), 20);
     assert_eq!(server.stop(), Some(0));
     // The list says where it would begin, and the messages are there still.
@@ -548,10 +539,9 @@ fn a_purge_that_was_interrupted_hinders_nobody_and_is_done_with_the_next_snapsho
 
 #[test]
 fn nothing_is_purged_that_the_retention_keeps() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world)) = Cluster::with_world() else {
         return;
     };
-    let world = World::new();
     let server = Server::spawn(cluster.command(&world, &world.data()));
     for number in 0..3 {
         let commands = 10 * number..10 * (number + 1);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{Cluster, PATIENCE, ROOMY, ask, ask_for, start_refused, until};
+use super::{Cluster, PATIENCE, ask, ask_for, start_refused, until};
 use crate::support::{Answer, Client, Server, World};
 
 /// A node that follows, on a directory of its own; the key of webhooks is the writer's.
@@ -20,6 +20,14 @@ pub(super) fn standby(cluster: &Cluster, world: &World, data: &Path) -> Server {
     let server = Server::spawn(command);
     until("it has what was committed", || is_ready(&server));
     server
+}
+
+/// As [`Cluster::with_writer`], and a node that follows, on the directory `second`.
+#[track_caller]
+pub(super) fn followed(commands: usize) -> Option<(Cluster, World, Server, Server)> {
+    let (cluster, world, writer) = Cluster::with_writer(commands)?;
+    let following = standby(&cluster, &world, &world.path("second"));
+    Some((cluster, world, writer, following))
 }
 
 pub(super) fn is_ready(server: &Server) -> bool {
@@ -70,13 +78,9 @@ fn assert_follows(world: &World, writer: &Server, standby: &Server, count: usize
 
 #[test]
 fn a_standby_shows_what_its_writer_has_answered_and_takes_no_command() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, writer, following)) = followed(5) else {
         return;
     };
-    let world = World::new();
-    let writer = cluster.serve(&world);
-    ask_for(&world, &writer, 0..5);
-    let following = standby(&cluster, &world, &world.path("second"));
     assert_follows(&world, &writer, &following, 5);
     ask_for(&world, &writer, 5..20);
     assert_follows(&world, &writer, &following, 20);
@@ -98,12 +102,9 @@ fn a_standby_shows_what_its_writer_has_answered_and_takes_no_command() {
 
 #[test]
 fn a_standby_whose_disk_has_no_room_leaves_the_lease_to_another() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, writer)) = Cluster::with_writer(5) else {
         return;
     };
-    let world = World::new();
-    let writer = cluster.serve(&world);
-    ask_for(&world, &writer, 0..5);
     let full = world.path("full");
     assert_eq!(standby(&cluster, &world, &full).stop(), Some(0));
     // It has all there is, and more than any disk is kept in reserve.
@@ -127,12 +128,9 @@ fn a_standby_whose_disk_has_no_room_leaves_the_lease_to_another() {
 
 #[test]
 fn a_standby_without_its_writer_s_key_of_webhooks_does_not_start() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, writer)) = Cluster::with_writer(1) else {
         return;
     };
-    let world = World::new();
-    let writer = cluster.serve(&world);
-    ask_for(&world, &writer, 0..1);
     let mut command = cluster.command(&world, &world.path("second"));
     let output = command.arg("--standby").output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
@@ -146,12 +144,9 @@ fn a_standby_without_its_writer_s_key_of_webhooks_does_not_start() {
 
 #[test]
 fn a_standby_tells_when_its_key_of_webhooks_is_not_its_writer_s() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, writer)) = Cluster::with_writer(1) else {
         return;
     };
-    let world = World::new();
-    let writer = cluster.serve(&world);
-    ask_for(&world, &writer, 0..1);
     let other = world.path("other.key");
     std::fs::write(&other, "BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n").unwrap();
     std::fs::set_permissions(&other, Permissions::from_mode(0o600)).unwrap();
@@ -184,12 +179,9 @@ fn until_taken(world: &World, server: &Server, number: usize) -> Duration {
 
 #[test]
 fn a_standby_takes_over_from_a_writer_that_is_killed_and_is_handed_over_to_by_one_that_ends() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, first)) = Cluster::with_writer(5) else {
         return;
     };
-    let world = World::new();
-    let first = cluster.serve(&world);
-    ask_for(&world, &first, 0..5);
     let second = standby(&cluster, &world, &world.path("second"));
     let third = standby(&cluster, &world, &world.path("third"));
     until("it knows where its writer is", || {
@@ -232,13 +224,9 @@ fn a_standby_takes_over_from_a_writer_that_is_killed_and_is_handed_over_to_by_on
 
 #[test]
 fn a_standby_leaves_the_lease_while_the_stream_has_a_limit_that_a_start_refuses() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, writer, following)) = followed(5) else {
         return;
     };
-    let world = World::new();
-    let writer = cluster.serve(&world);
-    ask_for(&world, &writer, 0..5);
-    let following = standby(&cluster, &world, &world.path("second"));
     cluster.change(&json!({"max_msgs": 1_000_000}));
     until("it has seen that", || {
         following.metric("carebook_journal_settings_weak") == 1.0
@@ -259,11 +247,26 @@ fn a_standby_leaves_the_lease_while_the_stream_has_a_limit_that_a_start_refuses(
 }
 
 #[test]
-fn a_standby_that_finds_nobody_writing_writes() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+fn a_standby_counts_a_server_that_takes_only_smaller_messages_as_weak_settings() {
+    let Some((mut cluster, world, writer, following)) = followed(5) else {
         return;
     };
-    let world = World::new();
+    let is_weak = |server: &Server| server.metric("carebook_journal_settings_weak") == 1.0;
+    assert!(!is_weak(&following));
+    cluster.restart_with(0, "max_payload", 1 << 19);
+    until("it has seen that", || is_weak(&following));
+    cluster.restart_with(0, "max_payload", 1 << 20);
+    until("it has seen that, too", || !is_weak(&following));
+    assert_eq!(following.metric("carebook_role{role=\"standby\"}"), 1.0);
+    writer.kill();
+    assert_eq!(following.stop(), Some(0));
+}
+
+#[test]
+fn a_standby_that_finds_nobody_writing_writes() {
+    let Some((cluster, world)) = Cluster::with_world() else {
+        return;
+    };
     std::fs::create_dir(world.data()).unwrap();
     std::fs::set_permissions(world.data(), Permissions::from_mode(0o700)).unwrap();
     let key = world.data().join("webhook.key");
@@ -298,17 +301,12 @@ fn refused(world: &World, server: &Server) -> Answer {
 /// A standby that has everything, while whose writer is gone this is done to the journal: how it ends, and
 /// what a start on its directory says then.
 fn ended_by(done: impl FnOnce(&Cluster)) -> Option<(Option<i32>, String)> {
-    let cluster = Cluster::with_journal(1, ROOMY)?;
-    let world = World::new();
-    let writer = cluster.serve(&world);
-    ask_for(&world, &writer, 0..6);
-    let second = world.path("second");
-    let following = standby(&cluster, &world, &second);
+    let (cluster, world, writer, following) = followed(6)?;
     assert_follows(&world, &writer, &following, 6);
     writer.kill();
     done(&cluster);
     let ended = following.ended_within(PATIENCE);
-    let (code, said) = start_refused(&cluster, &world, &second);
+    let (code, said) = start_refused(&cluster, &world, &world.path("second"));
     assert_eq!(code, Some(3), "{said}");
     Some((ended, said))
 }

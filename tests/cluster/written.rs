@@ -3,17 +3,14 @@
 use carebook::http::figures_page::{Described, described, descriptions};
 use serde_json::json;
 
-use super::{Cluster, ROOMY, ask, ask_for, until};
-use crate::support::{World, run};
+use super::{Cluster, ask, ask_for, until};
+use crate::support::run;
 
 #[test]
 fn what_is_acknowledged_is_in_the_stream_and_in_the_directory_the_same() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, server)) = Cluster::with_writer(20) else {
         return;
     };
-    let world = World::new();
-    let server = cluster.serve(&world);
-    ask_for(&world, &server, 0..20);
     // One that is refused, and one that is repeated, leave nothing.
     assert_eq!(ask(&world, &mut server.client(), 3), Some(201));
     let status = cluster.status();
@@ -43,10 +40,9 @@ fn what_is_acknowledged_is_in_the_stream_and_in_the_directory_the_same() {
 
 #[test]
 fn a_read_rests_on_an_append_that_came_later_or_on_the_lease_as_it_was_told() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world)) = Cluster::with_world() else {
         return;
     };
-    let world = World::new();
     let path = "/settlement-statements?limit=5";
     for (reads, appends) in [("append", true), ("lease", false)] {
         let mut command = cluster.command(&world, &world.data());
@@ -90,12 +86,9 @@ fn a_read_rests_on_an_append_that_came_later_or_on_the_lease_as_it_was_told() {
 
 #[test]
 fn an_empty_directory_and_one_that_is_behind_are_filled_up_from_the_stream() {
-    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+    let Some((cluster, world, server)) = Cluster::with_writer(15) else {
         return;
     };
-    let world = World::new();
-    let server = cluster.serve(&world);
-    ask_for(&world, &server, 0..15);
     assert_eq!(server.stop(), Some(0));
     let second = world.path("second");
     let server = crate::support::Server::spawn(cluster.command(&world, &second));

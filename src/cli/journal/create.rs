@@ -12,7 +12,7 @@ use super::super::tell::tell;
 use super::args::Common;
 use super::import::import;
 use super::mark;
-use super::opening::checked;
+use super::opening::{checked, takes_messages};
 use crate::stream::chain::Tail;
 use crate::stream::connection::Connection;
 use crate::stream::maintenance::hold;
@@ -37,8 +37,8 @@ journal: `carebook serve` takes it with --journal only.
 
 Exit codes:
   0  the stream exists with the required settings, and has all records of --from
-  1  the servers are not reached, or refuse it, or the stream has other settings, which are named;
-     or the directory cannot be imported
+  1  the servers are not reached, or refuse it, or the stream or a server has other settings, which
+     are named; or the directory cannot be imported
   2  the arguments are wrong
   3  the directory is damaged, or the stream is that of another service
   4  a running server holds the directory
@@ -61,6 +61,7 @@ impl CreateArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let Common { place, trust, json } = self.common;
         let connection = place.connect(&trust.config()?)?;
+        takes_messages(&connection)?;
         let names = connection.names();
         let config = wanted(names, place.journal_replicas, self.max_bytes);
         let imported = match &self.from {

@@ -14,7 +14,7 @@ use wal::{BoxError, Record, Report, SnapshotInfo, Visitor};
 use super::super::exit::Failure;
 use super::super::open::count_bar;
 use super::super::output::existing;
-use super::opening::messages_within;
+use super::opening::BATCH_BYTES_MAX;
 use super::verify::compare;
 use crate::stream::chain::Tail;
 use crate::stream::connection::{Connection, StreamInfo};
@@ -62,7 +62,7 @@ pub(super) fn import(
     config: &Value,
     data: &Path,
 ) -> Result<Imported, Failure> {
-    let report = judged(connection, data)?;
+    let report = judged(data)?;
     let config = &going_on_from(config, &report.ancestors);
     let marked = importing(config);
     let made = connection.block(connection.create(&marked));
@@ -169,16 +169,16 @@ fn not_empty(connection: &Connection) -> Failure {
 }
 
 /// The directory, when a stream can have all of it.
-fn judged(connection: &Connection, data: &Path) -> Result<Report, Failure> {
+fn judged(data: &Path) -> Result<Report, Failure> {
     let mut longest = Longest::default();
     let report = wal::verify(existing(data)?, &mut longest).map_err(|error| of_log(&error))?;
     // What the newest snapshot covers was not shown.
     wal::records(existing(data)?.as_ref(), &mut longest).map_err(|error| of_log(&error))?;
-    let most = messages_within(connection)? - RECORD_FORM_BYTES;
+    let most = BATCH_BYTES_MAX - RECORD_FORM_BYTES;
     if longest.bytes > most {
         return Err(Failure::other(format!(
-            "the record at position {} has {} bytes, and a message of the stream at most {most}: raise \
-             max_payload of the servers as far as 1 MiB; beyond that it cannot be imported",
+            "the record at position {} has {} bytes, and a message of the stream at most {most}: the \
+             directory cannot be imported",
             longest.position, longest.bytes
         )));
     }
@@ -245,7 +245,7 @@ fn append(
     let mut appending = Appending {
         connection,
         link,
-        bytes_max: messages_within(connection)?,
+        bytes_max: BATCH_BYTES_MAX,
         next: link.next_position().map_err(of_journal)?,
         bytes: Vec::new(),
         count: 0,

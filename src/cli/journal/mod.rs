@@ -1,7 +1,7 @@
 //! The journal on a stream: opening a directory as its copy, and the operator's commands.
 
 mod args;
-mod continuity;
+mod candidate;
 mod create;
 mod fence;
 mod import;

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SendError, Sender, channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,31 +16,32 @@ use super::super::ending::end;
 use super::super::exit::Failure;
 use super::super::open::Opening;
 use super::JournalArgs;
-use super::continuity::JournalContinuity;
+use super::candidate::Candidate;
 use super::snapshot_upload::SnapshotUpload;
 use crate::engine::Engine;
 use crate::engine::role::Role;
 use crate::engine::role::writer_proof::WriterProof;
 use crate::engine::standby::NotApplied;
 use crate::stream::connection::StreamInfo;
+use crate::stream::continuity::JournalContinuity;
 use crate::stream::error::StreamError;
 use crate::stream::extent::{StreamState, tail_at};
 use crate::stream::handle::JournalHandle;
-use crate::stream::lease::{Claim, Lease, Terms};
+use crate::stream::lease::{Lease, Terms};
 use crate::stream::lease_term::{LeaseTerm, TTL};
 use crate::stream::reader::{Reader, Received};
 use crate::stream::settings::weaker;
 
 /// How long to wait for the next message before other checks.
-const TURN: Duration = Duration::from_millis(100);
+pub(super) const TURN: Duration = Duration::from_millis(100);
 /// How long nothing may come of what is there until it is asked for.
 const SILENT: Duration = Duration::from_secs(1);
 /// So many messages are asked for at the most before other checks.
 const ASKED_MAX: usize = 256;
 /// How often the journal's end is read.
-const LOOK: Duration = Duration::from_millis(500);
+pub(super) const LOOK: Duration = Duration::from_millis(500);
 /// How long a takeover may take before another node shall try.
-const TAKEOVER_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const TAKEOVER_WITHIN: Duration = Duration::from_secs(30);
 
 /// What brings an engine that follows what was written.
 pub struct Follower {
@@ -52,10 +54,12 @@ pub struct Follower {
     continuity: JournalContinuity,
     /// Minimum number of copies of the stream.
     replicas: u64,
+    /// Whether a takeover is put off, which the thread that waits for the lease is told by it.
+    put_off: Arc<AtomicBool>,
 }
 
 /// Why a node does not follow any further.
-enum Stop {
+pub(super) enum Stop {
     /// The service ends.
     Ended,
     Journal(StreamError),
@@ -64,14 +68,14 @@ enum Stop {
 
 impl Stop {
     /// The lease was taken, and what it is for did not come about.
-    fn too_late() -> Self {
+    pub(super) fn too_late() -> Self {
         Self::Journal(StreamError::Unreachable {
             what: "the end of the journal is not reached in time".to_owned(),
         })
     }
 
     /// Ends the process, with the exit code of this reason.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         match self {
             Self::Ended => {}
             Self::Journal(error) if error.is_fenced() => end(&error.to_string(), 5),
@@ -214,6 +218,7 @@ impl JournalArgs {
             came: Instant::now(),
             continuity: JournalContinuity::default(),
             replicas: self.place.journal_replicas,
+            put_off: Arc::default(),
         };
         Ok((engine, report, follower))
     }
@@ -236,6 +241,7 @@ impl Follower {
             link: Arc::clone(&self.link),
             terms,
             taken: sender,
+            put_off: Arc::clone(&self.put_off),
         };
         let named = |name: &str| thread::Builder::new().name(name.to_owned());
         let spawned = named("candidate").spawn(move || candidate.run());
@@ -265,7 +271,14 @@ impl Follower {
                 if let Some(in_vain) = in_vain {
                     in_vain.give_up(self.link.connection());
                 }
-                return taken_over;
+                match taken_over {
+                    // They were changed since the last look. Nothing was appended: it goes on following.
+                    Err(Stop::Journal(weak @ StreamError::Weak { .. })) => {
+                        self.note_settings(&Err(weak));
+                        self.put_off.store(true, Ordering::Release);
+                    }
+                    taken_over => return taken_over,
+                }
             }
             self.look(engine)?;
             self.take_next(engine, TURN)?;
@@ -363,16 +376,30 @@ impl Follower {
         Ok(())
     }
 
-    /// Checks that the stream's settings still meet the requirements of a start: they may have been changed since.
+    /// Checks that the settings of the stream, and those of the connected server, still meet the requirements of a
+    /// start: they may have been changed since.
     fn expect_settings(&self, info: &StreamInfo) -> Result<(), StreamError> {
-        let names = self.link.connection().names();
-        let faults = weaker(&info.config, names, self.replicas);
+        let connection = self.link.connection();
+        let (names, payload_max) = (connection.names(), connection.payload_max());
+        let faults = weaker(&info.config, names, self.replicas, payload_max);
         match faults.is_empty() {
             true => Ok(()),
             false => Err(StreamError::Weak {
                 stream: names.stream.clone(),
                 faults,
             }),
+        }
+    }
+
+    /// Notes whether the settings hinder a takeover, for the thread that waits for the lease and for operators.
+    fn note_settings(&self, settings: &Result<(), StreamError>) {
+        let is_weak = settings.is_err();
+        if self.link.figures().set_weak_settings(is_weak) == is_weak {
+            return;
+        }
+        match settings {
+            Err(error) => tracing::warn!(%error, "this process does not take over"),
+            Ok(()) => tracing::info!("the stream's settings are as they have to be again"),
         }
     }
 
@@ -385,17 +412,10 @@ impl Follower {
         let connection = Arc::clone(self.link.connection());
         self.looked = Some(Instant::now());
         let Ok(info) = connection.block(connection.info_now()) else {
-            self.continuity = JournalContinuity::default();
+            self.continuity.interrupt();
             return Ok(());
         };
-        let settings = self.expect_settings(&info);
-        let is_weak = settings.is_err();
-        if self.link.figures().set_weak_settings(is_weak) != is_weak {
-            match settings {
-                Err(error) => tracing::warn!(%error, "this process does not take over"),
-                Ok(()) => tracing::info!("the stream's settings are as they have to be again"),
-            }
-        }
+        self.note_settings(&self.expect_settings(&info));
         if info.last > self.reader.tail().sequence && self.came.elapsed() > SILENT {
             self.ask_up_to(engine, info.last)?;
         }
@@ -412,84 +432,5 @@ impl Follower {
         };
         engine.heard(last);
         Ok(())
-    }
-}
-
-/// Waits for the writer's lease.
-struct Candidate {
-    engine: Arc<Engine>,
-    link: Arc<JournalHandle>,
-    terms: Terms,
-    taken: Sender<Lease>,
-}
-
-impl Candidate {
-    /// Runs until the lease is taken, or the service ends. A node that is behind, has no disk room for what it would
-    /// write, or could not start on the stream with its present settings leaves the lease to others.
-    fn run(self) {
-        let mut was_refused = false;
-        let mut claim = Claim::new(&self.link, self.terms.clone());
-        while !self.engine.feed().has_ended() {
-            self.tell_of_writer();
-            let is_behind = self.engine.lag().is_none_or(|lag| lag.is_behind());
-            let is_weak = self.link.figures().has_weak_settings();
-            if is_behind || is_weak || !self.engine.has_disk_room() {
-                thread::sleep(TURN);
-                continue;
-            }
-            match claim.take_within(LOOK) {
-                // It was learnt while the lease was asked for.
-                Ok(Some(lease)) if self.link.figures().has_weak_settings() => {
-                    lease.give_up(self.link.connection());
-                }
-                Ok(Some(lease)) => {
-                    // A service that ends meanwhile leaves it to others.
-                    if let Err(SendError(lease)) = self.taken.send(lease) {
-                        lease.give_up(self.link.connection());
-                        return;
-                    }
-                    return self.unless_in_vain();
-                }
-                Ok(None) => was_refused = false,
-                Err(error) => {
-                    if !was_refused {
-                        tracing::warn!(%error, "the writer's lease cannot be asked for");
-                    }
-                    was_refused = true;
-                    thread::sleep(LOOK);
-                }
-            }
-        }
-    }
-
-    /// Ends the process, and with it the lease, where this node has not become the writer in time: the
-    /// thread that follows may wait for room on a disk that has just run full.
-    fn unless_in_vain(&self) {
-        let taken = Instant::now();
-        while self.engine.is_standby() && !self.engine.feed().has_ended() {
-            if taken.elapsed() > 2 * TAKEOVER_WITHIN {
-                return Stop::too_late().end();
-            }
-            thread::sleep(TURN);
-        }
-    }
-
-    /// Tells the engine where the writer is, for clients, and compares the writer's key of webhooks with this node's.
-    fn tell_of_writer(&self) {
-        let holder = Lease::holder(self.link.connection()).ok().flatten();
-        let other = holder
-            .as_ref()
-            .and_then(|holder| self.terms.have_other_key_than(holder));
-        if let Some(is_other) = other {
-            let was_other = self.link.figures().set_other_key(is_other);
-            if is_other && !was_other {
-                tracing::warn!(
-                    "the key of webhooks is not the writer's: if this process takes over, the secret of every \
-                     subscription is another one. Give every node the same key"
-                );
-            }
-        }
-        let address = holder.and_then(|holder| holder.address);
-        self.engine.writer_is_at(address.as_deref());
     }
 }

@@ -26,12 +26,12 @@ use crate::stream::log::StreamLog;
 use crate::stream::maintenance::hold;
 use crate::stream::message::{FORM_BYTES, IN_FLIGHT_MAX, MESSAGE_BYTES_MAX, RECORD_FORM_BYTES};
 use crate::stream::reader::Reader;
-use crate::stream::settings::{is_importing, weaker};
+use crate::stream::settings::{is_importing, small_payload, weaker};
 
 /// The directory is synced after so many bytes: what it loses is filled up from the stream.
 const SYNC_BYTES: u64 = 8 << 20;
-/// No record fits into fewer bytes.
-const MESSAGE_BYTES_MIN: usize = 64 << 10;
+/// The most bytes of records that a message may have.
+pub(super) const BATCH_BYTES_MAX: usize = MESSAGE_BYTES_MAX - FORM_BYTES;
 
 /// What an answer rests on that says how something is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -128,10 +128,9 @@ impl JournalArgs {
     ) -> Result<Begun, Failure> {
         let connection = self.place.connect(trusted)?;
         checked(&connection, self.place.journal_replicas)?;
-        let message = messages_within(&connection)?;
         tracing::info!(
             stream = connection.names().stream,
-            record_bytes_max = message - RECORD_FORM_BYTES,
+            record_bytes_max = BATCH_BYTES_MAX - RECORD_FORM_BYTES,
             "the journal is a stream: no record may be larger than one of its messages"
         );
         let mut filling = Replaying::new("recovering");
@@ -139,7 +138,7 @@ impl JournalArgs {
         let options = Options {
             reserve_bytes: opening.reserve_bytes,
             create: opening.create,
-            batch_bytes_max: message,
+            batch_bytes_max: BATCH_BYTES_MAX,
             sync_bytes: Some(SYNC_BYTES),
             ..Options::default()
         };
@@ -153,7 +152,7 @@ impl JournalArgs {
         let link = hold(connection, &node, uuid::Uuid::new_v4().into_bytes());
         link.allow_in_flight(self.journal_in_flight.into());
         let limits = Limits {
-            record_bytes_max: message - RECORD_FORM_BYTES,
+            record_bytes_max: BATCH_BYTES_MAX - RECORD_FORM_BYTES,
             ..opening.limits
         };
         Ok(Begun {
@@ -207,11 +206,21 @@ fn of_copy(error: &wal::Error) -> Failure {
     Failure::DamageTold(format!("{told}; {WHEN_A_COPY}; {again}"))
 }
 
+/// Checks that the connected server takes the longest message, before there is a stream.
+pub(super) fn takes_messages(connection: &Connection) -> Result<(), Failure> {
+    if let Some(fault) = small_payload(connection.payload_max()) {
+        let (stream, faults) = (connection.names().stream.clone(), vec![fault]);
+        return Err(Failure::of_journal(&StreamError::Weak { stream, faults }));
+    }
+    Ok(())
+}
+
 /// What the servers say of the stream, whose settings are as they have to be.
 pub(super) fn checked(connection: &Connection, replicas: u64) -> Result<StreamInfo, Failure> {
     let info = connection.block(connection.info());
     let info = info.map_err(|error| Failure::of_journal(&error))?;
-    let mut faults = weaker(&info.config, connection.names(), replicas);
+    let payload_max = connection.payload_max();
+    let mut faults = weaker(&info.config, connection.names(), replicas, payload_max);
     let beside = connection.weaker_beside(replicas);
     faults.extend(beside.map_err(|error| Failure::of_journal(&error))?);
     if !faults.is_empty() {
@@ -231,18 +240,6 @@ pub(super) fn not_imported(connection: &Connection) -> Failure {
          --from DIR`, which continues where it was",
         connection.names().stream
     ))
-}
-
-/// The most bytes of records that a message may have.
-pub(super) fn messages_within(connection: &Connection) -> Result<usize, Failure> {
-    let message = connection.payload_max().min(MESSAGE_BYTES_MAX);
-    if message < MESSAGE_BYTES_MIN {
-        return Err(Failure::other(format!(
-            "the servers take messages of {} bytes at most: set their max_payload to 1 MiB",
-            connection.payload_max()
-        )));
-    }
-    Ok(message - FORM_BYTES)
 }
 
 /// An address that standbys may report to clients.

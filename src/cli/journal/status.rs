@@ -42,7 +42,8 @@ impl StatusArgs {
         let end = end_of(&connection, &extent)?;
         let tail = &end.tail;
         let names = connection.names();
-        let mut faults = weaker(&info.config, names, place.journal_replicas);
+        let payload_max = connection.payload_max();
+        let mut faults = weaker(&info.config, names, place.journal_replicas, payload_max);
         let beside = connection.weaker_beside(place.journal_replicas);
         faults.extend(beside.map_err(|error| Failure::of_journal(&error))?);
         let is_importing = is_importing(&info.config);

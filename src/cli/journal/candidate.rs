@@ -1,0 +1,101 @@
+//! The thread of a node that follows which waits for the writer's lease, to take the writer's place.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SendError, Sender};
+use std::thread;
+use std::time::Instant;
+
+use super::node::{LOOK, Stop, TAKEOVER_WITHIN, TURN};
+use crate::engine::Engine;
+use crate::stream::handle::JournalHandle;
+use crate::stream::lease::{Claim, Lease, Terms};
+
+/// Waits for the writer's lease.
+pub(super) struct Candidate {
+    pub(super) engine: Arc<Engine>,
+    pub(super) link: Arc<JournalHandle>,
+    pub(super) terms: Terms,
+    pub(super) taken: Sender<Lease>,
+    /// Whether the takeover for which the lease was taken is put off, so that the lease may be taken again.
+    pub(super) put_off: Arc<AtomicBool>,
+}
+
+impl Candidate {
+    /// Runs until this node has become the writer, or the service ends. A node that is behind, has no disk room for
+    /// what it would write, or could not start on the stream with its present settings leaves the lease to others.
+    pub(super) fn run(self) {
+        let mut was_refused = false;
+        let mut claim = Claim::new(&self.link, self.terms.clone());
+        while !self.engine.feed().has_ended() {
+            self.tell_of_writer();
+            let is_behind = self.engine.lag().is_none_or(|lag| lag.is_behind());
+            let is_weak = self.link.figures().has_weak_settings();
+            if is_behind || is_weak || !self.engine.has_disk_room() {
+                thread::sleep(TURN);
+                continue;
+            }
+            match claim.take_within(LOOK) {
+                // It was learnt while the lease was asked for.
+                Ok(Some(lease)) if self.link.figures().has_weak_settings() => {
+                    lease.give_up(self.link.connection());
+                }
+                Ok(Some(lease)) => {
+                    // A service that ends meanwhile leaves it to others.
+                    if let Err(SendError(lease)) = self.taken.send(lease) {
+                        lease.give_up(self.link.connection());
+                        return;
+                    }
+                    if !self.is_put_off() {
+                        return;
+                    }
+                }
+                Ok(None) => was_refused = false,
+                Err(error) => {
+                    if !was_refused {
+                        tracing::warn!(%error, "the writer's lease cannot be asked for");
+                    }
+                    was_refused = true;
+                    thread::sleep(LOOK);
+                }
+            }
+        }
+    }
+
+    /// Waits until this node has become the writer, or the service ends; `true` when the takeover is put off instead.
+    /// Ends the process, and with it the lease, where it takes too long: the thread that follows may wait for room on
+    /// a disk that has just run full.
+    fn is_put_off(&self) -> bool {
+        let taken = Instant::now();
+        while self.engine.is_standby() && !self.engine.feed().has_ended() {
+            if self.put_off.swap(false, Ordering::AcqRel) {
+                return true;
+            }
+            if taken.elapsed() > 2 * TAKEOVER_WITHIN {
+                Stop::too_late().end();
+                return false;
+            }
+            thread::sleep(TURN);
+        }
+        false
+    }
+
+    /// Tells the engine where the writer is, for clients, and compares the writer's key of webhooks with this node's.
+    fn tell_of_writer(&self) {
+        let holder = Lease::other_holder(&self.link, &self.terms).ok().flatten();
+        let other = holder
+            .as_ref()
+            .and_then(|holder| self.terms.have_other_key_than(holder));
+        if let Some(is_other) = other {
+            let was_other = self.link.figures().set_other_key(is_other);
+            if is_other && !was_other {
+                tracing::warn!(
+                    "the key of webhooks is not the writer's: if this process takes over, the secret of every \
+                     subscription is another one. Give every node the same key"
+                );
+            }
+        }
+        let address = holder.and_then(|holder| holder.address);
+        self.engine.writer_is_at(address.as_deref());
+    }
+}
