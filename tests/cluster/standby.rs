@@ -248,7 +248,7 @@ fn a_standby_leaves_the_lease_while_the_stream_has_a_limit_that_a_start_refuses(
 
 #[test]
 fn a_standby_counts_a_server_that_takes_only_smaller_messages_as_weak_settings() {
-    let Some((mut cluster, world, writer, following)) = followed(5) else {
+    let Some((mut cluster, _world, writer, following)) = followed(5) else {
         return;
     };
     let is_weak = |server: &Server| server.metric("carebook_journal_settings_weak") == 1.0;
