@@ -227,18 +227,21 @@ impl Judge {
             return vec!["it has no X-Request-Id".to_owned()];
         }
         let body = serde_json::from_slice::<Value>(answer.body).ok();
-        // A head that cannot be parsed has no route.
+        let code = body.as_ref().and_then(|body| text(body, "code"));
+        // A head that cannot be parsed has no route, and ends its connection. So does a stop, whatever the answer.
         let ends = answer.header("connection") == Some("close");
-        if matches!(answer.status, 400 | 431) && ends {
+        let names_nothing = body.as_ref().is_some_and(|body| body["fieldErrors"] == json!([]));
+        if matches!(answer.status, 400 | 431)
+            && ends
+            && code == Some("request_invalid")
+            && names_nothing
+        {
             let mut faults = self.beside_at_fault(answer);
-            let told = body.unwrap_or_default();
-            let is_problem = told["status"] == answer.status && told["code"] == "request_invalid";
-            if !is_problem || told["fieldErrors"] != json!([]) {
-                faults.push(format!("the problem of a head: {told}"));
+            if body.is_some_and(|body| body["status"] != answer.status) {
+                faults.push("the problem of a head has another status".to_owned());
             }
             return faults;
         }
-        let code = body.as_ref().and_then(|body| text(body, "code"));
         let everywhere = code.is_some_and(|code| EVERYWHERE.contains(&code));
         if sent.method == "OPTIONS" && !everywhere {
             let fits = answer.status == 204 && answer.header("allow").is_some();
