@@ -1,14 +1,18 @@
 //! A stream of events over TLS and HTTP/2.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
+use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 
 use super::reader;
-use crate::support::World;
+use crate::support::{PATIENCE, World};
 use crate::tls::{Secure, block_on, secured};
 
 /// The stream's text until it contains `end`.
@@ -22,17 +26,60 @@ async fn told(answer: &mut Response<Incoming>, end: &str) -> String {
     text
 }
 
+/// A connection, once the server has a place for it, and the task that drives it.
+async fn come(server: &Secure) -> (SendRequest<Full<Bytes>>, JoinHandle<hyper::Result<()>>) {
+    loop {
+        let stream = TcpStream::connect(&server.address).await.unwrap();
+        let Ok(stream) = secured(stream, server.certificate.clone(), "h2").await else {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            continue;
+        };
+        let connected = handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+        let (sender, connection) = connected.unwrap();
+        return (sender, tokio::spawn(connection));
+    }
+}
+
+#[test]
+fn over_http_2_a_stream_that_is_reset_gives_its_place_back_and_so_does_a_connection_that_ends() {
+    let world = World::new();
+    let server = Secure::start_with(&world, &["--connections-per-address-max", "1"]);
+    let token = world.token(&reader());
+    let events = || {
+        let request = Request::get("https://localhost/events")
+            .header("authorization", format!("Bearer {token}"))
+            .header("accept", "text/event-stream");
+        request.body(Full::<Bytes>::default()).unwrap()
+    };
+    block_on(async {
+        let come_and_go = async {
+            for _ in 0..3 {
+                let (mut sender, connection) = come(&server).await;
+                // More than a connection may have open.
+                for _ in 0..120 {
+                    let mut stream = sender.send_request(events()).await.unwrap();
+                    assert_eq!(stream.status(), StatusCode::OK);
+                    told(&mut stream, ": events\n\n").await;
+                }
+                let mut stream = sender.send_request(events()).await.unwrap();
+                told(&mut stream, ": events\n\n").await;
+                // It is open while the connection ends.
+                connection.abort();
+                assert!(connection.await.unwrap_err().is_cancelled());
+                drop(stream);
+            }
+        };
+        let ended = tokio::time::timeout(PATIENCE, come_and_go).await;
+        ended.expect("places are given back");
+    });
+}
+
 #[test]
 fn a_stream_over_http_2_tells_what_is_committed_on_the_same_connection() {
     let world = World::new();
     let server = Secure::start_with(&world, &[]);
     block_on(async {
-        let stream = TcpStream::connect(&server.address).await.unwrap();
-        let stream = secured(stream, server.certificate.clone(), "h2").await;
-        let stream = TokioIo::new(stream.unwrap());
-        let connected = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream);
-        let (mut sender, connection) = connected.await.unwrap();
-        tokio::spawn(connection);
+        let (mut sender, _) = come(&server).await;
         let request = |method: &str, path: &str, token: &str, accept: &str, body: String| {
             let request = Request::builder()
                 .method(method)

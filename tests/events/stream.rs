@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -18,6 +18,11 @@ struct Reader {
 
 impl Reader {
     fn open(server: &Server, token: &str, query: &str, more: &str) -> Self {
+        Self::try_open(server, token, query, more).unwrap()
+    }
+
+    /// As [`Reader::open`]; `None` where the server has no place for the connection.
+    fn try_open(server: &Server, token: &str, query: &str, more: &str) -> Option<Self> {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(30)))
@@ -26,19 +31,16 @@ impl Reader {
             "GET /events{query} HTTP/1.0\r\nHost: test\r\nAccept: text/event-stream\r\n\
              Authorization: Bearer {token}\r\n{more}\r\n"
         );
-        stream.write_all(request.as_bytes()).unwrap();
+        stream.write_all(request.as_bytes()).ok()?;
         let mut reader = Self {
             lines: BufReader::new(stream),
             head: String::new(),
         };
         while !reader.head.ends_with("\r\n\r\n") {
-            assert!(
-                reader.lines.read_line(&mut reader.head).unwrap() > 0,
-                "{}",
-                reader.head
-            );
+            let read = reader.lines.read_line(&mut reader.head).ok()?;
+            (read > 0).then_some(())?;
         }
-        reader
+        Some(reader)
     }
 
     /// The next event: its fields. `None` at the end of the stream.
@@ -153,4 +155,45 @@ fn a_server_that_is_told_to_stop_ends_its_streams_at_once() {
     assert!(reader.head.contains("200 OK"), "{}", reader.head);
     assert_eq!(server.stop(), Some(0));
     assert_eq!(reader.next(), None);
+}
+
+/// Clients open a stream one after the other, each in the only place of its address once the one before has left in
+/// this way. Were that noticed at the next comment alone, which is due after 10 s, it would take longer than there is
+/// time for all of them.
+fn come_and_go(leave: impl Fn(Reader)) {
+    const CLIENTS: usize = 5;
+    const WITHIN: Duration = Duration::from_secs(30);
+    let world = World::new();
+    let server = Server::start_with(&world, &["--connections-per-address-max", "1"]);
+    let token = world.token(&reader());
+    let (begun, mut gone) = (Instant::now(), 0);
+    while gone < CLIENTS {
+        match Reader::try_open(&server, &token, "", "") {
+            Some(mut reader) => {
+                assert!(reader.head.contains("200 OK"), "{}", reader.head);
+                let mut first = String::new();
+                while !first.ends_with("\n\n") {
+                    assert!(reader.lines.read_line(&mut first).unwrap() > 0);
+                }
+                assert_eq!(first, ": events\n\n");
+                leave(reader);
+                gone += 1;
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+        assert!(begun.elapsed() < WITHIN, "{gone} have left");
+    }
+}
+
+#[test]
+fn the_place_of_a_stream_whose_client_breaks_off_is_given_back_before_its_next_comment() {
+    come_and_go(|reader| {
+        let socket = reader.lines.get_ref();
+        rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO)).unwrap();
+    });
+}
+
+#[test]
+fn the_place_of_a_stream_whose_client_closes_is_given_back_before_its_next_comment() {
+    come_and_go(drop);
 }

@@ -20,6 +20,16 @@ impl Shared {
         Ok(())
     }
 
+    /// Waits until what is appended now is durable; returns a durable position up to which all commits are published.
+    pub(super) fn published(&self) -> Result<u64, wal::Error> {
+        self.wait_until_durable(self.journal.appended())?;
+        let durable = self.journal.durable();
+        // A commit may be durable before it is published. Both happen under the sequencer: once that lock is taken
+        // here, all commits up to this position are published.
+        drop(self.journal.sequence());
+        Ok(durable)
+    }
+
     /// Compacts the log: removes what the older snapshot covers and no policy keeps.
     pub(crate) fn compact_log(&self, progress: OnProgress<'_>) -> Result<Compacted, wal::Error> {
         let mut known = self.checkpointer.known.lock();

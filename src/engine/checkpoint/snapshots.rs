@@ -328,6 +328,10 @@ impl Shared {
             fits => fits?,
         }
         self.forget(policy, &mut known.marks, pace)?;
+        // Before the covered position is fixed: what is committed during its pauses is covered, too. The snapshot has no
+        // lists, which are made from the states.
+        let upto = self.published()?;
+        self.tables.sweep_lists(upto, || pace.throttle())?;
         let (snapshot, covered) = self.snapshot(known, pace, progress)?;
         known.covered = covered;
         // A compaction that fails is retried later; the snapshot is kept.
@@ -401,12 +405,7 @@ impl Shared {
         // Read before the covered position is fixed: a standby goes on applying the writer's forgetting, and a
         // snapshot's forgotten keys must be forgotten by a record that it covers.
         let forgotten = self.tables.forgotten();
-        self.wait_until_durable(self.journal.appended())?;
-        let covers = self.journal.durable();
-        // A commit may be durable before it is published. Both happen under the sequencer: once that lock is taken
-        // here, all commits up to `covers` are published.
-        drop(self.journal.sequence());
-        self.tables.sweep_lists(covers, || pace.throttle())?;
+        let covers = self.published()?;
         let mut snapshot = self.journal.begin_snapshot(covers)?;
         let mut covered = known.covered.clone();
         self.keep_records(&mut snapshot, forgotten, &mut covered, pace)?;
@@ -491,5 +490,38 @@ impl Shared {
             *thread = Some(builder.spawn(move || run(&shared, &wake_up))?);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::cli::runtime::on_lane;
+    use crate::engine::sample::{engine, put};
+
+    #[test]
+    fn a_snapshot_frees_the_lists_in_which_no_resource_is_any_more() {
+        let engine = engine();
+        let put_version = async |revision: u32, is_required: bool| {
+            let text = format!(
+                "{{\"kind\":\"consent-version\",\"id\":\"policy@1\",\"revision\":{revision},\
+                 \"facts\":{{\"publishedAt\":\"2020-01-01T00:00:00Z\",\"required\":{is_required},\
+                 \"current\":true}}}}"
+            );
+            put(&engine, &text).await;
+        };
+        let lists = || engine.shared.tables.lists();
+        let work = async {
+            put_version(1, true).await;
+            let before = lists();
+            put_version(2, false).await;
+            assert_eq!(lists(), before, "an empty list tells when it was touched");
+            assert!(engine.snapshot_now(&mut |_| {}).unwrap().is_some());
+            assert_eq!(lists(), before - 1);
+            put_version(3, true).await;
+            assert_eq!(lists(), before);
+        };
+        on_lane(&engine, work).unwrap();
+        engine.shut_down().unwrap();
     }
 }

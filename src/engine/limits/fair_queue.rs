@@ -17,6 +17,11 @@ const OF_ONE_MAX: usize = 1_024;
 /// Maximum number of waiting looks of all subjects; further ones are refused.
 const OF_ALL_MAX: usize = 4_096;
 
+/// Maximum number of looks in pieces, of all subjects, that have had a turn and have not ended. Each holds what it has
+/// found so far, which may be a hundred bytes for each of many thousand resources; a look that has had no turn holds
+/// nothing. It is many times [`PAST_READS_MAX`], so that a few long looks keep no short one waiting.
+const BEGUN_MAX: usize = 64;
+
 /// The look is refused, because too many wait already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct QueueFull;
@@ -37,9 +42,13 @@ pub(in crate::engine) struct FairQueue {
 }
 
 struct Line {
-    /// Number of looks that may begin without waiting.
+    /// Number of looks that may run at a time.
+    turns: usize,
+    /// Number of looks that may begin without waiting. While there are any, none waits.
     free: usize,
     waiting: usize,
+    /// Those of the waiting that are begun.
+    begun: usize,
     /// The waiting looks by subject, in the order in which the subjects get their turns.
     subjects: VecDeque<(Box<str>, Waiting)>,
 }
@@ -50,7 +59,8 @@ struct Waiting {
     /// Looks that have had a turn, and hold what they found in it. They go first, so a subject never has more begun
     /// looks than there are turns.
     begun: VecDeque<oneshot::Sender<Turn>>,
-    others: VecDeque<oneshot::Sender<Turn>>,
+    /// The others, and whether each is the first piece of a look in pieces.
+    others: VecDeque<(oneshot::Sender<Turn>, bool)>,
 }
 
 /// How a look enters the queue.
@@ -58,6 +68,8 @@ struct Waiting {
 enum Arrival {
     /// Refused where too many wait.
     New,
+    /// As a new one; and as it may be begun after its turn, it waits while too many are.
+    InPieces,
     /// Never refused.
     Admitted,
     /// Never refused, and served before all looks of its subject that have had no turn.
@@ -82,8 +94,10 @@ impl FairQueue {
     /// Creates a queue that runs at most `most` looks at a time.
     pub(in crate::engine) fn new(most: usize) -> Arc<Self> {
         let line = Line {
+            turns: most,
             free: most,
             waiting: 0,
+            begun: 0,
             subjects: VecDeque::new(),
         };
         Arc::new(Self {
@@ -112,7 +126,8 @@ impl FairQueue {
     }
 
     /// Runs a look in pieces, each when it is this subject's turn: `piece` gets the state so far, and returns the next
-    /// state or the result.
+    /// state or the result. While [`BEGUN_MAX`] looks are begun, the first piece waits, and of all that wait so the one
+    /// whose subject came first begins next.
     pub(in crate::engine) async fn run_in_pieces<S, T>(
         self: &Arc<Self>,
         subject: &str,
@@ -123,7 +138,7 @@ impl FairQueue {
         S: Send + 'static,
         T: Send + 'static,
     {
-        let mut turn = come(self.enter(subject, Arrival::New)).await?;
+        let mut turn = come(self.enter(subject, Arrival::InPieces)).await?;
         loop {
             let (queue, subject) = (Arc::clone(self), Box::<str>::from(subject));
             let piece = piece.clone();
@@ -164,11 +179,13 @@ impl FairQueue {
             .iter()
             .position(|(known, _)| **known == *subject);
         let of_one = known.map_or(0, |place| line.subjects[place].1.count());
-        if arrival == Arrival::New && (of_one >= OF_ONE_MAX || line.waiting >= OF_ALL_MAX) {
+        let may_be_refused = matches!(arrival, Arrival::New | Arrival::InPieces);
+        if may_be_refused && (of_one >= OF_ONE_MAX || line.waiting >= OF_ALL_MAX) {
             return Err(QueueFull);
         }
         let (sender, receiver) = oneshot::channel();
         line.waiting += 1;
+        line.begun += usize::from(arrival == Arrival::Begun);
         match known {
             Some(place) => line.subjects[place].1.add(sender, arrival),
             None => {
@@ -218,20 +235,36 @@ impl Waiting {
 
     fn add(&mut self, sender: oneshot::Sender<Turn>, arrival: Arrival) {
         match arrival {
-            Arrival::New | Arrival::Admitted => self.others.push_back(sender),
+            Arrival::New | Arrival::Admitted => self.others.push_back((sender, false)),
+            Arrival::InPieces => self.others.push_back((sender, true)),
             Arrival::Begun => self.begun.push_back(sender),
         }
     }
 
+    /// Whether one can be served; the first piece of a look only where one `may_begin`.
+    fn can_be_served(&self, may_begin: bool) -> bool {
+        let other = self.others.front();
+        !self.begun.is_empty() || other.is_some_and(|(_, is_first)| may_begin || !is_first)
+    }
+
     fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
-        self.begun.pop_front().or_else(|| self.others.pop_front())
+        let begun = self.begun.pop_front();
+        begun.or_else(|| self.others.pop_front().map(|(sender, _)| sender))
     }
 }
 
 impl Line {
+    /// The look that gets the turn of one that has ended, which is not free yet. There is one wherever any waits: where
+    /// none may begin, there are more begun ones than turns, so some of them wait.
     fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
-        let (subject, mut waiting) = self.subjects.pop_front()?;
+        // Whatever runs may be begun.
+        let may_begin = self.begun + self.turns - self.free <= BEGUN_MAX;
+        let mut subjects = self.subjects.iter();
+        let place = subjects.position(|(_, waiting)| waiting.can_be_served(may_begin))?;
+        let (subject, mut waiting) = self.subjects.remove(place)?;
+        let begun = waiting.begun.len();
         let next = waiting.next();
+        self.begun -= begun - waiting.begun.len();
         if waiting.count() > 0 {
             self.subjects.push_back((subject, waiting));
         }
@@ -401,6 +434,59 @@ mod tests {
             (0..20_usize).flat_map(|number| (0..4_usize).map(move |piece| (number, piece)));
         assert!(pieces.try_iter().eq(expected));
         assert_eq!(queue.line.lock().free, 1);
+    }
+
+    #[tokio::test]
+    async fn of_all_subjects_so_many_looks_in_pieces_are_begun_and_who_came_first_begins_next() {
+        const LAST: usize = 2;
+        let queue = FairQueue::new(1);
+        let (held, end) = hold(&queue);
+        until(|| queue.line.lock().free == 0).await;
+        let (told, pieces) = mpsc::channel();
+        let mut asked = Vec::new();
+        for number in 0..BEGUN_MAX + 5 {
+            let (own, told) = (Arc::clone(&queue), told.clone());
+            let piece = move |piece: usize| {
+                told.send((number, piece)).unwrap();
+                match piece {
+                    LAST => ControlFlow::Break(()),
+                    _ => ControlFlow::Continue(piece + 1),
+                }
+            };
+            asked.push(tokio::spawn(async move {
+                own.run_in_pieces(&number.to_string(), 0, piece).await
+            }));
+            let waiting = asked.len();
+            until(|| queue.waiting() == waiting).await;
+        }
+        // What takes one turn is not held up by that.
+        let single = (usize::MAX, LAST);
+        let turn = waiting(&queue, "single", Arrival::Admitted);
+        let single_one = tokio::spawn(async move {
+            let turn = turn.await.unwrap();
+            told.send(single).unwrap();
+            drop(turn);
+        });
+        end.send(()).unwrap();
+        held.await.unwrap().unwrap();
+        for asked in asked {
+            assert_eq!(asked.await.unwrap(), Ok(()));
+        }
+        single_one.await.unwrap();
+        let pieces: Vec<_> = pieces.try_iter().collect();
+        assert_eq!(pieces[BEGUN_MAX], single);
+        let (mut order, mut begun) = (Vec::new(), 0);
+        for (number, piece) in pieces.into_iter().filter(|piece| *piece != single) {
+            if piece == 0 {
+                order.push(number);
+                begun += 1;
+                assert!(begun <= BEGUN_MAX, "{begun}");
+            }
+            begun -= usize::from(piece == LAST);
+        }
+        assert!(order.into_iter().eq(0..BEGUN_MAX + 5));
+        let line = queue.line.lock();
+        assert_eq!((line.free, line.waiting, line.begun), (1, 0, 0));
     }
 
     #[tokio::test]

@@ -26,6 +26,13 @@ impl Service {
         dry_run: DryRun,
     ) -> Answer {
         let problems = Problems::of(row);
+        let asker = Arc::clone(&actor);
+        let outgoing = self.outgoing.to(&asker.subject);
+        // All who need no token would be one subject.
+        if row.bearer && !outgoing.may_be_answered() {
+            drop(permit);
+            return Box::pin(shed(problems)).await;
+        }
         if row.purpose == Purpose::Webhooks {
             let Some(webhooks) = &self.webhooks else {
                 return problems.unavailable();
@@ -36,15 +43,9 @@ impl Service {
                 row,
                 actor,
                 parameters,
+                outgoing,
             };
             return Box::pin(manage(managed, read, permit)).await;
-        }
-        let asker = Arc::clone(&actor);
-        let outgoing = self.outgoing.to(&asker.subject);
-        // All who need no token would be one subject.
-        if row.bearer && !outgoing.may_be_answered() {
-            drop(permit);
-            return Box::pin(shed(problems)).await;
         }
         let call = CommandRequest {
             row: Some(row),

@@ -31,9 +31,10 @@ use crate::domain::rejection::Rejection;
 use crate::engine::fact_loading::{Ended, FactBatch};
 use crate::engine::limits::admission::{Admission, Permit};
 use crate::engine::{CommandResult, Engine};
+use crate::http::limits::response_room::{ResponseRoom, ResponseRoomOf};
 use crate::http::request::body::{json_body, shed, unsupported_media_type};
 use crate::http::request::{DryRun, Unread, is_media_type, no_dry_run, parse_object};
-use crate::http::response::{Answer, Problems, at_position, json};
+use crate::http::response::{Answer, Problems, at_position};
 
 /// How long a stream may stay silent.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -66,8 +67,16 @@ pub struct Sender<'s> {
     pub token_is_good: &'s (dyn Fn() -> bool + Sync),
     /// The bytes of bodies that may be in flight.
     pub bodies: &'s Arc<Admission>,
+    /// The budget that the answer's body is charged to.
+    pub outgoing: &'s ResponseRoom,
     /// The request's `dryRun`, which a batch does not offer.
     pub dry_run: DryRun,
+}
+
+impl Sender<'_> {
+    fn outgoing(&self) -> ResponseRoomOf<'_> {
+        self.outgoing.to(&self.actor.subject)
+    }
 }
 
 /// Applies a batch of facts.
@@ -78,7 +87,7 @@ where
 {
     let problems = Problems::PLAIN;
     let engine = sender.engine;
-    if engine.is_full() {
+    if engine.is_full() || !sender.outgoing().may_be_answered() {
         return shed(problems).await;
     }
     if is_media_type(headers, "application/x-ndjson") {
@@ -264,7 +273,7 @@ impl<'s> Going<'s> {
     /// Returns the response once everything has arrived, or once the batch may not go on.
     async fn answer(self, noun: &str) -> Answer {
         let problems = Problems::PLAIN;
-        let token_is_bad = self.token_is_bad;
+        let (token_is_bad, outgoing) = (self.token_is_bad, self.sender.outgoing());
         match self.batch.finish().await {
             Ok((summary, position)) if token_is_bad => {
                 let before = before(summary.applied, noun);
@@ -272,7 +281,9 @@ impl<'s> Going<'s> {
                 at_position(problems.no_longer_authenticated(&message), position)
             }
             Ok((summary, position)) => {
-                at_position(json(StatusCode::OK, to_json(&summary)), position)
+                // Facts may have been applied, so it is owed.
+                let body = outgoing.answer(to_json(&summary).into(), true);
+                problems.sent_body(body, position)
             }
             Err(ended) => ended_early(ended, noun),
         }
@@ -322,5 +333,63 @@ fn ended_early(ended: Ended, noun: &str) -> Answer {
             &format!("The service cannot do this at present. {before}"),
         ),
         reply => problems.reply(reply, Success::Ok),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use http_body_util::Full;
+    use hyper::header::{CONTENT_TYPE, HeaderValue};
+    use serde_json::{Map, json};
+
+    use super::*;
+    use crate::base::actor::ActorKind;
+    use crate::cli::runtime::on_lane;
+    use crate::engine::sample::engine;
+    use crate::http::limits::response_room::{SMALL_BYTES_MAX, taken};
+    use crate::http::request::bodies_budget;
+
+    #[test]
+    fn the_large_answer_to_a_batch_counts_until_it_is_sent_and_its_sender_waits() {
+        let engine = Arc::new(engine());
+        let (outgoing, _all) = taken();
+        let bodies = bodies_budget();
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        // With a fault for each field.
+        let unknown = (0..900).map(|number| (format!("unknown{number}"), json!(0)));
+        let unknown: Map<_, _> = unknown.collect();
+        let fact = json!({"kind": "actor", "id": "somebody", "revision": 1, "facts": unknown});
+        let batch = Bytes::from(json!({ "facts": [fact] }).to_string());
+        let send = async |subject: &str| {
+            let sender = Sender {
+                engine: &engine,
+                actor: Arc::new(Actor {
+                    subject: subject.into(),
+                    kind: ActorKind::SystemWorkflow,
+                    permissions: vec!["facts:write".into()],
+                    ..Actor::nobody()
+                }),
+                token_is_good: &|| true,
+                bodies: &bodies,
+                outgoing: &outgoing,
+                dry_run: DryRun::No,
+            };
+            put(sender, &headers, Full::new(batch.clone())).await
+        };
+        let work = async {
+            let told = send("me").await;
+            assert_eq!(told.status(), StatusCode::OK);
+            let bytes = told.body().size_hint().exact().unwrap();
+            assert!(bytes > u64::try_from(SMALL_BYTES_MAX).unwrap(), "{bytes}");
+            let refused = send("me").await;
+            assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+            assert_eq!(send("you").await.status(), StatusCode::OK);
+            drop(told);
+            assert_eq!(send("me").await.status(), StatusCode::OK);
+        };
+        on_lane(&engine, work).unwrap();
+        engine.shut_down().unwrap();
     }
 }

@@ -76,6 +76,7 @@ impl Service {
                                 .still_accepts(authorization, self.engine.now().millis())
                         },
                         bodies: &self.bodies,
+                        outgoing: &self.outgoing,
                         dry_run,
                     };
                     let put =

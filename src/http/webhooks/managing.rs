@@ -16,7 +16,7 @@ use crate::engine::delivery::lists::WebhookListRequest;
 use crate::engine::delivery::webhooks::{SubscriptionFigures, Webhooks};
 use crate::engine::limits::admission::Permit;
 use crate::engine::{CommandRequest, CommandResult, Engine};
-use crate::http::limits::response_room::{ResponseRoom, charged};
+use crate::http::limits::response_room::{ResponseRoom, ResponseRoomOf, charged};
 use crate::http::read::list_query::{ListQuery, OwnParameter};
 use crate::http::read::lists::body_of;
 use crate::http::read::min_position::come_to;
@@ -49,6 +49,8 @@ pub struct Managed<'a> {
     pub actor: Arc<Actor>,
     /// The parameters of the operation's path.
     pub parameters: &'a [(&'a str, &'a str)],
+    /// The budget that the answer's body is charged to.
+    pub outgoing: ResponseRoomOf<'a>,
 }
 
 /// Returns the subscription that a response body is about.
@@ -66,6 +68,7 @@ pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> 
         row,
         actor,
         parameters,
+        outgoing,
     } = managed;
     let problems = Problems::of(row);
     let param = |name: &str| {
@@ -108,10 +111,15 @@ pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> 
     };
     let carried_out = tokio::spawn(carrying_out.in_current_span());
     let mut result = carried_out.await.unwrap_or(CommandResult::OutcomeUnknown);
-    if let CommandResult::Done { body, .. } = &mut result
-        && let Some(told) = told(&webhooks.key, body)
-    {
-        *body = told.into();
+    if let CommandResult::Done { body, .. } = &mut result {
+        if let Some(told) = told(&webhooks.key, body) {
+            *body = told.into();
+        }
+        // Each of them has a key, so its answer is owed.
+        let Some(charged) = outgoing.answer(std::mem::take(body), true) else {
+            return problems.not_sent();
+        };
+        *body = charged;
     }
     problems.reply(result, row.success)
 }
@@ -204,4 +212,99 @@ pub fn ready(webhooks: &[SubscriptionFigures]) -> String {
          \"waiting\":{waiting},\"dead\":{dead}}}",
         webhooks.len()
     )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+    use crate::base::actor::ActorKind;
+    use crate::catalogue::MANAGEMENT;
+    use crate::cli::runtime::on_lane;
+    use crate::cli::token::signing::{SigningAlgorithm, SigningKey};
+    use crate::engine::channel::Bounds;
+    use crate::engine::delivery::webhooks::{Delivered, OutgoingEvent, Sender, Sending};
+    use crate::engine::sample::engine;
+    use crate::http::limits::response_room::taken;
+    use crate::http::request::{DryRun, bodies_budget, read_command};
+    use crate::http::service::Service;
+    use crate::http::token::TokenVerifier;
+
+    /// Brings deliveries nowhere.
+    struct Nowhere;
+
+    impl Sender for Nowhere {
+        fn send(self: Arc<Self>, _: OutgoingEvent) -> Sending {
+            Box::pin(async { Delivered::Taken })
+        }
+    }
+
+    #[test]
+    fn the_large_answer_about_a_subscription_counts_until_it_is_sent_and_its_manager_waits() {
+        let engine = Arc::new(engine());
+        let key = SigningKey::generate(SigningAlgorithm::EdDsa).unwrap();
+        let verifier = TokenVerifier::new(key.jwks().as_bytes(), "iss", "aud").unwrap();
+        let mut rows = MANAGEMENT.iter();
+        let row = rows.find(|row| row.name == "create_webhook_subscription");
+        let row = row.unwrap();
+        let body = serde_json::json!({
+            "url": "https://receiver.example.com/events",
+            "types": ["carebook.settlement-statement.*"],
+            "description": "\u{1}".repeat(4_000),
+        });
+        let body = body.to_string();
+        let work = async {
+            let (dispatcher, _deliveries) =
+                engine.deliver_webhooks(Arc::new(Nowhere), Bounds::default(), 1);
+            let front = WebhookFront {
+                key: Arc::new(MasterKey::new(&[7; 32])),
+                dispatcher,
+            };
+            let service = Service::new(Arc::clone(&engine), Arc::new(verifier));
+            let mut service = service.with_webhooks(front);
+            let (outgoing, _all) = taken();
+            service.outgoing = outgoing;
+            let manager = |subject: &str| {
+                Arc::new(Actor {
+                    subject: subject.into(),
+                    kind: ActorKind::SystemWorkflow,
+                    permissions: vec!["webhooks:manage".into()],
+                    ..Actor::nobody()
+                })
+            };
+            let bodies = bodies_budget();
+            let create = async |subject: &str, key: &'static str| {
+                let mut headers = HeaderMap::new();
+                headers.insert("idempotency-key", HeaderValue::from_static(key));
+                let mut share = Permit::none(&bodies);
+                let (dry_run, now) = (DryRun::No, engine.now());
+                let read = read_command(
+                    row,
+                    &[],
+                    &headers,
+                    dry_run,
+                    body.as_bytes(),
+                    &mut share,
+                    now,
+                );
+                let (read, permit) = (read.ok().unwrap(), engine.admit().unwrap());
+                let carried_out =
+                    service.carried_out(row, manager(subject), &[], read, permit, dry_run);
+                carried_out.await
+            };
+            let told = create("me", "1").await;
+            assert_eq!(told.status(), StatusCode::CREATED);
+            let refused = create("me", "2").await;
+            assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+            let other = create("you", "1").await;
+            assert_eq!(other.status(), StatusCode::CREATED);
+            drop(told);
+            let next = create("me", "2").await;
+            assert_eq!(next.status(), StatusCode::CREATED);
+        };
+        on_lane(&engine, work).unwrap();
+        engine.shut_down().unwrap();
+    }
 }

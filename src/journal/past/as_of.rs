@@ -1,6 +1,7 @@
 //! Everything as of one position, as a source that reads read from.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::Past;
@@ -87,7 +88,33 @@ impl Source for AsOf<'_, '_> {
     }
 }
 
+/// What one piece of a look has found of lists, for the next one.
+#[derive(Default)]
+pub struct KnownLists(HashMap<(IndexKey, IndexKey), Listed>);
+
 impl Past<'_> {
+    /// Makes this one piece of a look, which knows what the pieces before it have found of lists. Once about
+    /// `list_reads_max` records are read for lists, a list that needs more is [`Lost::Unfinished`].
+    #[must_use]
+    pub fn in_pieces(self, known: KnownLists, list_reads_max: usize) -> Self {
+        self.may_read_for_lists(list_reads_max);
+        Self {
+            memberships: RefCell::new(known.0),
+            ..self
+        }
+    }
+
+    /// Sets the number of records that are read for lists in this piece, with those that were.
+    pub fn may_read_for_lists(&self, most: usize) {
+        self.list_reads_max.set(most);
+    }
+
+    /// Returns what is known of lists, for the next piece.
+    #[must_use]
+    pub fn into_known_lists(self) -> KnownLists {
+        KnownLists(self.memberships.into_inner())
+    }
+
     /// Returns the ranks of the resource with this key as of a durable position.
     ///
     /// # Errors
@@ -118,7 +145,14 @@ impl Past<'_> {
             Entry::Vacant(entry) => entry.insert(Listed::of(self.members(list, wider)?)),
         };
         listed.as_of(upto, |key| {
-            let Some(moment) = self.as_of(key, upto)? else {
+            if self.list_reads.get() >= self.list_reads_max.get() {
+                return Err(Lost::Unfinished);
+            }
+            let before = self.reads();
+            let moment = self.as_of(key, upto)?;
+            let reads = self.reads() - before;
+            self.list_reads.set(self.list_reads.get() + reads);
+            let Some(moment) = moment else {
                 return Ok(Stay::unborn(upto));
             };
             let entries = self.entries_in(key, &moment)?;

@@ -20,7 +20,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-pub use self::as_of::AsOf;
+pub use self::as_of::{AsOf, KnownLists};
 use self::listed::Listed;
 pub use self::own::{CommitSaid, Lost};
 use self::own::{Own, change_of, decode, said};
@@ -138,6 +138,9 @@ pub struct Past<'a> {
     memberships: RefCell<HashMap<(IndexKey, IndexKey), Listed>>,
     /// Number of records that were read.
     reads: Cell<usize>,
+    /// Number of records that were read for lists, and the number after which no further one is.
+    list_reads: Cell<usize>,
+    list_reads_max: Cell<usize>,
     /// Number of states that were requested.
     states: Cell<usize>,
 }
@@ -162,6 +165,8 @@ impl<'a> Past<'a> {
             ranks: RefCell::default(),
             memberships: RefCell::default(),
             reads: Cell::default(),
+            list_reads: Cell::default(),
+            list_reads_max: Cell::new(usize::MAX),
             states: Cell::default(),
         }
     }

@@ -17,6 +17,9 @@ pub enum Lost {
     Gone,
     /// The log is being closed, or cannot be read.
     Unavailable,
+    /// Nothing is lost: a list takes more records than one piece of a look may read, and goes on in the next one. See
+    /// [`Past::in_pieces`](super::Past::in_pieces).
+    Unfinished,
     /// The log's data is inconsistent; the sentence says where.
     Damaged(String),
 }

@@ -1,5 +1,7 @@
 //! Tracks responses that second keys lead to, and frees forgotten keys.
 
+#[cfg(test)]
+use super::secondary::SecondaryIndex;
 use super::{CHUNK, Tables};
 use crate::base::digest::Digest;
 
@@ -79,6 +81,12 @@ impl Tables {
             }
         }
         Ok(swept)
+    }
+
+    /// Number of lists of secondary keys, empty ones included.
+    #[cfg(test)]
+    pub(crate) fn lists(&self) -> usize {
+        self.secondary.len(SecondaryIndex::len)
     }
 
     /// Drops the commits whose response no second key leads to any more.

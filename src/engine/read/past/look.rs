@@ -13,7 +13,7 @@ use crate::catalogue::ReadRow;
 use crate::domain::read::{HistorySource, ReadRequest, Representation};
 use crate::domain::resource::ReadView;
 use crate::engine::core::Shared;
-use crate::journal::past::{AsOf, Descent, Lost, Past, Wanted};
+use crate::journal::past::{AsOf, Descent, KnownLists, Lost, Past, Wanted};
 
 /// One look: who looks, at what.
 pub(super) struct Look {
@@ -38,6 +38,8 @@ pub(super) struct Look {
     pub(super) begin: Option<(u64, u64)>,
     /// How far the search has come for several resources.
     pub(super) ways: Ways,
+    /// What the pieces so far have found of the lists that the body rests on.
+    pub(super) lists: KnownLists,
     /// Where the page begins that takes the place of one with nothing to show, and how many such pages there were.
     pub(super) instead: (Option<u64>, usize),
 }
@@ -113,6 +115,8 @@ impl Look {
             access_checked: true,
         });
         source.check()?;
+        // A list is known for one position at a time: what has a body goes on in this piece, lest it come back to it.
+        past.may_read_for_lists(usize::MAX);
         Ok(found.ok())
     }
 

@@ -19,7 +19,7 @@ use self::look::Look;
 pub use self::page::RevisionTold;
 use self::query::Stop;
 pub use self::query::{HistoryPage, PastFound, PastQuery};
-use self::ways::Ways;
+use self::ways::{PIECE, Ways};
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
 use crate::catalogue::{self, ReadRow};
@@ -28,7 +28,7 @@ use crate::domain::rejection::Rejection;
 use crate::domain::resource::{ReadView, Resource};
 use crate::engine::core::{CommandResult, Shared};
 use crate::engine::limits::fair_queue::QueueError;
-use crate::journal::past::{AsOf, Descent, Lost, Past, Wanted};
+use crate::journal::past::{AsOf, Descent, KnownLists, Lost, Past, Wanted};
 
 /// How often a page goes on where nothing was to be shown.
 const ROUNDS_MAX: usize = 16;
@@ -83,6 +83,7 @@ impl Shared {
             at: None,
             begin: None,
             ways: Ways::default(),
+            lists: KnownLists::default(),
             instead: (None, 0),
         };
         let position = look.upto;
@@ -103,7 +104,9 @@ impl Shared {
             .map(|found| (found, position))
             .map_err(|stop| match stop {
                 Stop::Lost(Lost::Gone) => NoPast::Gone { position },
-                Stop::Lost(Lost::Unavailable) => NoPast::Answered(CommandResult::Unavailable),
+                Stop::Lost(Lost::Unavailable | Lost::Unfinished) => {
+                    NoPast::Answered(CommandResult::Unavailable)
+                }
                 Stop::Lost(Lost::Damaged(what)) => {
                     tracing::error!(what, "a past state cannot be rebuilt");
                     NoPast::Answered(CommandResult::Fault)
@@ -154,7 +157,21 @@ impl Look {
     fn at(&mut self, query: PastQuery) -> Result<Option<PastFound>, Stop> {
         self.begin();
         let shared = Arc::clone(&self.shared);
-        shared.with_past(|past| self.at_in(past, query))
+        let records = LogRecords(&shared.journal);
+        // A page of several resources cannot be begun again: its ways have gone on by then. No read of such has lists.
+        let most = match self.keys.len() {
+            1 => PIECE,
+            _ => usize::MAX,
+        };
+        let lists = std::mem::take(&mut self.lists);
+        let past = Past::new(&records, &shared.tables, catalogue::resource, shared.log_id);
+        let past = past.in_pieces(lists, most);
+        let found = self.at_in(&past, query);
+        self.lists = past.into_known_lists();
+        match found {
+            Err(Stop::Lost(Lost::Unfinished)) => Ok(None),
+            found => found,
+        }
     }
 
     fn at_in(&mut self, past: &Past<'_>, query: PastQuery) -> Result<Option<PastFound>, Stop> {
@@ -227,6 +244,8 @@ mod tests {
     use std::sync::mpsc;
     use std::task::Poll;
 
+    use parking_lot::Mutex;
+
     use super::page::PAGE_STATES_MAX;
     use super::*;
     use crate::base::actor::ActorKind;
@@ -245,7 +264,7 @@ mod tests {
     async fn put_version(engine: &Engine, number: usize, revision: usize, is_required: bool) {
         let text = format!(
             "{{\"kind\":\"consent-version\",\"id\":\"policy-{number}@1\",\"revision\":{revision},\
-             \"facts\":{{\"publishedAt\":\"2026-01-01T00:00:00Z\",\"required\":{is_required},\
+             \"facts\":{{\"publishedAt\":\"2020-01-01T00:00:00Z\",\"required\":{is_required},\
              \"current\":true}}}}"
         );
         put(engine, &text).await;
@@ -364,6 +383,64 @@ mod tests {
             }
         }
         read_fact(request, catalogue::FACTS)
+    }
+
+    /// How many consents were required each time that the body was made.
+    static REQUIRED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+    /// A body that rests on the required consents.
+    fn reads_consents(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
+        let required = required_at(request.view, request.now);
+        REQUIRED.lock().push(required.len());
+        read_fact(request, catalogue::FACTS)
+    }
+
+    #[test]
+    fn a_body_that_rests_on_many_versions_that_were_changed_since_is_read_in_pieces() {
+        const VERSIONS: usize = 300;
+        let engine = engine();
+        let row = ReadRow {
+            read: reads_consents,
+            ..*read_fact_row()
+        };
+        let row: &'static ReadRow = Box::leak(Box::new(row));
+        let work = async {
+            for number in 0..VERSIONS {
+                put_version(&engine, number, 1, number.is_multiple_of(40)).await;
+            }
+            put_fact(&engine, 1).await;
+            for number in 0..VERSIONS {
+                put_version(&engine, number, 2, false).await;
+            }
+            put_fact(&engine, 2).await;
+            for number in 0..VERSIONS {
+                put_version(&engine, number, 3, false).await;
+            }
+            let actor = reader();
+            let query = PastQuery::Revision(1);
+            let looked = engine.past(row, trail(actor_key), &actor, &PATH, query);
+            let (found, _) = looked.await.unwrap();
+            assert!(matches!(found, PastFound::Body(body) if body.tag == "1"));
+            let required = std::mem::take(&mut *REQUIRED.lock());
+            // The present body comes first. For each version a record is read at least.
+            assert_eq!((required.first(), required.last()), (Some(&0), Some(&8)));
+            assert!(required.len() > 1 + VERSIONS / PIECE, "{required:?}");
+            let query = PastQuery::History {
+                from: None,
+                limit: 100,
+            };
+            let looked = engine.past(row, trail(actor_key), &actor, &PATH, query);
+            let (found, _) = looked.await.unwrap();
+            let PastFound::Page(page) = found else {
+                panic!("a page");
+            };
+            assert_eq!((page.revisions.len(), page.next), (2, None));
+            let required = std::mem::take(&mut *REQUIRED.lock());
+            assert_eq!(required.last(), Some(&8));
+            assert!(required.len() > 2 + VERSIONS / PIECE, "{required:?}");
+        };
+        on_lane(&engine, work).unwrap();
+        engine.shut_down().unwrap();
     }
 
     #[test]

@@ -97,15 +97,20 @@ impl Look {
             is_complete,
             ..HistoryPage::default()
         };
-        let mut bytes = 0;
-        // What was told before it is not known yet.
-        let mut newer: Option<(&Shown, Representation)> = None;
+        // What was told before the newer one is not known yet.
+        let (mut bytes, mut newer) = (0, None::<(&Shown, Representation)>);
         for one in &shown {
             let body = match self.body(past, one.position, one.commit.at) {
                 Ok(body) => body.filter(|body| self.is_revision(one.position, body)),
                 // What is joined to it is not known as of then.
                 Err(Lost::Gone) => {
                     (page.next, page.is_complete) = (None, false);
+                    return Ok(page);
+                }
+                // What is told already is enough for a page.
+                Err(Lost::Unfinished) if !page.revisions.is_empty() => {
+                    let next = newer.map(|(newer, _)| newer.position);
+                    (page.next, page.is_complete) = (next, true);
                     return Ok(page);
                 }
                 Err(lost) => return Err(lost.into()),
@@ -115,12 +120,12 @@ impl Look {
                 let told = told(newer, numbered, Some(&body), &its);
                 bytes += told.len();
                 page.revisions.push(told);
+                past.may_read_for_lists(PAGE_READS_MAX);
             }
             let is_much = past.states() > PAGE_STATES_MAX || past.reads() > PAGE_READS_MAX;
             let is_long = is_much && !page.revisions.is_empty();
             if page.revisions.len() == limit || bytes > PAGE_BYTES_MAX || is_long {
-                page.next = Some(one.position);
-                page.is_complete = true;
+                (page.next, page.is_complete) = (Some(one.position), true);
                 return Ok(page);
             }
             newer = Some((one, body));
@@ -132,6 +137,9 @@ impl Look {
                     page.revisions.push(told);
                 }
                 Err(Stop::Lost(Lost::Gone)) => (page.next, page.is_complete) = (None, false),
+                Err(Stop::Lost(Lost::Unfinished)) if !page.revisions.is_empty() => {
+                    (page.next, page.is_complete) = (Some(last.position), true);
+                }
                 Err(stop) => return Err(stop),
             }
         }
