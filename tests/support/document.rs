@@ -230,7 +230,9 @@ impl Judge {
         let code = body.as_ref().and_then(|body| text(body, "code"));
         // A head that cannot be parsed has no route, and ends its connection. So does a stop, whatever the answer.
         let ends = answer.header("connection") == Some("close");
-        let names_nothing = body.as_ref().is_some_and(|body| body["fieldErrors"] == json!([]));
+        let names_nothing = body
+            .as_ref()
+            .is_some_and(|body| body["fieldErrors"] == json!([]));
         if matches!(answer.status, 400 | 431)
             && ends
             && code == Some("request_invalid")
