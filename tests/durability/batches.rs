@@ -12,6 +12,7 @@ use carebook::cli::runtime::on_lane;
 use carebook::engine::limits::admission::Admission;
 use carebook::engine::{Engine, Limits};
 use carebook::http::handlers::facts::{self, Sender};
+use carebook::http::limits::response_room::ResponseRoom;
 use carebook::http::request::DryRun;
 use carebook::http::response::pieces::{Pieces, pieces};
 use carebook::http::service::Service;
@@ -229,6 +230,7 @@ async fn stream(engine: &Arc<Engine>, memory: &Arc<Admission>, body: Pieces) -> 
         token_is_good: &|| true,
         dry_run: DryRun::No,
         bodies: memory,
+        outgoing: &ResponseRoom::default(),
     };
     let lines = HeaderValue::from_static("application/x-ndjson");
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, lines)]);
