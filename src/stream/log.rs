@@ -147,6 +147,10 @@ impl BatchWriter for Writer {
         self.directory.seal()
     }
 
+    fn finish(&mut self) -> Result<(), Error> {
+        self.directory.finish()
+    }
+
     fn failure(&mut self) -> Option<Error> {
         match self.link.ended() {
             Some(error) => Some(ended(error)),

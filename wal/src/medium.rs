@@ -77,6 +77,14 @@ pub trait BatchWriter: Send {
     /// The medium has ended.
     fn seal(&mut self) -> Result<(), Error>;
 
+    /// Seals the last batch, after which nothing is written any more.
+    ///
+    /// # Errors
+    /// The medium has ended.
+    fn finish(&mut self) -> Result<(), Error> {
+        self.seal()
+    }
+
     /// Returns why the medium has ended, if it ended outside this writer.
     fn failure(&mut self) -> Option<Error>;
 }

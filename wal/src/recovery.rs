@@ -155,7 +155,7 @@ fn put_in_force(storage: &dyn Storage, survey: &Survey) -> Result<(), Error> {
     Manifest::put_in_place(storage)?;
     for segment in &survey.open {
         if segment.frames > 0 {
-            cut_off(storage, segment)?;
+            cut_off(storage, segment.number, segment.end)?;
         } else {
             remove_if_there(storage, &format::segment_name(segment.number))?;
         }
@@ -264,11 +264,11 @@ fn settle(storage: &dyn Storage, segment: &OpenSegment, mark: u64) -> Result<(),
     file.sync().map_err(failed)
 }
 
-/// Truncates the zeros after the last frame of a sealed segment. A crash may undo that: nothing
-/// relies on the shorter length.
-fn cut_off(storage: &dyn Storage, segment: &OpenSegment) -> Result<(), Error> {
-    let name = format::segment_name(segment.number);
+/// Truncates the zeros after the last frame of a sealed segment, which ends at an offset. A crash may undo
+/// that: nothing relies on the shorter length.
+pub(crate) fn cut_off(storage: &dyn Storage, number: u64, end: u64) -> Result<(), Error> {
+    let name = format::segment_name(number);
     let file = storage.open_write(&name);
-    file.and_then(|file| file.set_length(segment.end))
+    file.and_then(|file| file.set_length(end))
         .map_err(Error::io("cut off", storage.describe(&name)))
 }

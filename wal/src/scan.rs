@@ -146,7 +146,7 @@ pub(crate) fn header_fault(
         Some((40, "the file holds another segment of this log"))
     } else if header.epoch != segment.epoch {
         Some((32, "the segment belongs to another epoch"))
-    } else if segment.seal.is_none() && length != header.size {
+    } else if segment.seal.is_none() && length < header.size {
         Some((
             length,
             "the file has lost its end, or the manifest is older than it",

@@ -164,6 +164,39 @@ impl Maker {
         self.dropped.push(prepared.number);
     }
 
+    /// Closes the log, to which nothing is appended any more: no segment is open then, and the files hold what was
+    /// written and nothing else, so that each of their bytes is checked. `retired` are the segments that were left
+    /// since the last call of another method. If this fails, nothing is lost, and the next start does it.
+    pub(crate) fn close(&mut self, retired: &[Retired], reader: &Reader) {
+        for segment in retired {
+            self.retire(*segment, reader);
+        }
+        if self.unsettled.is_some() {
+            return;
+        }
+        let storage = self.storage.as_ref();
+        let mut manifest = self.manifest.clone();
+        let unused = manifest
+            .segments
+            .extract_if(.., |segment| segment.seal.is_none());
+        let unused: Vec<_> = unused.map(|segment| segment.number).collect();
+        manifest.generation += 1;
+        // As long as the manifest before may be in force, an open segment has the length that it was made with.
+        let placed = manifest
+            .write_beside(storage)
+            .and_then(|()| Manifest::put_in_place(storage));
+        if placed.is_err() {
+            let _ = storage.remove(format::MANIFEST_TEMP);
+            return;
+        }
+        for segment in retired {
+            let _ = recovery::cut_off(storage, segment.number, segment.length);
+        }
+        for number in unused {
+            let _ = storage.remove(&format::segment_name(number));
+        }
+    }
+
     /// Makes the next segment, which is large enough for a first frame of this length. When its size
     /// would exceed `room` bytes, makes a smaller one; returns `None` when the smallest exceeds it,
     /// too.

@@ -12,7 +12,7 @@ use crate::reader::Reader;
 use crate::segment::{Prepared, Retired};
 use crate::storage::write_all_at;
 
-/// What a writer leaves behind when it switches to another segment.
+/// What a writer leaves behind when it switches to another segment, or ends.
 pub(crate) enum Before {
     /// There was no segment before.
     None,
@@ -107,7 +107,14 @@ impl Writer {
 
     /// Switches to another segment; returns what becomes of the one before.
     pub(crate) fn switch(&mut self, segment: Prepared) -> Before {
-        let before = self.segment.replace(segment);
+        let before = self.leave();
+        self.segment = Some(segment);
+        before
+    }
+
+    /// Leaves the segment, without another one; returns what becomes of it.
+    pub(crate) fn leave(&mut self) -> Before {
+        let before = self.segment.take();
         let end = std::mem::replace(&mut self.offset, FIRST_FRAME);
         let first = std::mem::replace(&mut self.first, self.next);
         match before {

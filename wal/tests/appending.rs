@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use wal::storage::sim::SimDisk;
 use wal::{Error, Events, Options, RECORD_BYTES_MAX, Refused};
 
-use crate::support::{Heard, Kind, eventually, open, small};
+use crate::outcome::{Outcome, verified};
+use crate::support::{Heard, Kind, eventually, frames, open, segments, small, verify};
 
 #[test]
 fn positions_follow_the_order_of_the_lock() {
@@ -43,6 +44,46 @@ fn positions_follow_the_order_of_the_lock() {
             assert_eq!(mark, 1600, "the shutdown wrote a seal");
         }
     }
+}
+
+#[test]
+fn after_a_stop_each_byte_of_the_segments_counts_and_none_is_without_records() {
+    let disk = SimDisk::new();
+    let mut expected = Vec::new();
+    for start in 0..3_u8 {
+        let heard = Heard::default();
+        let log = open(&disk).unwrap().log;
+        let appender = log.start(heard.events()).unwrap();
+        // Nothing is appended the second time.
+        for number in 0..if start == 1 { 0 } else { 9 } {
+            expected.push(vec![start + number; 700]);
+            let record = expected[expected.len() - 1].clone();
+            appender.sequence().push(record).unwrap();
+        }
+        appender.shutdown().unwrap();
+        assert_eq!(heard.state().failures, Vec::<String>::new());
+        for name in segments(&disk) {
+            let bytes = disk.bytes(&name).unwrap();
+            let end = frames(&bytes).last().map(|(_, end)| *end);
+            assert_eq!(end, Some(bytes.len()), "{name} ends with its last frame");
+        }
+    }
+    assert!(segments(&disk).len() >= 2);
+    let disk = disk.after_kill();
+    for name in segments(&disk) {
+        for at in 0..disk.bytes(&name).unwrap().len() {
+            let case = || format!("{name}, byte {at}");
+            disk.flip(&name, at, 1 << (at % 8));
+            assert_eq!(
+                verified(&disk, &expected, &case),
+                Outcome::Refused,
+                "{}",
+                case()
+            );
+            disk.flip(&name, at, 1 << (at % 8));
+        }
+    }
+    assert!(verify(&disk).unwrap().1 == expected);
 }
 
 #[test]

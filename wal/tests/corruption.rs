@@ -193,6 +193,37 @@ fn bytes_behind_a_segment_that_was_left_are_no_torn_tail() {
 }
 
 #[test]
+fn bytes_behind_the_end_of_an_open_segment_are_a_torn_tail() {
+    let (disk, records) = example(15, 4 << 10, false);
+    let last = segments(&disk).pop().unwrap();
+    let bytes = disk.bytes(&last).unwrap();
+    for more in [1, 37, 5000] {
+        for fill in [0, 0x57] {
+            let case = format!("{more} x {fill}");
+            let disk = disk.after_kill();
+            let mut longer = bytes.clone();
+            longer.resize(bytes.len() + more, fill);
+            disk.put(&last, &longer);
+            let torn = usize::from(fill != 0);
+            let (report, seen) = verify(&disk).unwrap();
+            assert!(seen == records, "{case}");
+            assert_eq!(report.torn.len(), torn, "{case}");
+            let opened = open(&disk).unwrap();
+            assert!(opened.records == records, "{case}");
+            assert_eq!(opened.report.torn.len(), torn, "{case}");
+            for tail in &opened.report.torn {
+                let kept = tail.kept_in.clone().unwrap();
+                let kept = disk.bytes(kept.strip_prefix("sim:").unwrap()).unwrap();
+                assert!(kept.ends_with(&longer[bytes.len()..]), "{case}");
+            }
+            drop(opened);
+            let (report, seen) = verify(&disk).unwrap();
+            assert!(seen == records && report.torn.is_empty(), "{case}");
+        }
+    }
+}
+
+#[test]
 fn a_last_batch_torn_anywhere_is_set_aside_whole() {
     let (disk, records) = example(14, 4 << 10, false);
     let before = records.len() - 3;

@@ -32,7 +32,7 @@ With --journal, each record in the directory is compared with the journal's, who
 messages have to be whole and in order from there on.
 
 Exit codes:
-  0  every byte is as it was written (a torn tail, which was not acknowledged, is reported)
+  0  every byte is as it was written (but those of a torn tail, which was not acknowledged and is reported)
   1  failed, for example because there is no log
   2  the arguments are wrong
   3  damage: file, offset and position are named
@@ -90,7 +90,10 @@ impl VerifyArgs {
                     compared.records, compared.purged
                 ))?;
             }
-            out.line("every byte is as it was written")?;
+            out.line(match verified.report.torn.is_empty() {
+                true => "every byte is as it was written",
+                false => "every byte but those of the torn tail is as it was written",
+            })?;
         }
         out.flush()
     }

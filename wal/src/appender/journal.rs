@@ -89,7 +89,7 @@ impl Journal {
                 }
                 Task::Settle => self.settle(events)?,
                 Task::Seal => self.writer.seal()?,
-                Task::Stop => return self.writer.seal(),
+                Task::Stop => return self.writer.finish(),
             }
         }
     }

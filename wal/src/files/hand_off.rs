@@ -15,6 +15,7 @@ use crate::retention::Keep;
 use crate::segment::{self, Compacted, Prepared, Retired};
 use crate::snapshot::Finished;
 use crate::visitor::SnapshotInfo;
+use crate::writer::Before;
 
 /// Pause between two chunks of the next segment, in which the disk is left to the batches.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -55,8 +56,21 @@ pub(super) struct HandOff {
     pub(super) request: Option<Request>,
     pub(super) done: Option<Result<Done, Error>>,
     pub(super) stop: bool,
+    /// The journal thread has written all, and has left its last segment.
+    pub(super) is_finished: bool,
     /// The maintenance thread has ended.
     pub(super) ended: bool,
+}
+
+impl HandOff {
+    /// Hands over the segment that the journal thread has left.
+    pub(super) fn put(&mut self, before: Before) {
+        match before {
+            Before::None => {}
+            Before::Retired(retired) => self.retired.push(retired),
+            Before::Unused(unused) => self.unused.push(unused),
+        }
+    }
 }
 
 /// A change of the manifest, which only the maintenance thread makes.

@@ -54,6 +54,11 @@ impl Maintenance {
             let free = self.free_space()?;
             let mut hand_off = shared.hand_off.lock();
             if hand_off.stop {
+                let retired = std::mem::take(&mut hand_off.retired);
+                if hand_off.is_finished {
+                    drop(hand_off);
+                    self.maker.close(&retired, &shared.reader);
+                }
                 return Ok(());
             }
             for retired in hand_off.retired.drain(..) {

@@ -7,7 +7,7 @@ use super::hand_off::{Shared, ended_by};
 use crate::batched::Batch;
 use crate::error::Error;
 use crate::medium::BatchWriter;
-use crate::writer::{Before, Writer};
+use crate::writer::Writer;
 
 /// Writes batches to the current segment, and switches to the one that the maintenance thread has
 /// ready.
@@ -54,6 +54,14 @@ impl BatchWriter for FileWriter {
         Ok(())
     }
 
+    fn finish(&mut self) -> Result<(), Error> {
+        self.seal()?;
+        let mut hand_off = self.shared.hand_off.lock();
+        hand_off.put(self.writer.leave());
+        hand_off.is_finished = true;
+        Ok(())
+    }
+
     fn failure(&mut self) -> Option<Error> {
         let has_failed = self.shared.maintenance_failed.load(Ordering::SeqCst);
         has_failed.then(|| ended_by(self.shared.hand_off.lock().failure.take()))
@@ -87,11 +95,7 @@ impl FileWriter {
         };
         hand_off.wanted = None;
         self.writer.sync()?;
-        match self.writer.switch(prepared) {
-            Before::None => {}
-            Before::Retired(retired) => hand_off.retired.push(retired),
-            Before::Unused(unused) => hand_off.unused.push(unused),
-        }
+        hand_off.put(self.writer.switch(prepared));
         let (size, left) = (self.writer.segment_bytes(), self.writer.left());
         shared.room.size.store(size, Ordering::Relaxed);
         shared.room.left.store(left, Ordering::Relaxed);
