@@ -1,6 +1,7 @@
 //! Manners of the program at a terminal and beside one: progress, colours, JSON, and errors that say
 //! what to do.
 
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -27,15 +28,20 @@ fn at_a_terminal(arguments: &[&str], variables: &[(&str, &str)]) -> Option<Strin
 /// A world with a stopped server's data.
 fn with_data() -> World {
     let world = World::new();
-    let server = Server::start(&world);
+    request_deposits(&world, 0..5);
+    world
+}
+
+/// Starts a server, which carries out a command for each number, and stops.
+fn request_deposits(world: &World, numbers: Range<u32>) {
+    let server = Server::start(world);
     let mut client = server.client();
-    for number in 0..5 {
+    for number in numbers {
         let body = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
         let done = client.post("/settlement-deposit-requests", &world.headquarters(), &body);
         assert_eq!(done.status, 201, "{done:?}");
     }
     assert_eq!(server.stop(), Some(0));
-    world
 }
 
 fn name(path: &Path) -> &str {
@@ -167,7 +173,7 @@ fn what_reads_a_whole_log_before_it_prints_shows_how_far_it_is() {
     let first: Value = serde_json::from_str(&first).unwrap();
     let id = first["changes"][0]["id"][0].as_str();
     let id = id.unwrap_or_else(|| panic!("{first}")).to_owned();
-    for round in ["of the log", "of a snapshot"] {
+    for round in ["of the log", "of a snapshot and the log after it"] {
         for (message, command) in [
             ("counting", vec!["counts"]),
             ("reading the log for keys", vec!["keys"]),
@@ -186,6 +192,7 @@ fn what_reads_a_whole_log_before_it_prints_shows_how_far_it_is() {
             assert!(!out.contains(message) && !err.contains(message), "{err}");
         }
         assert_eq!(run(&["compact", "--keep", "0s", "--data", data]).0, Some(0));
+        request_deposits(&world, 5..6);
     }
 }
 

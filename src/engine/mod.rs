@@ -110,10 +110,11 @@ impl wal::Events for JournalEvents {
     }
 
     fn failed(&mut self, error: &wal::Error) {
-        self.lanes.fail();
+        // First what ends the process, which only a thread of its own does: nothing may keep it from that.
         if let Some(on_fatal) = self.on_fatal.take() {
             on_fatal(error);
         }
+        self.lanes.fail();
     }
 
     fn in_flight(&self) -> usize {

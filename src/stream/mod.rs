@@ -32,6 +32,7 @@ pub mod figures;
 mod flight;
 pub mod handle;
 mod health;
+pub mod holder;
 pub mod lease;
 pub mod lease_term;
 pub mod listing;

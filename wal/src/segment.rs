@@ -189,8 +189,11 @@ impl Maker {
             let _ = storage.remove(format::MANIFEST_TEMP);
             return;
         }
-        for segment in retired {
-            let _ = recovery::cut_off(storage, segment.number, segment.length);
+        let written = manifest.segments.iter();
+        for segment in written.filter(|segment| segment.epoch == manifest.epoch) {
+            if let Some(seal) = segment.seal {
+                let _ = recovery::cut_off(storage, segment.number, seal.length);
+            }
         }
         for number in unused {
             let _ = storage.remove(&format::segment_name(number));

@@ -6,10 +6,11 @@ use std::sync::mpsc::{SendError, Sender};
 use std::thread;
 use std::time::Instant;
 
-use super::node::{LOOK, Stop, TAKEOVER_WITHIN, TURN};
+use super::stop::{LOOK, Stop, TAKEOVER_WITHIN, TURN};
 use crate::engine::Engine;
 use crate::stream::handle::JournalHandle;
-use crate::stream::lease::{Claim, Lease, Terms};
+use crate::stream::holder::Terms;
+use crate::stream::lease::{Claim, Lease};
 
 /// Waits for the writer's lease.
 pub(super) struct Candidate {

@@ -11,6 +11,7 @@ mod opening;
 mod reading;
 mod snapshot_upload;
 mod status;
+mod stop;
 mod verify;
 
 pub(super) use verify::Compared;

@@ -12,36 +12,30 @@ use parking_lot::Mutex;
 use tokio_rustls::rustls::ClientConfig;
 use wal::{Report, Visitor as _};
 
-use super::super::ending::end;
 use super::super::exit::Failure;
 use super::super::open::Opening;
 use super::JournalArgs;
 use super::candidate::Candidate;
 use super::snapshot_upload::SnapshotUpload;
+use super::stop::{LOOK, Stop, TAKEOVER_WITHIN, TURN};
 use crate::engine::Engine;
 use crate::engine::role::Role;
 use crate::engine::role::writer_proof::WriterProof;
-use crate::engine::standby::NotApplied;
 use crate::stream::connection::StreamInfo;
 use crate::stream::continuity::JournalContinuity;
 use crate::stream::error::StreamError;
 use crate::stream::extent::{StreamState, tail_at};
 use crate::stream::handle::JournalHandle;
-use crate::stream::lease::{Lease, Terms};
+use crate::stream::holder::Terms;
+use crate::stream::lease::Lease;
 use crate::stream::lease_term::{LeaseTerm, TTL};
 use crate::stream::reader::{Reader, Received};
 use crate::stream::settings::weaker;
 
-/// How long to wait for the next message before other checks.
-pub(super) const TURN: Duration = Duration::from_millis(100);
 /// How long nothing may come of what is there until it is asked for.
 const SILENT: Duration = Duration::from_secs(1);
 /// So many messages are asked for at the most before other checks.
 const ASKED_MAX: usize = 256;
-/// How often the journal's end is read.
-pub(super) const LOOK: Duration = Duration::from_millis(500);
-/// How long a takeover may take before another node shall try.
-pub(super) const TAKEOVER_WITHIN: Duration = Duration::from_secs(30);
 
 /// What brings an engine that follows what was written.
 pub struct Follower {
@@ -56,52 +50,6 @@ pub struct Follower {
     replicas: u64,
     /// Whether a takeover is put off, which the thread that waits for the lease is told by it.
     put_off: Arc<AtomicBool>,
-}
-
-/// Why a node does not follow any further.
-pub(super) enum Stop {
-    /// The service ends.
-    Ended,
-    Journal(StreamError),
-    Engine(NotApplied),
-}
-
-impl Stop {
-    /// The lease was taken, and what it is for did not come about.
-    pub(super) fn too_late() -> Self {
-        Self::Journal(StreamError::Unreachable {
-            what: "the end of the journal is not reached in time".to_owned(),
-        })
-    }
-
-    /// Ends the process, with the exit code of this reason.
-    pub(super) fn end(&self) {
-        match self {
-            Self::Ended => {}
-            Self::Journal(error) if error.is_fenced() => end(&error.to_string(), 5),
-            Self::Journal(error) if error.is_damage() => end(&error.to_string(), 3),
-            Self::Journal(error) => end(&error.to_string(), 1),
-            Self::Engine(NotApplied::Unfit(error)) if error.is_of_other_version() => {
-                end(&error.to_string(), 5);
-            }
-            Self::Engine(error) => end(&format!("the journal cannot be followed: {error}"), 3),
-        }
-    }
-}
-
-impl From<StreamError> for Stop {
-    fn from(error: StreamError) -> Self {
-        Self::Journal(error)
-    }
-}
-
-impl From<NotApplied> for Stop {
-    fn from(error: NotApplied) -> Self {
-        match error {
-            NotApplied::Ended => Self::Ended,
-            error => Self::Engine(error),
-        }
-    }
 }
 
 /// What a node does beside its engine.

@@ -21,7 +21,7 @@ use crate::stream::cache::{self, Opened};
 use crate::stream::connection::{Connection, StreamInfo};
 use crate::stream::error::StreamError;
 use crate::stream::handle::JournalHandle;
-use crate::stream::lease::Terms;
+use crate::stream::holder::Terms;
 use crate::stream::log::StreamLog;
 use crate::stream::maintenance::hold;
 use crate::stream::message::{FORM_BYTES, IN_FLIGHT_MAX, MESSAGE_BYTES_MAX, RECORD_FORM_BYTES};

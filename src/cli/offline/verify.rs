@@ -32,7 +32,8 @@ With --journal, each record in the directory is compared with the journal's, who
 messages have to be whole and in order from there on.
 
 Exit codes:
-  0  every byte is as it was written (but those of a torn tail, which was not acknowledged and is reported)
+  0  every byte is as it was written (but those of a torn tail, which was not acknowledged and
+     is reported)
   1  failed, for example because there is no log
   2  the arguments are wrong
   3  damage: file, offset and position are named

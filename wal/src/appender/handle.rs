@@ -357,8 +357,7 @@ impl Appender {
     /// ends. A second call does nothing. Must not be called while the same thread holds a [`Sequence`].
     ///
     /// # Errors
-    /// [`Error::Stopped`] with the reason when the log has failed before all
-    /// was durable.
+    /// [`Error::Stopped`] with the reason when the log has failed: before all was durable, or in its last write.
     pub fn shutdown(&self) -> Result<(), Error> {
         {
             let mut queue = self.shared.queue.lock();
@@ -382,10 +381,10 @@ impl Appender {
             }
             self.medium.close();
         }
-        if self.durable() < self.appended() {
-            let reason = self.shared.queue.lock().closed.clone();
+        let queue = self.shared.queue.lock();
+        if queue.has_failed || self.durable() < self.appended() {
             return Err(Error::Stopped {
-                reason: reason.unwrap_or_default(),
+                reason: queue.closed.clone().unwrap_or_default(),
             });
         }
         Ok(())
