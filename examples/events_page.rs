@@ -77,8 +77,14 @@ progress of publishing.
 | `subject` | exactly this subject |
 
 `next` is the last event that was examined, whether it matched or not: a client stores it, and sends it as the next
-`after`. `end` is true when the page has reached the end of the durable log. An `after` before the first kept event is
-410 `events_gone`, and the message names the earliest; one in the future, or a malformed one, is 400. While
+`after`. It counts only together with the `source` of the events, which the client stores, too: after a
+[restore](runbook.md#restore-a-backup) the log has another `source`, and the same identifiers name other events. A
+client that meets another `source` begins without `after`, and reads anew what it keeps.
+
+`end` is true when the page has reached the end of the durable log. An `after` before the first kept event is
+410 `events_gone`, and the message names the earliest; one in the future, or a malformed one, is 400. A
+[standby](cluster.md#standbys) cannot know the future from what it does not have yet: it waits for up to five seconds,
+as for `Carebook-Min-Position`, and then answers 503 `position_not_reached`. The same goes for streams. While
 128 MiB of large answers are being sent, or 64 MiB and more than 8 MiB of them to the same subject, a page of more than
 16 KiB is 429: ask again, or for fewer events.
 
@@ -108,15 +114,17 @@ carebook events --url https://care.example.com --token-file token --follow
 carebook events --url https://care.example.com --token-file token --type 'carebook.branch.*' --json
 ```
 
-`--follow` reconnects when the connection breaks, and continues after the last event. For more:
-`carebook events --help`.
+`--follow` reconnects when the connection breaks, and continues after the last event. It ends with 1 where the server
+cannot be reached at the beginning, also with `--after`, so that what runs it starts it again (`Restart=on-failure`);
+and where the events have another `source` than those before. For more: `carebook events --help`.
 
 ## Order and delivery
 
 Pages and streams return every event once, in the order of the log: `id` rises, by position and then by number
 (compare them as numbers; `sequence` compares as text). A client that stores the last `id` misses nothing and gets
-nothing twice, over any number of disconnects and restarts of either side. What is pushed (webhooks, NATS) is delivered
-*at least once*: after a disconnect some events are sent again, under the same identifier.
+nothing twice, over any number of disconnects and restarts of either side, as long as the log is the same one
+(`source`). What is pushed (webhooks, NATS) is delivered *at least once*: after a disconnect some events are sent again,
+under the same identifier.
 
 Events are kept as long as the log's records: seven days and 16 GiB, unless `--log-retention` and
 `--log-retention-bytes` say otherwise. Older events are gone; their resources are not. Events that NATS has not

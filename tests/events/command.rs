@@ -1,13 +1,16 @@
 //! `carebook events`.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
 use super::{all, played, reader};
 use crate::support::stage::Stage;
-use crate::support::{AUDIENCE, ISSUER, Server, World, actor, carebook, where_nobody_listens};
+use crate::support::{
+    AUDIENCE, ISSUER, Server, World, actor, carebook, until, where_nobody_listens,
+};
 use carebook::base::actor::ActorKind;
 
 /// The command against this address, with a token in its environment.
@@ -106,8 +109,10 @@ fn what_the_server_refuses_the_command_refuses_with_its_words() {
     }
     let (address, _kept) = where_nobody_listens();
     let address = address.to_string();
-    let unreached = events(&address, &token, &["--follow"]).output().unwrap();
-    assert_eq!(unreached.status.code(), Some(1));
+    for arguments in [&[][..], &["--after", "1-0"]] {
+        let mut unreached = Following::with(&address, &token, arguments);
+        assert_eq!(unreached.end(), Some(1), "{arguments:?}");
+    }
     let without = events(&address, "", &[]).output().unwrap();
     assert_eq!(without.status.code(), Some(2));
 }
@@ -120,7 +125,12 @@ struct Following {
 
 impl Following {
     fn start(address: &str, token: &str) -> Self {
+        Self::with(address, token, &[])
+    }
+
+    fn with(address: &str, token: &str, arguments: &[&str]) -> Self {
         let mut command = events(address, token, &["--follow", "--json"]);
+        command.args(arguments);
         let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
@@ -132,6 +142,20 @@ impl Following {
         self.lines.read_line(&mut line).unwrap();
         line.parse()
             .unwrap_or_else(|_| panic!("no event: {line:?}"))
+    }
+
+    /// Waits for its end; its exit code.
+    fn end(&mut self) -> Option<i32> {
+        until("it ends", || self.child.try_wait().unwrap().is_some());
+        self.child.wait().unwrap().code()
+    }
+
+    /// What it said on standard error, once it has ended.
+    fn told(&mut self) -> String {
+        let mut err = String::new();
+        let mut told = self.child.stderr.take().unwrap();
+        told.read_to_string(&mut err).unwrap();
+        err
     }
 
     fn signal(&self, name: &str) {
@@ -147,6 +171,19 @@ impl Drop for Following {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A server at this address, with the keys of one world and the data of another.
+fn served_at(address: &str, keys: &World, data: &World) -> Server {
+    let mut command = carebook();
+    command
+        .args(["serve", "--listen", address])
+        .args(["--issuer", ISSUER, "--audience", AUDIENCE])
+        .arg("--data")
+        .arg(data.data())
+        .arg("--jwks")
+        .arg(keys.path("jwks.json"));
+    Server::spawn(command)
 }
 
 /// Commits something; its event's identifier.
@@ -172,25 +209,93 @@ fn it_follows_what_comes_goes_on_after_a_break_and_ends_when_it_is_told_to() {
     let address = server.address.clone();
     server.kill();
     // At the same address, where it was.
-    let mut command = carebook();
-    command
-        .args(["serve", "--listen", &address])
-        .args(["--issuer", ISSUER, "--audience", AUDIENCE])
-        .arg("--data")
-        .arg(world.data())
-        .arg("--jwks")
-        .arg(world.path("jwks.json"));
-    let server = Server::spawn(command);
+    let server = served_at(&address, &world, &world);
     let third = commit(&world, &server, "c");
     assert_eq!(following.next()["id"], *third);
     let fourth = commit(&world, &server, "d");
     assert_eq!(following.next()["id"], *fourth);
     following.signal("INT");
     assert_eq!(following.child.wait().unwrap().code(), Some(0));
-    let mut err = String::new();
-    let mut told = following.child.stderr.take().unwrap();
-    told.read_to_string(&mut err).unwrap();
+    let err = following.told();
     assert!(err.contains("tried again"), "{err}");
+}
+
+#[test]
+fn it_ends_when_the_server_comes_back_with_another_log() {
+    let (world, other) = (World::new(), World::new());
+    // The other log is longer by one event than what is read of the first one.
+    let server = Server::start(&other);
+    commit(&other, &server, "x");
+    commit(&other, &server, "y");
+    server.kill();
+    let server = Server::start(&world);
+    let token = world.token(&reader());
+    let first = commit(&world, &server, "a");
+    let mut following = Following::start(&server.address, &token);
+    assert_eq!(following.next()["id"], *first);
+    let address = server.address.clone();
+    server.kill();
+    let _server = served_at(&address, &world, &other);
+    assert_eq!(following.end(), Some(1));
+    let mut rest = String::new();
+    following.lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "", "no event of it is printed");
+    let err = following.told();
+    for words in ["another log", "begin without --after"] {
+        assert!(err.contains(words), "{err}");
+    }
+}
+
+/// A server that gives these answers, one for each request, whichever connection it comes on; its address.
+fn answering(answers: Vec<(&'static str, &'static str)>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let mut answers = answers.into_iter();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            while lines
+                .by_ref()
+                .map_while(Result::ok)
+                .any(|line| line.is_empty())
+            {
+                let Some((status, body)) = answers.next() else {
+                    return;
+                };
+                let length = body.len();
+                let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}");
+                if stream.write_all(answer.as_bytes()).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn a_server_that_is_busy_at_a_later_page_is_tried_again_only_while_it_is_followed() {
+    const FIRST: &str = r#"{"events": [{"id": "1-0"}], "next": "1-0", "end": false}"#;
+    const NEXT: &str = r#"{"events": [{"id": "2-0"}], "next": "2-0", "end": true}"#;
+    for busy in ["429 Too Many Requests", "503 Service Unavailable"] {
+        let problem = r#"{"code": "so_it_says"}"#;
+        let answers = || vec![("200 OK", FIRST), (busy, problem), ("200 OK", NEXT)];
+        let ended = events(&answering(answers()), "token", &["--json"]).output();
+        let ended = ended.unwrap();
+        let err = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{err}");
+        assert!(err.contains("so_it_says"), "{err}");
+        assert_eq!(ended.stdout, b"{\"id\": \"1-0\"}\n");
+        let mut following = Following::start(&answering(answers()), "token");
+        assert_eq!(following.next()["id"], "1-0");
+        assert_eq!(following.next()["id"], "2-0", "{busy}");
+        // At the beginning it is an answer like any other, also behind an event.
+        let address = answering(vec![(busy, problem)]);
+        let mut refused = Following::with(&address, "token", &["--after", "1-0"]);
+        assert_eq!(refused.end(), Some(1), "{busy}");
+        assert!(refused.told().contains("so_it_says"));
+    }
 }
 
 #[test]

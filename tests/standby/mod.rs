@@ -190,13 +190,20 @@ fn a_standby_s_reads_name_their_position_and_wait_for_one_that_comes() {
     let inside = Arc::new(Inside::start(&world, wanted));
     feed(&inside, early);
     let last = all.len().to_string();
+    let [_, workflow] = readers(&world);
+    // The reader of events has one that this standby does not have yet.
+    let after = format!("/events?after={last}-0");
     let (feeding, fed) = (Arc::clone(&inside), late.to_vec());
     on_lane(inside.engine(), async {
         for answer in read_all(&inside, &world, None).await {
             assert_eq!(answer.status, 200, "{answer:?}");
             assert_eq!(answer.position(), Some(early.len() as u64), "{answer:?}");
         }
-        let waiting = read_all(&inside, &world, Some(&last));
+        let waiting = async {
+            let mut answers = vec![get(&inside, &workflow, &after, None).await];
+            answers.extend(read_all(&inside, &world, Some(&last)).await);
+            answers
+        };
         let comes = async {
             let waits = async {
                 while inside.engine().figures().min_position.0 == 0 {
@@ -242,7 +249,33 @@ async fn asked_in_vain(inside: &Inside, world: &World) {
         }
     }
     let began = Instant::now();
-    let future = get(inside, &headquarters, "/organization", never).await;
+    // Events after one that nobody has, as a page and as a stream.
+    let bearer = format!("Bearer {workflow}");
+    let stream = [
+        ("Authorization", bearer.as_str()),
+        ("Accept", "text/event-stream"),
+        ("Last-Event-ID", "9999-0"),
+    ];
+    let (future, page, stream) = tokio::join!(
+        get(inside, &headquarters, "/organization", never),
+        get(inside, &workflow, "/events?after=9999-0", None),
+        inside.send("GET", "/events", &stream, Full::<Bytes>::default()),
+    );
+    for answer in [page, stream] {
+        match inside.engine().is_standby() {
+            true => {
+                assert_eq!(answer.status, 503, "{answer:?}");
+                assert_eq!(answer.json()["code"], "position_not_reached");
+                assert_eq!(answer.header("retry-after"), Some("1"));
+            }
+            false => {
+                assert_eq!(answer.status, 400, "{answer:?}");
+                let fault = &answer.json()["fieldErrors"][0];
+                assert_eq!(fault["fieldPath"], "query.after");
+            }
+        }
+        assert_eq!(answer.position(), Some(inside.engine().durable()));
+    }
     assert_eq!(future.status, 503, "{future:?}");
     assert_eq!(future.json()["code"], "position_not_reached");
     assert_eq!(future.position(), Some(inside.engine().durable()));

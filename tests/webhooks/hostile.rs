@@ -1,11 +1,12 @@
 //! Hostile receivers, and addresses to which nothing may be sent.
 
 use std::io::Read as _;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::*;
+use crate::support::until;
 
 /// Sends forty events to a good receiver and to a bad one, which does not delay it.
 pub fn beside(reply: impl Fn(usize) -> Reply + Send + Sync + 'static) -> (House, Value, Receiver) {
@@ -34,45 +35,76 @@ fn a_receiver_that_never_answers_delays_no_other_and_takes_few_connections() {
     assert!(bad.connections() <= 5, "{}", bad.connections());
 }
 
-#[test]
-fn two_hundred_receivers_that_never_answer_delay_no_other() {
-    let (house, good) = (House::new(), Receiver::start());
-    house.subscribe(&good.url(), &["carebook.reference-fact.*"]);
-    house.fact("first", 1);
-    good.wait_for(1);
+type Held = Arc<Mutex<Vec<TcpStream>>>;
+
+/// So many subscriptions of receivers that never answer, each of which holds at least one request.
+fn silent_ones(house: &House, count: usize) -> Held {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
-    let held = Arc::new(Mutex::new(Vec::new()));
+    let held = Held::default();
     let holding = Arc::clone(&held);
     std::thread::spawn(move || {
         for stream in silent.incoming() {
             holding.lock().unwrap().push(stream.unwrap());
         }
     });
-    for _ in 0..200 {
+    for _ in 0..count {
         house.subscribe(&url, &["carebook.reference-fact.*"]);
     }
     let facts: Vec<_> = (0..40)
         .map(|number| fact(&format!("a{number}"), 1))
         .collect();
     house.client().put_facts(&house.token, &facts);
-    // Four each are more than such receivers may have together.
-    let begun = Instant::now();
-    while held.lock().unwrap().len() < 512 {
-        assert!(begun.elapsed() < PATIENCE, "{}", held.lock().unwrap().len());
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    house.fact("last", 1);
-    good.wait_for(42);
-    // None of them was given up for that.
+    until("each of them is sent something", || {
+        held.lock().unwrap().len() >= count
+    });
+    held
+}
+
+/// None of them was given up yet, as each is after 15 seconds.
+fn all_are_held(held: &Held) {
     for stream in held.lock().unwrap().iter() {
         stream.set_nonblocking(true).unwrap();
         let mut rest = [0; 4_096];
         let mut stream = stream;
         while let Ok(read) = stream.read(&mut rest) {
-            assert_ne!(read, 0, "it was closed after {:?}", begun.elapsed());
+            assert_ne!(read, 0, "it was closed");
         }
     }
+}
+
+#[test]
+fn two_hundred_receivers_that_never_answer_delay_no_other() {
+    let (house, good) = (House::new(), Receiver::start());
+    house.subscribe(&good.url(), &["carebook.reference-fact.*"]);
+    house.fact("first", 1);
+    good.wait_for(1);
+    let held = silent_ones(&house, 200);
+    house.fact("last", 1);
+    good.wait_for(42);
+    all_are_held(&held);
+}
+
+#[test]
+fn hundreds_that_never_answer_delay_neither_a_new_receiver_nor_one_that_has_failed_once() {
+    let (house, good, new) = (House::new(), Receiver::start(), Receiver::start());
+    house.subscribe(&good.url(), &["carebook.reference-fact.*"]);
+    house.fact("first", 1);
+    good.wait_for(1);
+    let held = silent_ones(&house, 300);
+    good.wait_for(41);
+    house.subscribe(&new.url(), &["carebook.reference-fact.*"]);
+    good.now_answers(|_, number| match number {
+        41 => Reply::Status(500, ""),
+        _ => TAKEN,
+    });
+    house.fact("new", 1);
+    new.wait_for(1);
+    // The second time it is taken.
+    good.wait_for(43);
+    house.fact("last", 1);
+    good.wait_for(44);
+    all_are_held(&held);
 }
 
 #[test]

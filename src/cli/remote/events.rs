@@ -51,11 +51,14 @@ Examples:
       --subject admin/branches/0199e1f2-7c33-7d6a-8f8e-0242ac120002
 
 The token needs the permission events:read. With --follow it ends at SIGINT, at SIGTERM and when its
-output is closed; after a lost connection it reconnects, and continues after the last event.
+output is closed; after a lost connection, and after 429 or 5xx, it reconnects, and continues after
+the last event. Where the first request has no answer it ends, with --after or without: a unit that
+runs it is to start it again (Restart=on-failure).
 
 Exit codes:
   0  all events are printed, or a signal ended it
-  1  failed: the server cannot be reached, or rejects the request (its response says why)
+  1  failed: the server cannot be reached at the beginning, or rejects the request (its response says
+     why), or its events are of another log than before (it was restored: begin without --after)
   2  the arguments are wrong")]
 pub struct EventsArgs {
     /// A running server, http://HOST:PORT or https://HOST:PORT.
@@ -97,7 +100,7 @@ impl EventsArgs {
             let mut terminate = signal(SignalKind::terminate()).map_err(Failure::from_error)?;
             let mut reading = Reading::new(&client, &self);
             tokio::select! {
-                ended = reading.run(self.follow) => ended,
+                ended = reading.run() => ended,
                 _ = interrupt.recv() => Ok(()),
                 _ = terminate.recv() => Ok(()),
             }
@@ -113,6 +116,12 @@ struct Page {
     events: Vec<Box<RawValue>>,
     next: String,
     end: bool,
+}
+
+/// The field of an event that names its log.
+#[derive(Deserialize)]
+struct Origin {
+    source: Option<String>,
 }
 
 /// The fields of an event that are shown.
@@ -170,6 +179,12 @@ impl From<Failure> for Broken {
 
 struct Reading<'c> {
     client: &'c Client,
+    /// Whether new events are followed.
+    follows: bool,
+    /// Whether the server has answered with a page; then, while following, it is tried again.
+    has_begun: bool,
+    /// The log of the events so far: identifiers of another log say nothing of this one.
+    source: Option<String>,
     filter: Vec<(&'static str, String)>,
     /// The last event that was printed.
     after: Option<String>,
@@ -184,6 +199,9 @@ impl<'c> Reading<'c> {
         let subject = arguments.subject.iter().map(|one| ("subject", one.clone()));
         Self {
             client,
+            follows: arguments.follow,
+            has_begun: false,
+            source: None,
             filter: types.chain(subject).collect(),
             after: arguments.after.clone(),
             out: Output::new(),
@@ -191,11 +209,11 @@ impl<'c> Reading<'c> {
         }
     }
 
-    async fn run(&mut self, follow: bool) -> Result<(), Failure> {
-        match self.read(follow, &mut false).await {
+    async fn run(&mut self) -> Result<(), Failure> {
+        match self.read(&mut false).await {
             Ok(()) => return Ok(()),
             Err(Broken::Final(failure)) => return Err(failure),
-            Err(Broken::Lost(error)) if !follow || self.after.is_none() => {
+            Err(Broken::Lost(error)) if !self.follows || !self.has_begun => {
                 return Err(self.client.failure(error.as_ref()));
             }
             Err(Broken::Lost(error)) => self.lost(&error),
@@ -205,7 +223,7 @@ impl<'c> Reading<'c> {
             sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
             let mut was_there = false;
-            match self.read(true, &mut was_there).await {
+            match self.read(&mut was_there).await {
                 Ok(()) => return Ok(()),
                 Err(Broken::Final(failure)) => return Err(failure),
                 Err(Broken::Lost(error)) if was_there => {
@@ -224,13 +242,14 @@ impl<'c> Reading<'c> {
         ));
     }
 
-    /// Reads pages to the end, then the stream with `follow`; sets `was_there` once the server has answered.
-    async fn read(&mut self, follow: bool, was_there: &mut bool) -> Result<(), Broken> {
+    /// Reads pages to the end, then the stream where it is followed; sets `was_there` once the server has answered.
+    async fn read(&mut self, was_there: &mut bool) -> Result<(), Broken> {
         let mut connection = self.client.connect().await?;
         loop {
             let request = Request::get(self.path(Some(PAGE)));
             let answer = self.answered(&mut connection, request).await?;
             *was_there = true;
+            self.has_begun = true;
             let body = in_time(answer).await.map_err(Broken::Lost)?;
             let page: Page = serde_json::from_slice(&body).map_err(|error| {
                 Failure::other(format!("{}: no page of events: {error}", self.client.url()))
@@ -244,7 +263,7 @@ impl<'c> Reading<'c> {
                 break;
             }
         }
-        if !follow {
+        if !self.follows {
             return Ok(());
         }
         let mut request = Request::get(self.path(None)).header(ACCEPT, "text/event-stream");
@@ -286,7 +305,7 @@ impl<'c> Reading<'c> {
         let body = in_time(answer).await.unwrap_or_default();
         let refused = self.client.refused(status, &body);
         match status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-            true if self.after.is_some() => Err(Broken::Lost(status.to_string().into())),
+            true if self.follows && self.has_begun => Err(Broken::Lost(status.to_string().into())),
             _ => Err(Broken::Final(refused)),
         }
     }
@@ -319,7 +338,29 @@ impl<'c> Reading<'c> {
         }
     }
 
+    /// Ends the reading where the server's log has become another one.
+    fn check_source(&mut self, event: &str) -> Result<(), Failure> {
+        let origin: Origin = serde_json::from_str(event)
+            .map_err(|error| Failure::other(format!("no event: {error}: {event}")))?;
+        let Some(source) = origin.source else {
+            return Ok(());
+        };
+        match &self.source {
+            Some(before) if *before != source => Err(Failure::other(format!(
+                "{}: the server has another log than before ({source}, not {before}), as after a restore; events of \
+                 it may be missing: begin without --after, and read anew what you keep",
+                self.client.url()
+            ))),
+            Some(_) => Ok(()),
+            None => {
+                self.source = Some(source);
+                Ok(())
+            }
+        }
+    }
+
     fn print(&mut self, event: &str) -> Result<(), Failure> {
+        self.check_source(event)?;
         let Some(table) = &mut self.table else {
             return self.out.line(event);
         };

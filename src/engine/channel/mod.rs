@@ -27,8 +27,8 @@ use std::time::Duration;
 
 use crate::base::time::Timestamp;
 pub use now::Now;
-pub use pace::Bounds;
 use pace::Pace;
+pub use pace::{Bounds, Standing};
 pub use retry_state::RetryState;
 use schedule::{Failure, pause};
 use subject::Subject;
@@ -244,11 +244,11 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
     }
 
     /// Returns the next item, like [`Channel::next`], if `turn` grants it. `turn` gets the number of attempts in
-    /// flight, and whether the receiver is doubtful: the newest attempt has failed, or none has ended yet.
+    /// flight, and what is known of the receiver.
     pub fn next_in_turn<T>(
         &mut self,
         now: Now,
-        turn: impl FnOnce(usize, bool) -> Option<T>,
+        turn: impl FnOnce(usize, Standing) -> Option<T>,
     ) -> Option<(I, T)> {
         if !self.has_next(now) {
             return None;
@@ -256,7 +256,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         let id = *self.ready.first()?;
         let hash = self.waiting.get(&id)?.subject;
         let subject = self.subjects.get_mut(&hash)?;
-        let turn = turn(self.pace.on_way(), self.pace.is_doubtful())?;
+        let turn = turn(self.pace.on_way(), self.pace.standing())?;
         subject.on_way = Some(id);
         self.pace.begins(&self.bounds, now.steady);
         self.schedule(hash);
@@ -310,6 +310,12 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         self.unrecorded.insert(id);
         self.schedule(hash);
         Some(Settled::Waits)
+    }
+
+    /// Sets what is known of the receiver otherwise than from the outcome of its newest attempt: from the log, or from
+    /// how long that attempt has taken. The next outcome replaces it.
+    pub fn is_known_as(&mut self, standing: Standing) {
+        self.pace.is_known_as(standing);
     }
 
     /// Records that an attempt was abandoned without an outcome: the item waits as before.

@@ -14,7 +14,7 @@ pub struct Bounds {
     /// Maximum number of attempts in flight.
     pub on_way_max: usize,
     /// Maximum number of attempts in flight until one is taken, and while the newest attempt has failed: a receiver
-    /// that does not answer must not take the places that others need.
+    /// that does not answer must not take the places that others need. One that is known not to answer has one.
     pub on_way_doubtful_max: usize,
     /// Maximum number of waiting items; beyond it no more are taken in.
     pub waiting_max: usize,
@@ -36,10 +36,25 @@ impl Default for Bounds {
     }
 }
 
+/// What is known of a receiver. It decides which slots the receiver's attempts take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// The newest attempt was taken.
+    Taking,
+    /// The newest attempt failed, and soon.
+    Failing,
+    /// No attempt has ended yet.
+    #[default]
+    Unknown,
+    /// The newest attempt failed, and only after a long wait.
+    Silent,
+}
+
 /// Attempts in flight, and the outcomes of the newest ones.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     on_way: usize,
+    standing: Standing,
     /// Whether the newest attempt that ended was taken.
     takes: bool,
     /// Number of attempts that have failed since the newest one that was taken.
@@ -54,9 +69,9 @@ impl Pace {
         self.failures > 0
     }
 
-    /// Whether it is unknown that the receiver takes items: the newest attempt failed, or none has ended.
-    pub(super) fn is_doubtful(&self) -> bool {
-        !self.takes
+    /// What is known of the receiver.
+    pub(super) fn standing(&self) -> Standing {
+        self.standing
     }
 
     /// Number of attempts in flight.
@@ -66,9 +81,11 @@ impl Pace {
 
     /// Whether one more attempt may be in flight.
     fn has_place(&self, bounds: &Bounds) -> bool {
-        let most = match self.is_doubtful() {
-            true => bounds.on_way_doubtful_max,
-            false => bounds.on_way_max,
+        let most = match (self.standing, self.takes) {
+            // One attempt shows as well as four that the receiver is back.
+            (Standing::Silent, _) => 1,
+            (_, false) => bounds.on_way_doubtful_max,
+            (_, true) => bounds.on_way_max,
         };
         self.on_way < most
     }
@@ -98,17 +115,67 @@ impl Pace {
     /// Records that the receiver has taken an item.
     pub(super) fn is_taken(&mut self) {
         self.takes = true;
+        self.standing = Standing::Taking;
         self.failures = 0;
     }
 
     /// Records that an attempt has failed.
     pub(super) fn has_failed(&mut self) {
         self.takes = false;
+        self.standing = Standing::Failing;
         self.failures = self.failures.saturating_add(1);
     }
 
     /// Records a failure before the start: the log has a waiting item with failed attempts.
     pub(super) fn is_failing_already(&mut self) {
         self.failures = self.failures.max(1);
+    }
+    /// Sets what is known of the receiver otherwise than from its newest attempt's outcome. Until an attempt is taken,
+    /// no more of them are in flight for that.
+    pub(super) fn is_known_as(&mut self, standing: Standing) {
+        self.standing = standing;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Begins as many attempts as may be in flight; returns how many that are.
+    fn most(mut pace: Pace) -> usize {
+        let bounds = Bounds::default();
+        while pace.may_begin(&bounds, Duration::ZERO) {
+            pace.begins(&bounds, Duration::ZERO);
+        }
+        pace.on_way()
+    }
+
+    #[test]
+    fn a_silent_receiver_is_sent_one_at_a_time_until_it_answers() {
+        let bounds = Bounds::default();
+        let silent = || {
+            let mut pace = Pace::default();
+            pace.has_failed();
+            pace.is_known_as(Standing::Silent);
+            pace
+        };
+        assert_eq!(most(silent()), 1);
+        // An answer leads out of it, whatever it says.
+        let mut refuses = silent();
+        refuses.has_failed();
+        assert_eq!(refuses.standing(), Standing::Failing);
+        assert_eq!(most(refuses), bounds.on_way_doubtful_max);
+        let mut takes = silent();
+        takes.is_taken();
+        assert_eq!(takes.standing(), Standing::Taking);
+        assert_eq!(most(takes), bounds.on_way_max);
+    }
+
+    #[test]
+    fn one_that_took_all_before_a_start_has_few_in_flight_until_it_takes_one_again() {
+        let mut pace = Pace::default();
+        pace.is_known_as(Standing::Taking);
+        assert_eq!(pace.standing(), Standing::Taking);
+        assert_eq!(most(pace), Bounds::default().on_way_doubtful_max);
     }
 }

@@ -17,7 +17,7 @@ use crate::domain::resource::Resource as _;
 use crate::domain::webhook::deliveries::{Delivery, LastFailure, WebhookDeliveries};
 use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
 use crate::engine::channel::schedule::{Failure, recorded_every};
-use crate::engine::channel::{Bounds, Channel, Now, RetryState, Settled, Unrecorded};
+use crate::engine::channel::{Bounds, Channel, Now, RetryState, Settled, Standing, Unrecorded};
 use crate::engine::core::Shared;
 use crate::engine::feed::{EventFilter, EventReader, NoPage};
 use crate::journal::events::{Event, EventId};
@@ -29,6 +29,8 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 const OWN_SHARE: usize = 100;
 /// How long to wait when the log cannot be read.
 const PAUSE: Duration = Duration::from_secs(1);
+/// A receiver whose failed attempt has taken this long is silent: its attempts hold slots that others need.
+const SILENT_AFTER: Duration = Duration::from_secs(2);
 /// Kind of the events about subscriptions.
 pub(super) const OWN_KIND: &str = WebhookSubscription::KIND.name;
 const OWN_TYPES: &str = "carebook.webhook-subscription.*";
@@ -100,6 +102,20 @@ fn types_said(event: &Event) -> Option<EventTypePatterns> {
     }
     let told: Told = serde_json::from_slice(&event.json).ok()?;
     told.data.types
+}
+
+/// What the log says of a receiver. One that is not failing, and has taken all that its subscription has examined, may
+/// count as taking; one for which something waits may not have answered yet.
+pub(super) fn standing(stored: &WebhookDeliveries) -> Standing {
+    let last = stored.last_failure.as_ref();
+    let is_silent = last.is_some_and(|failure| failure.status.is_none());
+    let has_taken = stored.examined.is_some() && stored.waiting.is_empty();
+    match (stored.is_failing, is_silent, has_taken) {
+        (true, true, _) => Standing::Silent,
+        (true, false, _) => Standing::Failing,
+        (false, _, true) => Standing::Taking,
+        (false, _, false) => Standing::Unknown,
+    }
 }
 
 impl ActiveSubscription {
@@ -378,6 +394,13 @@ impl ActiveSubscription {
                 event = %id,
                 "a webhook delivery is given up: it is dead until it is retried"
             );
+        }
+    }
+
+    /// Notes how long the newest attempt has taken, which has failed.
+    pub(super) fn note_wait(&mut self, took: Duration) {
+        if took >= SILENT_AFTER {
+            self.channel.is_known_as(Standing::Silent);
         }
     }
 
@@ -697,5 +720,62 @@ mod tests {
         assert_eq!(active.needed_from(), 31);
         active.offer(&event(12), now());
         assert_eq!(active.needed_from(), 12);
+    }
+    #[test]
+    fn what_the_log_says_of_a_receiver_decides_what_is_known_of_it_at_a_start() {
+        let waits = Delivery {
+            id: id(3),
+            event_type: "carebook.branch.created".into(),
+            subject: "admin/branches/3".into(),
+            attempts: 0,
+            next_attempt_at: None,
+            last_status: None,
+            last_error: None,
+            gap_from: None,
+        };
+        let failed = |status| LastFailure {
+            id: id(3),
+            at: Timestamp::default(),
+            status,
+            error: "it failed".into(),
+        };
+        let mut stored = deliveries(&waits);
+        stored.examined = Some(id(3));
+        assert_eq!(standing(&stored), Standing::Unknown);
+        stored.is_failing = true;
+        stored.last_failure = Some(failed(Some(500)));
+        assert_eq!(standing(&stored), Standing::Failing);
+        stored.last_failure = Some(failed(None));
+        assert_eq!(standing(&stored), Standing::Silent);
+        // It has taken everything since.
+        stored.is_failing = false;
+        stored.waiting.clear();
+        assert_eq!(standing(&stored), Standing::Taking);
+        // It was just created.
+        stored.examined = None;
+        assert_eq!(standing(&stored), Standing::Unknown);
+    }
+
+    #[test]
+    fn a_failure_after_a_long_wait_shows_a_silent_receiver_and_one_at_once_does_not() {
+        let failure = Failure {
+            status: None,
+            error: "it does not answer".into(),
+            retry_after: None,
+        };
+        let known = |took| {
+            let mut active = active();
+            active.offer(&event(1), now());
+            active.offer(&event(2), now());
+            assert_eq!(active.channel.next(now()), Some(id(1)));
+            active.failed(id(1), &failure, now());
+            active.note_wait(took);
+            let next = active
+                .channel
+                .next_in_turn(now(), |_, standing| Some(standing));
+            next.map(|(_, standing)| standing)
+        };
+        assert_eq!(known(Duration::from_secs(15)), Some(Standing::Silent));
+        assert_eq!(known(Duration::from_millis(5)), Some(Standing::Failing));
     }
 }

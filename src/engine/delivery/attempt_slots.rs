@@ -1,35 +1,55 @@
 //! Slots for the attempts in flight over all subscriptions, and the order in which subscriptions get them.
 //!
-//! A silent receiver holds a slot for as long as an attempt may take. So slots of receivers that take items and of
-//! doubtful ones are counted apart: neither kind can take all of them. Within a kind, subscriptions that wait come
-//! before newcomers.
+//! A silent receiver holds a slot for as long as an attempt may take, and so may one of which nothing is known. So the
+//! slots are counted by what is known of the receivers, and each kind has a reserve that the others leave to it,
+//! however much they want. Within a kind, subscriptions that wait come before newcomers.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use uuid::Uuid;
 
+use crate::engine::channel::Standing;
+
 /// Maximum number of attempts in flight, over all subscriptions.
 const ALL_MAX: usize = 1_024;
-/// Maximum number of attempts in flight at subscriptions that took the newest attempt.
-const TAKING_MAX: usize = 768;
-/// Maximum number at doubtful subscriptions: the newest attempt failed, or none has ended yet.
-const DOUBTFUL_MAX: usize = 512;
-/// Number of slots taken by subscriptions that are not doubtful from which on each subscription is limited to `SHARE`.
-const CROWDED: usize = 256;
-/// Number of slots that a subscription may have while they are scarce.
-const SHARE: usize = 4;
+/// The kinds, in the order in which a slot that becomes free is offered to them.
+const KINDS: [Standing; 4] = [
+    Standing::Taking,
+    Standing::Failing,
+    Standing::Unknown,
+    Standing::Silent,
+];
+
+/// Number of slots that the other kinds leave to this one.
+const fn reserve(standing: Standing) -> usize {
+    match standing {
+        Standing::Taking => 512,
+        Standing::Unknown => 128,
+        Standing::Failing | Standing::Silent => 64,
+    }
+}
+
+/// Number of slots that a subscription may have while half of its kind's reserve is taken.
+const fn share(standing: Standing) -> usize {
+    match standing {
+        Standing::Taking => 4,
+        Standing::Failing | Standing::Unknown | Standing::Silent => 1,
+    }
+}
 
 /// The taken slots, and the subscriptions that wait for one.
 #[derive(Debug, Default)]
 pub(super) struct AttemptSlots {
     taking: Kind,
-    doubtful: Kind,
+    failing: Kind,
+    unknown: Kind,
+    silent: Kind,
 }
 
 /// A slot, held until its attempt ends.
 #[derive(Debug)]
 pub(super) struct AttemptSlot {
-    is_doubtful: bool,
+    standing: Standing,
 }
 
 #[derive(Debug, Default)]
@@ -43,15 +63,18 @@ struct Kind {
 impl AttemptSlots {
     /// Takes a slot for a subscription that has `own` attempts in flight; `None` while there is none for it. Then the
     /// caller tries again when one of its own attempts ends, or when [`AttemptSlots::next`] names the subscription.
-    pub(super) fn begin(&mut self, id: Uuid, own: usize, is_doubtful: bool) -> Option<AttemptSlot> {
-        if own >= SHARE && self.taking.taken >= CROWDED {
+    pub(super) fn begin(
+        &mut self,
+        id: Uuid,
+        own: usize,
+        standing: Standing,
+    ) -> Option<AttemptSlot> {
+        let is_crowded = self.kind(standing).taken >= reserve(standing) / 2;
+        if is_crowded && own >= share(standing) {
             return None;
         }
-        let has_one = self.has_one(is_doubtful);
-        let kind = match is_doubtful {
-            true => &mut self.doubtful,
-            false => &mut self.taking,
-        };
+        let has_one = self.has_one(standing);
+        let kind = self.kind_mut(standing);
         if !has_one {
             if kind.waits.insert(id) {
                 kind.waiting.push_back(id);
@@ -60,34 +83,51 @@ impl AttemptSlots {
         }
         kind.waits.remove(&id);
         kind.taken += 1;
-        Some(AttemptSlot { is_doubtful })
+        Some(AttemptSlot { standing })
     }
 
     /// Returns a slot whose attempt has ended.
     pub(super) fn end(&mut self, turn: &AttemptSlot) {
-        match turn.is_doubtful {
-            true => self.doubtful.taken -= 1,
-            false => self.taking.taken -= 1,
-        }
+        self.kind_mut(turn.standing).taken -= 1;
     }
 
     /// Returns the next waiting subscription for which there is a slot. To be called until it returns `None`, before
     /// any other subscription tries to begin.
     pub(super) fn next(&mut self) -> Option<Uuid> {
-        let taking = self.has_one(false).then(|| self.taking.next()).flatten();
-        taking.or_else(|| self.has_one(true).then(|| self.doubtful.next()).flatten())
+        KINDS.into_iter().find_map(|standing| {
+            let has_one = self.has_one(standing);
+            has_one.then(|| self.kind_mut(standing).next()).flatten()
+        })
     }
 
-    fn taken(&self) -> usize {
-        self.taking.taken + self.doubtful.taken
+    fn kind(&self, standing: Standing) -> &Kind {
+        match standing {
+            Standing::Taking => &self.taking,
+            Standing::Failing => &self.failing,
+            Standing::Unknown => &self.unknown,
+            Standing::Silent => &self.silent,
+        }
     }
 
-    fn has_one(&self, is_doubtful: bool) -> bool {
-        let has_one = match is_doubtful {
-            true => self.doubtful.taken < DOUBTFUL_MAX,
-            false => self.taking.taken < TAKING_MAX,
-        };
-        has_one && self.taken() < ALL_MAX
+    fn kind_mut(&mut self, standing: Standing) -> &mut Kind {
+        match standing {
+            Standing::Taking => &mut self.taking,
+            Standing::Failing => &mut self.failing,
+            Standing::Unknown => &mut self.unknown,
+            Standing::Silent => &mut self.silent,
+        }
+    }
+
+    /// Whether there is a slot for this kind: one that neither is taken nor belongs to the reserve of another kind.
+    fn has_one(&self, standing: Standing) -> bool {
+        let spoken_for = KINDS.into_iter().map(|other| {
+            let taken = self.kind(other).taken;
+            match other == standing {
+                true => taken,
+                false => taken.max(reserve(other)),
+            }
+        });
+        spoken_for.sum::<usize>() < ALL_MAX
     }
 }
 
@@ -105,6 +145,7 @@ impl Kind {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::Standing::{Failing, Silent, Taking, Unknown};
     use super::*;
 
     fn id(number: usize) -> Uuid {
@@ -116,104 +157,156 @@ mod tests {
         turns: &mut AttemptSlots,
         ids: std::ops::Range<usize>,
         most: usize,
-        doubt: bool,
+        standing: Standing,
     ) -> Vec<AttemptSlot> {
         let mut taken = Vec::new();
         for one in ids {
-            let own = (0..most).map_while(|own| turns.begin(id(one), own, doubt));
+            let own = (0..most).map_while(|own| turns.begin(id(one), own, standing));
             taken.extend(own);
         }
         taken
     }
 
+    /// Number of slots that one kind may have while the others have none.
+    fn most(standing: Standing) -> usize {
+        let others = KINDS.into_iter().filter(|other| *other != standing);
+        ALL_MAX - others.map(reserve).sum::<usize>()
+    }
+
     #[test]
     fn however_many_receivers_are_silent_one_that_takes_what_comes_begins_at_once() {
         let mut turns = AttemptSlots::default();
-        let silent = taken(&mut turns, 0..5_000, 4, true);
-        assert_eq!(silent.len(), DOUBTFUL_MAX);
-        assert!(turns.begin(id(9_000), 0, false).is_some());
+        let silent = taken(&mut turns, 0..5_000, 1, Silent);
+        assert_eq!(silent.len(), most(Silent));
+        assert!(turns.begin(id(9_000), 0, Taking).is_some());
+    }
+
+    #[test]
+    fn however_many_are_silent_a_new_receiver_and_one_that_failed_once_begin_at_once() {
+        let mut turns = AttemptSlots::default();
+        let silent = taken(&mut turns, 0..5_000, 1, Silent);
+        assert_eq!(silent.len(), most(Silent));
+        assert!(turns.begin(id(9_000), 0, Unknown).is_some());
+        assert!(turns.begin(id(9_001), 0, Failing).is_some());
+    }
+
+    #[test]
+    fn however_many_are_new_or_silent_one_that_failed_once_begins_at_once_again() {
+        let mut turns = AttemptSlots::default();
+        // After a start nothing may be known of any receiver; none of these answers.
+        let new = taken(&mut turns, 0..5_000, 4, Unknown);
+        assert_eq!(new.len(), most(Unknown));
+        let silent = taken(&mut turns, 5_000..9_000, 1, Silent);
+        assert_eq!(silent.len(), reserve(Silent));
+        assert!(turns.begin(id(9_000), 0, Failing).is_some());
+        assert!(turns.begin(id(9_001), 0, Taking).is_some());
+    }
+
+    #[test]
+    fn of_many_new_receivers_each_has_one_attempt_so_that_more_of_them_begin() {
+        let mut turns = AttemptSlots::default();
+        let few = reserve(Unknown) / 2 / 4;
+        let alone = taken(&mut turns, 0..few, 4, Unknown);
+        assert_eq!(alone.len(), few * 4);
+        let crowd = taken(&mut turns, few..100, 4, Unknown);
+        assert_eq!(crowd.len(), 100 - few);
+    }
+
+    #[test]
+    fn however_many_fail_and_are_new_those_that_are_silent_are_tried_too() {
+        for standing in [Taking, Failing, Unknown] {
+            let mut turns = AttemptSlots::default();
+            let others = taken(&mut turns, 0..5_000, 4, standing);
+            assert_eq!(others.len(), most(standing));
+            assert!(turns.begin(id(9_000), 0, Silent).is_some());
+        }
     }
 
     #[test]
     fn however_much_others_take_a_receiver_of_which_nothing_is_known_begins_at_once() {
         let mut turns = AttemptSlots::default();
         // Eight subscriptions have all the slots that they want; each further one has its share.
-        let well = taken(&mut turns, 0..5_000, 32, false);
-        assert_eq!(well.len(), TAKING_MAX);
-        assert!(turns.begin(id(8), 3, false).is_none());
-        assert!(turns.begin(id(9_000), 0, true).is_some());
+        let well = taken(&mut turns, 0..5_000, 32, Taking);
+        assert_eq!(well.len(), 768);
+        assert!(turns.begin(id(8), 3, Taking).is_none());
+        assert!(turns.begin(id(9_000), 0, Unknown).is_some());
     }
 
     #[test]
     fn in_a_crowd_each_has_its_share_and_no_more_until_the_crowd_is_gone() {
         let mut turns = AttemptSlots::default();
-        let mut well = taken(&mut turns, 0..8, 32, false);
-        assert_eq!(well.len(), CROWDED);
-        assert!(turns.begin(id(0), SHARE, false).is_none());
+        let mut well = taken(&mut turns, 0..8, 32, Taking);
+        assert_eq!(well.len(), 256);
+        assert!(turns.begin(id(0), share(Taking), Taking).is_none());
         // The subscription is not named: it has attempts in flight, and tries again when one ends.
         turns.end(&well.pop().unwrap());
         assert_eq!(turns.next(), None);
-        assert!(turns.begin(id(0), SHARE, false).is_some());
+        assert!(turns.begin(id(0), share(Taking), Taking).is_some());
     }
 
     #[test]
     fn however_many_receivers_are_silent_one_that_takes_what_comes_has_as_much_as_ever() {
         let mut turns = AttemptSlots::default();
-        let silent = taken(&mut turns, 0..5_000, 4, true);
-        let well = taken(&mut turns, 9_000..9_001, 32, false);
-        assert_eq!((silent.len(), well.len()), (DOUBTFUL_MAX, 32));
+        let silent = taken(&mut turns, 0..5_000, 1, Silent);
+        let well = taken(&mut turns, 9_000..9_001, 32, Taking);
+        assert_eq!((silent.len(), well.len()), (most(Silent), 32));
     }
 
     #[test]
     fn those_that_wait_are_named_in_their_order_as_turns_end_and_each_once() {
         let mut turns = AttemptSlots::default();
-        let mut silent = taken(&mut turns, 0..200, 4, true);
-        assert_eq!(silent.len(), DOUBTFUL_MAX);
-        // 128 subscriptions have slots; the others wait, however often they ask.
-        assert!(turns.begin(id(128), 0, true).is_none());
+        let first = most(Silent);
+        let mut silent = taken(&mut turns, 0..first + 72, 1, Silent);
+        assert_eq!(silent.len(), first);
+        // The others wait, however often they ask.
+        assert!(turns.begin(id(first), 0, Silent).is_none());
         let mut named = Vec::new();
         turns.end(&silent.pop().unwrap());
         // One of them gets the free slot before it is named, and is not named any more.
-        let early = turns.begin(id(129), 0, true).unwrap();
+        let early = turns.begin(id(first + 1), 0, Silent).unwrap();
         assert_eq!(turns.next(), None);
         turns.end(&early);
         // A subscription with nothing to send when it is named leaves its slot to the next.
         while let Some(next) = turns.next() {
             named.push(next);
         }
-        let all: Vec<_> = (128..200).filter(|number| *number != 129).map(id).collect();
-        assert_eq!(named, all);
+        let others = (first..first + 72).filter(|number| *number != first + 1);
+        assert_eq!(named, others.map(id).collect::<Vec<_>>());
         for turn in &silent {
             turns.end(turn);
         }
-        assert_eq!(turns.taken(), 0);
+        assert_eq!(turns.silent.taken, 0);
     }
 
     #[test]
     fn who_waits_is_before_who_has_just_ended() {
         let mut turns = AttemptSlots::default();
-        let mut silent = taken(&mut turns, 0..128, 4, true);
-        assert!(turns.begin(id(9_000), 0, true).is_none());
+        let mut silent = taken(&mut turns, 0..most(Silent), 1, Silent);
+        assert!(turns.begin(id(9_000), 0, Silent).is_none());
         for _ in 0..100 {
             turns.end(&silent.pop().unwrap());
             let next = turns.next().unwrap();
-            silent.insert(0, turns.begin(next, 3, true).unwrap());
+            silent.insert(0, turns.begin(next, 0, Silent).unwrap());
             // The subscription whose attempt has just ended wants another slot, and waits in line.
             let other = if next == id(0) { id(9_000) } else { id(0) };
-            assert!(turns.begin(other, 3, true).is_none());
+            assert!(turns.begin(other, 0, Silent).is_none());
         }
     }
 
     #[test]
-    fn both_kinds_together_have_a_bound() {
+    fn all_kinds_together_have_a_bound() {
         let mut turns = AttemptSlots::default();
-        let mut well = taken(&mut turns, 0..1_000, 32, false);
-        let silent = taken(&mut turns, 1_000..2_000, 4, true);
-        assert_eq!(well.len() + silent.len(), ALL_MAX);
-        // The slot that becomes free may go to either kind.
+        let mut well = taken(&mut turns, 0..1_000, 32, Taking);
+        let failing = taken(&mut turns, 1_000..2_000, 4, Failing);
+        let new = taken(&mut turns, 2_000..3_000, 4, Unknown);
+        let silent = taken(&mut turns, 3_000..4_000, 1, Silent);
+        let all = [well.len(), failing.len(), new.len(), silent.len()];
+        assert_eq!(all, [768, 64, 128, 64]);
+        assert_eq!(all.iter().sum::<usize>(), ALL_MAX);
+        // The slot that becomes free may go to any kind.
         turns.end(&well.pop().unwrap());
         let next = turns.next().unwrap();
-        assert!(turns.begin(next, 0, false).is_some());
+        assert!(turns.begin(next, 0, Taking).is_some());
         assert_eq!(turns.next(), None);
     }
 }

@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use uuid::Uuid;
 
-use super::active::ActiveSubscription;
+use super::active::{ActiveSubscription, standing};
 use super::attempt_slots::AttemptSlots;
 use super::tail::{Tail, next_page};
 use super::webhooks::{
@@ -269,6 +269,7 @@ impl Dispatcher {
         for waiting in &deliveries.waiting {
             active.resume(waiting, now);
         }
+        active.channel.is_known_as(standing(deliveries));
         self.active.insert(id, active);
         if self.tail.is_none() {
             self.tail = Some(Tail::begin(&self.shared));
@@ -317,7 +318,7 @@ impl Dispatcher {
         let may_read = !is_stopping && !active.is_gone && active.knows_itself();
         let may_send = may_read && !is_paused;
         let slots = &mut self.slots;
-        let mut turn = |on_way, is_doubtful| slots.begin(id, on_way, is_doubtful);
+        let mut turn = |on_way, standing| slots.begin(id, on_way, standing);
         while may_send && let Some((event, turn)) = active.channel.next_in_turn(now, &mut turn) {
             let attempt = active.attempt(event, now.wall, &self.log);
             let (shared, sender) = (Arc::clone(&self.shared), Arc::clone(&self.sender));
@@ -426,6 +427,7 @@ impl Dispatcher {
             Delivered::Failed(failure) => {
                 active.note_failure(id, &failure, now.wall);
                 active.failed(id, &failure, now);
+                active.note_wait(took);
             }
         }
     }

@@ -29,6 +29,19 @@ pub(in crate::http) async fn come_to(
     }
     let position = asked(headers)
         .map_err(|code| Box::new(problems.rejected(&Rejection::invalid_at(PATH, code))))?;
+    come_to_position(engine, actor, position, problems).await
+}
+
+/// Waits until the engine has reached this position, for a request of the actor.
+///
+/// # Errors
+/// The answer, when too many requests wait already, or the wait timed out.
+pub(in crate::http) async fn come_to_position(
+    engine: &Engine,
+    actor: &Actor,
+    position: u64,
+    problems: Problems,
+) -> Result<(), Box<Answer>> {
     match engine.reached(&actor.subject, position).await {
         Reached::Yes => Ok(()),
         Reached::No => Err(Box::new(problems.not_reached(engine.durable()))),
