@@ -179,11 +179,8 @@ impl Look {
         };
         let (position, at) = match made {
             Ok(made) => made,
-            // Whatever became of its record, the resource's present state is known. What is joined to it may not be
-            // known as of then.
-            Err(Stop::Lost(Lost::Gone)) if number == present => {
-                (past.tip(key).min(self.upto), self.now)
-            }
+            // Whatever became of its record, the present one is known.
+            Err(Stop::Lost(Lost::Gone)) if number == present => (self.upto, self.now),
             Err(stop) => return Err(stop),
         };
         let body = self.body(past, position, at)?;

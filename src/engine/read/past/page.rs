@@ -131,7 +131,7 @@ impl Look {
             newer = Some((one, body));
         }
         if let Some((last, its)) = newer {
-            match self.before(past, ways, (floor, limit), last) {
+            match self.told_below(past, ways, (floor, limit), last.commit.at) {
                 Ok(body) => {
                     let told = told(last, numbered, body.as_ref(), &its);
                     page.revisions.push(told);
@@ -146,31 +146,9 @@ impl Look {
         Ok(page)
     }
 
-    /// The body before `last`, the newest revision at `floor` or below it; `None` where there is none.
-    ///
-    /// Where the log begins between the two, what is joined to the body may be known only as it was there. The
-    /// resource itself was not changed between `floor` and there.
-    fn before(
-        &self,
-        past: &Past<'_>,
-        ways: &mut Ways,
-        (floor, limit): (u64, usize),
-        last: &Shown,
-    ) -> Result<Option<Representation>, Stop> {
-        let first = past.first();
-        match self.newest_below(past, ways, (floor, limit), last.commit.at) {
-            Err(Stop::Lost(Lost::Gone))
-                if (1..first).contains(&floor) && first <= last.position =>
-            {
-                Ok(self.body(past, first - 1, last.commit.at)?)
-            }
-            found => found,
-        }
-    }
-
     /// The body of the newest revision at `floor` or below it, `None` where there is none. Of several
     /// resources of which one is shown, what is committed there may be another one.
-    fn newest_below(
+    fn told_below(
         &self,
         past: &Past<'_>,
         ways: &mut Ways,
