@@ -185,6 +185,46 @@ fn the_first_change_that_the_log_keeps_is_told_though_what_is_joined_has_changed
     assert_eq!(profile(&play, "?revision=2").status, 410);
 }
 
+#[test]
+fn the_current_revision_has_the_body_that_it_had_or_is_gone() {
+    let mut play = Play::begin(World::new());
+    rename(&play, 1, "A");
+    let second = profile(&play, "");
+    let is_found = |play: &Play| {
+        let found = profile(play, "?revision=2");
+        assert_eq!(found.status, 200, "{found:?}");
+        assert_eq!(found.text(), second.text());
+        assert_eq!(found.header("etag"), second.header("etag"));
+    };
+    give_up(&mut play);
+    is_found(&play);
+    // The log has what is joined to it as it was then.
+    require_privacy(&mut play, 2, false);
+    assert_ne!(profile(&play, "").body, second.body);
+    is_found(&play);
+    // A change after it that makes no revision.
+    play.fact("mother-profile", "mother-profile-1", 2, &json!({}));
+    is_found(&play);
+    require_privacy(&mut play, 3, true);
+    require_privacy(&mut play, 4, false);
+    is_found(&play);
+}
+
+#[test]
+fn the_current_revision_is_gone_where_what_was_joined_to_it_is() {
+    let mut play = Play::begin(World::new());
+    rename(&play, 1, "A");
+    let second = profile(&play, "");
+    require_privacy(&mut play, 2, false);
+    let found = profile(&play, "?revision=2");
+    assert_eq!((found.status, &found.body), (200, &second.body));
+    give_up(&mut play);
+    let gone = profile(&play, "?revision=2");
+    assert_eq!(gone.status, 410, "{gone:?}");
+    assert_eq!(gone.json()["code"], "revision_gone");
+    assert_eq!(profile(&play, "").status, 200);
+}
+
 /// A later revision of an adjustment of this booking, requested at this hour.
 fn adjust(play: &mut Play, (booking, id): (&str, &str), revision: i64, hour: u8) {
     let members = json!({
