@@ -1,10 +1,12 @@
 //! What the log has given up is not shown, and what it has is, though it rests on what was given up.
 
-use serde_json::json;
+use std::collections::BTreeSet;
 
-use super::history;
+use serde_json::{Value, json};
+
 use super::play::Play;
-use crate::support::{World, run};
+use super::{history, scalars_of};
+use crate::support::{Answer, World, run};
 
 /// Gives up all of the log that can be.
 fn give_up(play: &mut Play) {
@@ -88,4 +90,187 @@ fn what_is_given_up_is_gone_and_what_comes_after_it_is_told_with_what_was_before
     // A number that none had, within what is kept.
     let none = client.get(&format!("{path}?revision=7"), &token);
     assert_eq!(none.status, 404, "{none:?}");
+}
+
+const PROFILE: &str = "/mother/profile";
+
+/// The mother gives her profile, at this revision, another name.
+fn rename(play: &Play, revision: u64, name: &str) {
+    let update = json!({
+        "expectedProfileRevision": revision,
+        "expectedAddressRevision": revision,
+        "fullName": name,
+        "birthDate": "1990-01-01",
+        "address": {"postalCode": "12345", "roadAddress": "road", "detailAddress": "1"},
+    });
+    let key = format!("rename-{revision}");
+    let headers = [("Idempotency-Key", &*key)];
+    let mother = &play.tokens()[0];
+    let mut client = play.client();
+    let renamed = client.send_json("PATCH", PROFILE, mother, &headers, &update);
+    assert_eq!(renamed.status, 200, "{renamed:?}");
+}
+
+/// The mother's profile, and what is asked of it.
+fn profile(play: &Play, query: &str) -> Answer {
+    let path = format!("{PROFILE}{query}");
+    play.client().get(&path, &play.tokens()[0])
+}
+
+/// Whether this consent is required of every mother comes to be another.
+fn require_privacy(play: &mut Play, revision: i64, is_required: bool) {
+    let members = json!({"required": is_required});
+    play.fact("consent-version", "privacy@2025-01", revision, &members);
+}
+
+/// What a history tells where a body follows on this one.
+fn changes(before: &Answer, after: &Answer) -> BTreeSet<String> {
+    let (before, after) = (scalars_of(&before.body), scalars_of(&after.body));
+    let paths: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    let differ = paths
+        .into_iter()
+        .filter(|path| before.get(*path) != after.get(*path));
+    differ
+        .map(|path| json!({"path": path, "before": before.get(path), "after": after.get(path)}))
+        .map(|change| change.to_string())
+        .collect()
+}
+
+fn changes_told(one: &Value) -> BTreeSet<String> {
+    let changes = one["changes"].as_array().unwrap().iter();
+    changes.map(ToString::to_string).collect()
+}
+
+/// All revisions of an incomplete history: the same in pages of one, of two and all together.
+fn told_in_pages(play: &Play, path: &str, token: &str) -> Vec<Value> {
+    let mut client = play.client();
+    let (told, is_complete) = history(&mut client, path, token, 50);
+    assert!(!is_complete, "{told:?}");
+    for limit in [1, 2] {
+        let paged = history(&mut client, path, token, limit);
+        assert_eq!(paged, (told.clone(), false), "pages of {limit}");
+    }
+    told
+}
+
+#[test]
+fn the_first_change_that_the_log_keeps_is_told_though_what_is_joined_has_changed_before_it() {
+    let mut play = Play::begin(World::new());
+    rename(&play, 1, "A");
+    let second = profile(&play, "");
+    require_privacy(&mut play, 2, false);
+    give_up(&mut play);
+    let before = profile(&play, "");
+    assert_ne!(before.body, second.body, "what is joined is shown");
+    rename(&play, 2, "B");
+    let third = profile(&play, "");
+    let mother = play.tokens()[0].clone();
+    let told = told_in_pages(&play, PROFILE, &mother);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["revision"], 3);
+    assert_eq!(changes_told(&told[0]), changes(&before, &third));
+    // What changes after the log's beginning is in the revision that comes next.
+    require_privacy(&mut play, 3, true);
+    rename(&play, 3, "C");
+    let fourth = profile(&play, "");
+    let later = told_in_pages(&play, PROFILE, &mother);
+    assert_eq!(later.len(), 2, "{later:?}");
+    assert_eq!(later[0]["revision"], 4);
+    assert_eq!(changes_told(&later[0]), changes(&third, &fourth));
+    assert_eq!(later[1], told[0]);
+    for (revision, body) in [(3, &third), (4, &fourth)] {
+        let found = profile(&play, &format!("?revision={revision}"));
+        assert_eq!((found.status, &found.body), (200, &body.body));
+    }
+    assert_eq!(profile(&play, "?revision=2").status, 410);
+}
+
+#[test]
+fn the_current_revision_has_the_body_that_it_had_or_is_gone() {
+    let mut play = Play::begin(World::new());
+    rename(&play, 1, "A");
+    let second = profile(&play, "");
+    let is_found = |play: &Play| {
+        let found = profile(play, "?revision=2");
+        assert_eq!(found.status, 200, "{found:?}");
+        assert_eq!(found.text(), second.text());
+        assert_eq!(found.header("etag"), second.header("etag"));
+    };
+    give_up(&mut play);
+    is_found(&play);
+    // The log has what is joined to it as it was then.
+    require_privacy(&mut play, 2, false);
+    assert_ne!(profile(&play, "").body, second.body);
+    is_found(&play);
+    // A change after it that makes no revision.
+    play.fact("mother-profile", "mother-profile-1", 2, &json!({}));
+    is_found(&play);
+    require_privacy(&mut play, 3, true);
+    require_privacy(&mut play, 4, false);
+    is_found(&play);
+}
+
+#[test]
+fn the_current_revision_is_gone_where_what_was_joined_to_it_is() {
+    let mut play = Play::begin(World::new());
+    rename(&play, 1, "A");
+    let second = profile(&play, "");
+    require_privacy(&mut play, 2, false);
+    let found = profile(&play, "?revision=2");
+    assert_eq!((found.status, &found.body), (200, &second.body));
+    give_up(&mut play);
+    let gone = profile(&play, "?revision=2");
+    assert_eq!(gone.status, 410, "{gone:?}");
+    assert_eq!(gone.json()["code"], "revision_gone");
+    assert_eq!(profile(&play, "").status, 200);
+}
+
+/// A later revision of an adjustment of this booking, requested at this hour.
+fn adjust(play: &mut Play, (booking, id): (&str, &str), revision: i64, hour: u8) {
+    let members = json!({
+        "requestedAt": format!("2026-11-20T{hour:02}:00:00Z"),
+        "reservationBookingId": booking,
+    });
+    play.fact("payment-change-adjustment", id, revision, &members);
+}
+
+#[test]
+fn of_several_adjustments_the_first_change_of_the_latest_is_told_in_pages_of_any_size() {
+    let mut play = Play::begin(World::new());
+    let (one, other) = ("reservation-booking-8", "reservation-booking-9");
+    // Behind the latest one, and changed after it.
+    adjust(&mut play, (one, "adjustment-12"), 1, 12);
+    adjust(&mut play, (one, "adjustment-11"), 1, 11);
+    adjust(&mut play, (other, "adjustment-21"), 1, 11);
+    let path = |booking| format!("/reservation-payment-change-adjustments/{booking}");
+    let (one_path, other_path) = (path(one), path(other));
+    let token = play.headquarters();
+    give_up(&mut play);
+    let mut bodies = Vec::new();
+    let look = |play: &Play, path: &str| play.client().get(path, &token);
+    for path in [&one_path, &other_path] {
+        bodies.push(vec![look(&play, path)]);
+    }
+    adjust(&mut play, (one, "adjustment-13"), 1, 13);
+    adjust(&mut play, (other, "adjustment-22"), 1, 13);
+    bodies[0].push(look(&play, &one_path));
+    bodies[1].push(look(&play, &other_path));
+    // Those behind change more often than a page of one revision looks at.
+    for revision in 2..=5 {
+        adjust(&mut play, (one, "adjustment-11"), revision, 11);
+    }
+    for revision in 2..=3 {
+        adjust(&mut play, (other, "adjustment-21"), revision, 11);
+    }
+    adjust(&mut play, (one, "adjustment-13"), 2, 14);
+    adjust(&mut play, (other, "adjustment-22"), 2, 14);
+    bodies[0].push(look(&play, &one_path));
+    bodies[1].push(look(&play, &other_path));
+    for (path, bodies) in [&one_path, &other_path].into_iter().zip(bodies) {
+        let told = told_in_pages(&play, path, &token);
+        assert_eq!(told.len(), 2, "{path}: {told:?}");
+        for (one, bodies) in told.iter().rev().zip(bodies.windows(2)) {
+            assert_eq!(changes_told(one), changes(&bodies[0], &bodies[1]), "{path}");
+        }
+    }
 }

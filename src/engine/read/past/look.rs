@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::query::Stop;
-use super::revisions::{making, number_in};
+use super::revisions::{earliest_known, making, number_in};
 use super::ways::{PIECE, Ways};
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
@@ -179,8 +179,11 @@ impl Look {
         };
         let (position, at) = match made {
             Ok(made) => made,
-            // Whatever became of its record, the present one is known.
-            Err(Stop::Lost(Lost::Gone)) if number == present => (self.upto, self.now),
+            // Whatever became of its record, the present state is known. What is joined to it is
+            // known where it has not changed since, or where the log has its earlier state.
+            Err(Stop::Lost(Lost::Gone)) if number == present => {
+                (earliest_known(past, key, wanted)?, self.now)
+            }
             Err(stop) => return Err(stop),
         };
         let body = self.body(past, position, at)?;

@@ -63,17 +63,8 @@ impl Look {
         Ok(candidates.within(top))
     }
 
-    /// At most `limit` revisions from the one at `from` down; several resources have gone back to
-    /// there in these ways.
-    pub(super) fn page(
-        &self,
-        past: &Past<'_>,
-        ways: &mut Ways,
-        from: Option<u64>,
-        limit: usize,
-    ) -> Result<HistoryPage, Stop> {
-        let numbered = self.trail.numbered;
-        let top = from.unwrap_or(self.upto).min(self.upto);
+    /// Lets a page begin at `from`, where the resource has to have been changed.
+    fn begin_page(&self, past: &Past<'_>, from: Option<u64>) -> Result<(), Stop> {
         if let (Some(from), [key]) = (from, &*self.keys)
             && from >= past.first()
         {
@@ -87,9 +78,24 @@ impl Look {
                 Err(lost) => return Err(lost.into()),
             }
         }
+        Ok(())
+    }
+
+    /// At most `limit` revisions from the one at `from` down; several resources have gone back to
+    /// there in these ways.
+    pub(super) fn page(
+        &self,
+        past: &Past<'_>,
+        ways: &mut Ways,
+        from: Option<u64>,
+        limit: usize,
+    ) -> Result<HistoryPage, Stop> {
+        let numbered = self.trail.numbered;
+        let top = from.unwrap_or(self.upto).min(self.upto);
+        self.begin_page(past, from)?;
         let Candidates {
             shown,
-            floor,
+            mut floor,
             is_complete,
         } = self.candidates(past, ways, top, limit)?;
         let mut page = HistoryPage {
@@ -103,10 +109,7 @@ impl Look {
             let body = match self.body(past, one.position, one.commit.at) {
                 Ok(body) => body.filter(|body| self.is_revision(one.position, body)),
                 // What is joined to it is not known as of then.
-                Err(Lost::Gone) => {
-                    (page.next, page.is_complete) = (None, false);
-                    return Ok(page);
-                }
+                Err(Lost::Gone) => return self.ended(past, page, newer, one.position),
                 // What is told already is enough for a page.
                 Err(Lost::Unfinished) if !page.revisions.is_empty() => {
                     let next = newer.map(|(newer, _)| newer.position);
@@ -131,12 +134,18 @@ impl Look {
             newer = Some((one, body));
         }
         if let Some((last, its)) = newer {
-            match self.told_below(past, ways, (floor, limit), last.commit.at) {
+            let below = match floor == 0 && !is_complete {
+                true => Err(Lost::Gone.into()),
+                false => self.told_below(past, ways, (&mut floor, limit), last.commit.at),
+            };
+            match below {
                 Ok(body) => {
                     let told = told(last, numbered, body.as_ref(), &its);
                     page.revisions.push(told);
                 }
-                Err(Stop::Lost(Lost::Gone)) => (page.next, page.is_complete) = (None, false),
+                Err(Stop::Lost(Lost::Gone)) => {
+                    return self.ended(past, page, Some((last, its)), floor);
+                }
                 Err(Stop::Lost(Lost::Unfinished)) if !page.revisions.is_empty() => {
                     (page.next, page.is_complete) = (Some(last.position), true);
                 }
@@ -146,30 +155,59 @@ impl Look {
         Ok(page)
     }
 
+    /// The page where the body at `floor`, the one before its last revision, is not known in full. The
+    /// log has the change that made that revision: where the log begins after `floor`, it is told with
+    /// what has changed since the log begins. No revision was made in between.
+    fn ended(
+        &self,
+        past: &Past<'_>,
+        mut page: HistoryPage,
+        last: Option<(&Shown, Representation)>,
+        floor: u64,
+    ) -> Result<HistoryPage, Stop> {
+        (page.next, page.is_complete) = (None, false);
+        // As of the last position that the log no longer has.
+        let begin = past.first().saturating_sub(1);
+        let last = last.filter(|(last, _)| (floor..last.position).contains(&begin));
+        let Some((last, its)) = last else {
+            return Ok(page);
+        };
+        match self.body(past, begin, last.commit.at) {
+            Ok(before) => {
+                let told = told(last, self.trail.numbered, before.as_ref(), &its);
+                page.revisions.push(told);
+            }
+            Err(Lost::Gone) => {}
+            Err(lost) => return Err(lost.into()),
+        }
+        Ok(page)
+    }
+
     /// The body of the newest revision at `floor` or below it, `None` where there is none. Of several
-    /// resources of which one is shown, what is committed there may be another one.
+    /// resources of which one is shown, what is committed there may be another one: `floor` comes down
+    /// to where there is no revision above it.
     fn told_below(
         &self,
         past: &Past<'_>,
         ways: &mut Ways,
-        (mut floor, limit): (u64, usize),
+        (floor, limit): (&mut u64, usize),
         unless_known: Timestamp,
     ) -> Result<Option<Representation>, Stop> {
         let mut known = None;
         for _ in 0..SEARCHED_MAX {
-            if floor == 0 {
+            if *floor == 0 {
                 return Ok(None);
             }
-            let at = past.at(floor).unwrap_or(unless_known);
-            let body = self.body(past, floor, at)?;
+            let at = past.at(*floor).unwrap_or(unless_known);
+            let body = self.body(past, *floor, at)?;
             if body
                 .as_ref()
-                .is_none_or(|body| self.is_revision(floor, body))
+                .is_none_or(|body| self.is_revision(*floor, body))
             {
                 return Ok(body);
             }
             known = known.or(body);
-            let below = self.candidates(past, ways, floor - 1, limit)?;
+            let below = self.candidates(past, ways, *floor - 1, limit)?;
             for one in &below.shown {
                 let body = self.body(past, one.position, one.commit.at)?;
                 if body
@@ -179,10 +217,10 @@ impl Look {
                     return Ok(body);
                 }
             }
+            *floor = below.floor;
             if !below.is_complete {
                 return Err(Lost::Gone.into());
             }
-            floor = below.floor;
         }
         Ok(known)
     }

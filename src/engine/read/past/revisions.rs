@@ -116,6 +116,24 @@ pub(super) fn making(
     }
 }
 
+/// The position of the earliest state of the resource that is known at this revision, where the log no
+/// longer has the commit that made it.
+pub(super) fn earliest_known(past: &Past<'_>, key: Digest, wanted: Revision) -> Result<u64, Lost> {
+    let mut begin = (past.tip(key), u64::MAX);
+    loop {
+        let stretch = past.stretch(key, begin, STRETCH, Numbered::ByRevision)?;
+        let lowest = stretch.moments.front().ok_or(Lost::Gone)?;
+        if stretch.below == Below::More && lowest.revision == wanted {
+            let above = stretch.moments.get(1).map_or(begin.1, |next| next.position);
+            begin = (lowest.position, above);
+            continue;
+        }
+        let mut moments = stretch.moments.iter();
+        let earliest = moments.find(|moment| moment.revision == wanted);
+        return earliest.map(|moment| moment.position).ok_or(Lost::Gone);
+    }
+}
+
 /// The revision or position in an entity tag, which may have more behind it.
 pub(super) fn number_in(tag: &str) -> i64 {
     let digits = tag.split('-').next().unwrap_or_default();
