@@ -39,7 +39,8 @@ pub(super) fn make(file: &Path, text: &str) -> io::Result<()> {
 /// # Errors
 /// When it cannot be written.
 pub(super) fn replace(file: &Path, text: &str) -> io::Result<()> {
-    Unfinished::beside(file, PRIVATE)?.take_name(file, text.as_bytes())
+    Unfinished::beside(file, PRIVATE)?.take_name(file, text.as_bytes())?;
+    sync_folder(file)
 }
 
 /// A file that is not whole yet, and this process's alone as long as this is there. It is gone with this
@@ -105,7 +106,7 @@ impl Unfinished {
     }
 
     /// Gives it this content and the name of the file that it is going to be, in the place of what has
-    /// that, durably.
+    /// that.
     ///
     /// # Errors
     /// When that fails.
@@ -113,7 +114,7 @@ impl Unfinished {
         self.write(content)?;
         std::fs::rename(&self.path, file)?;
         self.is_named = true;
-        sync_folder(file)
+        Ok(())
     }
 }
 

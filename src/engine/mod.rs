@@ -110,11 +110,10 @@ impl wal::Events for JournalEvents {
     }
 
     fn failed(&mut self, error: &wal::Error) {
-        // First what ends the process, which only a thread of its own does: nothing may keep it from that.
+        self.lanes.fail();
         if let Some(on_fatal) = self.on_fatal.take() {
             on_fatal(error);
         }
-        self.lanes.fail();
     }
 
     fn in_flight(&self) -> usize {

@@ -357,7 +357,8 @@ impl Appender {
     /// ends. A second call does nothing. Must not be called while the same thread holds a [`Sequence`].
     ///
     /// # Errors
-    /// [`Error::Stopped`] with the reason when the log has failed: before all was durable, or in its last write.
+    /// [`Error::Stopped`] with the reason when the log has failed before all
+    /// was durable.
     pub fn shutdown(&self) -> Result<(), Error> {
         {
             let mut queue = self.shared.queue.lock();
@@ -381,10 +382,10 @@ impl Appender {
             }
             self.medium.close();
         }
-        let queue = self.shared.queue.lock();
-        if queue.has_failed || self.durable() < self.appended() {
+        if self.durable() < self.appended() {
+            let reason = self.shared.queue.lock().closed.clone();
             return Err(Error::Stopped {
-                reason: queue.closed.clone().unwrap_or_default(),
+                reason: reason.unwrap_or_default(),
             });
         }
         Ok(())

@@ -66,7 +66,6 @@ impl Journal {
             {
                 let mut queue = self.shared.queue.lock();
                 queue.closed = Some(error.to_string().into());
-                queue.has_failed = true;
                 queue.records.clear(0);
             }
             let _ = catch_unwind(AssertUnwindSafe(|| events.failed(&error)));

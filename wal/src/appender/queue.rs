@@ -86,8 +86,6 @@ pub(super) struct Queue {
     pub(super) wake_at: Option<usize>,
     /// Why nothing more is taken.
     pub(super) closed: Option<Arc<str>>,
-    /// Whether that is a failure, and no shutdown.
-    pub(super) has_failed: bool,
 }
 
 impl Queue {
@@ -112,7 +110,6 @@ impl Shared {
                 next: last + 1,
                 wake_at: None,
                 closed: None,
-                has_failed: false,
             }),
             work: Condvar::new(),
             durable: AtomicU64::new(last),

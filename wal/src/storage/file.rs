@@ -173,10 +173,8 @@ fn within(name: &str) -> &str {
 }
 
 fn make_directory(path: &Path) -> io::Result<()> {
-    match fs::metadata(path) {
-        Ok(found) if found.is_dir() => return Ok(()),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    if path.is_dir() {
+        return Ok(());
     }
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
