@@ -692,6 +692,28 @@ fn of_positions_that_a_backup_has_its_own_bytes_are_used_whatever_the_archive_s_
 }
 
 #[test]
+fn where_a_backup_s_own_copy_of_a_continued_segment_cannot_be_read_that_file_is_named() {
+    let (copy, own, archive, _) = continued();
+    let mut named = 0;
+    for at in 0.. {
+        let copy = copy.after_kill();
+        let past = past(&copy, Some(&archive)).unwrap();
+        copy.fail_call(at, Fault::Io);
+        let restored = restore(&past, 1, None);
+        let Some(call) = copy.failed_call() else {
+            assert!(restored.is_ok());
+            break;
+        };
+        if let Some(error) = restored.err().filter(|_| call.name == own) {
+            let told = error.to_string();
+            assert!(told.contains(&format!("sim:{own}")), "{call:?}: {told}");
+            named += 1;
+        }
+    }
+    assert!(named > 2, "{named} calls");
+}
+
+#[test]
 fn records_that_are_missing_in_an_archive_behind_a_backup_are_told_and_not_left_out_silently() {
     let (copy, archive) = left_behind();
     let whole = past(&copy, Some(&archive)).unwrap();
