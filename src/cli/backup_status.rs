@@ -109,7 +109,7 @@ pub(super) fn expect_status(file: &Path) -> io::Result<()> {
 }
 
 /// Records in the file that a backup ended at `now`; without `backup`, that it failed. The file is replaced
-/// atomically, so a reader never sees a part of it.
+/// atomically, so a reader never sees a part of it, and durably.
 ///
 /// # Errors
 /// When the file cannot be written, or has other content.
@@ -187,6 +187,28 @@ mod tests {
             let told = (figures().at, figures().failures);
             assert_eq!(told, (Some(at(4_000)), failures), "{held}");
         }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_synced_is_told() {
+        use std::os::unix::fs::PermissionsExt as _;
+        // Root reads every folder.
+        if rustix::process::geteuid().is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let set = |mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(directory.path(), mode).unwrap();
+        };
+        // Files can be made there, and the folder itself not be opened.
+        set(0o300);
+        let file = directory.path().join("status.json");
+        let noted = note(&file, None, Timestamp::from_millis(1_000));
+        set(0o700);
+        let kind = noted.unwrap_err().kind();
+        assert_eq!(kind, io::ErrorKind::PermissionDenied);
+        assert_eq!(BackupStatus::read(&file).unwrap().failures, 1);
     }
 
     #[test]

@@ -37,6 +37,12 @@ fn code_of(error: &wal::Error) -> u8 {
     }
 }
 
+/// Waits until [`end`], which the log's thread has called, ends the process with the exit code of its reason. Returns
+/// if it does not.
+pub(super) fn wait_for_the_end() {
+    std::thread::sleep(LAST_WORDS * 3);
+}
+
 /// Ends the process for this reason with this exit code, once the last responses are sent.
 pub(super) fn end(error: &str, code: u8) {
     let spawned = std::thread::Builder::new().spawn(move || {

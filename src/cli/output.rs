@@ -125,14 +125,36 @@ pub fn left_unfinished(
 ) -> Failure {
     let was_there = matches!(error, wal::Error::Io { source, .. }
         if source.kind() == io::ErrorKind::AlreadyExists);
-    let is_empty = target.list("").is_ok_and(|names| names.is_empty());
-    if was_there || is_empty {
+    if was_there {
         return failure;
     }
-    failure.with(format_args!(
-        "{} is incomplete and not a data directory: remove it, and begin again",
-        path.display()
-    ))
+    let is_empty = target.list("").is_ok_and(|names| names.is_empty());
+    match (is_empty, lacks_room(error)) {
+        (false, _) => failure.with(format_args!(
+            "{} is incomplete and not a data directory: remove it, and begin again",
+            path.display()
+        )),
+        (true, true) => failure.with(format_args!(
+            "Nothing is left in {}: make room, and begin again",
+            path.display()
+        )),
+        (true, false) => failure,
+    }
+}
+
+/// Whether the disk of what is made is full.
+fn lacks_room(error: &wal::Error) -> bool {
+    match error {
+        wal::Error::Io { source, .. } => matches!(
+            source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        ),
+        wal::Error::Visitor { source, .. } => {
+            let cause = source.downcast_ref::<wal::Error>();
+            cause.is_some_and(lacks_room)
+        }
+        _ => false,
+    }
 }
 
 /// Returns the snapshots of a log as JSON.
@@ -170,4 +192,49 @@ pub fn operation_name(tag: u16) -> &'static str {
 #[must_use]
 pub fn kind_name(tag: u16) -> &'static str {
     catalogue::resource(tag).map_or("unknown", |resource| resource.kind().name)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use wal::storage::sim::SimDisk;
+
+    use super::*;
+
+    #[test]
+    fn whoever_fails_to_make_a_directory_says_what_is_left_of_it_and_what_to_do() {
+        let failed = |kind: io::ErrorKind| wal::Error::Io {
+            what: "create",
+            file: "/copy/copy.new".to_owned(),
+            source: kind.into(),
+        };
+        let told = |error: &wal::Error, disk: &SimDisk| {
+            let failure = unfinished(error, disk.storage().as_ref(), Path::new("/copy"));
+            match failure {
+                Failure::Other(sentence) => sentence,
+                other => panic!("{other:?}"),
+            }
+        };
+        let (empty, begun) = (SimDisk::new(), SimDisk::new());
+        begun.put("copy.new", b"");
+        let full = failed(io::ErrorKind::StorageFull);
+        let within = wal::Error::Visitor {
+            position: 1,
+            source: Box::new(failed(io::ErrorKind::QuotaExceeded)),
+        };
+        for full in [&full, &within] {
+            let nothing = "Nothing is left in /copy: make room, and begin again";
+            let sentence = told(full, &empty);
+            assert!(sentence.ends_with(nothing), "{sentence}");
+            let sentence = told(full, &begun);
+            assert!(
+                sentence.ends_with("remove it, and begin again"),
+                "{sentence}"
+            );
+        }
+        let other = failed(io::ErrorKind::AlreadyExists);
+        assert_eq!(told(&other, &begun), other.to_string());
+        let other = failed(io::ErrorKind::PermissionDenied);
+        assert_eq!(told(&other, &empty), other.to_string());
+    }
 }

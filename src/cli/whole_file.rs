@@ -39,8 +39,7 @@ pub(super) fn make(file: &Path, text: &str) -> io::Result<()> {
 /// # Errors
 /// When it cannot be written.
 pub(super) fn replace(file: &Path, text: &str) -> io::Result<()> {
-    Unfinished::beside(file, PRIVATE)?.take_name(file, text.as_bytes())?;
-    sync_folder(file)
+    Unfinished::beside(file, PRIVATE)?.take_name(file, text.as_bytes())
 }
 
 /// A file that is not whole yet, and this process's alone as long as this is there. It is gone with this
@@ -106,7 +105,7 @@ impl Unfinished {
     }
 
     /// Gives it this content and the name of the file that it is going to be, in the place of what has
-    /// that.
+    /// that, durably.
     ///
     /// # Errors
     /// When that fails.
@@ -114,7 +113,7 @@ impl Unfinished {
         self.write(content)?;
         std::fs::rename(&self.path, file)?;
         self.is_named = true;
-        Ok(())
+        sync_folder(file)
     }
 }
 
@@ -133,13 +132,13 @@ fn is_of_others(error: &io::Error) -> bool {
 }
 
 fn sync_folder(file: &Path) -> io::Result<()> {
-    match file
+    let folder = file
         .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-    {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
+        .map(|folder| match folder.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => folder,
+        });
+    folder.map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ use parking_lot::Mutex;
 use wal::OpenLog;
 
 use crate::base::actor::Actor;
-use crate::base::panics::unless_its_future_panics;
+use crate::base::panics::{unless_it_panics, unless_its_future_panics};
 use crate::base::time::Timestamp;
 use crate::domain::operation::AnyCommand;
 use crate::domain::read::{Read, Representation};
@@ -110,7 +110,9 @@ impl wal::Events for JournalEvents {
     }
 
     fn failed(&mut self, error: &wal::Error) {
-        self.lanes.fail();
+        // Responses come first: `on_fatal` may wait for who reads standard error. But the process has to end also
+        // when one of those that are woken panics.
+        let _ = unless_it_panics(|| self.lanes.fail());
         if let Some(on_fatal) = self.on_fatal.take() {
             on_fatal(error);
         }
@@ -494,5 +496,41 @@ mod tests {
         assert_eq!(events.in_flight(), 0);
         let _some = Admission::admit(&admission, 3).unwrap();
         assert_eq!(events.in_flight(), 3);
+    }
+
+    /// Panics when it is woken.
+    struct Panics;
+
+    impl std::task::Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("as it was told to");
+        }
+    }
+
+    #[test]
+    fn a_failed_log_ends_the_process_also_when_one_of_those_that_are_told_panics() {
+        let lanes = Arc::new(Lanes::new(1));
+        let waker = std::task::Waker::from(Arc::new(Panics));
+        let mut gate = pin!(Arc::clone(&lanes).run(0));
+        let polled = gate
+            .as_mut()
+            .poll(&mut std::task::Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        let told = Arc::new(Mutex::new(String::new()));
+        let heard = Arc::clone(&told);
+        let mut events = JournalEvents {
+            lanes: Arc::clone(&lanes),
+            admission: Arc::new(Admission::new(1)),
+            feed: Arc::new(Feed::new([0; 16])),
+            awaited: Arc::default(),
+            on_fatal: Some(Box::new(move |error: &wal::Error| {
+                *heard.lock() = error.to_string()
+            })),
+        };
+        events.failed(&wal::Error::Stopped {
+            reason: "the disk has failed".into(),
+        });
+        assert!(lanes.has_failed());
+        assert!(told.lock().contains("the disk has failed"));
     }
 }

@@ -108,7 +108,7 @@ fn rename(play: &Play, revision: u64, name: &str) {
     let mother = &play.tokens()[0];
     let mut client = play.client();
     let renamed = client.send_json("PATCH", PROFILE, mother, &headers, &update);
-    assert_eq!(renamed.status, 200, "{renamed:?}");
+    assert_eq!(renamed.status, 201, "{renamed:?}");
 }
 
 /// The mother's profile, and what is asked of it.

@@ -9,9 +9,9 @@ use crate::storage::Storage;
 
 /// Makes a log in an empty directory, which is this process's alone until it is whole.
 ///
-/// From the beginning on, a file in the directory tells an interrupted attempt from an empty
-/// directory; it is removed when the log is whole, or when nothing else is left. A lock file that
-/// nobody holds is no content.
+/// Before anything else is made, a file in the directory tells an interrupted attempt from an empty
+/// directory, durably; it is removed when the log is whole, or when nothing else is left. A lock file
+/// that nobody holds is no content.
 ///
 /// # Errors
 /// [`Error::Io`] of the kind `AlreadyExists` for a directory that holds anything, also another
@@ -39,21 +39,33 @@ pub(crate) fn in_empty<T>(
         }
         Err(error) => return Err(io("create")(error)),
     }
+    let synced = || {
+        let synced = target.sync_dir("");
+        synced.map_err(Error::io("sync", target.describe("")))
+    };
     // Another attempt may have ended between the look and the claim.
-    if let Some(name) = content()? {
+    let claimed = content().and_then(|content| match content {
+        Some(name) => Err(not_empty(target, &name)),
+        // A power cut must not leave a part of the copy without this file, or an empty directory, in
+        // which a server would begin another log.
+        None => synced(),
+    });
+    if let Err(error) = claimed {
         let _ = target.remove(format::COPY_TEMP);
-        return Err(not_empty(target, &name));
+        let _ = target.sync_dir("");
+        return Err(error);
     }
     let made = make().and_then(|made| {
         target.remove(format::COPY_TEMP).map_err(io("remove"))?;
         // A power cut must not bring this file back: it says that there is no log.
-        let synced = target.sync_dir("");
-        synced.map_err(Error::io("sync", target.describe("")))?;
+        synced()?;
         Ok(made)
     });
     if made.is_err() {
-        // The remains must not be taken for a log. If even this removal fails, the other file says
-        // that they are none.
+        // The remains must not be taken for a log, nor for one that has lost its manifest: the file
+        // says that they are none, and is made again if it was removed last.
+        let _ = target.create_new(format::COPY_TEMP);
+        let _ = target.sync_dir("");
         let _ = target.remove(format::MANIFEST);
         let _ = target.sync_dir("");
         if content().is_ok_and(|content| content.is_none()) {

@@ -91,6 +91,7 @@ impl ReadOnly for WithArchive {
 
     fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let archived = || ReadOnly::open_read(&self.folder, name);
+        let own_end = self.own_end(name);
         let own = match self.storage.open_read(name) {
             Err(error)
                 if error.kind() == io::ErrorKind::NotFound
@@ -98,12 +99,16 @@ impl ReadOnly for WithArchive {
             {
                 return archived();
             }
+            Err(error) if own_end.is_some() => {
+                return Err(of_own(&self.storage.describe(name), &error));
+            }
             other => other?,
         };
-        match self.own_end(name) {
+        match own_end {
             None => Ok(own),
             Some(own_end) => Ok(Arc::new(Continued {
                 own,
+                own_name: self.storage.describe(name),
                 own_end,
                 archived: archived()?,
             })),
@@ -123,16 +128,25 @@ impl ReadOnly for WithArchive {
     }
 }
 
+/// Names the log's own copy in an error of the system: a continued segment has the archive's name otherwise.
+fn of_own(name: &str, error: &io::Error) -> io::Error {
+    let what = format!("its beginning is read from {name}: {error}");
+    io::Error::new(error.kind(), what)
+}
+
 /// The log's own copy of a segment, continued by the archive's.
 struct Continued {
     own: Arc<dyn File>,
+    /// The name of that file, as messages have it.
+    own_name: String,
     own_end: u64,
     archived: Arc<dyn File>,
 }
 
 impl ReadOnlyFile for Continued {
     fn length(&self) -> io::Result<u64> {
-        let own = self.own.length()?;
+        let own = self.own.length();
+        let own = own.map_err(|error| of_own(&self.own_name, &error))?;
         match own < self.own_end {
             true => Ok(own),
             false => self.archived.length(),
@@ -144,7 +158,10 @@ impl ReadOnlyFile for Continued {
         let (own, archived) = buffer.split_at_mut(left.min(buffer.len()));
         let read = match own.is_empty() {
             true => 0,
-            false => self.own.read_at(own, offset)?,
+            false => {
+                let read = self.own.read_at(own, offset);
+                read.map_err(|error| of_own(&self.own_name, &error))?
+            }
         };
         if read < own.len() || archived.is_empty() {
             return Ok(read);

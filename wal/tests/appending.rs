@@ -4,11 +4,11 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wal::storage::sim::SimDisk;
+use wal::storage::sim::{SimDisk, Survivors};
 use wal::{Error, Events, Options, RECORD_BYTES_MAX, Refused};
 
 use crate::outcome::{Outcome, verified};
-use crate::support::{Heard, Kind, eventually, frames, open, segments, small, verify};
+use crate::support::{Heard, Kind, eventually, frames, open, open_with, segments, small, verify};
 
 #[test]
 fn positions_follow_the_order_of_the_lock() {
@@ -229,10 +229,7 @@ fn nothing_is_acknowledged_after_a_failed_sync() {
             ));
         }
         thread::sleep(Duration::from_millis(10));
-        assert!(
-            matches!(appender.shutdown(), Err(Error::Stopped { .. }))
-                || durable == appender.appended()
-        );
+        assert!(matches!(appender.shutdown(), Err(Error::Stopped { .. })));
         assert_eq!(appender.durable(), durable);
         let state = heard.state();
         assert_eq!(state.failures.len(), 1, "{:?}", state.failures);
@@ -348,8 +345,37 @@ fn a_callback_that_panics_fails_the_log_instead_of_hanging_it() {
             heard.state().failures == ["the log takes no more records: the journal thread panicked"]
         });
         assert!(appender.sequence().push(vec![1]).is_err());
-        let _ = appender.shutdown();
+        let ended = appender.shutdown().unwrap_err().to_string();
+        assert!(ended.contains("panicked"), "{ended}");
     }
+}
+
+#[test]
+fn a_shutdown_says_that_the_end_of_a_log_could_not_be_written_although_all_is_durable() {
+    let disk = SimDisk::new();
+    let heard = Heard::default();
+    let options = Options {
+        seal_after: Duration::from_secs(3_600),
+        ..small()
+    };
+    let opened = open_with(disk.storage(), options).unwrap();
+    let appender = opened.log.start(heard.events()).unwrap();
+    appender.sequence().push(b"kept").unwrap();
+    eventually("it is durable", || appender.durable() == 1);
+    // From here on every call fails, also the write of the seal.
+    disk.cut();
+    for _ in 0..2 {
+        match appender.shutdown() {
+            Err(Error::Stopped { reason }) => {
+                assert_eq!(heard.state().failures, [&*reason]);
+            }
+            ended => panic!("{ended:?}"),
+        }
+    }
+    assert_eq!((appender.durable(), appender.appended()), (1, 1));
+    drop(appender);
+    let after = disk.after_power_cut(Survivors::Nothing);
+    assert!(open(&after).unwrap().records == [b"kept"]);
 }
 
 #[test]

@@ -345,28 +345,34 @@ fn a_copy_that_was_killed_before_it_was_done_is_no_log_for_any_tool() {
     );
 }
 
+/// Makes a log in `target`, by a backup or a restore.
+fn made(source: &SimDisk, target: &SimDisk, is_backup: bool) -> Result<(), Error> {
+    let storage: Arc<dyn Storage> = target.storage();
+    match is_backup {
+        true => wal::backup(source.storage().as_ref(), &storage, &mut |_, _| {}).map(drop),
+        false => past(source, None)
+            .and_then(|past| past.restore(&storage, None, &mut |_, _| {}))
+            .map(drop),
+    }
+}
+
 #[test]
 fn a_backup_or_a_restore_that_fails_anywhere_leaves_nothing_that_is_taken_for_a_log() {
     let source = SimDisk::new();
     archived(&source, &disk(5));
-    for is_backup in [true, false] {
+    let ways = [true, false].map(|is_backup| [(is_backup, Fault::Io), (is_backup, Fault::IoDone)]);
+    for (is_backup, fault) in ways.into_iter().flatten() {
         let mut failed = 0;
         loop {
             let target = disk(3);
-            target.fail_call(target.all_calls() + failed, Fault::Io);
-            let storage: Arc<dyn Storage> = target.storage();
-            let made = match is_backup {
-                true => wal::backup(source.storage().as_ref(), &storage, &mut |_, _| {}).map(drop),
-                false => past(&source, None)
-                    .and_then(|past| past.restore(&storage, None, &mut |_, _| {}))
-                    .map(drop),
-            };
+            target.fail_call(failed, fault);
+            let made = made(&source, &target, is_backup);
             let Some(call) = target.failed_call() else {
                 made.unwrap();
                 break;
             };
             failed += 1;
-            let case = format!("backup {is_backup}: {call:?}");
+            let case = format!("backup {is_backup}, {fault:?}: {call:?}");
             if made.is_ok() {
                 assert!(verify(&target).is_ok(), "{case}");
                 continue;
@@ -377,13 +383,50 @@ fn a_backup_or_a_restore_that_fails_anywhere_leaves_nothing_that_is_taken_for_a_
                 target.after_power_cut(Survivors::Nothing),
             ] {
                 match verify(&left) {
-                    Err(Error::NoLog { .. } | Error::Unfinished { .. } | Error::Damaged { .. }) => {
-                    }
-                    other => panic!("{case}: {:?}", other.map(drop)),
+                    Err(Error::Unfinished { .. }) => {}
+                    Err(Error::NoLog { .. }) if left.names().is_empty() => {}
+                    other => panic!("{case}: {:?}, {:?}", other.map(drop), left.names()),
                 }
             }
         }
         assert!(failed > 30, "{failed} calls");
+    }
+}
+
+#[test]
+fn a_power_cut_during_a_backup_or_a_restore_leaves_all_of_it_or_what_every_tool_rejects() {
+    let source = SimDisk::new();
+    archived(&source, &disk(5));
+    for is_backup in [true, false] {
+        let mut cut = 0;
+        loop {
+            let target = disk(3);
+            target.cut_before(cut);
+            let ended = made(&source, &target, is_backup);
+            let survivors = [
+                Survivors::Nothing,
+                Survivors::Everything,
+                Survivors::Random(cut),
+                Survivors::Random(cut + 1_000),
+            ];
+            for survivors in survivors {
+                let case = format!("backup {is_backup}, cut before {cut}: {survivors:?}");
+                let left = target.after_power_cut(survivors);
+                match verify(&left) {
+                    Ok((_, records)) => assert!(records == payloads(1..=200), "{case}"),
+                    Err(Error::Unfinished { .. }) => assert!(ended.is_err(), "{case}"),
+                    // The first two calls make the mark.
+                    Err(Error::NoLog { .. }) if cut < 2 && left.names().is_empty() => {}
+                    other => panic!("{case}: {:?}, {:?}", other.map(drop), left.names()),
+                }
+            }
+            cut += 1;
+            if !target.is_cut() {
+                ended.unwrap();
+                break;
+            }
+        }
+        assert!(cut > 15, "{cut} calls");
     }
 }
 
@@ -646,6 +689,28 @@ fn of_positions_that_a_backup_has_its_own_bytes_are_used_whatever_the_archive_s_
         assert!(!damaged.is_of_archive(&error), "{error}");
         assert!(error.to_string().contains(&own), "{error}");
     }
+}
+
+#[test]
+fn where_a_backup_s_own_copy_of_a_continued_segment_cannot_be_read_that_file_is_named() {
+    let (copy, own, archive, _) = continued();
+    let mut named = 0;
+    for at in 0.. {
+        let copy = copy.after_kill();
+        let past = past(&copy, Some(&archive)).unwrap();
+        copy.fail_call(at, Fault::Io);
+        let restored = restore(&past, 1, None);
+        let Some(call) = copy.failed_call() else {
+            assert!(restored.is_ok());
+            break;
+        };
+        if let Some(error) = restored.err().filter(|_| call.name == own) {
+            let told = error.to_string();
+            assert!(told.contains(&format!("sim:{own}")), "{call:?}: {told}");
+            named += 1;
+        }
+    }
+    assert!(named > 2, "{named} calls");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Stops a server after a signal.
 
+use crate::cli::ending::wait_for_the_end;
 use crate::cli::exit::Failure;
 use crate::cli::journal::Running;
 use crate::cli::nats::Running as Published;
@@ -15,9 +16,10 @@ pub(super) fn stopped(
     if let Some(published) = published {
         published.wait();
     }
-    engine
-        .shut_down()
-        .map_err(|error| Failure::of_log(&error))?;
+    if let Err(error) = engine.shut_down() {
+        wait_for_the_end();
+        return Err(Failure::of_log(&error));
+    }
     if let Some(node) = node {
         node.give_up();
     }

@@ -357,8 +357,8 @@ impl Appender {
     /// ends. A second call does nothing. Must not be called while the same thread holds a [`Sequence`].
     ///
     /// # Errors
-    /// [`Error::Stopped`] with the reason when the log has failed before all
-    /// was durable.
+    /// [`Error::Stopped`] with the reason when the log has failed: also when all was durable by then,
+    /// and when only its end could not be written.
     pub fn shutdown(&self) -> Result<(), Error> {
         {
             let mut queue = self.shared.queue.lock();
@@ -382,6 +382,12 @@ impl Appender {
             }
             self.medium.close();
         }
+        if let Some(reason) = self.shared.failure.get() {
+            return Err(Error::Stopped {
+                reason: Arc::clone(reason),
+            });
+        }
+        // The journal thread was never started, or is still to write them.
         if self.durable() < self.appended() {
             let reason = self.shared.queue.lock().closed.clone();
             return Err(Error::Stopped {

@@ -64,8 +64,10 @@ impl Journal {
         };
         if let Some(error) = error {
             {
+                let reason: Arc<str> = error.to_string().into();
                 let mut queue = self.shared.queue.lock();
-                queue.closed = Some(error.to_string().into());
+                let _ = self.shared.failure.set(Arc::clone(&reason));
+                queue.closed = Some(reason);
                 queue.records.clear(0);
             }
             let _ = catch_unwind(AssertUnwindSafe(|| events.failed(&error)));

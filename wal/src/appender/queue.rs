@@ -74,6 +74,8 @@ pub(super) struct Shared {
     /// Bytes of the records since the newest snapshot began.
     pub(super) log_bytes: AtomicU64,
     pub(super) stopping: AtomicBool,
+    /// Why the journal thread has ended, unless it was told to stop and all went well.
+    pub(super) failure: OnceLock<Arc<str>>,
     /// The journal thread, once it runs.
     pub(super) journal: OnceLock<ThreadId>,
 }
@@ -120,6 +122,7 @@ impl Shared {
             batches_by_time: Default::default(),
             log_bytes: AtomicU64::new(log_bytes),
             stopping: AtomicBool::new(false),
+            failure: OnceLock::new(),
             journal: OnceLock::new(),
         }
     }

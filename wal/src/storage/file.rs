@@ -61,7 +61,7 @@ impl FileStorage {
     pub fn existing(directory: &Path) -> io::Result<Self> {
         let named = std::path::absolute(directory)?;
         let directory = fs::canonicalize(directory)?;
-        if !directory.is_dir() {
+        if !fs::metadata(&directory)?.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         let handle = fs::File::open(&directory)?;
@@ -173,8 +173,11 @@ fn within(name: &str) -> &str {
 }
 
 fn make_directory(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => return Err(io::ErrorKind::NotADirectory.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -493,6 +496,26 @@ mod tests {
         let refused = FileStorage::existing(&place.path().join("file"));
         let refused = refused.err().unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::NotADirectory);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_looked_at_is_not_made_and_the_system_s_error_told() {
+        let place = tempfile::tempdir().unwrap();
+        let (file, circle) = (place.path().join("file"), place.path().join("circle"));
+        fs::write(&file, b"").unwrap();
+        std::os::unix::fs::symlink(&circle, &circle).unwrap();
+        for below in [circle.clone(), circle.join("a"), circle.join("a/b")] {
+            let refused = FileStorage::create(&below).err().unwrap();
+            let code = refused.raw_os_error();
+            assert_eq!(code, Some(Errno::LOOP.raw_os_error()), "{refused}");
+        }
+        for below in [file.clone(), file.join("a")] {
+            let refused = FileStorage::create(&below).err().unwrap();
+            assert_eq!(refused.kind(), io::ErrorKind::NotADirectory);
+        }
+        let made = place.path().join("a/b");
+        FileStorage::create(&made).unwrap();
+        assert!(made.is_dir());
     }
 
     #[test]
