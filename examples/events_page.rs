@@ -62,6 +62,10 @@ is told under the one that it left. Clients that keep `reservation-payment-chang
 by subject must read it again at each `carebook.reference-fact.applied` of an adjustment that was seen there
 (`reference-facts/payment-change-adjustment/{id}`).
 
+An update of a branch's office by the branch changes its fact, too, and is told under `branch-office-profiles/{id}`
+alone. Clients that keep `reference-facts/branch-office-profile/{id}` by subject must read it again at each
+`carebook.branch-office-profile.updated` as well.
+
 Commits that change no resource produce no event, and leave gaps in the positions. So do the commits that record the
 progress of publishing.
 

@@ -280,7 +280,8 @@ pub trait PublicEvents: Resource {
 /// resource's revision is [`Revision::NONE`](crate::base::revision::Revision::NONE), its events
 /// have none either. An event of a fact that came in has the fact's own path. Where the fact also
 /// changes what readers see of the resource itself, `and` is followed by a type with its fields:
-/// that event is sent when the resource's own revision advances. After a type,
+/// that event is sent when the resource's own revision advances. `again` in place of `fact` is a fact
+/// that came in, too, where another line has `fact`: both have one type. After a type,
 /// `(at "path/{}", revision own)` names another path than the resource's. The value of a field has
 /// the type given.
 #[macro_export]
@@ -329,6 +330,9 @@ macro_rules! public_events {
     (@types $resource:ident [$($done:tt)*] [fact and $($rest:tt)*] $($more:tt)*) => {
         $crate::public_events!(@types $resource [$($done)*] [fact { "" } { }] [$($rest)*] $($more)*)
     };
+    (@types $resource:ident [$($done:tt)*] [again and $($rest:tt)*] $($more:tt)*) => {
+        $crate::public_events!(@types $resource [$($done)*] [$($rest)*] $($more)*)
+    };
     (@types $resource:ident [$($done:tt)*]
         [$what:literal { $says:expr }
             { $($name:literal : $type:ty = $value:expr),* $(,)? }]
@@ -374,6 +378,12 @@ macro_rules! public_events {
                 @tell $to $resource $changed $revision $also () { $($fields)* }
             );
         }
+    };
+    (@tell $to:ident $resource:ident $changed:ident $revision:ident
+        again ($id:expr, $fact_revision:expr) and $also:literal { $($fields:tt)* }
+    ) => {
+        $crate::public_events!(@tell $to $resource $changed $revision
+            fact ($id, $fact_revision) and $also { $($fields)* });
     };
     (@tell $to:ident $resource:ident $changed:ident $revision:ident
         $what:literal () { $($fields:tt)* }

@@ -8,7 +8,7 @@ use carebook::domain::event::EventField;
 use carebook::domain::reference::samples;
 use carebook::journal::events::event_types;
 use carebook::journal::personal::{Masking, shown};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{all, played, played_with_bodies, reader};
 
@@ -165,4 +165,42 @@ fn an_event_tells_who_did_what_to_which_resource() {
     assert_eq!(event["data"]["kind"], "actor");
     assert_eq!(event["data"]["operation"], "reference_fact");
     assert_eq!(event["data"]["revision"], 1);
+}
+
+#[test]
+fn a_fact_of_a_pre_registered_payment_is_told_under_the_pre_registration_too() {
+    let stage = played();
+    let token = stage.token(&reader());
+    let (mut client, workflow) = (stage.client(), stage.workflow());
+    let of_type = "&type=carebook.payment-obligation.pre-registered";
+    let registered = all(&mut client, &token, of_type, 100);
+    let subject = registered[0]["subject"].as_str().unwrap();
+    let (_, id) = subject.split_once('/').unwrap();
+    let fact_path = format!("reference-facts/payment-obligation/{id}");
+    let mut fact = client.get(&format!("/{fact_path}"), &workflow).json();
+    let revision = fact["revision"].as_i64().unwrap() + 1;
+    fact["revision"] = json!(revision);
+    fact["facts"]["state"] = json!("paid");
+    let put = client.put_facts(&workflow, &[fact]);
+    assert_eq!(put.status, 200, "{put:?}");
+
+    let of_fact = all(&mut client, &token, &format!("&subject={fact_path}"), 100);
+    let applied = of_fact.last().unwrap();
+    assert_eq!(applied["type"], "carebook.reference-fact.applied");
+    assert_eq!(applied["data"]["revision"], revision);
+    let of_registration = all(&mut client, &token, &format!("&subject={subject}"), 100);
+    let [first, changed] = &of_registration[..] else {
+        panic!("{of_registration:?}");
+    };
+    assert_eq!(first["type"], "carebook.payment-obligation.pre-registered");
+    assert_eq!(changed["type"], "carebook.payment-obligation.changed");
+    assert_eq!(changed["data"]["operation"], "reference_fact");
+    assert_eq!(changed["data"]["revision"], Value::Null);
+    // The fact's own event stays the first of the commit.
+    let position = applied["id"].as_str().unwrap().strip_suffix("-0").unwrap();
+    assert_eq!(changed["id"], format!("{position}-1"));
+    let history = client.get(&format!("/{subject}/history"), &stage.headquarters());
+    let newest = &history.json()["revisions"][0];
+    assert_eq!(newest["operation"], "reference_fact");
+    assert_eq!(newest["position"].to_string(), position);
 }

@@ -26,6 +26,7 @@ use crate::domain::reference::kinds::payment_obligation::PaymentObligation;
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Kind, Resource};
 use crate::domain::response_body::response_body;
+use crate::domain::stored::Older;
 use crate::public_events;
 
 /// What the provider's fee is for one payment by one method.
@@ -249,6 +250,8 @@ pub enum ObligationEvent {
     BornOfConsultation(Box<ObligationPut>),
     /// The payment is pre-registered.
     PreRegistered(Box<PreRegistration>),
+    /// A new revision of the fact is put in place, and the payment is pre-registered already.
+    PutOnceRegistered(Box<ObligationPut>),
 }
 
 impl ObligationEvent {
@@ -281,6 +284,8 @@ impl ObligationPut {
 impl Resource for Obligation {
     const KIND: Kind = PaymentObligation::KIND;
     type Event = ObligationEvent;
+    /// Version 1 had the same event for every fact that came in.
+    const OLDER: &'static [Older<Self, ObligationEvent>] = &[Older::ADDED_TO];
     /// The list contains obligations from their pre-registration on.
     const LIST: Option<List<Self>> = Some(List {
         from_when: Some(|it| it.pre_registration.is_some()),
@@ -319,7 +324,10 @@ impl Resource for Obligation {
         match (state, event) {
             (None, ObligationEvent::Put(first)) => Self::new(first, false),
             (None, ObligationEvent::BornOfConsultation(first)) => Self::new(first, true),
-            (Some(mut obligation), ObligationEvent::Put(later)) => {
+            (
+                Some(mut obligation),
+                ObligationEvent::Put(later) | ObligationEvent::PutOnceRegistered(later),
+            ) => {
                 obligation.fact_revision = later.revision;
                 obligation.fact = later.fact.clone();
                 obligation
@@ -331,7 +339,7 @@ impl Resource for Obligation {
                 obligation
             }
             (Some(_), _) => panic!("an obligation is born once and pre-registered once"),
-            (None, ObligationEvent::PreRegistered(_)) => {
+            (None, ObligationEvent::PreRegistered(_) | ObligationEvent::PutOnceRegistered(_)) => {
                 panic!("an obligation that does not exist cannot be pre-registered")
             }
         }
@@ -372,6 +380,8 @@ public_events! {
         "branchProfileId": BranchProfileId = registration.actor.branch_profile_id,
         "paymentProductPlanCode": Ident = registration.payment_product_plan_code,
     },
+    /// The fact of a pre-registered payment came in.
+    PutOnceRegistered(put) => again(&put.payment_id, put.revision) and "changed" {},
 }
 
 impl Obligation {
@@ -445,16 +455,22 @@ impl FactHolder for Obligation {
     }
 
     fn put(
-        _: Option<&Self>,
+        state: Option<&Self>,
         id: &str,
         revision: Revision,
         fact: &PaymentObligation,
     ) -> Option<ObligationEvent> {
-        Some(ObligationEvent::Put(Box::new(ObligationPut {
+        let put = Box::new(ObligationPut {
             payment_id: id.into(),
             revision,
             fact: fact.clone(),
-        })))
+        });
+        let is_registered = state.is_some_and(|it| it.pre_registration.is_some());
+        Some(if is_registered {
+            ObligationEvent::PutOnceRegistered(put)
+        } else {
+            ObligationEvent::Put(put)
+        })
     }
 }
 
@@ -532,6 +548,40 @@ mod tests {
         };
         let kind = PaymentObligation::KIND.name;
         assert_eq!(told.subject, format!("reference-facts/{kind}/{PAYMENT}"));
+    }
+
+    #[test]
+    fn a_fact_is_told_under_the_pre_registration_too_once_there_is_one() {
+        let mut service = service();
+        let told = |obligation: &Obligation| {
+            let put = Obligation::put(Some(obligation), PAYMENT, Revision::new(2), &fact());
+            let changed = Changed {
+                is_fact: true,
+                advances: true,
+                path: &[PAYMENT],
+                revision: Revision::new(2),
+            };
+            let told = Obligation::public_events(&put.unwrap(), &changed);
+            let told = told
+                .into_iter()
+                .map(|told| (told.name.event_type(), told.subject, told.revision));
+            told.collect::<Vec<_>>()
+        };
+        let kind = PaymentObligation::KIND.name;
+        let applied = (
+            "carebook.reference-fact.applied".to_owned(),
+            format!("reference-facts/{kind}/{PAYMENT}"),
+            Some(Revision::new(2)),
+        );
+        assert_eq!(told(&state(&service)), std::slice::from_ref(&applied));
+        service.acting(mother());
+        pre_register(&mut service).committed();
+        let changed = (
+            "carebook.payment-obligation.changed".to_owned(),
+            format!("reservation-payment-pre-registrations/{PAYMENT}"),
+            None,
+        );
+        assert_eq!(told(&state(&service)), [applied, changed]);
     }
 
     #[test]
