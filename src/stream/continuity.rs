@@ -6,6 +6,7 @@ use super::chain::Tail;
 use super::connection::{Connection, StreamInfo};
 use super::error::StreamError;
 use super::extent::{MAY_BE_OLD, has_copies, has_what_was_read};
+use super::message::Message;
 
 /// What was found out of that so far.
 #[derive(Default)]
@@ -16,19 +17,22 @@ pub struct JournalContinuity {
     short: Option<Instant>,
     /// The end of what had been read at the check before.
     before: Option<Tail>,
+    /// Since when the journal does not show that one.
+    unshown: Option<Instant>,
 }
 
 impl JournalContinuity {
     /// Notes that nobody said anything of the journal for a while.
     pub fn interrupt(&mut self) {
-        (self.compared, self.short) = (0, None);
+        (self.compared, self.short, self.unshown) = (0, None, None);
     }
 
     /// Whether the journal, of which this was said just now, has what was read, as far as that can be known
     /// before the next message comes, which is checked by itself. Blocks.
     ///
     /// A message that came since the check before may follow what this node has read, and have been taken by the
-    /// servers after another history of the same length. So what had been read by then is compared again.
+    /// servers after another history of the same length. So what had been read by then is compared again, once
+    /// it is shown. What is not shown for a while is missing for good, and left to who reads it.
     ///
     /// # Errors
     /// [`StreamError::Ahead`] when it has less, and who says so cannot be behind;
@@ -40,16 +44,20 @@ impl JournalContinuity {
         info: &StreamInfo,
     ) -> Result<bool, StreamError> {
         let before = self.before.replace(tail.clone());
+        let unshown = self.unshown.take();
         let is_short = info.last < tail.sequence;
         if !is_short {
             self.short = None;
             let still_there = info.first..tail.sequence;
             let before = before.filter(|end| still_there.contains(&end.sequence));
             if let Some(before) = before
-                && !is_shown(has_what_was_read(connection, &before, info.last))?
+                && !is_shown(shows(connection, &before, info.last))?
             {
-                self.before = Some(before);
-                return Ok(false);
+                let since = unshown.unwrap_or_else(Instant::now);
+                if since.elapsed() < MAY_BE_OLD {
+                    (self.before, self.unshown) = (Some(before), Some(since));
+                    return Ok(false);
+                }
             }
             // What was purged was in snapshots, and was the same by then.
             let is_purged = tail.sequence < info.first;
@@ -58,7 +66,11 @@ impl JournalContinuity {
             }
         }
         self.compared = 0;
-        match has_what_was_read(connection, tail, info.last) {
+        let compared = match is_short {
+            true => has_what_was_read(connection, tail, info.last),
+            false => shows(connection, tail, info.last),
+        };
+        match compared {
             Err(lost @ StreamError::Ahead { .. }) => {
                 let since = *self.short.get_or_insert_with(Instant::now);
                 match has_copies(info) && since.elapsed() < MAY_BE_OLD {
@@ -75,6 +87,34 @@ impl JournalContinuity {
             }
         }
     }
+}
+
+/// Checks that the stream, which has not purged the end of what was read, has the same there. Asks once for the message
+/// itself, which is enough unless that is void: nothing may wait here for long while a writer may have to be replaced.
+/// Blocks.
+///
+/// # Errors
+/// The errors of [`has_what_was_read`]; [`StreamError::Gap`] when the message is not there.
+fn shows(connection: &Connection, end: &Tail, last: u64) -> Result<(), StreamError> {
+    let found = connection.block(connection.message_now(end.sequence))?;
+    let found = found.ok_or(StreamError::Gap {
+        missing: end.sequence,
+        sequence: end.sequence + 1,
+    })?;
+    let ahead = match Message::read(&found) {
+        Ok(message) if message.digest == end.digest => return Ok(()),
+        Ok(message) => message.ahead,
+        Err(_) => 0,
+    };
+    let compared = has_what_was_read(connection, end, last);
+    if matches!(compared, Err(StreamError::Replaced { .. })) {
+        // Where the messages before it were purged, also meanwhile, nothing shows any more whether it is void.
+        let first = connection.block(connection.info_now())?.first;
+        if first > 1 && end.sequence < first + u64::from(ahead) {
+            return Ok(());
+        }
+    }
+    compared
 }
 
 /// Whether the stream has shown what was read. It has not where it was changed meanwhile, or nobody answers.
@@ -96,7 +136,30 @@ fn is_shown(compared: Result<(), StreamError>) -> Result<bool, StreamError> {
 mod tests {
     use super::*;
     use crate::stream::fake::{Fake, LOG};
-    use crate::stream::message::{Content, Message};
+    use crate::stream::message::{Content, Node};
+
+    fn check(
+        continuity: &mut JournalContinuity,
+        connection: &Connection,
+        tail: &Tail,
+    ) -> Result<bool, StreamError> {
+        let info = connection.block(connection.info_now()).unwrap();
+        continuity.check(connection, tail, &info)
+    }
+
+    /// Returns the message of an epoch after this end, which was made with so many in flight before it.
+    fn next(tail: &Tail, epoch: u64, ahead: u8, content: Content<'_>) -> Vec<u8> {
+        tail.place(LOG, epoch, ahead).message(content).0.to_vec()
+    }
+
+    fn follow(tail: &Tail, message: &[u8]) -> Tail {
+        let mut after = tail.clone();
+        let sequence = tail.sequence + 1;
+        after
+            .follow(sequence, &Message::read(message).unwrap())
+            .unwrap();
+        after
+    }
 
     #[test]
     fn a_writer_that_goes_on_in_another_history_of_the_same_length_does_not_hide_it() {
@@ -107,26 +170,84 @@ mod tests {
         let other = fake.written_on(2, 1);
         assert_eq!(whole.len(), other.len());
         let before = fake.tail();
-        let (message, _) = before.place(LOG, 1, 0).message(Content::Barrier);
-        let mut after = before.clone();
-        let sequence = before.sequence + 1;
-        after
-            .follow(sequence, &Message::read(&message).unwrap())
-            .unwrap();
-        let next = [message.to_vec()];
+        let message = next(&before, 1, 0, Content::Barrier);
+        let after = follow(&before, &message);
+        let next = [message];
         for (history, expected) in [
             (&whole, Ok(true)),
             (&other, Err(StreamError::Replaced { position: 3 })),
         ] {
             let mut continuity = JournalContinuity::default();
-            let mut check = |tail: &Tail| {
-                let info = connection.block(connection.info_now()).unwrap();
-                continuity.check(&connection, tail, &info)
-            };
             fake.has(&whole);
-            assert_eq!(check(&before), Ok(true));
+            assert_eq!(check(&mut continuity, &connection, &before), Ok(true));
             fake.has(&[history.as_slice(), &next].concat());
-            assert_eq!(check(&after), expected);
+            // A server that does not show it for a moment ends nothing, and hides nothing.
+            fake.kept.lock().hidden = Some(before.sequence);
+            assert_eq!(check(&mut continuity, &connection, &after), Ok(false));
+            fake.kept.lock().hidden = None;
+            assert_eq!(check(&mut continuity, &connection, &after), expected);
+        }
+    }
+
+    #[test]
+    fn a_message_that_stays_away_holds_up_nothing_for_ever() {
+        let fake = Fake::with_room(64 << 20);
+        drop(fake.written(1, 3));
+        let connection = fake.connection();
+        let before = fake.tail();
+        let message = next(&before, 1, 0, Content::Barrier);
+        let after = follow(&before, &message);
+        let mut continuity = JournalContinuity::default();
+        assert_eq!(check(&mut continuity, &connection, &before), Ok(true));
+        {
+            let mut kept = fake.kept.lock();
+            kept.messages.push(message);
+            kept.hidden = Some(before.sequence);
+        }
+        assert_eq!(check(&mut continuity, &connection, &after), Ok(false));
+        let since = continuity.unshown.unwrap();
+        continuity.unshown = since.checked_sub(MAY_BE_OLD);
+        assert!(continuity.unshown.is_some());
+        assert_eq!(check(&mut continuity, &connection, &after), Ok(true));
+        assert_eq!(check(&mut continuity, &connection, &after), Ok(true));
+        // A while in which nobody said anything does not count.
+        continuity.unshown = since.checked_sub(MAY_BE_OLD);
+        continuity.interrupt();
+        assert_eq!(continuity.unshown, None);
+    }
+
+    #[test]
+    fn what_is_purged_before_a_void_message_makes_no_other_history_of_it() {
+        let fake = Fake::with_room(64 << 20);
+        let connection = fake.connection();
+        let fence = |name| {
+            let token = [1; 16];
+            Content::Fence(Node { token, name })
+        };
+        // Of two messages in flight, the fence of another writer takes the place of the first.
+        let begins = next(&Tail::beginning(), 1, 0, fence("a"));
+        let begun = follow(&Tail::beginning(), &begins);
+        let flying = follow(&begun, &next(&begun, 1, 0, Content::Barrier));
+        let void = next(&flying, 1, 1, Content::Barrier);
+        let fenced = next(&begun, 2, 0, fence("b"));
+        let before = follow(&follow(&begun, &fenced), &void);
+        assert_eq!(before.epoch, 2);
+        let own = next(&before, 2, 0, Content::Barrier);
+        let after = follow(&before, &own);
+        for first in 1..=4_u64 {
+            let mut continuity = JournalContinuity::default();
+            {
+                let mut kept = fake.kept.lock();
+                kept.first = first.min(before.sequence);
+                kept.messages = vec![begins.clone(), fenced.clone(), void.clone()];
+            }
+            assert_eq!(check(&mut continuity, &connection, &before), Ok(true));
+            {
+                let mut kept = fake.kept.lock();
+                kept.first = first;
+                kept.messages.push(own.clone());
+            }
+            assert_eq!(check(&mut continuity, &connection, &after), Ok(true));
         }
     }
 }

@@ -39,6 +39,10 @@ pub(super) struct Kept {
     pub(super) cuts: bool,
     /// Number of answers to changes of the key that will be lost. A refusal is no such answer.
     pub(super) lost: usize,
+    /// The first sequence: what came before is purged.
+    pub(super) first: u64,
+    /// A sequence whose message is not shown.
+    pub(super) hidden: Option<u64>,
 }
 
 pub(super) struct Fake {
@@ -69,6 +73,8 @@ impl Fake {
             key: None,
             cuts: false,
             lost: 0,
+            first: 1,
+            hidden: None,
         }));
         let of_thread = Arc::clone(&kept);
         std::thread::spawn(move || {
@@ -249,12 +255,14 @@ impl Kept {
                 "created": time,
                 "state": {
                     "messages": self.messages.len(), "bytes": self.bytes(), "consumer_count": 0,
-                    "first_seq": 1, "first_ts": time, "last_seq": self.messages.len(), "last_ts": time,
+                    "first_seq": self.first, "first_ts": time, "last_seq": self.messages.len(), "last_ts": time,
                 },
             }),
             (false, Some(sequence)) => match self.messages.get(sequence as usize - 1) {
-                Some(message) => shown(sequence, &Value::Null, message),
-                None => none(),
+                Some(message) if sequence >= self.first && self.hidden != Some(sequence) => {
+                    shown(sequence, &Value::Null, message)
+                }
+                _ => none(),
             },
             (false, None) => match &self.key {
                 Some((revision, value)) => shown(*revision, &asked["last_by_subj"], value),

@@ -10,9 +10,10 @@
 //! that wait for one, `barrier_rate` limits their number, `room` tells whether the stream takes more, and `figures`
 //! counts. `snapshot_store` keeps the journal's snapshots in the servers' object store, `listing` is the list of
 //! them, `purge` removes from the stream what they contain, and `extent` determines what is left. `reader` reads
-//! messages in order, and `continuity` checks that the stream still has what was read. `cache` compares the directory with the stream and adds what it lacks, and `bootstrap` fills an
-//! empty directory from a snapshot. `log` combines stream and directory into the log of an engine. `lease` determines
-//! when a standby takes over, and `lease_term` until when this process has the lease; `shown` visits what is there.
+//! messages in order, and `continuity` checks that the stream still has what was read. `cache` compares the directory
+//! with the stream and adds what it lacks, and `bootstrap` fills an empty directory from a snapshot. `log` combines
+//! stream and directory into the log of an engine. `lease` determines when a standby takes over, and `lease_term` until
+//! when this process has the lease; `shown` visits what is there.
 //! Nothing here knows the meaning of a record.
 
 mod append;
