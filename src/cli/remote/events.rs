@@ -58,7 +58,8 @@ runs it is to start it again (Restart=on-failure).
 Exit codes:
   0  all events are printed, or a signal ended it
   1  failed: the server cannot be reached at the beginning, or rejects the request (its response
-     says why), or its events are of another log than before (it was restored: begin without --after)
+     says why), or its events are of another log than before (it was restored: begin without
+     --after)
   2  the arguments are wrong")]
 pub struct EventsArgs {
     /// A running server, http://HOST:PORT or https://HOST:PORT.
