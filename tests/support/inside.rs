@@ -30,7 +30,7 @@ use wal::{Log, Options};
 use super::document::{Sent, judge};
 use super::gated::{Gate, OpenInTheEnd, syncing_through};
 use super::watched::Watched;
-use super::{AUDIENCE, Answer, ISSUER, World};
+use super::{AUDIENCE, Answer, ISSUER, World, until};
 
 /// The system's clock, which can be set to run ahead, and to panic.
 #[derive(Default)]
@@ -178,6 +178,10 @@ impl Inside {
             ..Wanted::default()
         };
         let inside = Self::start(world, wanted);
+        // Whoever waits at the gate from here on waits for a record, not for the segment that is made ahead.
+        let is_segment = |name: &String| name.starts_with("segment-") && name.ends_with(".log");
+        let segments = || inside.disk.names().into_iter().filter(is_segment).count();
+        until("the next segment is made", || segments() == 2);
         (inside, Arc::clone(&gate), OpenInTheEnd(gate))
     }
 

@@ -343,9 +343,17 @@ impl ArchiveFolder {
             };
             let (segment, seal) = match next {
                 Ok(Some(next)) => next,
-                Ok(None) => continue,
+                Ok(None) => {
+                    // Without a segment of its own, the log's numbers do not tell what comes before it.
+                    if last.is_none() {
+                        damage = None;
+                    }
+                    continue;
+                }
                 Err(error @ Error::Damaged { .. }) => {
-                    damage.get_or_insert(error);
+                    if last.is_some() || !self.begins_before(found, manifest.first_position)? {
+                        damage.get_or_insert(error);
+                    }
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -423,6 +431,13 @@ impl ArchiveFolder {
             ),
         };
         Err(self.damaged(number, position, &what))
+    }
+
+    /// Whether a segment, of which the end may be damaged, begins before a position.
+    fn begins_before(&self, number: u64, position: u64) -> Result<bool, Error> {
+        let (archive, name) = (self.archive.as_ref(), self.name(number));
+        described::begins_before(archive, &self.log, &name, position)
+            .map_err(|source| Error::io("read", archive.describe(&name))(source))
     }
 
     fn damaged(&self, number: u64, position: u64, what: &str) -> Error {

@@ -127,6 +127,10 @@ pub(crate) fn step(
     Ok(Step::Frame(header))
 }
 
+/// Maximum number of bytes behind the length with which an open segment was made that count as part of its torn tail:
+/// they are read, copied and overwritten.
+const BEHIND_MAX: u64 = 64 << 20;
+
 /// Returns what is wrong with a segment's header: nothing, an offset and a sentence, or a version
 /// that is too new.
 pub(crate) fn header_fault(
@@ -146,6 +150,11 @@ pub(crate) fn header_fault(
         Some((40, "the file holds another segment of this log"))
     } else if header.epoch != segment.epoch {
         Some((32, "the segment belongs to another epoch"))
+    } else if segment.seal.is_none() && length > header.size.saturating_add(BEHIND_MAX) {
+        Some((
+            header.size,
+            "more bytes are behind the end of the segment than belong to a torn tail",
+        ))
     } else if segment.seal.is_none() && length < header.size {
         Some((
             length,

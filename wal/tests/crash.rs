@@ -4,9 +4,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use rand::Rng;
-use wal::storage::sim::{SimDisk, Survivors};
+use wal::Options;
+use wal::storage::sim::{Fault, SimDisk, Survivors};
 
 use crate::support::{
     Heard, campaign, eventually, open, open_with, random, record, seed, size, small,
@@ -211,5 +213,53 @@ fn a_power_cut_under_the_journal_thread_loses_nothing_acknowledged() {
             "SEED={seed}: {found} of {acknowledged}"
         );
         assert!(opened.records == appended[..found], "SEED={seed}");
+    }
+}
+
+#[test]
+fn a_power_cut_or_a_failure_at_any_step_of_a_stop_loses_nothing() {
+    let records: Vec<_> = (0..9_u8).map(|number| vec![number; 700]).collect();
+    let stopped = |prepare: &dyn Fn(&SimDisk)| {
+        let disk = SimDisk::new();
+        let heard = Heard::default();
+        let options = Options {
+            // Nothing is sealed before the stop.
+            seal_after: Duration::from_secs(3_600),
+            ..small()
+        };
+        let log = open_with(disk.storage(), options).unwrap().log;
+        let appender = log.start(heard.events()).unwrap();
+        for record in &records {
+            appender.sequence().push(record.clone()).unwrap();
+        }
+        eventually("all is durable", || appender.durable() == 9);
+        prepare(&disk);
+        let _ = appender.shutdown();
+        disk
+    };
+    let mut steps = 0;
+    for cut in 0.. {
+        let disk = stopped(&|disk| disk.cut_before(disk.calls() + cut));
+        for survivors in [
+            Survivors::Nothing,
+            Survivors::Everything,
+            Survivors::Random(cut),
+            Survivors::Random(cut + 1_000),
+        ] {
+            let opened = open(&disk.after_power_cut(survivors)).unwrap();
+            assert!(opened.records == records, "cut {cut}, {survivors:?}");
+        }
+        if !disk.is_cut() {
+            steps = cut;
+            break;
+        }
+    }
+    assert!(steps > 6, "{steps}");
+    for fault in [Fault::Io, Fault::IoDone, Fault::Full] {
+        for call in 0..60 {
+            let disk = stopped(&|disk| disk.fail_call(call, fault));
+            let opened = open(&disk.after_kill()).unwrap();
+            assert!(opened.records == records, "{fault:?} at {call}");
+        }
     }
 }

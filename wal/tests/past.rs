@@ -10,7 +10,7 @@ use wal::storage::meanwhile::Meanwhile;
 use wal::storage::sim::{Fault, SimDisk, Survivors};
 use wal::{BoxError, Error, Log, Past, Record, Report, Salvage, Visitor};
 
-use crate::support::{open, segments, snapshot, verify};
+use crate::support::{Heard, open, segments, snapshot, verify};
 
 fn payload(number: u64) -> Vec<u8> {
     let mut payload = vec![u8::try_from(number % 251).unwrap(); 700];
@@ -579,6 +579,39 @@ fn damage_in_an_archive_is_told_and_what_is_before_it_restored() {
             reader.and_then(|mut reader| reader.read_on(&mut |_| Ok(ControlFlow::Continue(()))));
         damaged(read.err().unwrap());
         assert_eq!(past.earliest() == 1, !is_seen_at_once, "{at}");
+    }
+}
+
+#[test]
+fn damage_before_a_stopped_log_that_has_no_segment_takes_nothing_from_it() {
+    let (source, archive) = (SimDisk::new(), disk(5));
+    let mut log = open(&source).unwrap().log;
+    append(&mut log, 1..=60);
+    drop(log);
+    let mut log = open(&source).unwrap().log;
+    snapshot(&mut log, 59).unwrap();
+    snapshot(&mut log, 60).unwrap();
+    drop(log);
+    let mut log = open(&source).unwrap().log;
+    snapshot(&mut log, 60).unwrap();
+    log.compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
+        .unwrap();
+    let appender = log.start(Heard::default().events()).unwrap();
+    appender.shutdown().unwrap();
+    assert!(segments(&source).is_empty());
+    let last = segments(&archive).pop().unwrap();
+    let bytes = archive.bytes(&last).unwrap();
+    for at in [bytes.len() - 3, bytes.len() - 400] {
+        archive.put(&last, &bytes);
+        archive.flip(&last, at, 1);
+        let past = past(&source, Some(&archive)).unwrap();
+        let (target, report) = restore(&past, 1, None).unwrap();
+        assert_eq!((report.first_position, report.last_position), (61, 60));
+        assert!(verify(&target).is_ok());
+        let reader = LiveReader::open_with_archive(source.storage(), archive.storage(), 61);
+        reader
+            .and_then(|mut reader| reader.read_on(&mut |_| Ok(ControlFlow::Continue(()))))
+            .unwrap();
     }
 }
 

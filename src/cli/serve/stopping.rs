@@ -16,12 +16,14 @@ pub(super) fn stopped(
     if let Some(published) = published {
         published.wait();
     }
-    if let Err(error) = engine.shut_down() {
-        wait_for_the_end();
-        return Err(Failure::of_log(&error));
-    }
+    let ended = engine.shut_down();
+    // The log's threads have ended: nothing more is written, whatever has failed.
     if let Some(node) = node {
         node.give_up();
+    }
+    if let Err(error) = ended {
+        wait_for_the_end();
+        return Err(Failure::of_log(&error));
     }
     tracing::info!("stopped");
     Ok(())

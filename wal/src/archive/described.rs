@@ -104,6 +104,19 @@ fn goes_on_from(window: &mut Window<'_>, own: &Seal, seed: u32) -> io::Result<bo
     Ok(to_u64(frame.len()) == header.bytes() && header.follows(frame, &own.chain))
 }
 
+/// Whether the first frame of a segment, which may be damaged elsewhere, states a position before this one.
+pub(super) fn begins_before(
+    archive: &dyn Storage,
+    log: &LogId,
+    name: &str,
+    position: u64,
+) -> io::Result<bool> {
+    let file = archive.open_read(name)?;
+    let mut window = Window::with_piece(file.as_ref(), file.length()?, HEADER);
+    let header = header_at(&mut window, FIRST_FRAME, format::crc_seed(log))?;
+    Ok(header.is_some_and(|header| header.first < position))
+}
+
 /// Returns the digest after the frame that ends at an offset; `None` when none does.
 fn chain_at(window: &mut Window<'_>, offset: u64, seed: u32) -> io::Result<Option<Chain>> {
     let (mut at, mut chain) = (FIRST_FRAME, None);
