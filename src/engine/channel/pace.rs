@@ -82,8 +82,8 @@ impl Pace {
     /// Whether one more attempt may be in flight.
     fn has_place(&self, bounds: &Bounds) -> bool {
         let most = match (self.standing, self.takes) {
-            // One attempt shows as well as four that the receiver is back.
-            (Standing::Silent, _) => 1,
+            // One attempt shows as well as four that the receiver is back, or still takes what comes, as the log says.
+            (Standing::Silent, _) | (Standing::Taking, false) => 1,
             (_, false) => bounds.on_way_doubtful_max,
             (_, true) => bounds.on_way_max,
         };
@@ -134,6 +134,7 @@ impl Pace {
     /// no more of them are in flight for that.
     pub(super) fn is_known_as(&mut self, standing: Standing) {
         self.standing = standing;
+        self.takes &= standing == Standing::Taking;
     }
 }
 
@@ -172,10 +173,18 @@ mod tests {
     }
 
     #[test]
-    fn one_that_took_all_before_a_start_has_few_in_flight_until_it_takes_one_again() {
+    fn another_receiver_has_few_in_flight_whatever_the_one_before_took() {
+        let mut pace = Pace::default();
+        pace.is_taken();
+        pace.is_known_as(Standing::Unknown);
+        assert_eq!(most(pace), Bounds::default().on_way_doubtful_max);
+    }
+
+    #[test]
+    fn one_that_took_all_before_a_start_has_one_in_flight_until_it_takes_one_again() {
         let mut pace = Pace::default();
         pace.is_known_as(Standing::Taking);
         assert_eq!(pace.standing(), Standing::Taking);
-        assert_eq!(most(pace), Bounds::default().on_way_doubtful_max);
+        assert_eq!(most(pace), 1);
     }
 }

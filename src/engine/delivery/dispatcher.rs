@@ -34,7 +34,7 @@ use crate::base::time::Timestamp;
 use crate::domain::event::Name;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::engine::channel::schedule::{Failure, RECORDED_EVERY};
-use crate::engine::channel::{Bounds, Channel, Now, Settled};
+use crate::engine::channel::{Bounds, Channel, Now, Settled, Standing};
 use crate::engine::core::Shared;
 use crate::journal::events::EventId;
 
@@ -222,6 +222,10 @@ impl Dispatcher {
             Some(active) if active.subscription.revision > subscription.revision => {}
             Some(active) if active.generation == deliveries.generation => {
                 active.known_at = stored.position;
+                if active.subscription.url != subscription.url {
+                    // Nothing is known of another receiver.
+                    active.channel.is_known_as(Standing::Unknown);
+                }
                 active.subscription = subscription.clone();
             }
             _ => self.attach(id, &stored),
@@ -386,6 +390,7 @@ impl Dispatcher {
             return;
         };
         self.touched.insert(subscription);
+        let was_sent = matches!(outcome, Outcome::Sent(_));
         let delivered = match outcome {
             Outcome::Sent(delivered) => delivered,
             Outcome::Lost(first) => {
@@ -427,7 +432,9 @@ impl Dispatcher {
             Delivered::Failed(failure) => {
                 active.note_failure(id, &failure, now.wall);
                 active.failed(id, &failure, now);
-                active.note_wait(took);
+                if was_sent {
+                    active.note_wait(took);
+                }
             }
         }
     }

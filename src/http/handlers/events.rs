@@ -95,6 +95,8 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
     // The reader may come from the writer, whose events arrive here a moment later.
     if let Some(after) = wanted.after
         && engine.is_standby()
+        // No log reaches a position beyond.
+        && i64::try_from(after.position).is_ok()
         && let Err(answer) = come_to_position(engine, &actor, after.position, problems).await
     {
         return *answer;

@@ -172,12 +172,17 @@ impl Look {
         let Some((last, its)) = last else {
             return Ok(page);
         };
-        match self.body(past, begin, last.commit.at) {
+        let at = past.at(past.first()).unwrap_or(last.commit.at);
+        match self.body(past, begin, at) {
             Ok(before) => {
                 let told = told(last, self.trail.numbered, before.as_ref(), &its);
                 page.revisions.push(told);
             }
             Err(Lost::Gone) => {}
+            // What is told already is enough for a page; the next one begins with this revision.
+            Err(Lost::Unfinished) if !page.revisions.is_empty() => {
+                (page.next, page.is_complete) = (Some(last.position), true);
+            }
             Err(lost) => return Err(lost.into()),
         }
         Ok(page)
