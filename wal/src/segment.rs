@@ -165,12 +165,9 @@ impl Maker {
     }
 
     /// Closes the log, to which nothing is appended any more: no segment is open then, and the files hold what was
-    /// written and nothing else, so that each of their bytes is checked. `retired` are the segments that were left
-    /// since the last call of another method. If this fails, nothing is lost, and the next start does it.
-    pub(crate) fn close(&mut self, retired: &[Retired], reader: &Reader) {
-        for segment in retired {
-            self.retire(*segment, reader);
-        }
+    /// written and nothing else, so that each of their bytes is checked. If this fails, nothing is lost, and the next
+    /// start does it.
+    pub(crate) fn close(&mut self) {
         if self.unsettled.is_some() {
             return;
         }

@@ -130,6 +130,7 @@ impl Pace {
     pub(super) fn is_failing_already(&mut self) {
         self.failures = self.failures.max(1);
     }
+
     /// Sets what is known of the receiver otherwise than from its newest attempt's outcome. Until an attempt is taken,
     /// no more of them are in flight for that.
     pub(super) fn is_known_as(&mut self, standing: Standing) {

@@ -19,7 +19,8 @@ const OF_ALL_MAX: usize = 4_096;
 
 /// Maximum number of looks in pieces, of all subjects, that have had a turn and have not ended. Each holds what it has
 /// found so far, which may be a hundred bytes for each of many thousand resources; a look that has had no turn holds
-/// nothing. It is many times [`PAST_READS_MAX`], so that a few long looks keep no short one waiting.
+/// nothing. It is many times [`PAST_READS_MAX`], so that a few long looks keep no short one waiting; where so many are
+/// begun, a short one waits until one of them ends.
 const BEGUN_MAX: usize = 64;
 
 /// The look is refused, because too many wait already.
@@ -93,6 +94,8 @@ impl Drop for Turn {
 impl FairQueue {
     /// Creates a queue that runs at most `most` looks at a time.
     pub(in crate::engine) fn new(most: usize) -> Arc<Self> {
+        // Else none might be served where only first pieces wait.
+        debug_assert!(most < BEGUN_MAX, "more turns than looks that may be begun");
         let line = Line {
             turns: most,
             free: most,

@@ -53,16 +53,15 @@ impl Maintenance {
             self.expect_in_place()?;
             let free = self.free_space()?;
             let mut hand_off = shared.hand_off.lock();
-            if hand_off.stop {
-                let retired = std::mem::take(&mut hand_off.retired);
-                if hand_off.is_finished {
-                    drop(hand_off);
-                    self.maker.close(&retired, &shared.reader);
-                }
-                return Ok(());
-            }
             for retired in hand_off.retired.drain(..) {
                 self.maker.retire(retired, &shared.reader);
+            }
+            if hand_off.stop {
+                if hand_off.is_finished {
+                    drop(hand_off);
+                    self.maker.close();
+                }
+                return Ok(());
             }
             if let Some(request) = hand_off.request.take() {
                 drop(hand_off);
