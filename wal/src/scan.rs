@@ -164,3 +164,36 @@ pub(crate) fn header_fault(
         None
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_segment_may_have_more_bytes_than_it_was_made_with_but_not_any_number_of_them_and_none_less()
+     {
+        let header = SegmentHeader {
+            log: [7; 16],
+            epoch: 2,
+            number: 3,
+            size: 8 << 10,
+        };
+        let segment = Segment {
+            number: 3,
+            epoch: 2,
+            seal: None,
+        };
+        let block = header.encode();
+        let most = header.size + BEHIND_MAX;
+        for (length, is_right) in [
+            (header.size - 1, false),
+            (header.size, true),
+            (most, true),
+            (most + 1, false),
+            (u64::MAX, false),
+        ] {
+            let fault = header_fault(&block, &segment, header.log, length);
+            assert_eq!(matches!(fault, Ok(None)), is_right, "{length}");
+        }
+    }
+}
