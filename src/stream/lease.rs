@@ -449,6 +449,15 @@ mod tests {
     use super::super::maintenance::hold;
     use super::*;
 
+    fn terms() -> Terms {
+        Terms {
+            address: "127.0.0.1:1".to_owned(),
+            webhook_key: "0123456789abcdef".to_owned(),
+            relies: false,
+            replicas: 1,
+        }
+    }
+
     #[test]
     fn a_lease_that_was_made_although_the_answers_were_lost_is_known_again_and_no_other_one_is() {
         let fake = Fake::with_room(1 << 20);
@@ -480,13 +489,7 @@ mod tests {
      {
         let fake = Fake::with_room(1 << 20);
         let link = hold(fake.connection(), "node", [1; 16]);
-        let terms = Terms {
-            address: "127.0.0.1:1".to_owned(),
-            webhook_key: "0123456789abcdef".to_owned(),
-            relies: false,
-            replicas: 1,
-        };
-        let mut claim = Claim::new(&link, terms);
+        let mut claim = Claim::new(&link, terms());
         // The answers to making it, and to the change that makes it certain.
         fake.kept.lock().lost = 2;
         let soon = Duration::from_millis(300);
@@ -506,13 +509,7 @@ mod tests {
     fn a_claim_knows_its_key_for_a_term_after_a_change_of_it_whose_answer_was_lost() {
         let fake = Fake::with_room(1 << 20);
         let link = hold(fake.connection(), "node", [1; 16]);
-        let terms = Terms {
-            address: "127.0.0.1:1".to_owned(),
-            webhook_key: "0123456789abcdef".to_owned(),
-            relies: false,
-            replicas: 1,
-        };
-        let mut claim = Claim::new(&link, terms);
+        let mut claim = Claim::new(&link, terms());
         // It was made a while ago, and the answer was lost. So is that to the change which is to make it certain.
         let before = Instant::now();
         claim.unanswered = before.checked_sub(OWN_WITHIN / 2);

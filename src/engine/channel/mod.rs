@@ -28,7 +28,7 @@ use std::time::Duration;
 use crate::base::time::Timestamp;
 pub use now::Now;
 use pace::Pace;
-pub use pace::{Bounds, Standing};
+pub use pace::{Bounds, ReceiverHealth};
 pub use retry_state::RetryState;
 use schedule::{Failure, pause};
 use subject::Subject;
@@ -248,7 +248,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
     pub fn next_in_turn<T>(
         &mut self,
         now: Now,
-        turn: impl FnOnce(usize, Standing) -> Option<T>,
+        turn: impl FnOnce(usize, ReceiverHealth) -> Option<T>,
     ) -> Option<(I, T)> {
         if !self.has_next(now) {
             return None;
@@ -256,7 +256,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         let id = *self.ready.first()?;
         let hash = self.waiting.get(&id)?.subject;
         let subject = self.subjects.get_mut(&hash)?;
-        let turn = turn(self.pace.on_way(), self.pace.standing())?;
+        let turn = turn(self.pace.on_way(), self.pace.health())?;
         subject.on_way = Some(id);
         self.pace.begins(&self.bounds, now.steady);
         self.schedule(hash);
@@ -314,8 +314,8 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
 
     /// Sets what is known of the receiver otherwise than from the outcome of its newest attempt: from the log, or from
     /// how long that attempt has taken. The next outcome replaces it.
-    pub fn is_known_as(&mut self, standing: Standing) {
-        self.pace.is_known_as(standing);
+    pub fn is_known_as(&mut self, health: ReceiverHealth) {
+        self.pace.is_known_as(health);
     }
 
     /// Records that an attempt was abandoned without an outcome: the item waits as before.

@@ -38,7 +38,7 @@ impl Default for Bounds {
 
 /// What is known of a receiver. It decides which slots the receiver's attempts take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Standing {
+pub enum ReceiverHealth {
     /// The newest attempt was taken.
     Taking,
     /// The newest attempt failed, and soon.
@@ -54,7 +54,7 @@ pub enum Standing {
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     on_way: usize,
-    standing: Standing,
+    health: ReceiverHealth,
     /// Whether the newest attempt that ended was taken.
     takes: bool,
     /// Number of attempts that have failed since the newest one that was taken.
@@ -70,8 +70,8 @@ impl Pace {
     }
 
     /// What is known of the receiver.
-    pub(super) fn standing(&self) -> Standing {
-        self.standing
+    pub(super) fn health(&self) -> ReceiverHealth {
+        self.health
     }
 
     /// Number of attempts in flight.
@@ -81,9 +81,9 @@ impl Pace {
 
     /// Whether one more attempt may be in flight.
     fn has_place(&self, bounds: &Bounds) -> bool {
-        let most = match (self.standing, self.takes) {
+        let most = match (self.health, self.takes) {
             // One attempt shows as well as four that the receiver is back, or still takes what comes, as the log says.
-            (Standing::Silent, _) | (Standing::Taking, false) => 1,
+            (ReceiverHealth::Silent, _) | (ReceiverHealth::Taking, false) => 1,
             (_, false) => bounds.on_way_doubtful_max,
             (_, true) => bounds.on_way_max,
         };
@@ -115,14 +115,14 @@ impl Pace {
     /// Records that the receiver has taken an item.
     pub(super) fn is_taken(&mut self) {
         self.takes = true;
-        self.standing = Standing::Taking;
+        self.health = ReceiverHealth::Taking;
         self.failures = 0;
     }
 
     /// Records that an attempt has failed.
     pub(super) fn has_failed(&mut self) {
         self.takes = false;
-        self.standing = Standing::Failing;
+        self.health = ReceiverHealth::Failing;
         self.failures = self.failures.saturating_add(1);
     }
 
@@ -133,9 +133,9 @@ impl Pace {
 
     /// Sets what is known of the receiver otherwise than from its newest attempt's outcome. Until an attempt is taken,
     /// no more of them are in flight for that.
-    pub(super) fn is_known_as(&mut self, standing: Standing) {
-        self.standing = standing;
-        self.takes &= standing == Standing::Taking;
+    pub(super) fn is_known_as(&mut self, health: ReceiverHealth) {
+        self.health = health;
+        self.takes &= health == ReceiverHealth::Taking;
     }
 }
 
@@ -158,18 +158,18 @@ mod tests {
         let silent = || {
             let mut pace = Pace::default();
             pace.has_failed();
-            pace.is_known_as(Standing::Silent);
+            pace.is_known_as(ReceiverHealth::Silent);
             pace
         };
         assert_eq!(most(silent()), 1);
         // An answer leads out of it, whatever it says.
         let mut refuses = silent();
         refuses.has_failed();
-        assert_eq!(refuses.standing(), Standing::Failing);
+        assert_eq!(refuses.health(), ReceiverHealth::Failing);
         assert_eq!(most(refuses), bounds.on_way_doubtful_max);
         let mut takes = silent();
         takes.is_taken();
-        assert_eq!(takes.standing(), Standing::Taking);
+        assert_eq!(takes.health(), ReceiverHealth::Taking);
         assert_eq!(most(takes), bounds.on_way_max);
     }
 
@@ -177,15 +177,15 @@ mod tests {
     fn another_receiver_has_few_in_flight_whatever_the_one_before_took() {
         let mut pace = Pace::default();
         pace.is_taken();
-        pace.is_known_as(Standing::Unknown);
+        pace.is_known_as(ReceiverHealth::Unknown);
         assert_eq!(most(pace), Bounds::default().on_way_doubtful_max);
     }
 
     #[test]
     fn one_that_took_all_before_a_start_has_one_in_flight_until_it_takes_one_again() {
         let mut pace = Pace::default();
-        pace.is_known_as(Standing::Taking);
-        assert_eq!(pace.standing(), Standing::Taking);
+        pace.is_known_as(ReceiverHealth::Taking);
+        assert_eq!(pace.health(), ReceiverHealth::Taking);
         assert_eq!(most(pace), 1);
     }
 }

@@ -17,7 +17,9 @@ use crate::domain::resource::Resource as _;
 use crate::domain::webhook::deliveries::{Delivery, LastFailure, WebhookDeliveries};
 use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
 use crate::engine::channel::schedule::{Failure, recorded_every};
-use crate::engine::channel::{Bounds, Channel, Now, RetryState, Settled, Standing, Unrecorded};
+use crate::engine::channel::{
+    Bounds, Channel, Now, ReceiverHealth, RetryState, Settled, Unrecorded,
+};
 use crate::engine::core::Shared;
 use crate::engine::feed::{EventFilter, EventReader, NoPage};
 use crate::journal::events::{Event, EventId};
@@ -106,15 +108,15 @@ fn types_said(event: &Event) -> Option<EventTypePatterns> {
 
 /// What the log says of a receiver. One that is not failing, and has taken all that its subscription has examined, may
 /// count as taking; one for which something waits may not have answered yet.
-pub(super) fn standing(stored: &WebhookDeliveries) -> Standing {
+pub(super) fn health(stored: &WebhookDeliveries) -> ReceiverHealth {
     let last = stored.last_failure.as_ref();
     let is_silent = last.is_some_and(|failure| failure.status.is_none());
     let has_taken = stored.examined.is_some() && stored.waiting.is_empty();
     match (stored.is_failing, is_silent, has_taken) {
-        (true, true, _) => Standing::Silent,
-        (true, false, _) => Standing::Failing,
-        (false, _, true) => Standing::Taking,
-        (false, _, false) => Standing::Unknown,
+        (true, true, _) => ReceiverHealth::Silent,
+        (true, false, _) => ReceiverHealth::Failing,
+        (false, _, true) => ReceiverHealth::Taking,
+        (false, _, false) => ReceiverHealth::Unknown,
     }
 }
 
@@ -400,7 +402,7 @@ impl ActiveSubscription {
     /// Notes how long the newest attempt has taken, which has failed.
     pub(super) fn note_wait(&mut self, took: Duration) {
         if took >= SILENT_AFTER {
-            self.channel.is_known_as(Standing::Silent);
+            self.channel.is_known_as(ReceiverHealth::Silent);
         }
     }
 
@@ -741,19 +743,19 @@ mod tests {
         };
         let mut stored = deliveries(&waits);
         stored.examined = Some(id(3));
-        assert_eq!(standing(&stored), Standing::Unknown);
+        assert_eq!(health(&stored), ReceiverHealth::Unknown);
         stored.is_failing = true;
         stored.last_failure = Some(failed(Some(500)));
-        assert_eq!(standing(&stored), Standing::Failing);
+        assert_eq!(health(&stored), ReceiverHealth::Failing);
         stored.last_failure = Some(failed(None));
-        assert_eq!(standing(&stored), Standing::Silent);
+        assert_eq!(health(&stored), ReceiverHealth::Silent);
         // It has taken everything since.
         stored.is_failing = false;
         stored.waiting.clear();
-        assert_eq!(standing(&stored), Standing::Taking);
+        assert_eq!(health(&stored), ReceiverHealth::Taking);
         // It was just created.
         stored.examined = None;
-        assert_eq!(standing(&stored), Standing::Unknown);
+        assert_eq!(health(&stored), ReceiverHealth::Unknown);
     }
 
     #[test]
@@ -770,12 +772,13 @@ mod tests {
             assert_eq!(active.channel.next(now()), Some(id(1)));
             active.failed(id(1), &failure, now());
             active.note_wait(took);
-            let next = active
-                .channel
-                .next_in_turn(now(), |_, standing| Some(standing));
-            next.map(|(_, standing)| standing)
+            let next = active.channel.next_in_turn(now(), |_, health| Some(health));
+            next.map(|(_, health)| health)
         };
-        assert_eq!(known(Duration::from_secs(15)), Some(Standing::Silent));
-        assert_eq!(known(Duration::from_millis(5)), Some(Standing::Failing));
+        assert_eq!(known(Duration::from_secs(15)), Some(ReceiverHealth::Silent));
+        assert_eq!(
+            known(Duration::from_millis(5)),
+            Some(ReceiverHealth::Failing)
+        );
     }
 }

@@ -8,32 +8,32 @@ use std::collections::{BTreeSet, VecDeque};
 
 use uuid::Uuid;
 
-use crate::engine::channel::Standing;
+use crate::engine::channel::ReceiverHealth;
 
 /// Maximum number of attempts in flight, over all subscriptions.
 const ALL_MAX: usize = 1_024;
 /// The kinds, in the order in which a slot that becomes free is offered to them.
-const KINDS: [Standing; 4] = [
-    Standing::Taking,
-    Standing::Failing,
-    Standing::Unknown,
-    Standing::Silent,
+const KINDS: [ReceiverHealth; 4] = [
+    ReceiverHealth::Taking,
+    ReceiverHealth::Failing,
+    ReceiverHealth::Unknown,
+    ReceiverHealth::Silent,
 ];
 
 /// Number of slots that the other kinds leave to this one.
-const fn reserve(standing: Standing) -> usize {
-    match standing {
-        Standing::Taking => 512,
-        Standing::Unknown => 128,
-        Standing::Failing | Standing::Silent => 64,
+const fn reserve(health: ReceiverHealth) -> usize {
+    match health {
+        ReceiverHealth::Taking => 512,
+        ReceiverHealth::Unknown => 128,
+        ReceiverHealth::Failing | ReceiverHealth::Silent => 64,
     }
 }
 
 /// Number of slots that a subscription may have while half of its kind's reserve is taken.
-const fn share(standing: Standing) -> usize {
-    match standing {
-        Standing::Taking => 4,
-        Standing::Failing | Standing::Unknown | Standing::Silent => 1,
+const fn share(health: ReceiverHealth) -> usize {
+    match health {
+        ReceiverHealth::Taking => 4,
+        ReceiverHealth::Failing | ReceiverHealth::Unknown | ReceiverHealth::Silent => 1,
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) struct AttemptSlots {
 /// A slot, held until its attempt ends.
 #[derive(Debug)]
 pub(super) struct AttemptSlot {
-    standing: Standing,
+    health: ReceiverHealth,
 }
 
 #[derive(Debug, Default)]
@@ -67,14 +67,14 @@ impl AttemptSlots {
         &mut self,
         id: Uuid,
         own: usize,
-        standing: Standing,
+        health: ReceiverHealth,
     ) -> Option<AttemptSlot> {
-        let is_crowded = self.kind(standing).taken >= reserve(standing) / 2;
-        if is_crowded && own >= share(standing) {
+        let is_crowded = self.kind(health).taken >= reserve(health) / 2;
+        if is_crowded && own >= share(health) {
             return None;
         }
-        let has_one = self.has_one(standing);
-        let kind = self.kind_mut(standing);
+        let has_one = self.has_one(health);
+        let kind = self.kind_mut(health);
         if !has_one {
             if kind.waits.insert(id) {
                 kind.waiting.push_back(id);
@@ -83,46 +83,46 @@ impl AttemptSlots {
         }
         kind.waits.remove(&id);
         kind.taken += 1;
-        Some(AttemptSlot { standing })
+        Some(AttemptSlot { health })
     }
 
     /// Returns a slot whose attempt has ended.
     pub(super) fn end(&mut self, turn: &AttemptSlot) {
-        self.kind_mut(turn.standing).taken -= 1;
+        self.kind_mut(turn.health).taken -= 1;
     }
 
     /// Returns the next waiting subscription for which there is a slot. To be called until it returns `None`, before
     /// any other subscription tries to begin.
     pub(super) fn next(&mut self) -> Option<Uuid> {
-        KINDS.into_iter().find_map(|standing| {
-            let has_one = self.has_one(standing);
-            has_one.then(|| self.kind_mut(standing).next()).flatten()
+        KINDS.into_iter().find_map(|health| {
+            let has_one = self.has_one(health);
+            has_one.then(|| self.kind_mut(health).next()).flatten()
         })
     }
 
-    fn kind(&self, standing: Standing) -> &Kind {
-        match standing {
-            Standing::Taking => &self.taking,
-            Standing::Failing => &self.failing,
-            Standing::Unknown => &self.unknown,
-            Standing::Silent => &self.silent,
+    fn kind(&self, health: ReceiverHealth) -> &Kind {
+        match health {
+            ReceiverHealth::Taking => &self.taking,
+            ReceiverHealth::Failing => &self.failing,
+            ReceiverHealth::Unknown => &self.unknown,
+            ReceiverHealth::Silent => &self.silent,
         }
     }
 
-    fn kind_mut(&mut self, standing: Standing) -> &mut Kind {
-        match standing {
-            Standing::Taking => &mut self.taking,
-            Standing::Failing => &mut self.failing,
-            Standing::Unknown => &mut self.unknown,
-            Standing::Silent => &mut self.silent,
+    fn kind_mut(&mut self, health: ReceiverHealth) -> &mut Kind {
+        match health {
+            ReceiverHealth::Taking => &mut self.taking,
+            ReceiverHealth::Failing => &mut self.failing,
+            ReceiverHealth::Unknown => &mut self.unknown,
+            ReceiverHealth::Silent => &mut self.silent,
         }
     }
 
     /// Whether there is a slot for this kind: one that neither is taken nor belongs to the reserve of another kind.
-    fn has_one(&self, standing: Standing) -> bool {
+    fn has_one(&self, health: ReceiverHealth) -> bool {
         let spoken_for = KINDS.into_iter().map(|other| {
             let taken = self.kind(other).taken;
-            match other == standing {
+            match other == health {
                 true => taken,
                 false => taken.max(reserve(other)),
             }
@@ -145,7 +145,7 @@ impl Kind {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::Standing::{Failing, Silent, Taking, Unknown};
+    use super::ReceiverHealth::{Failing, Silent, Taking, Unknown};
     use super::*;
 
     fn id(number: usize) -> Uuid {
@@ -157,19 +157,19 @@ mod tests {
         turns: &mut AttemptSlots,
         ids: std::ops::Range<usize>,
         most: usize,
-        standing: Standing,
+        health: ReceiverHealth,
     ) -> Vec<AttemptSlot> {
         let mut taken = Vec::new();
         for one in ids {
-            let own = (0..most).map_while(|own| turns.begin(id(one), own, standing));
+            let own = (0..most).map_while(|own| turns.begin(id(one), own, health));
             taken.extend(own);
         }
         taken
     }
 
     /// Number of slots that one kind may have while the others have none.
-    fn most(standing: Standing) -> usize {
-        let others = KINDS.into_iter().filter(|other| *other != standing);
+    fn most(health: ReceiverHealth) -> usize {
+        let others = KINDS.into_iter().filter(|other| *other != health);
         ALL_MAX - others.map(reserve).sum::<usize>()
     }
 
@@ -214,10 +214,10 @@ mod tests {
 
     #[test]
     fn however_many_fail_and_are_new_those_that_are_silent_are_tried_too() {
-        for standing in [Taking, Failing, Unknown] {
+        for health in [Taking, Failing, Unknown] {
             let mut turns = AttemptSlots::default();
-            let others = taken(&mut turns, 0..5_000, 4, standing);
-            assert_eq!(others.len(), most(standing));
+            let others = taken(&mut turns, 0..5_000, 4, health);
+            assert_eq!(others.len(), most(health));
             assert!(turns.begin(id(9_000), 0, Silent).is_some());
         }
     }

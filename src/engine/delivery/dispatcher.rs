@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use uuid::Uuid;
 
-use super::active::{ActiveSubscription, standing};
+use super::active::{ActiveSubscription, health};
 use super::attempt_slots::AttemptSlots;
 use super::tail::{Tail, next_page};
 use super::webhooks::{
@@ -34,7 +34,7 @@ use crate::base::time::Timestamp;
 use crate::domain::event::Name;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::engine::channel::schedule::{Failure, RECORDED_EVERY};
-use crate::engine::channel::{Bounds, Channel, Now, Settled, Standing};
+use crate::engine::channel::{Bounds, Channel, Now, ReceiverHealth, Settled};
 use crate::engine::core::Shared;
 use crate::journal::events::EventId;
 
@@ -224,7 +224,7 @@ impl Dispatcher {
                 active.known_at = stored.position;
                 if active.subscription.url != subscription.url {
                     // Nothing is known of another receiver.
-                    active.channel.is_known_as(Standing::Unknown);
+                    active.channel.is_known_as(ReceiverHealth::Unknown);
                 }
                 active.subscription = subscription.clone();
             }
@@ -273,7 +273,7 @@ impl Dispatcher {
         for waiting in &deliveries.waiting {
             active.resume(waiting, now);
         }
-        active.channel.is_known_as(standing(deliveries));
+        active.channel.is_known_as(health(deliveries));
         self.active.insert(id, active);
         if self.tail.is_none() {
             self.tail = Some(Tail::begin(&self.shared));
@@ -322,7 +322,7 @@ impl Dispatcher {
         let may_read = !is_stopping && !active.is_gone && active.knows_itself();
         let may_send = may_read && !is_paused;
         let slots = &mut self.slots;
-        let mut turn = |on_way, standing| slots.begin(id, on_way, standing);
+        let mut turn = |on_way, health| slots.begin(id, on_way, health);
         while may_send && let Some((event, turn)) = active.channel.next_in_turn(now, &mut turn) {
             let attempt = active.attempt(event, now.wall, &self.log);
             let (shared, sender) = (Arc::clone(&self.shared), Arc::clone(&self.sender));
