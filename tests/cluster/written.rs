@@ -21,8 +21,13 @@ fn what_is_acknowledged_is_in_the_stream_and_in_the_directory_the_same() {
     assert_eq!(told["records"], 20, "{told}");
     assert_eq!(told["comparedRecords"], 20, "{told}");
     assert_eq!(told["fences"], 2, "{told}");
-    // Nothing writes to the directory alone.
+    // The stop has closed its log: the files end with their last frame.
     let data = world.data();
+    for entry in std::fs::read_dir(&data).unwrap().map(Result::unwrap) {
+        let (name, bytes) = (entry.file_name(), entry.metadata().unwrap().len());
+        assert!(bytes < 1 << 20, "{name:?} has {bytes} bytes");
+    }
+    // Nothing writes to the directory alone.
     let mark = std::fs::read_to_string(data.join("journal")).unwrap();
     assert!(mark.starts_with("CAREBOOK_"), "{mark}");
     let skip = ["outbox", "skip", "1", "--reason", "by hand", "--data"];

@@ -248,6 +248,11 @@ async fn asked_in_vain(inside: &Inside, world: &World) {
             assert_eq!(answer.status, 400, "{path}: {answer:?}");
         }
     }
+    // No log comes to this position.
+    let beyond = "/events?after=9223372036854775808-0";
+    let answer = get(inside, &workflow, beyond, None).await;
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert_eq!(answer.json()["fieldErrors"][0]["fieldPath"], "query.after");
     let began = Instant::now();
     // Events after one that nobody has, as a page and as a stream.
     let bearer = format!("Bearer {workflow}");

@@ -157,6 +157,16 @@ impl ActiveSubscription {
         }
     }
 
+    /// Takes over the subscription as it is at `position`.
+    pub(super) fn is_known_as_of(&mut self, position: u64, subscription: &WebhookSubscription) {
+        if self.subscription.url != subscription.url {
+            // Nothing is known of another receiver.
+            self.channel.is_known_as(ReceiverHealth::Unknown);
+        }
+        self.known_at = position;
+        self.subscription = subscription.clone();
+    }
+
     /// Whether the subscription is known as of its last change passed; until then nothing is sent.
     pub(super) fn knows_itself(&self) -> bool {
         self.known_at >= self.changed_at
@@ -780,5 +790,31 @@ mod tests {
             known(Duration::from_millis(5)),
             Some(ReceiverHealth::Failing)
         );
+    }
+
+    #[test]
+    fn the_receiver_at_another_address_is_another_one_and_a_new_secret_leaves_it_the_same() {
+        let mut active = active();
+        active.offer(&event(1), now());
+        active.channel.is_known_as(ReceiverHealth::Silent);
+        let mut known = |change: fn(&mut WebhookSubscription)| {
+            let mut subscription = active.subscription.clone();
+            change(&mut subscription);
+            active.is_known_as_of(2, &subscription);
+            assert_eq!(active.subscription.url, subscription.url);
+            // Nothing is taken out: what it is asked for is refused.
+            let mut health = None;
+            active.channel.next_in_turn(now(), |_, known| {
+                health = Some(known);
+                None::<()>
+            });
+            health
+        };
+        let rotated = |subscription: &mut WebhookSubscription| subscription.secret_number = 2;
+        assert_eq!(known(rotated), Some(ReceiverHealth::Silent));
+        let moved = |subscription: &mut WebhookSubscription| {
+            subscription.url = "https://example.org/".into();
+        };
+        assert_eq!(known(moved), Some(ReceiverHealth::Unknown));
     }
 }

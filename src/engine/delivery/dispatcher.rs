@@ -34,7 +34,7 @@ use crate::base::time::Timestamp;
 use crate::domain::event::Name;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::engine::channel::schedule::{Failure, RECORDED_EVERY};
-use crate::engine::channel::{Bounds, Channel, Now, ReceiverHealth, Settled};
+use crate::engine::channel::{Bounds, Channel, Now, Settled};
 use crate::engine::core::Shared;
 use crate::journal::events::EventId;
 
@@ -221,12 +221,7 @@ impl Dispatcher {
             Some(active) if active.generation > deliveries.generation => return,
             Some(active) if active.subscription.revision > subscription.revision => {}
             Some(active) if active.generation == deliveries.generation => {
-                active.known_at = stored.position;
-                if active.subscription.url != subscription.url {
-                    // Nothing is known of another receiver.
-                    active.channel.is_known_as(ReceiverHealth::Unknown);
-                }
-                active.subscription = subscription.clone();
+                active.is_known_as_of(stored.position, subscription);
             }
             _ => self.attach(id, &stored),
         }
