@@ -19,7 +19,9 @@ use carebook::domain::outbox::message::Message;
 use carebook::domain::resource::Resource as _;
 use carebook::engine::checkpointer::CheckpointPolicy;
 use carebook::engine::clock::{Clock, SystemClock};
+use carebook::engine::log_space::retention::LogRetention;
 use carebook::engine::outbox::{Delivery, OutgoingMessage, Receiver};
+use carebook::engine::role::Role;
 use carebook::engine::{CommandResult, Engine, Limits};
 use carebook::journal::counters::{Counters, Marks};
 use carebook::journal::replay::{Recovered, Replay};
@@ -42,10 +44,19 @@ fn start(disk: &SimDisk, clock: Arc<dyn Clock>) -> Engine {
 }
 
 fn start_within(limits: Limits, storage: Arc<dyn Storage>, clock: Arc<dyn Clock>) -> Engine {
+    start_as(Role::Writer, limits, storage, clock)
+}
+
+fn start_as(
+    role: Role,
+    limits: Limits,
+    storage: Arc<dyn Storage>,
+    clock: Arc<dyn Clock>,
+) -> Engine {
     let mut replaying = Replaying::new("recovering");
     let (log, _) = Log::open(storage, small(), &mut replaying).unwrap();
     let on_fatal = Box::new(|error: &wal::Error| panic!("the log failed: {error}"));
-    Engine::start(log, replaying.finish(), 1, limits, clock, on_fatal).unwrap()
+    Engine::start_as(role, log, replaying.finish(), 1, limits, clock, on_fatal).unwrap()
 }
 
 /// What recovery makes of the disk, which stays as it is.
@@ -405,6 +416,68 @@ fn deposit_and_forget(engine: &Engine, world: &World, clock: &SetClock) {
     clock.run(31 * DAY);
     snapshot(engine);
     assert_eq!(engine.figures().checkpoints.forgotten_keys, 1);
+}
+
+/// The records of a writer that forgets a key and has it used again, so many times.
+fn forgotten_and_used_again(world: &World, rounds: u64) -> Vec<Vec<u8>> {
+    struct Records(Vec<Vec<u8>>);
+    impl Visitor for Records {
+        fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+            self.0.push(record.payload.to_vec());
+            Ok(())
+        }
+    }
+    let (disk, clock) = (SimDisk::new(), Arc::new(SetClock::default()));
+    let engine = start(&disk, Arc::clone(&clock) as _);
+    engine.checkpoint_by(CheckpointPolicy {
+        retention: Some(Duration::from_millis(DAY.unsigned_abs())),
+        log: LogRetention {
+            age: Duration::MAX,
+            ..LogRetention::default()
+        },
+        ..CheckpointPolicy::default()
+    });
+    for round in 0..rounds {
+        deposit(&engine, world, &format!("S-{round}"), "key-1").unwrap();
+        snapshot(&engine);
+        clock.run(2 * DAY);
+        snapshot(&engine);
+    }
+    assert_eq!(engine.figures().checkpoints.forgotten_keys, rounds);
+    engine.shut_down().unwrap();
+    let mut records = Records(Vec::new());
+    wal::verify(disk.storage(), &mut records).unwrap();
+    records.0
+}
+
+#[test]
+fn a_snapshot_of_a_standby_has_forgotten_just_what_the_records_that_it_covers_forget() {
+    let world = World::new();
+    let records = forgotten_and_used_again(&world, 60);
+    let (disk, clock) = (SimDisk::new(), Arc::new(SystemClock::default()));
+    let engine = start_as(Role::Standby, Limits::default(), disk.storage(), clock);
+    let last = records.len() as u64;
+    std::thread::scope(|scope| {
+        // The writer's forgetting is applied while each snapshot waits for what is not durable yet.
+        scope.spawn(|| {
+            for (position, record) in (1..).zip(&records) {
+                engine.apply(position, [record.as_slice()]).unwrap();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        until("there is something to cover", || engine.durable() > 0);
+        while engine.appended() < last {
+            snapshot(&engine);
+            let covered = engine.durable();
+            until("the log goes on", || {
+                engine.durable() > covered + 2 || engine.appended() == last
+            });
+            // Refused if a key that is used again there is not forgotten.
+            recovered(&disk);
+        }
+    });
+    engine.shut_down().unwrap();
+    assert_eq!(recovered(&disk).tables.digest(), engine.digest());
 }
 
 /// Once keys were forgotten, what a second key leads to is looked at, and not only whether its

@@ -30,6 +30,17 @@ impl Shared {
         Ok(durable)
     }
 
+    /// Returns a durable position up to which all commits are published, and up to which position the records up to
+    /// there forget keys: no more, and no less. A standby goes on applying its writer's forgetting meanwhile.
+    pub(super) fn covered_and_forgotten(&self) -> Result<(u64, u64), wal::Error> {
+        // Keys are forgotten under the sequencer: of those that are now, the record is appended.
+        let forgotten = || {
+            let _sequence = self.journal.sequence();
+            self.tables.forgotten()
+        };
+        with_the_same(forgotten, || self.published())
+    }
+
     /// Compacts the log: removes what the older snapshot covers and no policy keeps.
     pub(crate) fn compact_log(&self, progress: OnProgress<'_>) -> Result<Compacted, wal::Error> {
         let mut known = self.checkpointer.known.lock();
@@ -177,5 +188,44 @@ impl Shared {
         figures.compacted_segments += compacted.segments;
         figures.compacted_bytes += compacted.bytes;
         Ok(compacted)
+    }
+}
+
+/// Calls `fixed` until `value` has the same result before and after it; returns both.
+fn with_the_same<T: PartialEq, F, E>(
+    value: impl Fn() -> T,
+    mut fixed: impl FnMut() -> Result<F, E>,
+) -> Result<(F, T), E> {
+    loop {
+        let before = value();
+        let found = fixed()?;
+        if value() == before {
+            return Ok((found, before));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn what_changes_while_the_other_is_fixed_is_fixed_again() {
+        let (forgotten, durable) = (Cell::new(3), Cell::new(10));
+        let published = || {
+            durable.set(durable.get() + 1);
+            if durable.get() == 12 {
+                forgotten.set(7);
+            }
+            Ok::<_, ()>(durable.get())
+        };
+        assert_eq!(with_the_same(|| forgotten.get(), published), Ok((11, 3)));
+        assert_eq!(with_the_same(|| forgotten.get(), published), Ok((13, 7)));
+        assert_eq!(
+            with_the_same(|| 1, || Err::<(), _>("it stops")),
+            Err("it stops")
+        );
     }
 }

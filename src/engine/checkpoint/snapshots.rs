@@ -402,10 +402,7 @@ impl Shared {
         pace: &mut Pace<'_>,
         progress: OnProgress<'_>,
     ) -> Result<(SnapshotInfo, Counters), wal::Error> {
-        // Read before the covered position is fixed: a standby goes on applying the writer's forgetting, and a
-        // snapshot's forgotten keys must be forgotten by a record that it covers.
-        let forgotten = self.tables.forgotten();
-        let covers = self.published()?;
+        let (covers, forgotten) = self.covered_and_forgotten()?;
         let mut snapshot = self.journal.begin_snapshot(covers)?;
         let mut covered = known.covered.clone();
         self.keep_records(&mut snapshot, forgotten, &mut covered, pace)?;

@@ -395,8 +395,8 @@ impl ActorMessage {
 }
 
 /// Whether the unique keys that a decision on the resource `target` takes are free. A key was either locked for the
-/// command, or looked up by the decision itself, since its parts changed after the locking: then another commit may
-/// have taken it since.
+/// command, or looked up by the decision itself, since its parts changed after the locking. Another commit may have
+/// taken it since: one that has only looked it up takes a locked key, too.
 fn are_unique_keys_free(
     holder: impl Fn(IndexKey) -> Option<Digest>,
     (target, locked): (Option<Digest>, &[IndexKey]),
@@ -409,7 +409,7 @@ fn are_unique_keys_free(
             let was_free = || view.unique_seen().contains(&(*name, None));
             if holder(*name).is_some() {
                 assert!(
-                    !is_locked && was_free(),
+                    is_locked || was_free(),
                     "a unique key that is taken was free"
                 );
                 return false;
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unique_key_that_was_not_locked_and_was_taken_since_it_was_looked_up_is_no_fault() {
+    fn a_unique_key_that_was_taken_since_it_was_locked_or_looked_up_is_no_fault() {
         let tables = Tables::default();
         let name = IndexKey(Digest([7; 16]));
         let changes = [Change {
@@ -488,8 +488,14 @@ mod tests {
         };
         assert!(are_free(None, &[]) && are_free(None, &[name]));
         assert!(!are_free(Some(other), &[]));
-        // Nobody else may take a locked key.
-        let locked = || are_free(Some(other), &[name]);
-        assert!(catch_unwind(AssertUnwindSafe(locked)).is_err());
+        // A command whose key was another one when it locked it takes it without a lock.
+        assert!(!are_free(Some(other), &[name]));
+        // What was neither locked nor looked up cannot be known to have been free.
+        let blind = ReadView::new(&tables);
+        let taken = || are_unique_keys_free(|_| Some(other), (own, &[]), &changes, &blind);
+        assert!(catch_unwind(AssertUnwindSafe(taken)).is_err());
+        // It is known of a locked key that nobody looked up: the engine has, before the decision.
+        let locked = are_unique_keys_free(|_| Some(other), (own, &[name]), &changes, &blind);
+        assert!(!locked);
     }
 }

@@ -66,7 +66,29 @@ struct Lane {
     appended: AtomicBool,
     /// Whether the lane was asked for a sign of life, and has not answered yet.
     asked: AtomicBool,
-    waiting: Mutex<BinaryHeap<Waiting>>,
+    waiting: Mutex<WaitingTasks>,
+}
+
+/// The least number of waiting tasks among which those that have gone are looked for.
+const SWEEP_MIN: usize = 1_024;
+
+/// The tasks of a lane that wait. Of those that have gone, no more are kept than of those that still wait, or
+/// [`SWEEP_MIN`].
+#[derive(Default)]
+struct WaitingTasks {
+    tasks: BinaryHeap<Waiting>,
+    /// How many there are when those that have gone are looked for next.
+    sweep_at: usize,
+}
+
+impl WaitingTasks {
+    fn push(&mut self, waiting: Waiting) {
+        if self.tasks.len() >= self.sweep_at.max(SWEEP_MIN) {
+            self.tasks.retain(|task| !task.release.is_closed());
+            self.sweep_at = self.tasks.len() * 2;
+        }
+        self.tasks.push(waiting);
+    }
 }
 
 /// A task that waits for a position; the lowest position comes first.
@@ -139,7 +161,7 @@ impl Lanes {
         self.durable.store(position, Ordering::Release);
         for lane in &self.lanes {
             // A task that begins to wait after this sees the new position itself.
-            let first = lane.waiting.lock().peek().map(|first| first.position);
+            let first = lane.waiting.lock().tasks.peek().map(|first| first.position);
             if first.is_some_and(|first| first <= position) {
                 lane.news.notify_one();
             }
@@ -197,11 +219,11 @@ impl Lanes {
         let failed = self.has_failed();
         let durable = self.durable.load(Ordering::Acquire);
         let mut waiting = self.lanes[lane].waiting.lock();
-        while let Some(first) = waiting.peek() {
+        while let Some(first) = waiting.tasks.peek() {
             if !failed && first.position > durable {
                 break;
             }
-            if let Some(first) = waiting.pop() {
+            if let Some(first) = waiting.tasks.pop() {
                 // A waiter that has gone needs no notification.
                 let _ = first.release.send(());
             }
@@ -240,6 +262,29 @@ impl Lanes {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn waits_of_clients_that_have_gone_are_not_kept_until_the_log_goes_on() {
+        let lanes = Arc::new(Lanes::new(1));
+        tokio::spawn(Arc::clone(&lanes).run(0));
+        let last = tokio::spawn({
+            let lanes = Arc::clone(&lanes);
+            async move { lanes.wait(9).await }
+        });
+        tokio::task::yield_now().await;
+        for _ in 0..SWEEP_MIN * 10 {
+            let mut gone = Box::pin(lanes.wait(2));
+            std::future::poll_fn(|context| {
+                assert!(gone.as_mut().poll(context).is_pending());
+                std::task::Poll::Ready(())
+            })
+            .await;
+        }
+        let kept = lanes.lanes[0].waiting.lock().tasks.len();
+        assert!(kept <= SWEEP_MIN, "{kept} waits are kept");
+        lanes.durable(9);
+        assert_eq!(last.await.unwrap(), Ok(()));
+    }
 
     #[tokio::test]
     async fn answers_leave_once_their_position_is_durable_and_not_before() {
