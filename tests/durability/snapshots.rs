@@ -5,6 +5,7 @@
 //! SNAPSHOT_KILL_ROUNDS=100 cargo test --release --test main durability::snapshots -- --nocapture
 //! ```
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -28,6 +29,7 @@ use carebook::journal::replay::{Recovered, Replay};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
+use wal::live::{LiveReader, LiveRecord};
 use wal::storage::Storage;
 use wal::storage::sim::SimDisk;
 use wal::{BoxError, Log, Record, Visitor};
@@ -420,13 +422,6 @@ fn deposit_and_forget(engine: &Engine, world: &World, clock: &SetClock) {
 
 /// The records of a writer that forgets a key and has it used again, so many times.
 fn forgotten_and_used_again(world: &World, rounds: u64) -> Vec<Vec<u8>> {
-    struct Records(Vec<Vec<u8>>);
-    impl Visitor for Records {
-        fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
-            self.0.push(record.payload.to_vec());
-            Ok(())
-        }
-    }
     let (disk, clock) = (SimDisk::new(), Arc::new(SetClock::default()));
     let engine = start(&disk, Arc::clone(&clock) as _);
     engine.checkpoint_by(CheckpointPolicy {
@@ -445,9 +440,15 @@ fn forgotten_and_used_again(world: &World, rounds: u64) -> Vec<Vec<u8>> {
     }
     assert_eq!(engine.figures().checkpoints.forgotten_keys, rounds);
     engine.shut_down().unwrap();
-    let mut records = Records(Vec::new());
-    wal::verify(disk.storage(), &mut records).unwrap();
-    records.0
+    let mut records = Vec::new();
+    let mut reader = LiveReader::open(disk.storage(), 1).unwrap();
+    let mut keep = |record: LiveRecord<'_>| {
+        records.push(record.payload.to_vec());
+        Ok(ControlFlow::Continue(()))
+    };
+    reader.read_on(&mut keep).unwrap();
+    assert_eq!(records.len() as u64, 2 * rounds);
+    records
 }
 
 #[test]
