@@ -36,12 +36,13 @@ const OPERATOR: &str = "carebook-outbox";
 #[command(after_help = "\
 Examples:
   carebook outbox list --url http://127.0.0.1:8080 --token-file token
-  carebook outbox list --state dead --url http://127.0.0.1:8080 --token-file token
+  carebook outbox list --state dead --url http://127.0.0.1:8080 \\
+      --token-file token
   carebook outbox show 7 --url http://127.0.0.1:8080 --token-file token
   carebook outbox retry 7 --url http://127.0.0.1:8080 --token-file token
   carebook outbox skip 7 --reason 'entered by hand' --data /srv/carebook
 
-The token is one of headquarters or a system_workflow with the permission outbox:manage. With
+The token is one of headquarters or a system_workflow with the permission outbox:manage. With \
 --data the server has to be stopped; a retried message is then sent at the next start.
 
 Exit codes:

@@ -34,7 +34,8 @@ const COLUMNS: &[Column] = &[
 Examples:
   carebook inspect keys --data /srv/carebook
   carebook inspect keys --data /srv/carebook --key key-17
-  carebook inspect keys --data /srv/carebook --operation request_deposit --actor hq-1 --json
+  carebook inspect keys --data /srv/carebook --operation request_deposit \\
+      --actor hq-1 --json
 
 Keys that are forgotten are not listed. The log is read twice.
 
