@@ -300,7 +300,7 @@ impl RecoverArgs {
 
     fn give_up(&self, salvage: Salvage, position: u64) -> Result<(), Failure> {
         let highest = salvage.highest();
-        let bar = progress_bar(0, "writing what is kept, and verifying it");
+        let bar = progress_bar(0, "writing what is kept");
         let done = salvage.give_up_after_shown(position, &mut |done, total| {
             bar.set_length(total);
             bar.set_position(done);
