@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use super::client::{Access, BoxError, Client, Connection, ServerUrl, no_body, whole_body};
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
-use crate::cli::table::{Column, Growing, left};
+use crate::cli::table::{Column, Growing, left, time, whole};
 use crate::cli::tell::tell;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -32,8 +32,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Maximum length of a line of a stream, in bytes.
 const LINE_BYTES_MAX: usize = 4 << 20;
 const COLUMNS: &[Column] = &[
-    left("id"),
-    left("time"),
+    whole("id"),
+    time("time"),
     left("type"),
     left("subject"),
     left("actor"),

@@ -15,7 +15,7 @@ use super::looking::{
 use super::mask::Mask;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
-use crate::cli::table::{Column, Growing, left, right};
+use crate::cli::table::{Column, Growing, left, right, time};
 use crate::journal::record::{Record, RecordOutcome};
 use crate::journal::snapshot::Summary;
 
@@ -24,7 +24,7 @@ const COLUMNS: &[Column] = &[
     left("subject"),
     left("key"),
     right("position"),
-    left("time"),
+    time("time"),
     left("answer"),
 ];
 

@@ -20,7 +20,7 @@ use crate::base::hex::hex;
 use crate::base::time::Timestamp;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
-use crate::cli::table::{Column, Growing, left, right};
+use crate::cli::table::{Column, Growing, left, right, time};
 use crate::domain::outbox::message::Message;
 use crate::domain::resource::Kind;
 use crate::journal::record::{Record, RecordOutcome};
@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 const COLUMNS: &[Column] = &[
     right("position"),
-    left("time"),
+    time("time"),
     left("operation"),
     left("subject"),
     left("key"),

@@ -19,7 +19,7 @@ use crate::base::revision::Revision;
 use crate::base::time::Timestamp;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
-use crate::cli::table::{Column, Growing, left, right};
+use crate::cli::table::{Column, Growing, left, right, time};
 use crate::cli::tell::tell;
 use crate::domain::registered::AnyResource;
 use crate::domain::resource::Kind;
@@ -30,7 +30,7 @@ use crate::journal::snapshot::StateEntry;
 const COLUMNS: &[Column] = &[
     right("revision"),
     right("position"),
-    left("time"),
+    time("time"),
     left("operation"),
     left("subject"),
     left("change"),
