@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::place::{Place, PlaceArgs};
+use super::refusal;
 use super::upload::{CHUNK_BYTES, send};
 use crate::base::actor::{Actor, ActorKind};
 use crate::cli::exit::{FAILED, Failure};
@@ -144,7 +145,7 @@ fn report(answer: &Value, as_json: bool) -> Result<(), Failure> {
     out.flush()?;
     let problems = answer["problems"].as_array();
     for problem in problems.into_iter().flatten() {
-        tell(problem);
+        tell(refusal::of_a_fact(problem));
     }
     Ok(())
 }
