@@ -9,12 +9,22 @@ use serde_json::Value;
 
 use crate::support::{Server, World, carebook, or_skip, program, run};
 
-/// Runs the program at a terminal; all that the terminal got.
+/// Runs the program at a terminal of unknown width; all that the terminal got.
 fn at_a_terminal(arguments: &[&str], variables: &[(&str, &str)]) -> Option<String> {
+    at_a_terminal_after("true", arguments, variables)
+}
+
+/// The same once a command has set the terminal.
+fn at_a_terminal_after(
+    set: &str,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> Option<String> {
     let script = or_skip(program("script"), "script (of util-linux)")?;
     let quoted = |word: &&str| format!("'{word}'");
     let words: Vec<_> = arguments.iter().map(quoted).collect();
-    let line = format!("{} {}", env!("CARGO_BIN_EXE_carebook"), words.join(" "));
+    let program = env!("CARGO_BIN_EXE_carebook");
+    let line = format!("{set} && {program} {}", words.join(" "));
     let mut command = Command::new(script);
     command
         .args(["-qec", &line, "/dev/null"])
@@ -158,7 +168,7 @@ fn a_recovery_shows_how_far_each_of_its_steps_is() {
     let best = report["ways"][0]["giveUpAfter"].to_string();
     let giving_up = ["recover", "--data", data, "--give-up-after", &best];
     let shown = at_a_terminal(&giving_up, &[]).unwrap();
-    is_shown(&["writing what is kept, and verifying it"], &shown);
+    is_shown(&["writing what is kept"], &shown);
     assert_eq!(run(&["verify", "--data", data]).0, Some(0));
 }
 
@@ -224,6 +234,16 @@ fn what_is_moved_to_an_archive_shows_how_far_it_is() {
     assert!(!out.contains("moving") && err.is_empty(), "{out}{err}");
 }
 
+/// What is shown, cut where the cursor goes elsewhere.
+fn lines_of(shown: &str) -> Vec<&str> {
+    let parts = shown.split(['\n', '\r', '\u{1b}']).map(|part| {
+        // The cursor goes up or down, or the line is cleared.
+        let mut moves = ["[1A", "[1B", "[2K"].into_iter();
+        moves.find_map(|one| part.strip_prefix(one)).unwrap_or(part)
+    });
+    parts.collect()
+}
+
 #[test]
 fn records_are_whole_lines_beside_how_far_the_log_is_read() {
     let world = with_data();
@@ -243,18 +263,49 @@ fn records_are_whole_lines_beside_how_far_the_log_is_read() {
         assert_eq!((code, err.as_str()), (Some(0), ""), "{how:?}");
         assert!(!out.contains("reading the log"), "{out}");
         // Each line is there as it is beside a terminal, on a line that is otherwise empty.
-        let shown: Vec<_> = shown
-            .split(['\n', '\r', '\u{1b}'])
-            .map(|part| {
-                // The cursor goes up or down, or the line is cleared.
-                let mut moves = ["[1A", "[1B", "[2K"].into_iter();
-                moves.find_map(|one| part.strip_prefix(one)).unwrap_or(part)
-            })
-            .collect();
+        let shown = lines_of(&shown);
         for line in out.lines() {
             assert!(shown.contains(&line), "{line:?} is not in {shown:#?}");
         }
     }
+}
+
+#[test]
+fn tables_and_progress_fit_into_a_terminal_of_80_columns_and_are_whole_elsewhere() {
+    let world = with_data();
+    let data = world.data();
+    let inspect = ["inspect", "records", "--data", name(&data)];
+    let narrow = "stty cols 80 rows 24";
+    let Some(shown) = at_a_terminal_after(narrow, &inspect, &[]) else {
+        return;
+    };
+    is_shown(&["reading the log"], &shown);
+    let shown = lines_of(&shown);
+    for line in &shown {
+        assert!(line.chars().count() <= 80, "{line:?} in {shown:#?}");
+    }
+    let cut = shown.iter().filter(|line| line.contains('…')).count();
+    let (_, out, _) = run(&inspect);
+    let rows = out.lines().skip(1);
+    let whole = rows.filter(|row| row.chars().count() > 80).count();
+    assert!(whole > 4 && cut >= whole, "{shown:#?}");
+    // JSON is as it is beside a terminal.
+    let as_json = [&inspect[..], &["--json"]].concat();
+    let shown = at_a_terminal_after(narrow, &as_json, &[]).unwrap();
+    let shown = lines_of(&shown);
+    for line in run(&as_json).1.lines() {
+        assert!(shown.contains(&line), "{line:?} is not in {shown:#?}");
+    }
+}
+
+#[test]
+fn a_list_without_a_message_says_so_and_has_no_line_of_json() {
+    let world = with_data();
+    let data = world.data();
+    let list = ["outbox", "list", "--state", "dead", "--data", name(&data)];
+    assert_eq!(run(&list), (Some(0), "none\n".to_owned(), String::new()));
+    let as_json = [&list[..], &["--json"]].concat();
+    assert_eq!(run(&as_json), (Some(0), String::new(), String::new()));
 }
 
 #[test]

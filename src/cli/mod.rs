@@ -41,12 +41,16 @@ use crate::http::openapi;
 #[command(
     name = "carebook",
     version,
+    // Longer lines are hard to read.
+    max_term_width = 100,
     after_help = "\
 Examples:
   carebook serve --demo
-  carebook serve --data /srv/carebook --listen 0.0.0.0:8080 --internal-listen 127.0.0.1:8081 \\
-      --jwks jwks.json --issuer https://id.example.com --audience carebook
-  carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token-file token
+  carebook serve --data /srv/carebook --listen 0.0.0.0:8080 \\
+      --internal-listen 127.0.0.1:8081 --jwks jwks.json \\
+      --issuer https://id.example.com --audience carebook
+  carebook facts load facts.ndjson --url http://127.0.0.1:8080 \\
+      --token-file token
   carebook events --url http://127.0.0.1:8080 --token-file token --follow
   carebook verify --data /srv/carebook
   carebook inspect records --data /srv/carebook --follow
@@ -59,9 +63,10 @@ Exit codes:
   1  failed, or the data directory is held by another process
   2  the arguments are wrong
   3  the log is damaged: file, offset and position are named
-  4  verify, journal create, journal verify: a running server holds the data directory
-  5  the log was written by another version of carebook, which is named; or, with --journal, another
-     process has taken the journal over"
+  4  verify, journal create, journal verify: a running server holds the data
+     directory
+  5  the log was written by another version of carebook, which is named; or,
+     with --journal, another process has taken the journal over"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -223,16 +228,57 @@ mod tests {
         Arguments::command().debug_assert();
     }
 
-    #[test]
-    fn what_a_help_says_at_its_end_fits_into_a_hundred_columns() {
-        let mut commands = vec![Arguments::command()];
+    /// What each command's help says at its end, as it is written and as 80 columns show the help.
+    fn helps() -> Vec<(String, String, String)> {
+        let (mut helps, mut commands) = (Vec::new(), vec![Arguments::command()]);
         while let Some(command) = commands.pop() {
-            let told = command.get_after_help().map(ToString::to_string);
-            for line in told.unwrap_or_default().lines() {
-                let columns = line.chars().count();
-                assert!(columns <= 100, "{}: {line}", command.get_name());
-            }
             commands.extend(command.get_subcommands().cloned());
+            let name = command.get_name().to_owned();
+            let told = command.get_after_help().map(ToString::to_string);
+            let shown = command.term_width(80).render_long_help().to_string();
+            helps.push((name, told.unwrap_or_default(), shown));
+        }
+        assert!(helps.len() > 25, "{}", helps.len());
+        helps
+    }
+
+    #[test]
+    fn examples_and_lists_of_a_help_are_on_80_columns_as_they_are_written() {
+        for (name, told, shown) in helps() {
+            for line in told.lines().filter(|line| line.starts_with("  ")) {
+                assert!(shown.lines().any(|shown| shown == line), "{name}: {line}");
+            }
+            for line in shown.lines() {
+                assert!(line.chars().count() <= 80, "{name}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_example_of_more_than_a_line_can_be_pasted() {
+        let mut continued = 0;
+        for (name, told, _) in helps() {
+            let examples = told.split("Exit codes:").next().unwrap_or_default();
+            let mut before = "";
+            for line in examples.lines() {
+                // Examples are indented by two, and by four below a title of their own.
+                let goes_on = line.starts_with("      ");
+                assert_eq!(goes_on, before.ends_with(" \\"), "{name}: {line}");
+                continued += usize::from(goes_on);
+                before = line;
+            }
+            assert!(!before.ends_with('\\'), "{name}: {before}");
+        }
+        assert!(continued > 20, "{continued}");
+    }
+
+    #[test]
+    fn a_paragraph_of_a_help_is_one_line_which_is_wrapped_once() {
+        for (name, told, _) in helps() {
+            let is_text = |line: &str| !line.is_empty() && !line.starts_with(' ');
+            for (line, next) in told.lines().zip(told.lines().skip(1)) {
+                assert!(!is_text(line) || !is_text(next), "{name}: {line}");
+            }
         }
     }
 }

@@ -55,6 +55,17 @@ impl Replaying {
     fn replay(&mut self) -> &mut Replay {
         self.replay.get_or_insert_default()
     }
+
+    /// Shows how far this step is.
+    fn show(&self, step: &'static str, done: u64, total: u64) {
+        self.bar.set_length(total);
+        if self.bar.message() != step {
+            // The remaining time was that of the step before.
+            self.bar.reset();
+            self.bar.set_message(step);
+        }
+        self.bar.set_position(done);
+    }
 }
 
 /// The log's form of a replay error: whether another snapshot might be a way out.
@@ -101,8 +112,6 @@ impl Visitor for Replaying {
 
     fn snapshot(&mut self, info: &SnapshotInfo) -> Result<(), BoxError> {
         self.replay().snapshot(info.covers, info.upto);
-        self.bar.reset();
-        self.bar.set_message("reading the snapshot");
         Ok(())
     }
 
@@ -141,74 +150,72 @@ impl Visitor for Replaying {
     }
 
     fn progress_of_snapshot(&mut self, done: u64, total: u64) {
-        self.bar.set_length(total);
-        self.bar.set_position(done);
+        self.show("reading the snapshot", done, total);
     }
 
     fn progress(&mut self, done: u64, total: u64) {
-        if self.bar.message() != self.what {
-            // The remaining time was that of the snapshot.
-            self.bar.reset();
-            self.bar.set_message(self.what);
-        }
-        self.bar.set_length(total);
-        self.bar.set_position(done);
+        self.show(self.what, done, total);
     }
 }
 
 impl Shown for Replaying {
     fn filling_up(&mut self, done: u64, total: u64) {
-        const WHAT: &str = "filling up from the journal";
-        if self.bar.message() != WHAT {
-            self.bar.reset();
-            self.bar.set_message(WHAT);
-        }
-        self.bar.set_length(total);
-        self.bar.set_position(done);
+        self.show("filling up from the journal", done, total);
     }
 }
 
-/// A bar for `total` bytes on standard error, drawn only on a terminal.
+/// A bar for `total` bytes on standard error, drawn only on a terminal; with 0, once its length is set.
 #[must_use]
 pub fn progress_bar(total: u64, what: &'static str) -> ProgressBar {
-    let template = "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left";
-    bar(total, what, template)
+    let bar = bar(what, BYTES);
+    if total > 0 {
+        bar.set_length(total);
+    }
+    bar
 }
 
 /// How many bytes there are of what has no known end, on standard error, drawn only on a terminal.
 #[must_use]
 pub fn endless_bar(what: &'static str) -> ProgressBar {
-    bar(0, what, "{msg} {bytes} {bytes_per_sec}")
+    let bar = bar(what, "{msg} {bytes} {bytes_per_sec}");
+    bar.tick();
+    bar
 }
 
 /// How long something takes whose length is not known, on standard error, drawn only on a terminal.
 #[must_use]
 pub fn waiting_bar(what: &'static str) -> ProgressBar {
-    let bar = bar(0, what, "{msg} {elapsed}");
+    let bar = bar(what, "{msg} {elapsed}");
+    bar.tick();
     bar.enable_steady_tick(std::time::Duration::from_secs(1));
     bar
 }
 
-/// A bar for a number of items on standard error, drawn only on a terminal.
+/// A bar for a number of items on standard error, drawn only on a terminal, once its length is set.
 #[must_use]
 pub fn count_bar(what: &'static str) -> ProgressBar {
-    bar(
-        0,
-        what,
-        "{msg} [{bar:30}] {human_pos}/{human_len} {per_sec}, {eta} left",
-    )
+    bar(what, ITEMS)
 }
 
-fn bar(total: u64, what: &'static str, template: &str) -> ProgressBar {
-    let bar = ProgressBar::new(total);
-    if !std::io::stderr().is_terminal() {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    }
-    let style = ProgressStyle::with_template(template);
-    if let Ok(style) = style {
+/// A line of progress in bytes: as wide as the terminal, whose rest is the bar's.
+const BYTES: &str = "{msg} [{wide_bar}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left";
+/// The same in items. The rate has no decimals.
+const ITEMS: &str = "{msg} [{wide_bar}] {human_pos}/{human_len} {per_sec:0}, {eta} left";
+
+fn bar(what: &'static str, template: &str) -> ProgressBar {
+    let target = match std::io::stderr().is_terminal() {
+        true => ProgressDrawTarget::stderr(),
+        false => ProgressDrawTarget::hidden(),
+    };
+    bar_at(target, what, template)
+}
+
+/// A bar of unknown length, of which nothing is drawn yet.
+fn bar_at(target: ProgressDrawTarget, what: &'static str, template: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, target).with_message(what);
+    if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("=> "));
     }
-    bar.set_message(what);
     bar
 }
 
@@ -325,6 +332,11 @@ pub fn tell_of_recovery(data: &Path, report: &Report) {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::io;
+
+    use indicatif::TermLike;
+    use parking_lot::Mutex;
+
     use super::*;
     use crate::base::codec::{self, Blob};
     use crate::base::revision::Revision;
@@ -346,6 +358,75 @@ mod tests {
         );
         let own = std::io::Error::new(std::io::ErrorKind::PermissionDenied, "take it from them");
         assert_eq!(told(own), "data cannot be used: take it from them");
+    }
+
+    /// A terminal of 80 columns: the lines that it was given.
+    #[derive(Clone, Debug, Default)]
+    struct Narrow(Arc<Mutex<Vec<String>>>);
+
+    impl TermLike for Narrow {
+        fn width(&self) -> u16 {
+            80
+        }
+
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_line(&self, line: &str) -> io::Result<()> {
+            self.write_str(line)
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            if !text.trim().is_empty() {
+                self.0.lock().push(text.to_owned());
+            }
+            Ok(())
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn progress_is_one_line_of_80_columns_once_its_length_is_known_with_a_whole_rate() {
+        for (what, template, total) in [
+            ("moving segments to the archive", BYTES, 1 << 40),
+            ("verifying the journal", ITEMS, 3_000),
+        ] {
+            let terminal = Narrow::default();
+            let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+            let bar = bar_at(target, what, template);
+            assert!(terminal.0.lock().is_empty());
+            bar.set_length(total);
+            bar.set_position(total / 3);
+            bar.tick();
+            let shown = terminal.0.lock();
+            assert!(shown.len() > 1, "{shown:?}");
+            assert!(!shown[0].contains("[="), "{shown:?}");
+            for line in shown.iter() {
+                assert!(line.contains("/s, ") && line.ends_with(" left"), "{line}");
+                assert!(line.chars().count() <= 80, "{line}");
+                assert!(template == BYTES || !line.contains('.'), "{line}");
+            }
+        }
     }
 
     #[test]

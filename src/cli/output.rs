@@ -78,6 +78,13 @@ impl Default for Output {
     }
 }
 
+/// Returns the columns of the terminal that standard output is; `None` if it is none, or its width is not known.
+#[must_use]
+pub fn terminal_columns() -> Option<u16> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(size.ws_col)
+}
+
 /// Returns the storage of an existing data directory; nothing is written.
 ///
 /// # Errors

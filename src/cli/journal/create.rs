@@ -22,28 +22,31 @@ use crate::stream::settings::wanted;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  carebook journal create --journal nats://a:4222,b:4222,c:4222 --journal-name main
-  carebook journal create --journal nats://127.0.0.1:4222 --journal-name trial --journal-replicas 1
-  carebook journal create --journal nats://a:4222,b:4222,c:4222 --from /srv/carebook
+  carebook journal create --journal nats://a:4222,b:4222,c:4222 \\
+      --journal-name main
+  carebook journal create --journal nats://127.0.0.1:4222 --journal-name trial \\
+      --journal-replicas 1
+  carebook journal create --journal nats://a:4222,b:4222,c:4222 \\
+      --from /srv/carebook
 
-The stream is called CAREBOOK_NAME, and its first message gives the log its id. A stream that
+The stream is called CAREBOOK_NAME, and its first message gives the log its id. A stream that \
 exists with these settings is not changed.
 
-With --from, all records of that directory, of a stopped server, are imported into the stream,
-which has to be empty, and compared with it at the end. Until then no server starts on the stream.
-After an interruption, the same command continues where it was; where the stream has all of them
-already, and nothing more, it compares them again. The directory is then marked as the copy of the
-journal: `carebook serve` takes it with --journal only.
+With --from, all records of that directory, of a stopped server, are imported into the stream, \
+which has to be empty, and compared with it at the end. Until then no server starts on the \
+stream. After an interruption, the same command continues where it was; where the stream has all \
+of them already, and nothing more, it compares them again. The directory is then marked as the \
+copy of the journal: `carebook serve` takes it with --journal only.
 
 Exit codes:
   0  the stream exists with the required settings, and has all records of --from
-  1  the servers are not reached, or refuse it, or the stream or a server has other settings, which
-     are named; or the directory cannot be imported
+  1  the servers are not reached, or refuse it, or the stream or a server has
+     other settings, which are named; or the directory cannot be imported
   2  the arguments are wrong
   3  the directory is damaged, or the stream is that of another service
   4  a running server holds the directory
-  5  the directory was written by another version of carebook, which is named; or another process
-     has taken the journal over")]
+  5  the directory was written by another version of carebook, which is named;
+     or another process has taken the journal over")]
 pub(super) struct CreateArgs {
     #[command(flatten)]
     common: Common,

@@ -15,11 +15,12 @@ use crate::stream::maintenance::hold;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  carebook journal fence --journal nats://a:4222,b:4222,c:4222 --journal-name main
+  carebook journal fence --journal nats://a:4222,b:4222,c:4222 \\
+      --journal-name main
 
-Stops a writer that cannot be reached: it ends with exit code 5, at the latest at its next append,
-and sends no more responses that only a writer may send. The next server that is started with this
-journal becomes the writer. Acknowledged commits remain.
+Stops a writer that cannot be reached: it ends with exit code 5, at the latest at its next \
+append, and sends no more responses that only a writer may send. The next server that is started \
+with this journal becomes the writer. Acknowledged commits remain.
 
 Exit codes:
   0  no earlier writer can write any more

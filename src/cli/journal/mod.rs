@@ -33,11 +33,14 @@ use super::trust::TrustArgs;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  carebook journal create --journal nats://a:4222,b:4222,c:4222 --journal-name main
-  carebook journal status --journal nats://a:4222,b:4222,c:4222 --journal-name main
-  carebook journal verify --journal nats://a:4222,b:4222,c:4222 --journal-name main \\
-      --data /srv/carebook
-  carebook journal fence --journal nats://a:4222,b:4222,c:4222 --journal-name main")]
+  carebook journal create --journal nats://a:4222,b:4222,c:4222 \\
+      --journal-name main
+  carebook journal status --journal nats://a:4222,b:4222,c:4222 \\
+      --journal-name main
+  carebook journal verify --journal nats://a:4222,b:4222,c:4222 \\
+      --journal-name main --data /srv/carebook
+  carebook journal fence --journal nats://a:4222,b:4222,c:4222 \\
+      --journal-name main")]
 pub struct JournalCommandArgs {
     #[command(subcommand)]
     command: JournalCommand,

@@ -19,13 +19,15 @@ use crate::stream::settings::{is_importing, weaker};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  carebook journal status --journal nats://a:4222,b:4222,c:4222 --journal-name main
-  carebook journal status --journal nats://a:4222 --journal-name main --json | jq .lastPosition
+  carebook journal status --journal nats://a:4222,b:4222,c:4222 \\
+      --journal-name main
+  carebook journal status --journal nats://a:4222 --journal-name main --json \\
+      | jq .lastPosition
 
 Exit codes:
   0  the settings are as required, and a majority of the servers is available
-  1  the servers are not reached, there is no stream, an import into it has not ended, or settings
-     are weaker than required: they are named
+  1  the servers are not reached, there is no stream, an import into it has not
+     ended, or settings are weaker than required: they are named
   2  the arguments are wrong
   3  the last message is not one of a journal")]
 pub(super) struct StatusArgs {

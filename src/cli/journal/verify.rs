@@ -27,20 +27,23 @@ use crate::stream::snapshot_store::read_back;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  carebook journal verify --journal nats://a:4222,b:4222,c:4222 --journal-name main
-  carebook journal verify --journal nats://a:4222 --journal-name main --data /srv/carebook
+  carebook journal verify --journal nats://a:4222,b:4222,c:4222 \\
+      --journal-name main
+  carebook journal verify --journal nats://a:4222 --journal-name main \\
+      --data /srv/carebook
 
-Reads beside a writer, up to the stream's end when it began, and the snapshots in the servers'
-object store. With --data, the records of that directory, of a stopped server, are compared with
+Reads beside a writer, up to the stream's end when it began, and the snapshots in the servers' \
+object store. With --data, the records of that directory, of a stopped server, are compared with \
 the stream's, byte by byte.
 
 Exit codes:
   0  every message is as it was written, and follows the previous one
-  1  the servers are not reached, an import has not ended, or settings are weaker than required:
-     they are named; or the stream is purged again and again while it is read
+  1  the servers are not reached, an import has not ended, or settings are
+     weaker than required: they are named; or the stream is purged again and
+     again while it is read
   2  the arguments are wrong
-  3  a message or a snapshot is missing, altered, or of something else; or the directory has other
-     records
+  3  a message or a snapshot is missing, altered, or of something else; or the
+     directory has other records
   4  a running server holds the directory
   5  the directory was written by another version of carebook, which is named")]
 pub(super) struct VerifyArgs {

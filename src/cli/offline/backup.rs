@@ -22,18 +22,21 @@ const COMPARED: &str =
 #[command(after_help = "\
 Examples:
   carebook backup --data /srv/carebook --to /backup/carebook-2026-11-20
-  carebook backup --data /srv/carebook --to /backup/today --json | jq .lastPosition
-  carebook backup --data /srv/carebook --to /backup/today --status /var/lib/backups/carebook.json
+  carebook backup --data /srv/carebook --to /backup/today --json \\
+      | jq .lastPosition
+  carebook backup --data /srv/carebook --to /backup/today \\
+      --status /var/lib/backups/carebook.json
 
-The server need not be stopped, and is not disturbed: the copy has everything that was durable when
-the command began, and nothing that is not. It continues when the server is restarted meanwhile. The
-copy is verified: all its records and snapshots are read, and their checksums and digests compared
-with those of the source. What the records say is not looked at: `carebook verify` replays them.
-An interrupted copy is not accepted as a data directory: remove it and begin again.
-`carebook restore` makes a data directory from a copy.
-With --status it records the result in a file, which `carebook serve --backup-status` reads for its
-metrics. It lies neither in the data directory nor in the copy; a file with other content is refused
-before anything is copied.
+The server need not be stopped, and is not disturbed: the copy has everything that was durable \
+when the command began, and nothing that is not. It continues when the server is restarted \
+meanwhile. The copy is verified: all its records and snapshots are read, and their checksums and \
+digests compared with those of the source. What the records say is not looked at: `carebook \
+verify` replays them. An interrupted copy is not accepted as a data directory: remove it and \
+begin again. `carebook restore` makes a data directory from a copy.
+
+With --status it records the result in a file, which `carebook serve --backup-status` reads for \
+its metrics. It lies neither in the data directory nor in the copy; a file with other content is \
+refused before anything is copied.
 
 Exit codes:
   0  the copy is complete and verified

@@ -29,18 +29,19 @@ Examples:
   carebook compact --data /srv/carebook --archive /archive/carebook
   carebook compact --data /srv/carebook --json | jq .bytesRemoved
 
-The server must be stopped; a running one does the same by itself, as its log grows. Records
-younger than --keep stay in the log, for histories and events; a start does not read them. Every
-read, and every command sent again, is answered as before. Idempotency keys are kept: only `serve
+The server must be stopped; a running one does the same by itself, as its log grows. Records \
+younger than --keep stay in the log, for histories and events; a start does not read them. Every \
+read, and every command sent again, is answered as before. Idempotency keys are kept: only `serve \
 --idempotency-retention` forgets them. A second run finds nothing to do.
 
-The snapshots are written first, on the same disk. If there is no space for them, nothing is
-removed: copy the directory to another disk (carebook backup), compact the copy, and serve from
+The snapshots are written first, on the same disk. If there is no space for them, nothing is \
+removed: copy the directory to another disk (carebook backup), compact the copy, and serve from \
 that.
 
 Exit codes:
   0  the log is compacted: two snapshots hold everything
-  1  failed, for example because a server holds the directory, or the disk is full
+  1  failed, for example because a server holds the directory, or the disk is
+     full
   2  the arguments are wrong
   3  the log is damaged: file, offset and position are named
   5  it was written by another version of carebook, which is named")]

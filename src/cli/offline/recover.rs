@@ -29,24 +29,25 @@ Examples:
   carebook recover --data /srv/carebook --export behind.jsonl --reveal
   carebook recover --data /srv/carebook --give-up-after 120394
 
-Without --give-up-after it only reports, and writes nothing: what is damaged, which positions can
-still be recovered, and what each way out loses: positions, resources, idempotency keys. That may
-include acknowledged commits, so people have to decide: a newer backup may lose less (carebook
-restore). With --export, the readable records after the damage are written to a file, one JSON
-object a line, so that they can be done again. Identifiers, subjects and keys that are personal are
-masked in both, as inspect does, unless --reveal is given.
+Without --give-up-after it only reports, and writes nothing: what is damaged, which positions can \
+still be recovered, and what each way out loses: positions, resources, idempotency keys. That may \
+include acknowledged commits, so people have to decide: a newer backup may lose less (carebook \
+restore). With --export, the readable records after the damage are written to a file, one JSON \
+object a line, so that they can be done again. Identifiers, subjects and keys that are personal \
+are masked in both, as inspect does, unless --reveal is given.
 
-With --give-up-after, the log is cut after that position, and gets a new log id. Every original file
-is kept beside, under its name and `.given-up.N`. If it is interrupted, it can be run again. A
-position that is not one of the ways out gives up more than necessary: it is rejected unless
+With --give-up-after, the log is cut after that position, and gets a new log id. Every original \
+file is kept beside, under its name and `.given-up.N`. If it is interrupted, it can be run again. \
+A position that is not one of the ways out gives up more than necessary: it is rejected unless \
 --give-up-readable is given.
 
-The copy of a journal (carebook serve --journal) is not cut: move it away and start with an empty
+The copy of a journal (carebook serve --journal) is not cut: move it away and start with an empty \
 directory, which is filled from the stream.
 
 Exit codes:
   0  nothing is damaged; or the log was cut after that position, and is verified
-  1  failed, for example because no way out reaches that position, or a server holds the directory
+  1  failed, for example because no way out reaches that position, or a server
+     holds the directory
   2  the arguments are wrong
   3  there is damage, and nothing was done about it
   5  it was written by another version of carebook, which is named")]
@@ -299,7 +300,7 @@ impl RecoverArgs {
 
     fn give_up(&self, salvage: Salvage, position: u64) -> Result<(), Failure> {
         let highest = salvage.highest();
-        let bar = progress_bar(0, "writing what is kept, and verifying it");
+        let bar = progress_bar(0, "writing what is kept");
         let done = salvage.give_up_after_shown(position, &mut |done, total| {
             bar.set_length(total);
             bar.set_position(done);

@@ -31,30 +31,33 @@ const COMPARED: &str =
 Examples:
   carebook restore --from /backup/carebook-2026-11-20 --data /srv/carebook
   carebook restore --from /backup/today --data /srv/carebook --at 120394
-  carebook restore --from /backup/today --data /srv/carebook --at 2026-11-20T09:30:00Z
-  carebook restore --from /backup/today --archive /archive --data /srv/carebook --at 5000
+  carebook restore --from /backup/today --data /srv/carebook \\
+      --at 2026-11-20T09:30:00Z
+  carebook restore --from /backup/today --archive /archive \\
+      --data /srv/carebook --at 5000
 
-The restored log has a log id of its own and the same positions, so the two can never be confused.
-Without --at it has all records and snapshots of the source; a snapshot that is damaged and not
-needed is left out, and told. --at POSITION keeps everything up to that position; --at TIME
-everything that was committed at that time or before.
+The restored log has a log id of its own and the same positions, so the two can never be \
+confused. Without --at it has all records and snapshots of the source; a snapshot that is damaged \
+and not needed is left out, and told. --at POSITION keeps everything up to that position; --at \
+TIME everything that was committed at that time or before.
 
-If the source begins with the first record, every position can be restored; if a compaction has
-removed some, the earliest is that of the older snapshot. With --archive, the directory that was
-given to serve or compact, the segments that compactions have moved there are used as well: those
-that join the source without a gap, before it, and after it when it is a backup. Where
-segments are missing there, --at restores what is before them: a position, or a time if a later
-commit comes before them, too.
+If the source begins with the first record, every position can be restored; if a compaction has \
+removed some, the earliest is that of the older snapshot. With --archive, the directory that was \
+given to serve or compact, the segments that compactions have moved there are used as well: those \
+that join the source without a gap, before it, and after it when it is a backup. Where segments \
+are missing there, --at restores what is before them: a position, or a time if a later commit \
+comes before them, too.
 
-The new directory is verified: all its records and snapshots are read, and their checksums and
+The new directory is verified: all its records and snapshots are read, and their checksums and \
 digests compared. What the records say is not looked at: `carebook verify` replays them.
 
 Exit codes:
   0  the new directory is complete and verified
-  1  failed, for example because --data is not empty, or the position cannot be restored
+  1  failed, for example because --data is not empty, or the position cannot be
+     restored
   2  the arguments are wrong
-  3  the source or the archive is damaged, or segments are missing in the archive: file, offset
-     and position are named
+  3  the source or the archive is damaged, or segments are missing in the
+     archive: file, offset and position are named
   5  it was written by another version of carebook, which is named")]
 pub struct RestoreArgs {
     /// The backup, or the directory of a stopped server. It is not changed.

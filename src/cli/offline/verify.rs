@@ -26,14 +26,14 @@ Examples:
   carebook verify --data /srv/carebook --json | jq .records
   carebook verify --data /srv/carebook --journal nats://a:4222,b:4222,c:4222
 
-All snapshots are checked as well, byte by byte. `records` are those in the log;
-`keys`, `operations` and `outboxMessages` also count what only a snapshot still has.
-With --journal, each record in the directory is compared with the journal's, whose
-messages have to be whole and in order from there on.
+All snapshots are checked as well, byte by byte. `records` are those in the log; `keys`, \
+`operations` and `outboxMessages` also count what only a snapshot still has. With --journal, each \
+record in the directory is compared with the journal's, whose messages have to be whole and in \
+order from there on.
 
 Exit codes:
-  0  every byte is as it was written (but those of a torn tail, which was not acknowledged and
-     is reported)
+  0  every byte is as it was written (but those of a torn tail, which was not
+     acknowledged and is reported)
   1  failed, for example because there is no log
   2  the arguments are wrong
   3  damage: file, offset and position are named

@@ -31,6 +31,7 @@ use tokio_rustls::rustls::{
     CertificateError, ClientConfig, Error as TlsError, RootCertStore, crypto,
 };
 
+use super::refusal;
 use crate::cli::exit::Failure;
 use crate::http::client::dial::{OF_AUTHORITY, is_of_authority, port_of};
 use crate::http::small_file::{self, SMALL_FILE_BYTES_MAX};
@@ -314,8 +315,8 @@ impl Client {
     /// The failure that an answer other than a success is: with what the server says of it.
     #[must_use]
     pub fn refused(&self, status: StatusCode, body: &[u8]) -> Failure {
-        let text = String::from_utf8_lossy(body);
-        Failure::other(format!("{} answered {status}: {text}", self.url))
+        let said = refusal::of_a_body(body);
+        Failure::other(format!("{} answered {status}: {said}", self.url))
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use super::client::{Access, BoxError, Client, Connection, ServerUrl, no_body, whole_body};
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
-use crate::cli::table::{Column, Growing, left};
+use crate::cli::table::{Column, Growing, left, time, whole};
 use crate::cli::tell::tell;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -32,8 +32,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Maximum length of a line of a stream, in bytes.
 const LINE_BYTES_MAX: usize = 4 << 20;
 const COLUMNS: &[Column] = &[
-    left("id"),
-    left("time"),
+    whole("id"),
+    time("time"),
     left("type"),
     left("subject"),
     left("actor"),
@@ -45,21 +45,22 @@ const COLUMNS: &[Column] = &[
 Examples:
   carebook events --url http://127.0.0.1:8080 --token-file token
   carebook events --url http://127.0.0.1:8080 --token-file token --follow
-  carebook events --url https://care.example.com --token-file token --after 4711-0 \\
-      --type 'carebook.branch.*' --type carebook.organization.branch-added --json
+  carebook events --url https://care.example.com --token-file token \\
+      --after 4711-0 --type 'carebook.branch.*' \\
+      --type carebook.organization.branch-added --json
   CAREBOOK_TOKEN=$TOKEN carebook events --url http://127.0.0.1:8080 \\
       --subject admin/branches/0199e1f2-7c33-7d6a-8f8e-0242ac120002
 
-The token needs the permission events:read. With --follow it ends at SIGINT, at SIGTERM and when its
-output is closed; after a lost connection, and after 429 or 5xx, it reconnects, and continues after
-the last event. Where the first request has no answer it ends, with --after or without: a unit that
-runs it is to start it again (Restart=on-failure).
+The token needs the permission events:read. With --follow it ends at SIGINT, at SIGTERM and when \
+its output is closed; after a lost connection, and after 429 or 5xx, it reconnects, and continues \
+after the last event. Where the first request has no answer it ends, with --after or without: a \
+unit that runs it is to start it again (Restart=on-failure).
 
 Exit codes:
   0  all events are printed, or a signal ended it
-  1  failed: the server cannot be reached at the beginning, or rejects the request (its response
-     says why), or its events are of another log than before (it was restored: begin without
-     --after)
+  1  failed: the server cannot be reached at the beginning, or rejects the
+     request (its response says why), or its events are of another log than
+     before (it was restored: begin without --after)
   2  the arguments are wrong")]
 pub struct EventsArgs {
     /// A running server, http://HOST:PORT or https://HOST:PORT.

@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::place::{Place, PlaceArgs};
+use super::refusal;
 use super::upload::{CHUNK_BYTES, send};
 use crate::base::actor::{Actor, ActorKind};
 use crate::cli::exit::{FAILED, Failure};
@@ -32,7 +33,8 @@ const RESERVE_BYTES: u64 = 256 << 20;
 #[command(after_help = "\
 Examples:
   carebook facts template > facts.ndjson
-  carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token-file token")]
+  carebook facts load facts.ndjson --url http://127.0.0.1:8080 \\
+      --token-file token")]
 pub struct FactsArgs {
     #[command(subcommand)]
     command: FactsCommand,
@@ -55,19 +57,22 @@ Examples:
 #[command(after_help = "\
 Examples:
   carebook facts template > facts.ndjson
-  carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token-file token
-  CAREBOOK_TOKEN=$TOKEN carebook facts load facts.ndjson --url https://care.example.com
-  carebook facts load facts.ndjson --url https://localhost:8443 --ca-file cert.pem \\
+  carebook facts load facts.ndjson --url http://127.0.0.1:8080 \\
       --token-file token
+  CAREBOOK_TOKEN=$TOKEN carebook facts load facts.ndjson \\
+      --url https://care.example.com
+  carebook facts load facts.ndjson --url https://localhost:8443 \\
+      --ca-file cert.pem --token-file token
   gunzip -c facts.ndjson.gz | carebook facts load - --data /srv/carebook
 
-The token is a system_workflow's with the permission facts:write. Sending the same facts again is
-safe: facts that are stored already count as unchanged. With --data, a directory that is empty or
+The token is a system_workflow's with the permission facts:write. Sending the same facts again is \
+safe: facts that are stored already count as unchanged. With --data, a directory that is empty or \
 not there yet becomes a new log, which is told.
 
 Exit codes:
   0  every fact is applied or unchanged
-  1  failed, or some facts were stale, in conflict or invalid (the output names them)
+  1  failed, or some facts were stale, in conflict or invalid (the output names
+     them)
   2  the arguments are wrong
   3  --data: the log is damaged
   5  --data: it was written by another version of carebook, which is named")]
@@ -140,7 +145,7 @@ fn report(answer: &Value, as_json: bool) -> Result<(), Failure> {
     out.flush()?;
     let problems = answer["problems"].as_array();
     for problem in problems.into_iter().flatten() {
-        tell(problem);
+        tell(refusal::of_a_fact(problem));
     }
     Ok(())
 }

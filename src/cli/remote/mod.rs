@@ -5,4 +5,5 @@ pub mod events;
 pub mod facts;
 pub mod outbox;
 mod place;
+mod refusal;
 pub mod upload;

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use comfy_table::{CellAlignment, Table, presets};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -20,6 +19,7 @@ use crate::cli::journal::expect_no_journal;
 use crate::cli::open::{Opening, open};
 use crate::cli::output::Output;
 use crate::cli::runtime::on_lane;
+use crate::cli::table::{Column, Growing, left, right, sentence, time};
 use crate::domain::operation::Parts;
 use crate::domain::outbox::OUTBOX_MANAGE;
 use crate::domain::outbox::list::{MessageBody, MessageQuery, read_message};
@@ -28,6 +28,16 @@ use crate::engine::{CommandRequest, CommandResult, Engine, Limits};
 
 /// Number of messages that are requested at once.
 const PAGE: usize = 500;
+const COLUMNS: &[Column] = &[
+    right("number"),
+    left("state"),
+    left("topic"),
+    left("resource"),
+    right("attempts"),
+    time("nextAttemptAt"),
+    right("lastStatus"),
+    sentence("lastError"),
+];
 /// The subject of commands on a data directory.
 const OPERATOR: &str = "carebook-outbox";
 
@@ -36,12 +46,13 @@ const OPERATOR: &str = "carebook-outbox";
 #[command(after_help = "\
 Examples:
   carebook outbox list --url http://127.0.0.1:8080 --token-file token
-  carebook outbox list --state dead --url http://127.0.0.1:8080 --token-file token
+  carebook outbox list --state dead --url http://127.0.0.1:8080 \\
+      --token-file token
   carebook outbox show 7 --url http://127.0.0.1:8080 --token-file token
   carebook outbox retry 7 --url http://127.0.0.1:8080 --token-file token
   carebook outbox skip 7 --reason 'entered by hand' --data /srv/carebook
 
-The token is one of headquarters or a system_workflow with the permission outbox:manage. With
+The token is one of headquarters or a system_workflow with the permission outbox:manage. With \
 --data the server has to be stopped; a retried message is then sent at the next start.
 
 Exit codes:
@@ -169,18 +180,8 @@ impl OutboxArgs {
     }
 }
 
-/// Prints messages as a table, or each as a line of JSON.
+/// Prints messages as a table, which is `none` without any, or each as a line of JSON.
 fn print(messages: &[Value], as_json: bool) -> Result<(), Failure> {
-    const COLUMNS: [&str; 8] = [
-        "number",
-        "state",
-        "topic",
-        "resource",
-        "attempts",
-        "nextAttemptAt",
-        "lastStatus",
-        "lastError",
-    ];
     let mut out = Output::new();
     if as_json {
         for message in messages {
@@ -188,22 +189,20 @@ fn print(messages: &[Value], as_json: bool) -> Result<(), Failure> {
         }
         return out.flush();
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(COLUMNS);
+    if messages.is_empty() {
+        out.line("none")?;
+        return out.flush();
+    }
+    let mut table = Growing::new(COLUMNS);
     for message in messages {
-        table.add_row(COLUMNS.map(|column| match &message[column] {
+        let cells = COLUMNS.iter().map(|column| match &message[column.title] {
             Value::Null => "-".to_owned(),
             Value::String(text) => text.clone(),
             other => other.to_string(),
-        }));
+        });
+        table.row(&mut out, cells.collect())?;
     }
-    for right in [0, 4, 6] {
-        if let Some(column) = table.column_mut(right) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    out.line(table)?;
+    table.print(&mut out)?;
     out.flush()
 }
 

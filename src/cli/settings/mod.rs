@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::exit::Failure;
 use super::output::Output;
-use super::table::{Column, Growing, left};
+use super::table::{Column, Growing, left, whole};
 use settings_file::{FILE_FLAG, FromFile, Kind, NO_SETTINGS, in_a_file, is_list, read, settings};
 use shown::shown;
 
@@ -26,7 +26,7 @@ const VARIABLE_PREFIX: &str = "CAREBOOK_";
 const SERVE: &str = "serve";
 
 /// The columns of the printed settings.
-const COLUMNS: [Column; 3] = [left("setting"), left("value"), left("from")];
+const COLUMNS: [Column; 3] = [whole("setting"), left("value"), left("from")];
 
 /// The flags of settings.
 #[derive(Args)]

@@ -42,11 +42,13 @@ Examples:
         --issuer https://carebook.invalid/demo --audience carebook
 
   A token of a mother, for one hour:
-    carebook token --key keys/key.pem --sub user-1 --actor-kind mother --member-id member-1
+    carebook token --key keys/key.pem --sub user-1 --actor-kind mother \\
+        --member-id member-1
 
   A token of a branch manager of two branches, in a shell variable:
-    TOKEN=$(carebook token --key keys/key.pem --sub user-2 --actor-kind branch_manager \\
-        --branch-profile-id branch-1 --branch-profile-id branch-2 --ttl 15m)
+    TOKEN=$(carebook token --key keys/key.pem --sub user-2 \\
+        --actor-kind branch_manager --branch-profile-id branch-1 \\
+        --branch-profile-id branch-2 --ttl 15m)
 
 Exit codes: 0 done, 1 failed (a sentence on standard error says why), 2 wrong usage.";
 
@@ -55,8 +57,8 @@ Examples:
   carebook token keygen --out keys
   carebook token keygen --out keys-rsa --algorithm rs256
 
-Existing files are never overwritten. key.pem is a secret, readable by its owner only; jwks.json is
-public and goes to `carebook serve --jwks`. Exit codes: 0 done, 1 failed, 2 wrong usage.";
+Existing files are never overwritten. key.pem is a secret, readable by its owner only; jwks.json \
+is public and goes to `carebook serve --jwks`. Exit codes: 0 done, 1 failed, 2 wrong usage.";
 
 /// Sign a token for tests and demos, or make a key to sign with.
 ///

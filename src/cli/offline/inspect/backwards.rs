@@ -14,7 +14,7 @@ use crate::base::digest::Digest;
 use crate::base::time::Timestamp;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
-use crate::cli::table::{Column, Growing, left, right};
+use crate::cli::table::{Column, Growing, left, right, time};
 use crate::cli::tell;
 use crate::domain::resource::Kind;
 use crate::journal::messages::{KIND_AND_VERSION, Sent};
@@ -23,7 +23,7 @@ use crate::journal::snapshot::StateEntry;
 
 const COLUMNS: &[Column] = &[
     right("position"),
-    left("time"),
+    time("time"),
     left("operation"),
     left("subject"),
     left("event"),

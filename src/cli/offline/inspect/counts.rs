@@ -29,8 +29,8 @@ Examples:
   carebook inspect counts --data /srv/carebook
   carebook inspect counts --data /srv/carebook --json | jq .resources
 
-The whole log is read, and all states are rebuilt in memory, which takes as much as the server uses
-for them.
+The whole log is read, and all states are rebuilt in memory, which takes as much as the server \
+uses for them.
 
 Exit codes:
   0  done

@@ -15,7 +15,7 @@ use super::looking::{
 use super::mask::Mask;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
-use crate::cli::table::{Column, Growing, left, right};
+use crate::cli::table::{Column, Growing, left, right, time};
 use crate::journal::record::{Record, RecordOutcome};
 use crate::journal::snapshot::Summary;
 
@@ -24,7 +24,7 @@ const COLUMNS: &[Column] = &[
     left("subject"),
     left("key"),
     right("position"),
-    left("time"),
+    time("time"),
     left("answer"),
 ];
 
@@ -34,7 +34,8 @@ const COLUMNS: &[Column] = &[
 Examples:
   carebook inspect keys --data /srv/carebook
   carebook inspect keys --data /srv/carebook --key key-17
-  carebook inspect keys --data /srv/carebook --operation request_deposit --actor hq-1 --json
+  carebook inspect keys --data /srv/carebook --operation request_deposit \\
+      --actor hq-1 --json
 
 Keys that are forgotten are not listed. The log is read twice.
 

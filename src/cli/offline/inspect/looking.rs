@@ -94,10 +94,9 @@ impl Reading {
             let sealed = segment.sealed;
             sealed.is_none_or(|(_, last)| last >= from)
         });
-        self.bar.reset();
         self.bar
             .set_length(wanted.map(|segment| segment.bytes).sum());
-        self.bar.set_position(0);
+        self.bar.reset();
         Ok(())
     }
 

@@ -25,14 +25,15 @@ Examples:
   carebook inspect records --data /srv/carebook --limit 20
   carebook inspect records --data /srv/carebook --follow
   carebook inspect resource settlement-statement 0199f0c2-… --data /srv/carebook
-  carebook inspect resource settlement-statement 0199f0c2-… --data /srv/carebook --backwards
+  carebook inspect resource settlement-statement 0199f0c2-… \\
+      --data /srv/carebook --backwards
   carebook inspect keys --data /srv/carebook --actor hq-1
   carebook inspect counts --data /srv/carebook
   carebook inspect records --data /srv/carebook --archive /archive --to 100
 
-It works on the directory of a running or a stopped server and on copies, takes no lock and writes
-nothing. With --archive, segments that compactions have moved there are shown as well. Personal
-data is masked unless --reveal is given.
+It works on the directory of a running or a stopped server and on copies, takes no lock and \
+writes nothing. With --archive, segments that compactions have moved there are shown as well. \
+Personal data is masked unless --reveal is given.
 
 Exit codes:
   0  done

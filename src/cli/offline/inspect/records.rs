@@ -20,7 +20,7 @@ use crate::base::hex::hex;
 use crate::base::time::Timestamp;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
-use crate::cli::table::{Column, Growing, left, right};
+use crate::cli::table::{Column, Growing, left, right, time};
 use crate::domain::outbox::message::Message;
 use crate::domain::resource::Kind;
 use crate::journal::record::{Record, RecordOutcome};
@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 const COLUMNS: &[Column] = &[
     right("position"),
-    left("time"),
+    time("time"),
     left("operation"),
     left("subject"),
     left("key"),
@@ -44,9 +44,12 @@ const COLUMNS: &[Column] = &[
 #[command(after_help = "\
 Examples:
   carebook inspect records --data /srv/carebook --from 1000 --limit 20
-  carebook inspect records --data /srv/carebook --operation request_deposit --actor hq-1
-  carebook inspect records --data /srv/carebook --resource settlement-statement/0199f0c2-…
-  carebook inspect records --data /srv/carebook --since 2026-11-20T00:00:00Z --json | jq .changes
+  carebook inspect records --data /srv/carebook --operation request_deposit \\
+      --actor hq-1
+  carebook inspect records --data /srv/carebook \\
+      --resource settlement-statement/0199f0c2-…
+  carebook inspect records --data /srv/carebook --since 2026-11-20T00:00:00Z \\
+      --json | jq .changes
   carebook inspect records --data /srv/carebook --follow
 
 A resource is shown as KIND/ID; as KIND/#DIGEST if its identifier does not occur in the commit.

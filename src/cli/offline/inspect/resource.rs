@@ -19,7 +19,7 @@ use crate::base::revision::Revision;
 use crate::base::time::Timestamp;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
-use crate::cli::table::{Column, Growing, left, right};
+use crate::cli::table::{Column, Growing, left, right, time};
 use crate::cli::tell::tell;
 use crate::domain::registered::AnyResource;
 use crate::domain::resource::Kind;
@@ -30,7 +30,7 @@ use crate::journal::snapshot::StateEntry;
 const COLUMNS: &[Column] = &[
     right("revision"),
     right("position"),
-    left("time"),
+    time("time"),
     left("operation"),
     left("subject"),
     left("change"),
@@ -44,17 +44,18 @@ const COLUMNS: &[Column] = &[
 #[command(after_help = "\
 Examples:
   carebook inspect resource settlement-statement 0199f0c2-… --data /srv/carebook
-  carebook inspect resource mother-profile mother-profile-1 --data /srv/carebook --reveal
-  carebook inspect resource payout-receipt-state booking-1 assignment-1 instruction-1 \\
-      --data /srv/carebook --json | jq .differences
-  carebook inspect resource mother-profile mother-profile-1 --data /srv/carebook \\
-      --backwards --limit 3
+  carebook inspect resource mother-profile mother-profile-1 \\
+      --data /srv/carebook --reveal
+  carebook inspect resource payout-receipt-state \\
+      booking-1 assignment-1 instruction-1 --data /srv/carebook --json \\
+      | jq .differences
+  carebook inspect resource mother-profile mother-profile-1 \\
+      --data /srv/carebook --backwards --limit 3
 
-Each revision is listed with how it differs from the one before: fields added,
-changed, removed. --json also has the event and the whole state. If a compaction
-has removed the log's beginning, the history begins with the state in the older
-snapshot. With --backwards it is listed from the last commit back to the
-beginning of the log: each commit names the position of the one before.
+Each revision is listed with how it differs from the one before: fields added, changed, removed. \
+--json also has the event and the whole state. If a compaction has removed the log's beginning, \
+the history begins with the state in the older snapshot. With --backwards it is listed from the \
+last commit back to the beginning of the log: each commit names the position of the one before.
 
 Exit codes:
   0  done
