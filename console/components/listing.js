@@ -18,6 +18,7 @@ const PAGES = 20
 const BESIDE = 8
 /** A row has several lines then, and no head: the width is the one in console.css. */
 const NARROW = matchMedia('screen and (max-width: 1100px)')
+const PAPER = matchMedia('print')
 
 /**
  * The pages that are kept.
@@ -62,7 +63,7 @@ function before(held, page) {
 /** How many lists are known for where they were left. */
 const LISTS = 30
 
-/** By the entry of the browser's history and the list; who acts next knows none of them. @type {Map<string, Left>} */
+/** By who acts, the entry of the browser's history and the list: nobody is led to where another one was. @type {Map<string, Left>} */
 const lefts = new Map()
 effect(() => {
   if (actor.value !== undefined) lefts.clear()
@@ -76,6 +77,7 @@ function entry() {
 
 /** @param {string} at @param {Held} held @param {number} top the row that is at the top, of those that are kept */
 function leave(at, held, top) {
+  if (held.pages.length === 0) return
   let [page, row, base] = [0, top, held.base]
   for (; page < held.pages.length - 1 && row >= held.pages[page].length; page += 1) {
     row -= held.pages[page].length
@@ -136,8 +138,9 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
   const box = useRef(/** @type {HTMLDivElement | null} */ (null))
   const asking = useRef(/** @type {AbortController | null} */ (null))
   const key = JSON.stringify([path, query])
+  const rowHeight = isNarrow ? 76 : 37
+  // On paper a row has its columns side by side, and a height of its own.
   const narrow = isNarrow && !isPrinted
-  const rowHeight = narrow ? 76 : 37
   const columns = narrow ? all.filter((column) => !column.wide) : all
   const { next, base } = held
   const items = useMemo(() => held.pages.flat(), [held])
@@ -187,7 +190,7 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
   useEffect(() => {
     hold(NOTHING)
     setProblem(null)
-    const at = `${entry()} ${key}`
+    const at = `${actor.value?.subject} ${entry()} ${key}`
     const left = lefts.get(at)
     // With the page after it: it may have been left at its last row.
     if (left) ask(left.cursors[left.cursors.length - 1], (_, page) => comeBack(left, page), 2 * PAGE)
@@ -199,7 +202,8 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
   }, [key])
 
   useEffect(() => {
-    const changed = () => setNarrow(NARROW.matches)
+    // Paper is none of the window's widths.
+    const changed = () => PAPER.matches || setNarrow(NARROW.matches)
     const [printed, shown] = [() => setPrinted(true), () => setPrinted(false)]
     NARROW.addEventListener('change', changed)
     addEventListener('beforeprint', printed)

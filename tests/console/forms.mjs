@@ -193,6 +193,16 @@ await page.locator('.foot', { hasText: en['list.all'].replace('{n}', String(COUN
 await page.pdf({ format: 'A4' })
 const whole = await page.evaluate(() => window.printed)
 check(whole.rows === COUNT && whole.dark === 'dark', JSON.stringify(whole))
+// The list on the screen is still where it was, also where its rows are higher than on paper.
+await page.setViewportSize({ width: 900, height: 900 })
+await scrolled(60 * 76)
+await page.waitForSelector('[data-row="62"]')
+await frames()
+const shown = await atTop()
+await page.pdf({ format: 'A4' })
+await frames()
+check((await atTop())?.slice(0, 40) === shown.slice(0, 40), `the list was at ${shown}, and is at ${await atTop()} after it was printed`)
+await page.setViewportSize({ width: 1440, height: 900 })
 await page.emulateMedia({ media: 'print' })
 const paper = await page.evaluate(() => ({
   ground: getComputedStyle(document.body).backgroundColor,
