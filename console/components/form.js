@@ -11,19 +11,17 @@ import { fault as faultWords, field, t, word } from '../lib/words.js'
 /** Text of at most so many characters is an identifier or a name: it has one line. */
 const LINE = 512
 
-/** What is sent as a number, as JSON writes it; anything else that stands in its field is sent as text. */
-const NUMBERS = { integer: /^-?(0|[1-9]\d*)$/, number: /^-?(0|[1-9]\d*)(\.\d+)?$/ }
-
 /** @param {string} name */
 const named = (name) => field(name)
 
 /**
- * The number that this text writes, or the text itself where it writes none, or one that would become another.
+ * The number that this text writes, or the text itself where it writes none, or one that would be shown in another way.
  * @param {'integer' | 'number'} type @param {string} text
  */
 function numberIn(type, text) {
-  const number = NUMBERS[type].test(text.trim()) ? Number(text) : NaN
-  return Number.isFinite(number) && Math.abs(number) <= Number.MAX_SAFE_INTEGER ? number : text
+  const number = Number(text)
+  const isIt = Number.isFinite(number) && (type === 'number' || Number.isInteger(number))
+  return isIt && String(number) === text.trim() ? number : text
 }
 
 /**
