@@ -62,7 +62,7 @@ export function Act({ label, about, explains, method, path, query, body, asksRea
       ${asked.about ? html`<p class="id">${asked.about}</p>` : ''}
       ${shown ? html`${shown}<div class="actions"><button type="button" onClick=${close}>${t('action.close')}</button></div>` : html`<form class="stack" onSubmit=${act}>
         <p>${asked.explains}</p>
-        ${asksReason ? html`<label for="act-reason">${t('field.reason')}</label><textarea id="act-reason" name="reason" rows="2" required maxlength="4000" readonly=${isSending || mayBeDone(problem)}></textarea>` : ''}
+        ${asksReason ? html`<label for="act-reason">${t('field.reason')}</label><textarea id="act-reason" name="reason" rows="2" required readonly=${isSending || mayBeDone(problem)}></textarea>` : ''}
         ${problem ? html`<${Problem} problem=${problem} />` : ''}
         <div class="actions"><button type="submit" class=${isGrave ? 'grave' : 'primary'} disabled=${isSending}>${asked.label}</button><button type="button" disabled=${isSending} onClick=${close}>${t('action.cancel')}</button></div>
       </form>`}<//>` : ''}`

@@ -20,6 +20,9 @@ export const STEPS = {
 /** @param {string} name */
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()
 
+/** Whether there is no span of time yet: around a single point the axis would tell of days. @param {any} plot */
+const isOneTime = (plot) => plot.data[0].length < 2
+
 /**
  * @param {object} props
  * @param {string} props.title
@@ -45,7 +48,7 @@ export function Chart({ title, points, lines, show, steps }) {
       cursor: { y: false, drag: { setScale: false } },
       scales: { x: { time: true }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ high) => [0, Math.max(steps[0], (high ?? 0) * 1.15)] } },
       axes: [
-        { ...axis, size: 22, space: 70, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => new Intl.DateTimeFormat('en-GB', { timeZone: 'Asia/Seoul', hour: '2-digit', minute: '2-digit', second: '2-digit' }).format(one * 1000)) },
+        { ...axis, size: 22, space: 70, values: (/** @type {any} */ plot, /** @type {number[]} */ at) => at.map((one) => isOneTime(plot) ? '' : new Intl.DateTimeFormat('en-GB', { timeZone: 'Asia/Seoul', hour: '2-digit', minute: '2-digit', second: '2-digit' }).format(one * 1000)) },
         { ...axis, size: 58, space: 34, incrs: steps, values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map((value) => (value === 0 ? '0' : show(value))) },
       ],
       series: [{}, ...lines.map((line) => ({ label: line.label, stroke: colour(`--chart-${line.tone}`), width: 1.6, spanGaps: true, points: { show: false } }))],

@@ -1,14 +1,28 @@
 // A form for a value of a schema of the API document: a field for each scalar, a group for each object,
-// a list for each array. What the schema says of bounds the browser checks; the service has the last word.
+// a list for each array. What a field shows is what is sent, also where it does not fit the schema: the service says
+// so when it is tried.
 
 import { html, useId, useState } from '../lib/html.js'
 import { blank, fieldsOf, isOptional, present, typesOf } from '../lib/document.js'
-import { field, t, word } from '../lib/words.js'
+import { fault as faultWords, field, t, word } from '../lib/words.js'
 
 /** @typedef {import('../lib/document.js').Schema} Schema */
 
+/** Text of at most so many characters is an identifier or a name: it has one line. */
+const LINE = 512
+
 /** @param {string} name */
 const named = (name) => field(name)
+
+/**
+ * The number that this text writes, or the text itself where it writes none, or one that would be shown in another way.
+ * @param {'integer' | 'number'} type @param {string} text
+ */
+function numberIn(type, text) {
+  const number = Number(text)
+  const isIt = Number.isFinite(number) && (type === 'number' || Number.isInteger(number))
+  return isIt && String(number) === text.trim() ? number : text
+}
 
 /**
  * @param {object} props
@@ -74,21 +88,22 @@ function Raw({ one, value, change, name, path, faults }) {
   }
   return html`<div class="field"><label for=${id}><span title=${name}>${named(name)}</span> <span class="muted small">JSON</span></label>
     <textarea id=${id} rows="3" spellcheck=${false} value=${text} aria-invalid=${isWrong || faults.has(path)} aria-describedby=${`${id}-hint`} onInput=${(/** @type {any} */ event) => typed(event.target.value)}></textarea>
-    <p id=${`${id}-hint`} class="muted small">${isWrong ? t('form.noJson') : one.description}${faults.has(path) ? html` <span class="bad">${faults.get(path)}</span>` : ''}</p></div>`
+    <p id=${`${id}-hint`} class="muted small">${isWrong ? t('form.noJson') : one.description}${faults.has(path) ? html` <span class="bad">${faultWords(faults.get(path))}</span>` : ''}</p></div>`
 }
 
 /** @param {any} props */
 function ScalarField({ one, value, change, name, path, faults, may, type }) {
   const id = useId()
-  const fault = faults.get(path)
+  const isNumber = type === 'integer' || type === 'number'
+  const shown = value === null || value === undefined ? '' : String(value)
+  const code = faults.get(path)
+  const fault = isNumber && shown !== '' && typeof numberIn(type, shown) === 'string' ? t(`form.no.${type}`) : code && faultWords(code)
   const about = { id, 'aria-describedby': `${id}-hint`, 'aria-invalid': Boolean(fault), required: !may }
   /** @param {string} text */
   const typed = (text) => {
     if (text === '') return change(may ? null : undefined)
-    if (type === 'integer' || type === 'number') return change(Number(text))
-    change(text)
+    change(isNumber ? numberIn(type, text) : text)
   }
-  const shown = value === null || value === undefined ? '' : String(value)
   let input
   if (one.enum) {
     const values = one.enum.filter((/** @type {any} */ item) => item !== null)
@@ -97,13 +112,15 @@ function ScalarField({ one, value, change, name, path, faults, may, type }) {
   } else if (type === 'boolean') {
     input = html`<select ...${about} value=${shown} onChange=${(/** @type {any} */ event) => change(event.target.value === '' ? (may ? null : undefined) : event.target.value === 'true')}>
       <option value="" selected=${shown === ''}>${may ? t('form.nothing') : t('form.choose')}</option><option value="true" selected=${shown === 'true'}>${t('value.yes')}</option><option value="false" selected=${shown === 'false'}>${t('value.no')}</option></select>`
-  } else if (type === 'integer' || type === 'number') {
-    input = html`<input ...${about} type="number" step=${type === 'integer' ? 1 : 'any'} value=${shown} onInput=${(/** @type {any} */ event) => typed(event.target.value)} />`
+  } else if (isNumber) {
+    input = html`<input ...${about} type="text" inputmode=${type === 'integer' ? 'numeric' : 'decimal'} spellcheck=${false} autocomplete="off" value=${shown} onInput=${(/** @type {any} */ event) => typed(event.target.value)} />`
   } else if (one.format === 'date') {
     input = html`<input ...${about} type="date" value=${shown} onInput=${(/** @type {any} */ event) => typed(event.target.value)} />`
+  } else if (one.maxLength > LINE) {
+    input = html`<textarea ...${about} class="long" rows="1" value=${shown} onInput=${(/** @type {any} */ event) => typed(event.target.value)}></textarea>`
   } else {
     const placeholder = one.format === 'date-time' ? '2026-11-23T09:00:00+09:00' : undefined
-    input = html`<input ...${about} type="text" spellcheck=${false} autocomplete="off" maxlength=${one.maxLength} placeholder=${placeholder} value=${shown} onInput=${(/** @type {any} */ event) => typed(event.target.value)} />`
+    input = html`<input ...${about} type="text" spellcheck=${false} autocomplete="off" placeholder=${placeholder} value=${shown} onInput=${(/** @type {any} */ event) => typed(event.target.value)} />`
   }
   return html`<div class=${fault ? 'field at-fault' : 'field'}><label for=${id}><span title=${name}>${named(name)}</span>${may ? '' : html`<span class="required" aria-hidden="true"> *</span>`}</label>
     ${input}<p id=${`${id}-hint`} class="muted small">${named(name) === name ? '' : html`<code>${name}</code> `}${one.description ?? ''}${fault ? html` <span class="bad">${fault}</span>` : ''}</p></div>`

@@ -1,12 +1,13 @@
 // A list of the API, of any length: pages are asked for as one scrolls. Of what was asked for, the pages
 // around what is in sight are kept, and only the rows in sight are elements; a page that was let go is
-// asked for again when one comes back to it.
+// asked for again when one comes back to it. With Back or Forward one comes to the row at which the list was left.
 
-import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../lib/html.js'
-import { get } from '../lib/api.js'
+import { effect, html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../lib/html.js'
+import { freshKey, get } from '../lib/api.js'
 import { anyOf, onEvents } from '../lib/events.js'
 import { bound, problemOf } from '../lib/load.js'
 import { number } from '../lib/format.js'
+import { actor } from '../lib/session.js'
 import { t } from '../lib/words.js'
 import { Empty, Loading, Problem } from './states.js'
 
@@ -16,7 +17,8 @@ const PAGES = 20
 /** Rows that are made beyond those in sight, on each side. */
 const BESIDE = 8
 /** A row has several lines then, and no head: the width is the one in console.css. */
-const NARROW = matchMedia('(max-width: 1100px)')
+const NARROW = matchMedia('screen and (max-width: 1100px)')
+const PAPER = matchMedia('print')
 
 /**
  * The pages that are kept.
@@ -51,6 +53,43 @@ function before(held, page) {
   if (pages.length > PAGES) pages.pop()
   return { cursors: held.cursors, pages, next, first, base: first === 0 ? 0 : held.base - page.items.length, moved: page.items.length }
 }
+
+/**
+ * Where a list was left: the cursors up to the page that was in sight, the number of that page's first row, and which of its
+ * rows was at the top.
+ * @typedef {{cursors: (string | undefined)[], base: number, row: number}} Left
+ */
+
+/** How many lists are known for where they were left. */
+const LISTS = 30
+
+/** By who acts, the entry of the browser's history and the list: nobody is led to where another one was. @type {Map<string, Left>} */
+const lefts = new Map()
+effect(() => {
+  if (actor.value !== undefined) lefts.clear()
+})
+
+/** The name of this entry of the browser's history. @returns {string} */
+function entry() {
+  if (!history.state?.entry) history.replaceState({ entry: freshKey() }, '')
+  return history.state.entry
+}
+
+/** @param {string} at @param {Held} held @param {number} top the row that is at the top, of those that are kept */
+function leave(at, held, top) {
+  if (held.pages.length === 0) return
+  let [page, row, base] = [0, top, held.base]
+  for (; page < held.pages.length - 1 && row >= held.pages[page].length; page += 1) {
+    row -= held.pages[page].length
+    base += held.pages[page].length
+  }
+  lefts.delete(at)
+  if (base + row >= 1) lefts.set(at, { cursors: held.cursors.slice(0, held.first + page + 1), base, row })
+  if (lefts.size > LISTS) lefts.delete(/** @type {string} */ (lefts.keys().next().value))
+}
+
+/** With the page where it was left alone: as it was there, it moves down to its row. @param {Left} left @param {any} page @returns {Held} */
+const comeBack = ({ cursors, base, row }, page) => ({ cursors, first: cursors.length - 1, base, pages: [page.items], next: page.next, moved: row })
 
 /** What is in sight of the rows, and how wide their scrollbar is. @param {HTMLElement} box */
 const seen = (box) => ({ top: box.scrollTop, height: box.clientHeight, gutter: box.offsetWidth - box.clientWidth })
@@ -93,29 +132,34 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
   const [held, setHeld] = useState(NOTHING)
   const [problem, setProblem] = useState(/** @type {any} */ (null))
   const [news, setNews] = useState(0)
-  const [narrow, setNarrow] = useState(NARROW.matches)
+  const [isNarrow, setNarrow] = useState(NARROW.matches)
+  const [isPrinted, setPrinted] = useState(false)
   const [view, setView] = useState({ top: 0, height: 600, gutter: 0 })
   const box = useRef(/** @type {HTMLDivElement | null} */ (null))
   const asking = useRef(/** @type {AbortController | null} */ (null))
   const key = JSON.stringify([path, query])
-  const rowHeight = narrow ? 76 : 37
+  const rowHeight = isNarrow ? 76 : 37
+  // On paper a row has its columns side by side, and a height of its own.
+  const narrow = isNarrow && !isPrinted
   const columns = narrow ? all.filter((column) => !column.wide) : all
   const { next, base } = held
   const items = useMemo(() => held.pages.flat(), [held])
   // What `held` is from the next time on that this is drawn.
   const kept = useRef(held)
+  const top = useRef(0)
+  top.current = view.top / rowHeight
   const hold = (/** @type {Held} */ held) => {
     kept.current = held
     setHeld(held)
   }
 
-  const ask = useCallback((/** @type {string | undefined} */ cursor, /** @type {(held: Held, page: any) => Held} */ join) => {
+  const ask = useCallback((/** @type {string | undefined} */ cursor, /** @type {(held: Held, page: any) => Held} */ join, limit = PAGE) => {
     asking.current?.abort()
     const abort = bound(scope)
     if (abort.signal.aborted) return
     asking.current = abort
     const began = performance.now()
-    get(path, { ...query, limit: PAGE, cursor }, abort.signal).then(
+    get(path, { ...query, limit, cursor }, abort.signal).then(
       (page) => {
         if (asking.current === abort) asking.current = null
         if (abort.signal.aborted) return
@@ -146,14 +190,29 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
   useEffect(() => {
     hold(NOTHING)
     setProblem(null)
-    begin()
-    return () => asking.current?.abort()
+    const at = `${actor.value?.subject} ${entry()} ${key}`
+    const left = lefts.get(at)
+    // With the page after it: it may have been left at its last row.
+    if (left) ask(left.cursors[left.cursors.length - 1], (_, page) => comeBack(left, page), 2 * PAGE)
+    else begin()
+    return () => {
+      asking.current?.abort()
+      leave(at, kept.current, top.current)
+    }
   }, [key])
 
   useEffect(() => {
-    const changed = () => setNarrow(NARROW.matches)
+    // Paper is none of the window's widths.
+    const changed = () => PAPER.matches || setNarrow(NARROW.matches)
+    const [printed, shown] = [() => setPrinted(true), () => setPrinted(false)]
     NARROW.addEventListener('change', changed)
-    return () => NARROW.removeEventListener('change', changed)
+    addEventListener('beforeprint', printed)
+    addEventListener('afterprint', shown)
+    return () => {
+      NARROW.removeEventListener('change', changed)
+      removeEventListener('beforeprint', printed)
+      removeEventListener('afterprint', shown)
+    }
   }, [])
 
   useEffect(() => {
@@ -197,9 +256,11 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
 
   const first = Math.max(0, Math.floor(view.top / rowHeight) - BESIDE)
   const last = Math.min(items.length, Math.ceil((view.top + view.height) / rowHeight) + BESIDE)
+  // On paper there is every row that is kept.
+  const [from, to] = isPrinted ? [0, items.length] : [first, last]
   useEffect(() => {
     // This may run after a page has come, and before it is drawn: it is not asked for once more.
-    if (asking.current || problem || next === undefined || kept.current !== held) return
+    if (isPrinted || asking.current || problem || next === undefined || kept.current !== held) return
     if (next && last >= items.length - BESIDE * 2) ask(next, after)
     else if (held.first > 0 && first <= BESIDE * 2) ask(held.cursors[held.first - 1], before)
   }, [first, last, held, problem])
@@ -228,6 +289,7 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
   }
 
   const isOut = next === null
+  const isPart = isPrinted && (!isOut || base > 0)
   const grow = columns.map((column) => `minmax(0, ${column.grow ?? 1}fr)`).join(' ')
   return html`<div class="listing">
     ${news ? html`<button type="button" class="news" onClick=${begin}>${t('list.news', { n: number(news) })}</button>` : ''}
@@ -238,9 +300,9 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
       </div>
       <div class="window" ref=${box} role="rowgroup" tabindex="0" aria-label=${label} onKeyDown=${move} onMouseOver=${explain}>
         <div class="tall" role="presentation" style=${{ height: `${items.length * rowHeight}px` }}>
-          ${items.slice(first, last).map((item, offset) => html`
-            <div key=${idOf(item)} class="row" role="row" data-row=${base + first + offset} aria-rowindex=${base + first + offset + 2}
-              style=${{ transform: `translateY(${(first + offset) * rowHeight}px)`, height: `${rowHeight}px`, gridTemplateColumns: narrow ? undefined : grow }}>
+          ${items.slice(from, to).map((item, offset) => html`
+            <div key=${idOf(item)} class="row" role="row" data-row=${base + from + offset} aria-rowindex=${base + from + offset + 2}
+              style=${{ transform: `translateY(${(from + offset) * rowHeight}px)`, height: `${rowHeight}px`, gridTemplateColumns: narrow ? undefined : grow }}>
               ${columns.map((column) => html`<div key=${column.key} role="cell" class=${column.end ? 'end' : ''} data-label=${column.label} data-named=${column.named || column.end || undefined}>${column.show(item)}</div>`)}
             </div>`)}
         </div>
@@ -248,6 +310,6 @@ export function Listing({ path, query = {}, columns: all, idOf, label, empty, co
         ${next === undefined && !problem ? html`<div role="row"><div role="cell"><${Loading} /></div></div>` : ''}
       </div>
     </div>
-    <p class="foot muted small" aria-live="polite">${next === undefined ? '' : t(isOut ? 'list.all' : 'list.some', { n: number(base + items.length) })}</p>
+    <p class="foot muted small" aria-live="polite">${next === undefined ? '' : isPart ? t('list.printed', { from: number(base + 1), to: number(base + items.length) }) : t(isOut ? 'list.all' : 'list.some', { n: number(base + items.length) })}</p>
   </div>`
 }

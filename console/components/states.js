@@ -1,7 +1,7 @@
 // What stands in the place of something that is not there: loading, refused, empty.
 
 import { html } from '../lib/html.js'
-import { t } from '../lib/words.js'
+import { fault as faultWords, t } from '../lib/words.js'
 
 export function Loading() {
   return html`<div class="state" role="status"><span class="spinner" aria-hidden="true"></span>${t('state.loading')}</div>`
@@ -20,7 +20,7 @@ export function Problem({ problem, again }) {
     <p class="problem-title"><strong>${known ?? (problem.message || t('problem.other'))}</strong></p>
     <p class="muted"><code>${problem.status || ''} ${problem.code}</code>${problem.message && known ? html` ${problem.message}` : ''}</p>
     ${problem.fieldErrors?.length
-      ? html`<ul class="faults">${problem.fieldErrors.map((fault) => html`<li key=${`${fault.fieldPath} ${fault.code}`}><code>${fault.fieldPath}</code> <code class="muted">${fault.code}</code> ${fault.message ?? ''}</li>`)}</ul>`
+      ? html`<ul class="faults">${problem.fieldErrors.map((fault) => html`<li key=${`${fault.fieldPath} ${fault.code}`}><code>${fault.fieldPath}</code> <code class="muted">${fault.code}</code> ${faultWords(fault.code, fault.message)}</li>`)}</ul>`
       : ''}
     ${problem.conflictingFieldPaths?.length ? html`<p>${t('problem.conflicting')} ${problem.conflictingFieldPaths.map((path) => html`<code key=${path}>${path}</code> `)}</p>` : ''}
     ${problem.requestId ? html`<p class="muted small">X-Request-Id <code>${problem.requestId}</code></p>` : ''}

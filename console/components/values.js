@@ -2,7 +2,7 @@
 
 import { html, useState } from '../lib/html.js'
 import { short, time, utc, won, number } from '../lib/format.js'
-import { linkToResource } from '../lib/router.js'
+import { linkToSubject } from '../lib/kinds.js'
 import { areShown, isPersonal } from '../lib/personal.js'
 import { t, word } from '../lib/words.js'
 import { Icon } from './icon.js'
@@ -39,8 +39,9 @@ export function Id({ id, href, whole }) {
     : html`<span class="id" title=${id}>${text}</span>`
 }
 
-/** A resource by the last part of its path; the whole is in the title. @param {{path: string}} props */
-export function Subject({ path }) {
+/** What an event or a message is about, by the last part of its path or by its kind; the whole is in the title. @param {{path: string, byKind?: boolean}} props */
+export function Subject({ path, byKind }) {
+  const href = linkToSubject(path)
   const last = path.split('/').pop() ?? path
   let id = last
   try {
@@ -48,7 +49,8 @@ export function Subject({ path }) {
   } catch {
     // It is shown as it is.
   }
-  return html`<a class="id" href=${linkToResource(path)} title=${path}>${short(id)}</a>`
+  const text = byKind ? path.split('/')[0] : short(id)
+  return href ? html`<a class="id" href=${href} title=${path}>${text}</a>` : html`<span class="id" title=${path}>${text}</span>`
 }
 
 /** @param {{text: string, label?: string}} props */

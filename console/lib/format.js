@@ -20,8 +20,8 @@ function dates(options) {
 
 /** @param {number} won */
 export function won(won) {
-  const number = new Intl.NumberFormat(language.value === 'ko' ? 'ko-KR' : 'en-US').format(won)
-  return language.value === 'ko' ? `${number}원` : `₩${number}`
+  if (language.value === 'ko') return `${number(won)}원`
+  return `${won < 0 ? '-' : ''}₩${number(Math.abs(won))}`
 }
 
 /** @param {number} value @param {number} [digits] */

@@ -1,6 +1,8 @@
 // The kinds of resources: where one is read, where they are listed, and what of a body names one.
 
 import { get } from './api.js'
+import { linkToResource } from './router.js'
+import { actor } from './session.js'
 
 /**
  * @typedef {object} Kind
@@ -34,6 +36,16 @@ export const KINDS = [
 export function kindAt(path) {
   const text = path.join('/')
   return KINDS.find((kind) => text === kind.path || text.startsWith(`${kind.path}/`))
+}
+
+/** What is no kind but can be read, and by whom. @type {Record<string, string>} */
+const READ_BY = { organization: 'headquarters_administrator', 'reference-facts': 'system_workflow' }
+
+/** The page of what an event or a message is about, where there is one. @param {string} subject @returns {string | undefined} */
+export function linkToSubject(subject) {
+  const path = subject.split('/')
+  const isShown = kindAt(path) || path[0] === 'outbox' || path[0] === 'webhook-subscriptions' || (READ_BY[path[0]] ?? '') === actor.value?.kind
+  return isShown ? linkToResource(subject) : undefined
 }
 
 /** The read path of a body of this kind. @param {Kind} kind @param {Record<string, any>} body */

@@ -48,6 +48,7 @@ export function linkToResource(readPath) {
     }
   })
   if (parts[0] === 'outbox') return link(['messages', parts[1] ?? ''])
+  if (parts[0] === 'webhook-subscriptions') return link(['webhooks', parts[1] ?? ''])
   return link(['resource', ...parts])
 }
 

@@ -49,6 +49,16 @@ export function word(value) {
 }
 
 /**
+ * The words of the code of a fault (`too_long`), or what the service says of it where it has none.
+ * @param {string} code
+ * @param {string} [message]
+ * @returns {string}
+ */
+export function fault(code, message) {
+  return words[language.value][`fault.${code}`] ?? message ?? code
+}
+
+/**
  * The words of a member of the API (`statementCode`), or its name where it has none.
  * @param {string} name
  * @returns {string}

@@ -2,8 +2,8 @@
 
 import { html } from '../lib/html.js'
 import { get } from '../lib/api.js'
+import { linkToSubject } from '../lib/kinds.js'
 import { useLoad } from '../lib/load.js'
-import { linkToResource } from '../lib/router.js'
 import { t } from '../lib/words.js'
 import { Act } from '../components/act.js'
 import { Body } from '../components/body.js'
@@ -28,6 +28,6 @@ export function Message({ rest }) {
         <${Act} isOffered=${isOpen} label=${t('message.retry')} about=${about} explains=${t('message.retryExplains')} method="POST" path=${`${path}/retries`} done=${() => { message.again() }} />
         <${Act} isOffered=${isOpen} label=${t('message.skip')} about=${about} explains=${t('message.skipExplains')} method="POST" path=${`${path}/skips`} asksReason=${true} isGrave=${true} done=${() => { message.again() }} />` : ''}
     <//>
-    <${When} of=${message}>${(/** @type {any} */ one) => html`<${Panel} title=${t('message.about')}><p><${Id} id=${one.resource} href=${linkToResource(one.resource)} whole=${true} /></p>
+    <${When} of=${message}>${(/** @type {any} */ one) => html`<${Panel} title=${t('message.about')}><p><${Id} id=${one.resource} href=${linkToSubject(one.resource)} whole=${true} /></p>
         ${isOpen ? html`<p class="notice">${why(one)}</p>` : ''}<${Body} value=${one} /><//>`}<//>`
 }

@@ -7,12 +7,12 @@ import { areMany, onEvents, recent } from '../lib/events.js'
 import { latest, points, quantile, sample, trouble } from '../lib/figures.js'
 import { ago, bytes, duration, number, time } from '../lib/format.js'
 import { useLoad } from '../lib/load.js'
-import { link, linkToResource } from '../lib/router.js'
+import { link } from '../lib/router.js'
 import { t, word } from '../lib/words.js'
 import { Chart, STEPS } from '../components/chart.js'
 import { PageHead, Panel } from '../components/panel.js'
 import { Empty, Loading, Problem, When } from '../components/states.js'
-import { Id, Time } from '../components/values.js'
+import { Id, Subject, Time } from '../components/values.js'
 
 export function Overview() {
   useEffect(sample, [])
@@ -147,7 +147,7 @@ function Feed() {
     if (all.length === 0) return html`<${Empty} />`
     return html`<ol class="feed">${all.map((event) => html`<li key=${event.id}>
       <${Time} at=${event.time} /><span class="feed-what">${word(event.data.operation)}</span>
-      <a href=${linkToResource(event.subject)} class="id" title=${event.subject}>${event.subject.split('/')[0]}</a>
+      <${Subject} path=${event.subject} byKind=${true} />
       <span class="muted">${event.data.actorKind ? word(event.data.actorKind) : t('value.nobody')}</span></li>`)}</ol>`
   }}<//><//>`
 }

@@ -43,9 +43,10 @@ function typed(given) {
 function Resource({ rest, subject, query }) {
   const path = `/${subject}`
   const kind = kindAt(rest)
-  const tab = query.get('tab') ?? 'state'
+  // Of what is no kind of the API there is no history.
+  const tabs = kind ? ['state', 'history', 'past'] : ['state']
+  const tab = tabs.find((one) => one === query.get('tab')) ?? 'state'
   const now = useLoad((signal) => get(path, {}, signal).then(found), [path], (told) => told === subject || told.startsWith('outbox/'))
-  const tabs = ['state', 'history', 'past']
   /** @param {KeyboardEvent} event */
   const move = (event) => {
     const by = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0

@@ -1,6 +1,8 @@
 //! The console in a real Chromium against a real server with the demonstration's data: each task, in
-//! both languages, at a desk's and at a phone's width, by keyboard. `browser.mjs` has the steps.
+//! both languages, at a desk's and at a phone's width, by keyboard. `browser.mjs` has the steps; those of `forms.mjs`
+//! are of what a form sends, what leads where, and what is seen on paper and in forced colours.
 
+use std::path::Path;
 use std::process::Command;
 
 use super::embedded::tools;
@@ -9,6 +11,17 @@ use crate::walk::{demonstration, exports, take};
 
 #[test]
 fn each_task_can_be_done_in_both_languages_at_both_widths_by_keyboard() {
+    done_in_a_demonstration("browser.mjs");
+}
+
+#[test]
+fn a_form_sends_what_it_shows_and_a_page_is_whole_on_paper_and_in_forced_colours() {
+    done_in_a_demonstration("forms.mjs");
+}
+
+/// Runs a script of this folder against a demonstration whose walk was taken: with the code of its link, and a token
+/// of headquarters.
+fn done_in_a_demonstration(script: &str) {
     let Some(chromium) = or_skip(program("chromium"), "chromium") else {
         return;
     };
@@ -24,11 +37,9 @@ fn each_task_can_be_done_in_both_languages_at_both_widths_by_keyboard() {
     let token = exported
         .iter()
         .find(|(name, _)| name == "HEADQUARTERS_ADMINISTRATOR");
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/console"));
     let done = Command::new("node")
-        .arg(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/console/browser.mjs"
-        ))
+        .arg(folder.join(script))
         .arg(tools)
         .arg(chromium)
         .arg(format!("http://{}", server.address))

@@ -1,9 +1,10 @@
 //! What the console consists of, as files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use carebook::base::json::FaultCode;
 use carebook::journal::personal::HIDDEN;
 
 use crate::support::{assert_digests, files, or_skip};
@@ -58,16 +59,42 @@ fn each_file_of_the_console_is_in_the_program() {
     );
 }
 
+/// The words of a language, by their keys.
+fn words(language: &str) -> BTreeMap<String, String> {
+    let text = read(&format!("words/{language}.js"));
+    let pairs = text.lines().filter_map(|line| {
+        let (key, words) = line.trim().strip_prefix('\'')?.split_once("': '")?;
+        Some((key.to_owned(), words.trim_end_matches("',").to_owned()))
+    });
+    pairs.collect()
+}
+
+#[test]
+fn each_fault_of_a_field_has_words_in_both_languages() {
+    let codes: BTreeSet<_> = FaultCode::ALL
+        .map(|code| format!("fault.{}", code.as_str()))
+        .into();
+    for language in ["ko", "en"] {
+        let all = words(language);
+        let keys = all.keys().filter(|key| key.starts_with("fault."));
+        let told: BTreeSet<_> = keys.cloned().collect();
+        assert_eq!(told, codes, "{language}");
+    }
+}
+
+#[test]
+fn what_is_counted_has_no_plural_that_would_be_wrong_of_one() {
+    for (key, text) in words("en") {
+        let counted = text.split("{n} ").skip(1);
+        let plural = counted
+            .filter_map(|rest| rest.split(|one: char| !one.is_alphabetic()).next())
+            .find(|word| word.len() > 1 && word.ends_with('s'));
+        assert_eq!(plural, None, "{key}: {text}");
+    }
+}
+
 #[test]
 fn both_languages_have_the_same_words() {
-    let words = |language: &str| -> BTreeMap<String, String> {
-        let text = read(&format!("words/{language}.js"));
-        let pairs = text.lines().filter_map(|line| {
-            let (key, words) = line.trim().strip_prefix('\'')?.split_once("': '")?;
-            Some((key.to_owned(), words.trim_end_matches("',").to_owned()))
-        });
-        pairs.collect()
-    };
     let (korean, english) = (words("ko"), words("en"));
     assert!(korean.len() > 300);
     assert!(korean.keys().eq(english.keys()));
