@@ -73,7 +73,7 @@ export function Shell({ children }) {
       <a class="brand" href="#/" aria-label="carebook"><img src=${new URL('../icon.svg', import.meta.url).pathname} alt="" width="24" height="24" /><span>carebook</span></a>
       <${Search} />
       <div class="tools">
-        <span class=${`live ${stream.value}`} role="status" title=${t(`stream.${stream.value}`)}><span class="dot" aria-hidden="true"></span><span class="live-word">${t(`stream.${stream.value}`)}</span></span>
+        <span class=${`live ${stream.value === 'live' ? 'is-live' : stream.value}`} role="status" title=${t(`stream.${stream.value}`)}><span class="dot" aria-hidden="true"></span><span class="live-word">${t(`stream.${stream.value}`)}</span></span>
         <${Acting} />
         <button type="button" class="quiet" aria-pressed=${areShown.value} onClick=${() => { areShown.value = !areShown.value }} title=${t(areShown.value ? 'personal.hide' : 'personal.show')} aria-label=${t('personal.show')}><${Icon} name=${areShown.value ? 'eye' : 'hidden'} /></button>
         <button type="button" class="quiet" onClick=${() => speak(other)} lang=${other} title=${t('shell.otherLanguage')}>${other === 'ko' ? '한' : 'EN'}</button>

@@ -31,10 +31,9 @@ export function Overview() {
 /** @param {{figures: any, isOld: boolean}} props */
 function Ready({ figures, isOld }) {
   if (isOld) return html`<p class="ready bad" role="status"><span class="dot" aria-hidden="true"></span> ${t('overview.notKnown', { time: time(figures.at) })}</p>`
-  const reasons = [...figures.unready, ...(figures.log.hasRoom ? [] : ['no_segment'])]
   if (figures.role === 'standby') return html`<p class="ready waiting" role="status"><span class="dot" aria-hidden="true"></span> ${t('overview.standby')}</p>`
   return html`<p class=${figures.ready ? 'ready good' : 'ready bad'} role="status"><span class="dot" aria-hidden="true"></span>
-    ${figures.ready ? t('overview.ready') : t('overview.unready', { why: reasons.map((one) => t(`unready.${one}`)).join(', ') })}</p>`
+    ${figures.ready ? t('overview.ready') : t('overview.unready', { why: figures.unready.map((/** @type {string} */ one) => t(`unready.${one}`)).join(', ') })}</p>`
 }
 
 function Lines() {

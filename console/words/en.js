@@ -14,6 +14,8 @@ export const en = {
   'unready.log_failed': 'the log has failed',
   'unready.disk_full': 'the disk is full',
   'unready.no_segment': 'no segment can be made',
+  'unready.behind': 'behind the writer',
+  'unready.no_journal': 'the journal is full or cannot be reached',
   'chart.rate': 'Answers per second',
   'chart.answered': 'all',
   'chart.refused': 'refused',

@@ -14,6 +14,8 @@ export const ko = {
   'unready.log_failed': '로그 고장',
   'unready.disk_full': '디스크 부족',
   'unready.no_segment': '세그먼트를 만들 수 없음',
+  'unready.behind': '쓰는 서비스보다 뒤처짐',
+  'unready.no_journal': '저널이 가득 찼거나 저널에 연결할 수 없음',
   'chart.rate': '초당 응답',
   'chart.answered': '전체',
   'chart.refused': '거절',

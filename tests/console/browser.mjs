@@ -733,6 +733,10 @@ await step('without a stream of events, a revision that is stale is read again',
   const page = await opened({ language: 'en', width: 1440 })
   await page.route((url) => url.pathname === '/events', (route) => route.fulfill({ status: 403, contentType: 'application/json', body: '{"code":"permission_denied"}' }))
   await signedIn(page)
+  await page.waitForSelector('.ready.good')
+  await page.locator('.live', { hasText: page.t('stream.refused') }).waitFor()
+  const [good, dot] = await page.evaluate(() => ['.ready.good .dot', '.live .dot'].map((one) => getComputedStyle(document.querySelector(one)).backgroundColor))
+  check(good !== dot, 'without live updates, the dot is that of live updates')
   await go(page, `#/webhooks/${everywhere.webhook}`)
   const path = `/webhook-subscriptions/${everywhere.webhook}`
   const resuming = page.getByRole('button', { name: page.t('webhooks.resume') })
@@ -776,6 +780,44 @@ await step('while the service does not answer, the overview says since when noth
   check((await page.locator('.ready.good').count()) === 0, 'it says that commands are taken')
   await page.unroute('**/console/figures')
   await page.waitForSelector('.ready.good')
+  await page.context().close()
+})
+
+await step('a service that takes requests and says nothing is told as one that is not reached', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await page.clock.install()
+  await page.clock.resume()
+  await signedIn(page)
+  await page.waitForSelector('.ready.good')
+  const silent = (pathname) => {
+    let came
+    const asked = new Promise((done) => { came = done })
+    return page.route((url) => url.pathname === pathname, came).then(() => ({ asked }))
+  }
+  const figures = await silent('/console/figures')
+  await figures.asked
+  await page.clock.fastForward(9_000)
+  await page.locator('.ready.bad', { hasText: page.t('overview.notKnown', { time: '20' }) }).waitFor()
+  const list = await silent('/settlement-statements')
+  await go(page, '#/statements')
+  await list.asked
+  await page.clock.fastForward(21_000)
+  await page.locator('.listing .problem', { hasText: page.t('problem.unreachable') }).waitFor()
+  await page.context().close()
+})
+
+await step('each reason why no commands are taken is told in words, and no other', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await page.route('**/console/figures', async (route) => {
+    const response = await route.fetch()
+    const figures = await response.json()
+    await route.fulfill({ response, json: { ...figures, ready: false, unready: ['behind', 'no_journal'], log: { ...figures.log, hasRoom: false } } })
+  })
+  await signedIn(page)
+  await page.waitForSelector('.ready.bad')
+  const why = `${page.t('unready.behind')}, ${page.t('unready.no_journal')}`
+  const told = (await page.locator('.ready').innerText()).trim()
+  check(told === page.t('overview.unready', { why }), told)
   await page.context().close()
 })
 
