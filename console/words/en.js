@@ -8,6 +8,7 @@ export const en = {
   'overview.unready': 'Not taking commands: {why}',
   'overview.standby': 'Standby: follows the writer, and answers only reads',
   'overview.notKnown': 'Not known since {time}',
+  'overview.forbidden': 'The figures are for headquarters and system workflows with the permission figures:read.',
   'overview.lines': 'Figures over time',
   'overview.sinceStart': 'since the start',
   'unready.stopping': 'stopping',

@@ -8,6 +8,7 @@ export const ko = {
   'overview.unready': '명령을 받지 않음: {why}',
   'overview.standby': '따라가는 중: 읽기만 됩니다',
   'overview.notKnown': '{time}부터 알 수 없음',
+  'overview.forbidden': '수치는 figures:read 권한이 있는 본사와 시스템 작업만 볼 수 있습니다.',
   'overview.lines': '시간에 따른 수치',
   'overview.sinceStart': '시작 이후',
   'unready.stopping': '멈추는 중',

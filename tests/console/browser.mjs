@@ -235,6 +235,28 @@ await step('each operation that takes a dry run can be tried, by who may carry i
   page.refusals = 0
 })
 
+/** Has the page act as another actor of the link. */
+async function actAs(page, kind) {
+  const option = page.locator('select.acting option', { hasText: new RegExp(`^${page.t(`value.${kind}`)}$`) })
+  await page.locator('select.acting').selectOption(await option.getAttribute('value'))
+}
+
+await step('who may not see the figures lands on the first page that is for them, and is told so once', async () => {
+  const page = linked
+  await actAs(page, 'mother')
+  await go(page, '')
+  await heading(page, page.t('statements.title'))
+  let asked = 0
+  page.on('request', (request) => { if (request.url().endsWith('/console/figures')) asked += 1 })
+  await go(page, '#/')
+  await page.getByText(page.t('overview.forbidden')).waitFor()
+  await page.waitForTimeout(2_500)
+  check(asked === 1, `the figures were asked for ${asked} times`)
+  check((await page.locator('main [role=alert]').count()) === 0, 'what is for others is told as a fault')
+  await actAs(page, 'headquarters_administrator')
+  await page.waitForSelector('.ready.good')
+})
+
 await step('a reload signs out, and the link does not sign in again', async () => {
   const page = linked
   await page.reload()
@@ -514,6 +536,7 @@ async function tasks(language, width) {
     await page.keyboard.press('Enter')
     await page.waitForSelector('#token')
     check((await page.locator('main h1').innerText()) === page.t('signIn.title'), 'nobody is signed out')
+    await page.waitForFunction(() => document.activeElement.matches('main h1'))
     await accessible(page, 'sign-in')
   })
   await page.context().close()
