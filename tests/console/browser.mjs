@@ -747,6 +747,26 @@ await step('a secret is there to be seen whatever is pressed before it comes, an
   await page.context().close()
 })
 
+await step('a step back takes no secret away before it was seen', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await signedIn(page)
+  await go(page, '#/deliveries?tab=webhooks')
+  await page.waitForSelector('[data-row="0"]')
+  await go(page, `#/webhooks/${everywhere.webhook}`)
+  await page.getByRole('button', { name: page.t('webhooks.rotate') }).click()
+  const [isAsked, release] = await holding(page, '**/secret-rotations')
+  await page.locator('dialog [type=submit]').click()
+  await isAsked
+  await page.goBack()
+  check((await page.locator('dialog[open]').count()) === 1, 'the dialog is gone before its answer')
+  release()
+  await page.waitForSelector('dialog[open] #secret')
+  await page.keyboard.press('Escape')
+  await page.waitForSelector('#tab-webhooks[aria-selected=true]')
+  check((await page.locator('dialog').count()) === 0, 'the dialog is still there')
+  await page.context().close()
+})
+
 await step('what is sent again without an answer to the first is the same, though the page shows what came of it', async () => {
   const page = await opened({ language: 'en', width: 1440 })
   await signedIn(page)
