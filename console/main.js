@@ -63,7 +63,4 @@ effect(() => {
   document.documentElement.lang = language.value
 })
 render(html`<${Console} />`, /** @type {Element} */ (document.getElementById('console')))
-begin().catch(() => {
-  settings.value ??= { version: '', provider: null, link: false }
-  signOut('signIn.unreachable')
-})
+begin().catch(() => signOut('signIn.unreachable'))

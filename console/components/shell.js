@@ -5,14 +5,15 @@ import { stream } from '../lib/events.js'
 import { areShown } from '../lib/personal.js'
 import { link, place } from '../lib/router.js'
 import { actAs, actor, actors, settings, signOut } from '../lib/session.js'
+import { keep, kept } from '../lib/storage.js'
 import { language, speak, t, word } from '../lib/words.js'
 import { pages } from '../pages/pages.js'
 import { Icon } from './icon.js'
 
 /** @returns {'light' | 'dark'} */
 function firstLook() {
-  const kept = localStorage.getItem('carebook.look')
-  if (kept === 'light' || kept === 'dark') return kept
+  const look = kept('carebook.look')
+  if (look === 'light' || look === 'dark') return look
   return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'
 }
 
@@ -21,7 +22,7 @@ document.documentElement.dataset.look = look.value
 
 /** @param {'light' | 'dark'} next */
 function wear(next) {
-  localStorage.setItem('carebook.look', next)
+  keep('carebook.look', next)
   document.documentElement.dataset.look = next
   look.value = next
 }

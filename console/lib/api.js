@@ -48,6 +48,11 @@ export function address(path, query) {
 /** How long an answer is waited for, in milliseconds. What is sent may wait for 30 s in the service. */
 const PATIENCE = { read: 20_000, sent: 60_000 }
 
+/** What is answered whoever asks. */
+const OPEN = ['/openapi.json', '/readyz']
+/** The last token that the service has taken. */
+let taken = ''
+
 /** Whether something was to be done. @param {string} method @param {Asked} asked @returns {'read' | 'sent'} */
 const kindOf = (method, asked) => (method === 'GET' || asked.query?.dryRun ? 'read' : 'sent')
 
@@ -88,7 +93,8 @@ export async function send(method, path, asked = {}, signal = asked.signal) {
     throw unanswered(error, method, asked)
   }
   heard(answer.headers.get('date'))
-  if (answer.status === 401 && token && token === actor.value?.token) signOut('signIn.ended')
+  if (token && (answer.ok || answer.status === 403) && !OPEN.includes(path)) taken = token
+  if (answer.status === 401 && token && token === actor.value?.token) signOut(taken === token ? 'signIn.ended' : 'signIn.notTaken')
   return answer
 }
 

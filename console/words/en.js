@@ -246,6 +246,8 @@ export const en = {
   'signIn.withToken': 'Sign in with the token',
   'signIn.memory': 'The token is kept in this page\'s memory and nowhere else. Reloading signs you out.',
   'signIn.noToken': 'This is not a token: a token has letters, digits, dots, - and _.',
+  'signIn.notTaken': 'The service does not accept this token: it is not one of its issuer, or has expired.',
+  'signIn.noStorage': 'The browser keeps nothing for this page, which signing in with the provider needs. Allow it, or use a token.',
   'signIn.linkHint': 'Use the link that was printed at the start, once, or one of the printed tokens.',
   'signIn.ended': 'The token is no longer valid. Sign in again.',
   'signIn.out': 'You are signed out.',

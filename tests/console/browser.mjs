@@ -910,6 +910,32 @@ await step('each reason why no commands are taken is told in words, and no other
   await page.context().close()
 })
 
+await step('signing in when something is in the way: each is told for what it is', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await page.addInitScript(() => {
+    for (const name of ['localStorage', 'sessionStorage']) Object.defineProperty(window, name, { get() { throw new DOMException('denied', 'SecurityError') } })
+  })
+  const busy = { status: 429, contentType: 'application/json', body: '{"code":"overloaded"}' }
+  await page.route('**/console/settings.json', (route) => route.fulfill(busy), { times: 1 })
+  await page.goto(`${base}/console`)
+  await page.getByText(page.t('problem.overloaded')).waitFor()
+  await page.getByRole('button', { name: page.t('action.again') }).click()
+  await page.getByText(page.t('signIn.linkHint')).waitFor()
+  await page.fill('#token', 'hello')
+  await page.keyboard.press('Enter')
+  await page.getByText(page.t('signIn.notTaken')).waitFor()
+  await page.route('**/console/settings.json', (route) => route.fulfill({ status: 502, contentType: 'application/json', body: 'null' }), { times: 1 })
+  await page.reload()
+  await page.getByText(page.t('signIn.unreachable')).waitFor()
+  await page.route('**/console/sign-ins', (route) => route.fulfill(busy), { times: 1 })
+  await page.goto('about:blank')
+  await page.goto(`${base}/console#link=${code}`)
+  await page.getByText(page.t('problem.overloaded')).waitFor()
+  await page.getByRole('button', { name: page.t('action.again') }).click()
+  await page.getByText(page.t('signIn.link_used')).waitFor()
+  await page.context().close()
+})
+
 await step('a list that was refused while the service was down is there again without a word', async () => {
   const page = await opened({ language: 'en', width: 1440 })
   await page.route((url) => url.pathname === '/events' || url.pathname === '/settlement-statements', (route) => route.abort())
