@@ -3,7 +3,7 @@
 import { html, signal, useEffect, useRef } from '../lib/html.js'
 import { stream } from '../lib/events.js'
 import { areShown } from '../lib/personal.js'
-import { link, place } from '../lib/router.js'
+import { link, look as lookAgain, place } from '../lib/router.js'
 import { actAs, actor, actors, settings, signOut } from '../lib/session.js'
 import { keep, kept } from '../lib/storage.js'
 import { language, speak, t, word } from '../lib/words.js'
@@ -44,7 +44,10 @@ function Search() {
   const go = (event) => {
     event.preventDefault()
     const value = input.current?.value.trim()
-    if (value) location.hash = link(['find'], { q: value })
+    if (!value) return
+    // The same once more: what is found may be more by now.
+    if (location.hash === link(['find'], { q: value })) lookAgain()
+    else location.hash = link(['find'], { q: value })
   }
   return html`<form role="search" class="search" onSubmit=${go}>
     <${Icon} name="search" />

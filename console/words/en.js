@@ -218,6 +218,8 @@ export const en = {
   'state.loading': 'Loading',
   'state.empty': 'Nothing here.',
   'state.noneToSee': 'There is none, or you may not see it.',
+  'related.first': 'The first {n}; there are more.',
+  'related.more': 'Show more',
   'action.again': 'Try again',
   'action.copy': 'Copy',
   'action.copied': 'copied',

@@ -218,6 +218,8 @@ export const ko = {
   'state.loading': '불러오는 중',
   'state.empty': '아무것도 없습니다.',
   'state.noneToSee': '없거나 볼 권한이 없습니다.',
+  'related.first': '처음 {n}건입니다. 더 있습니다.',
+  'related.more': '더 보기',
   'action.again': '다시 시도',
   'action.copy': '복사',
   'action.copied': '복사됨',

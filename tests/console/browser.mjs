@@ -936,6 +936,76 @@ await step('signing in when something is in the way: each is told for what it is
   await page.context().close()
 })
 
+await step('the same search once more asks once more, and says by what it was found', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await signedIn(page)
+  await page.keyboard.press('/')
+  await page.keyboard.insertText('SOUGHT TWICE')
+  await page.keyboard.press('Enter')
+  await page.getByText(page.t('find.none')).waitFor()
+  const example = (await (await fetch(`${base}/openapi.json`)).json()).paths['/settlement-deposit-requests'].post.requestBody.content['application/json'].example
+  await api('POST', '/settlement-deposit-requests', { body: { ...example, statementCode: 'SOUGHT TWICE', idempotencyKey: 'sought' } })
+  await page.keyboard.press('Enter')
+  await page.getByText(page.t('find.by', { name: page.t('field.statementCode') })).waitFor()
+  await page.context().close()
+})
+
+await step('a history that is being read stays as it is, and what is new comes before it', async () => {
+  const example = (await (await fetch(`${base}/openapi.json`)).json()).paths['/branch-office-profile-updates'].post.requestBody.content['application/json'].example
+  const path = '/branch-office-profiles/branch-seoul-1'
+  const stands = async () => (await api('GET', `${path}/history?limit=1`)).body.revisions[0].revision
+  const update = async (revision) => {
+    const made = await api('POST', '/branch-office-profile-updates', { body: { ...example, commandId: `history-${revision}`, revisionId: `history-${revision}`, expectedRevision: revision, displayName: `서울 ${revision}` } })
+    check(made.status < 300, JSON.stringify(made.body))
+  }
+  const from = await stands()
+  for (let revision = from; revision < from + 22; revision += 1) await update(revision)
+  const page = await opened({ language: 'en', width: 1440 })
+  await signedIn(page)
+  await go(page, `#/resource${path}?tab=history`)
+  await page.getByRole('button', { name: page.t('timeline.older') }).click()
+  await page.getByText(page.t('timeline.complete')).waitFor()
+  const count = await page.locator('.revision').count()
+  check(count > 20, `${count} revisions`)
+  const open = () => page.locator('.revision details[open] .revision-number').allInnerTexts()
+  await page.locator('.revision summary').nth(count - 1).click()
+  const before = await open()
+  await update(from + 22)
+  await page.locator('.revision-number', { hasText: page.t('timeline.revision', { n: from + 23 }) }).waitFor()
+  check((await page.locator('.revision').count()) === count + 1, 'older revisions are gone')
+  check((await open()).join() === before.join(), `${await open()} are open, and not ${before}`)
+  await page.context().close()
+})
+
+await step('a reservation says that there is more of a kind, and when its first decision was made', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  const item = (number) => ({ paymentDelegationId: `delegation-${number}`, payerMemberId: `payer-${number}`, maximumAuthorizedAmountKrw: 1, grantedAt: '2026-11-01T00:00:00Z' })
+  await page.route((url) => url.pathname === '/family-payment-delegations', (route) => {
+    const isFirst = !new URL(route.request().url()).searchParams.has('cursor')
+    return route.fulfill({ json: isFirst ? { items: Array.from({ length: 50 }, (_, number) => item(number)), next: 'more' } : { items: [item(50)], next: null } })
+  })
+  // The first page of the history tells of later revisions alone.
+  await page.route((url) => url.pathname.endsWith('/care-team-rosters/reservation-booking-1/history') && !url.searchParams.has('cursor'), async (route) => {
+    const url = new URL(route.request().url())
+    url.searchParams.set('limit', '1')
+    const response = await route.fetch({ url: String(url) })
+    await route.fulfill({ response, json: { ...(await response.json()), revisions: [], next: 'before' } })
+  })
+  await page.route((url) => url.searchParams.get('cursor') === 'before', async (route) => {
+    const url = new URL(route.request().url())
+    url.searchParams.delete('cursor')
+    await route.fulfill({ response: await route.fetch({ url: String(url) }) })
+  })
+  await signedIn(page)
+  await go(page, '#/reservations/reservation-booking-1')
+  await page.locator('.decisions time').first().waitFor()
+  await page.getByText(page.t('related.first', { n: 50 })).waitFor()
+  await page.getByRole('button', { name: page.t('related.more') }).click()
+  await page.getByText('payer-50').waitFor()
+  check((await page.getByRole('button', { name: page.t('related.more') }).count()) === 0, 'there is always more')
+  await page.context().close()
+})
+
 await step('a list that was refused while the service was down is there again without a word', async () => {
   const page = await opened({ language: 'en', width: 1440 })
   await page.route((url) => url.pathname === '/events' || url.pathname === '/settlement-statements', (route) => route.abort())
