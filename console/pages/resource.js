@@ -1,12 +1,12 @@
 // One resource: how it stands, how it came to that, and how it stood at a time.
 
-import { html, useRef, useState } from '../lib/html.js'
+import { html, useEffect, useRef, useState } from '../lib/html.js'
 import { get, Refused } from '../lib/api.js'
 import { differences } from '../lib/differences.js'
 import { time } from '../lib/format.js'
 import { kindAt } from '../lib/kinds.js'
 import { useLoad } from '../lib/load.js'
-import { link, refine } from '../lib/router.js'
+import { link, oneOf, refine } from '../lib/router.js'
 import { t, word } from '../lib/words.js'
 import { Body } from '../components/body.js'
 import { Differences } from '../components/differences.js'
@@ -15,6 +15,8 @@ import { When } from '../components/states.js'
 import { Timeline } from '../components/timeline.js'
 import { Copy, Status } from '../components/values.js'
 import { steps } from './branches.js'
+
+const TABS = ['state', 'history', 'past']
 
 /** @param {{rest: string[], query: URLSearchParams}} props */
 export function ResourcePage({ rest, query }) {
@@ -39,18 +41,23 @@ function typed(given) {
   return Number.isNaN(at.getTime()) ? null : at.toISOString()
 }
 
+/** A time of the address as it would be typed: to the second in Seoul, or whole where there is more to it. @param {string} at */
+function asTyped(at) {
+  const milliseconds = Date.parse(at)
+  return Number.isNaN(milliseconds) || milliseconds % 1_000 ? at : time(at)
+}
+
 /** @param {{rest: string[], subject: string, query: URLSearchParams}} props */
 function Resource({ rest, subject, query }) {
   const path = `/${subject}`
   const kind = kindAt(rest)
-  const tab = query.get('tab') ?? 'state'
+  const tab = oneOf(query.get('tab'), TABS)
   const now = useLoad((signal) => get(path, {}, signal).then(found), [path], (told) => told === subject || told.startsWith('outbox/'))
-  const tabs = ['state', 'history', 'past']
   /** @param {KeyboardEvent} event */
   const move = (event) => {
     const by = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0
     if (!by) return
-    const next = tabs[(tabs.indexOf(tab) + by + tabs.length) % tabs.length]
+    const next = TABS[(TABS.indexOf(tab) + by + TABS.length) % TABS.length]
     refine({ tab: next })
     requestAnimationFrame(() => document.getElementById(`tab-${next}`)?.focus())
   }
@@ -61,7 +68,7 @@ function Resource({ rest, subject, query }) {
       ${kind && kind.ids[0] === 'reservationBookingId' ? html`<a class="button" href=${link(['reservations', rest[kind.path.split('/').length] ?? ''])}>${t('reservation.title')}</a>` : ''}
     <//>
     <div class="tabs" role="tablist" aria-label=${t('resource.views')} onKeyDown=${move}>
-      ${tabs.map((one) => html`<button key=${one} id=${`tab-${one}`} type="button" role="tab" aria-selected=${tab === one} aria-controls="tab-panel" tabindex=${tab === one ? 0 : -1} onClick=${() => refine({ tab: one })}>${t(`resource.${one}`)}</button>`)}
+      ${TABS.map((one) => html`<button key=${one} id=${`tab-${one}`} type="button" role="tab" aria-selected=${tab === one} aria-controls="tab-panel" tabindex=${tab === one ? 0 : -1} onClick=${() => refine({ tab: one })}>${t(`resource.${one}`)}</button>`)}
     </div>
     <div id="tab-panel" role="tabpanel" aria-labelledby=${`tab-${tab}`} class="tab-panel" tabindex="0">
       ${tab === 'state' ? html`
@@ -78,6 +85,9 @@ function Past({ path, now, query }) {
   const [isWrong, setWrong] = useState(false)
   const [at, revision] = [query.get('at') ?? undefined, query.get('revision') ?? undefined]
   const then = useLoad((signal) => (at || revision ? get(path, { at, revision }, signal).then(found) : Promise.resolve(null)), [path, at, revision])
+  useEffect(() => {
+    if (input.current) input.current.value = at ? asTyped(at) : ''
+  }, [at])
   /** @param {Event} event */
   const look = (event) => {
     event.preventDefault()

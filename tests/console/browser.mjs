@@ -936,6 +936,29 @@ await step('signing in when something is in the way: each is told for what it is
   await page.context().close()
 })
 
+await step('what the address asks for and there is not is the first of what there is, and a time of it is in the field', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await signedIn(page)
+  for (const [hash, first] of [['#/deliveries?tab=nope&state=nope', '#tab-messages'], [`#/resource/settlement-statements/${statement.statementId}?tab=nope`, '#tab-state']]) {
+    await go(page, hash)
+    await page.waitForSelector(`${first}[tabindex="0"]`)
+    await settled(page)
+  }
+  await page.waitForSelector('.body')
+  for (const [hash, first] of [['#/statements?status=nope&order=nope', 'awaiting_branch_deposit'], ['#/branches?status=nope', ''], ['#/deliveries?state=nope', 'waiting']]) {
+    await go(page, hash)
+    await heading(page, page.t(`${hash.split(/[/?]/)[1]}.title`))
+    await page.waitForSelector('.foot:not(:empty)')
+    check((await page.locator('.filters select').first().inputValue()) === first, `${hash} is not ${first}`)
+    check((await page.locator('main .problem').count()) === 0, `${hash} is refused`)
+  }
+  await go(page, `#/resource/settlement-statements/${statement.statementId}?tab=past&at=2999-01-01T00:00:00Z`)
+  await page.getByText(page.t('differences.none')).waitFor()
+  check((await page.locator('.filters input').inputValue()) === '2999-01-01 09:00:00', 'the time is not in its field')
+  check((await page.locator('main .problem').count()) === 0, 'something was refused')
+  await page.context().close()
+})
+
 await step('the same search once more asks once more, and says by what it was found', async () => {
   const page = await opened({ language: 'en', width: 1440 })
   await signedIn(page)
