@@ -1,7 +1,9 @@
 // The start of the console: who is signed in, where one is, and the page that belongs there.
 
-import { effect, html, render, useEffect } from './lib/html.js'
-import { place } from './lib/router.js'
+import { effect, html, render, useEffect, useRef } from './lib/html.js'
+import { get } from './lib/api.js'
+import { trouble } from './lib/figures.js'
+import { link, look, place } from './lib/router.js'
 import { actor, begin, settings, signOut } from './lib/session.js'
 import { language, t } from './lib/words.js'
 import { Shell } from './components/shell.js'
@@ -9,6 +11,19 @@ import { Empty, Loading } from './components/states.js'
 import { PageHead } from './components/panel.js'
 import { pages } from './pages/pages.js'
 import { SignIn } from './pages/sign_in.js'
+
+/** To the first page that is for who has signed in, where the address has named none. @param {AbortSignal} signal */
+async function land(signal) {
+  for (const { path, list } of pages) {
+    if (!list) continue
+    const may = await get(list, { limit: 1 }, signal).then(() => true, () => false)
+    if (signal.aborted || location.hash) return
+    if (!may) continue
+    history.replaceState(null, '', link([path]))
+    look()
+    return
+  }
+}
 
 function Console() {
   const [name = ''] = place.value.path
@@ -18,11 +33,22 @@ function Console() {
   useEffect(() => {
     document.title = actor.value ? `${title} · carebook` : 'carebook'
   }, [title, Boolean(actor.value), language.value])
+  const isIn = Boolean(actor.value)
+  // The focus is moved once somebody has signed in, and not when the page is opened.
+  const hasBeenIn = useRef(false)
+  hasBeenIn.current ||= isIn
   useEffect(() => {
     const heading = /** @type {HTMLElement | null} */ (document.querySelector('main h1'))
-    if (actor.value && document.activeElement === document.body) heading?.focus({ preventScroll: true })
+    if (hasBeenIn.current && document.activeElement === document.body) heading?.focus({ preventScroll: true })
     scrollTo(0, 0)
-  }, [where])
+  }, [where, isIn])
+  const isElsewhere = isIn && name === '' && !location.hash && trouble.value?.status === 403
+  useEffect(() => {
+    if (!isElsewhere) return
+    const abort = new AbortController()
+    land(abort.signal)
+    return () => abort.abort()
+  }, [isElsewhere, actor.value])
   if (!settings.value) return html`<main class="alone"><${Loading} /></main>`
   if (!actor.value) return html`<${SignIn} />`
   return html`<${Shell}>
@@ -37,7 +63,4 @@ effect(() => {
   document.documentElement.lang = language.value
 })
 render(html`<${Console} />`, /** @type {Element} */ (document.getElementById('console')))
-begin().catch(() => {
-  settings.value ??= { version: '', provider: null, link: false }
-  signOut('signIn.unreachable')
-})
+begin().catch(() => signOut('signIn.unreachable'))

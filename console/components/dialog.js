@@ -1,7 +1,8 @@
 // A dialog: the browser's own, which keeps the keyboard inside. The focus begins at what is to be filled in or
 // pressed, and comes back to what has opened it.
 
-import { html, useEffect, useId, useRef } from '../lib/html.js'
+import { html, useEffect, useId, useLayoutEffect, useRef } from '../lib/html.js'
+import { hold, stay } from '../lib/router.js'
 import { t } from '../lib/words.js'
 
 /** Where the focus begins: not at what cannot be undone. */
@@ -11,7 +12,8 @@ const FIRST = 'form input:not([readonly]), form textarea:not([readonly]), form b
 const focus = (...elements) => /** @type {HTMLElement | null | undefined} */ (elements.find(Boolean))?.focus({ preventScroll: true })
 
 /**
- * While it is busy nothing closes it: what comes of it may be there to be seen once only.
+ * While it is busy nothing closes it, and no step back or forward takes it away: what comes of it may be there to be
+ * seen once only. Such a step is made when it is closed.
  * @param {{title: string, close: () => void, isBusy?: boolean, children: any}} props
  */
 export function Dialog({ title, close, isBusy = false, children }) {
@@ -30,6 +32,20 @@ export function Dialog({ title, close, isBusy = false, children }) {
       })
     }
   }, [])
+  const held = useRef(/** @type {ReturnType<typeof hold> | null} */ (null))
+  const release = () => {
+    held.current?.release()
+    held.current = null
+  }
+  useLayoutEffect(() => {
+    if (!isBusy) {
+      if (!held.current?.isLeft()) release()
+      return
+    }
+    held.current ??= hold()
+    return stay()
+  }, [isBusy])
+  useLayoutEffect(() => release, [])
   // What had the focus may be gone or disabled since.
   useEffect(() => {
     const shown = element.current

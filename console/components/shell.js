@@ -3,16 +3,17 @@
 import { html, signal, useEffect, useRef } from '../lib/html.js'
 import { stream } from '../lib/events.js'
 import { areShown } from '../lib/personal.js'
-import { link, place } from '../lib/router.js'
+import { link, look as lookAgain, place } from '../lib/router.js'
 import { actAs, actor, actors, settings, signOut } from '../lib/session.js'
+import { keep, kept } from '../lib/storage.js'
 import { language, speak, t, word } from '../lib/words.js'
 import { pages } from '../pages/pages.js'
 import { Icon } from './icon.js'
 
 /** @returns {'light' | 'dark'} */
 function firstLook() {
-  const kept = localStorage.getItem('carebook.look')
-  if (kept === 'light' || kept === 'dark') return kept
+  const look = kept('carebook.look')
+  if (look === 'light' || look === 'dark') return look
   return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'
 }
 
@@ -21,7 +22,7 @@ document.documentElement.dataset.look = look.value
 
 /** @param {'light' | 'dark'} next */
 function wear(next) {
-  localStorage.setItem('carebook.look', next)
+  keep('carebook.look', next)
   document.documentElement.dataset.look = next
   look.value = next
 }
@@ -43,7 +44,10 @@ function Search() {
   const go = (event) => {
     event.preventDefault()
     const value = input.current?.value.trim()
-    if (value) location.hash = link(['find'], { q: value })
+    if (!value) return
+    // The same once more: what is found may be more by now.
+    if (location.hash === link(['find'], { q: value })) lookAgain()
+    else location.hash = link(['find'], { q: value })
   }
   return html`<form role="search" class="search" onSubmit=${go}>
     <${Icon} name="search" />
@@ -73,7 +77,7 @@ export function Shell({ children }) {
       <a class="brand" href="#/" aria-label="carebook"><img src=${new URL('../icon.svg', import.meta.url).pathname} alt="" width="24" height="24" /><span>carebook</span></a>
       <${Search} />
       <div class="tools">
-        <span class=${`live ${stream.value}`} role="status" title=${t(`stream.${stream.value}`)}><span class="dot" aria-hidden="true"></span><span class="live-word">${t(`stream.${stream.value}`)}</span></span>
+        <span class=${`live ${stream.value === 'live' ? 'is-live' : stream.value}`} role="status" title=${t(`stream.${stream.value}`)}><span class="dot" aria-hidden="true"></span><span class="live-word">${t(`stream.${stream.value}`)}</span></span>
         <${Acting} />
         <button type="button" class="quiet" aria-pressed=${areShown.value} onClick=${() => { areShown.value = !areShown.value }} title=${t(areShown.value ? 'personal.hide' : 'personal.show')} aria-label=${t('personal.show')}><${Icon} name=${areShown.value ? 'eye' : 'hidden'} /></button>
         <button type="button" class="quiet" onClick=${() => speak(other)} lang=${other} title=${t('shell.otherLanguage')}>${other === 'ko' ? '한' : 'EN'}</button>

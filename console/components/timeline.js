@@ -16,6 +16,11 @@ export function Timeline({ path, subject, stoodAt }) {
   const [isComplete, setComplete] = useState(true)
   const [problem, setProblem] = useState(/** @type {any} */ (null))
   const asking = useRef(/** @type {AbortController | null} */ (null))
+  const renewing = useRef(/** @type {AbortController | null} */ (null))
+  const shown = useRef(/** @type {any[] | null} */ (null))
+  shown.current = revisions
+  /** The position of the one that is open at first. */
+  const [opened, setOpened] = useState(/** @type {number | null} */ (null))
   const ask = useCallback((/** @type {string | undefined} */ cursor) => {
     asking.current?.abort()
     const abort = new AbortController()
@@ -25,25 +30,51 @@ export function Timeline({ path, subject, stoodAt }) {
         if (abort.signal.aborted) return
         setProblem(null)
         setRevisions((old) => (cursor && old ? [...old, ...page.revisions] : page.revisions))
+        if (!cursor) setOpened(page.revisions[0]?.position ?? null)
         setNext(page.next)
         setComplete(page.complete)
       },
       (error) => !abort.signal.aborted && setProblem(problemOf(error)),
     )
   }, [path])
+  // What is new comes before what is being read, which stays as it is.
+  const renew = useCallback(async () => {
+    renewing.current?.abort()
+    const newest = shown.current?.[0]?.position
+    if (newest === undefined) return ask(undefined)
+    const abort = new AbortController()
+    renewing.current = abort
+    try {
+      /** @type {any[]} */
+      const fresh = []
+      for (let cursor; cursor !== null; ) {
+        const page = await get(`${path}/history`, { limit: 20, cursor }, abort.signal)
+        const newer = page.revisions.filter((/** @type {any} */ one) => one.position > newest)
+        fresh.push(...newer)
+        cursor = newer.length < page.revisions.length ? null : page.next
+      }
+      setProblem(null)
+      setRevisions((old) => [...fresh.filter((one) => one.position > (old?.[0]?.position ?? 0)), ...(old ?? [])])
+    } catch (error) {
+      if (!abort.signal.aborted) setProblem(problemOf(error))
+    }
+  }, [path])
   useEffect(() => {
     setRevisions(null)
     ask(undefined)
-    return () => asking.current?.abort()
+    return () => {
+      asking.current?.abort()
+      renewing.current?.abort()
+    }
   }, [path])
   useEffect(() => onEvents((events) => {
-    if (anyOf(events, (told) => told === subject)) ask(undefined)
+    if (anyOf(events, (told) => told === subject)) renew()
   }), [path, subject])
-  if (problem) return html`<${Problem} problem=${problem} again=${() => ask(undefined)} />`
+  if (problem && !revisions) return html`<${Problem} problem=${problem} again=${() => ask(undefined)} />`
   if (!revisions) return html`<${Loading} />`
-  return html`<ol class="timeline">
-    ${revisions.map((one, index) => html`<li key=${one.position} class="revision">
-      <details open=${index === 0}>
+  return html`${problem ? html`<${Problem} problem=${problem} again=${renew} />` : ''}<ol class="timeline">
+    ${revisions.map((one) => html`<li key=${one.position} class="revision">
+      <details open=${one.position === opened}>
         <summary>
           <span class="revision-number">${t('timeline.revision', { n: one.revision })}</span>
           <span class="revision-what">${word(one.operation)}</span>

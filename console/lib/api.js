@@ -30,6 +30,7 @@ export class Refused extends Error {
  * @property {string} [key] the idempotency key
  * @property {AbortSignal} [signal]
  * @property {string} [accept]
+ * @property {number} [within] how long the answer is waited for, in milliseconds
  */
 
 /** @typedef {{status: number, headers: Headers, body: any}} Answer */
@@ -43,6 +44,14 @@ export function address(path, query) {
   const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString()
   return text ? `${path}?${text}` : path
 }
+
+/** How long an answer is waited for, in milliseconds. What is sent may wait for 30 s in the service. */
+const PATIENCE = { read: 20_000, sent: 60_000 }
+
+/** What is answered whoever asks. */
+const OPEN = ['/openapi.json', '/readyz']
+/** The last token that the service has taken. */
+let taken = ''
 
 /** Whether something was to be done. @param {string} method @param {Asked} asked @returns {'read' | 'sent'} */
 const kindOf = (method, asked) => (method === 'GET' || asked.query?.dryRun ? 'read' : 'sent')
@@ -60,8 +69,9 @@ function unanswered(error, method, asked) {
  * @param {string} method
  * @param {string} path
  * @param {Asked} [asked]
+ * @param {AbortSignal} [signal] what ends it, where that is more than what it is asked under
  */
-export async function send(method, path, asked = {}) {
+export async function send(method, path, asked = {}, signal = asked.signal) {
   const token = actor.value?.token
   /** @type {Record<string, string>} */
   const headers = { Accept: asked.accept ?? 'application/json' }
@@ -74,7 +84,7 @@ export async function send(method, path, asked = {}) {
       method,
       headers,
       body: asked.body === undefined ? undefined : JSON.stringify(asked.body),
-      signal: asked.signal,
+      signal,
       credentials: 'omit',
       // Nothing of it is left in the browser's files after signing out.
       cache: 'no-store',
@@ -83,8 +93,31 @@ export async function send(method, path, asked = {}) {
     throw unanswered(error, method, asked)
   }
   heard(answer.headers.get('date'))
-  if (answer.status === 401 && token && token === actor.value?.token) signOut('signIn.ended')
+  if (token && (answer.ok || answer.status === 403) && !OPEN.includes(path)) taken = token
+  if (answer.status === 401 && token && token === actor.value?.token) signOut(taken === token ? 'signIn.ended' : 'signIn.notTaken')
   return answer
+}
+
+/**
+ * The whole answer, with its text. A service that takes a request and says nothing is as one that is not reached.
+ * @param {string} method @param {string} path @param {Asked} asked
+ */
+async function answered(method, path, asked) {
+  const late = new AbortController()
+  const end = () => late.abort()
+  if (asked.signal?.aborted) end()
+  asked.signal?.addEventListener('abort', end)
+  const timer = setTimeout(end, asked.within ?? PATIENCE[kindOf(method, asked)])
+  try {
+    const answer = await send(method, path, asked, late.signal)
+    const text = await answer.text().catch((error) => {
+      throw unanswered(error, method, asked)
+    })
+    return { answer, text }
+  } finally {
+    clearTimeout(timer)
+    asked.signal?.removeEventListener('abort', end)
+  }
 }
 
 /**
@@ -94,10 +127,7 @@ export async function send(method, path, asked = {}) {
  * @returns {Promise<Answer>}
  */
 export async function call(method, path, asked = {}) {
-  const answer = await send(method, path, asked)
-  const text = await answer.text().catch((error) => {
-    throw unanswered(error, method, asked)
-  })
+  const { answer, text } = await answered(method, path, asked)
   let body = null
   try {
     body = text ? JSON.parse(text) : null

@@ -197,7 +197,7 @@ async function follow(signal) {
     const over = ends(attempt, signal)
     try {
       course.last ??= await newest(signal)
-      const answer = await send('GET', '/events', { query: { after: course.last }, accept: 'text/event-stream', signal: attempt.signal })
+      const answer = await within(send('GET', '/events', { query: { after: course.last }, accept: 'text/event-stream', signal: attempt.signal }), SILENCE)
       if (answer.status === 403) {
         stream.value = 'refused'
         return
@@ -238,11 +238,14 @@ async function follow(signal) {
 
 /** Where the log is now: what was before is no news. @param {AbortSignal} signal */
 async function newest(signal) {
-  const answer = await send('GET', '/events', { query: { limit: 1 }, signal })
-  const position = answer.headers.get('carebook-position')
-  if (answer.status === 403) return '0-0'
+  const answer = await call('GET', '/events', { query: { limit: 1 }, signal }).catch((error) => {
+    if (error instanceof Refused && error.problem.status === 403) return null
+    throw error
+  })
+  if (!answer) return '0-0'
   // Not from the beginning of the log, only because the service could not say where its end is.
-  if (!answer.ok || !position) throw new Error('no position')
+  const position = answer.headers.get('carebook-position')
+  if (!position) throw new Error('no position')
   return `${position}-0`
 }
 

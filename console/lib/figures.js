@@ -1,11 +1,13 @@
 // The figures of the service, sampled while somebody looks, and what they say over time.
 
 import { effect, signal } from './html.js'
-import { get } from './api.js'
+import { call } from './api.js'
 import { problemOf } from './load.js'
 import { actor } from './session.js'
 
 const EVERY = 2_000
+/** How long an answer is waited for, in milliseconds: after that it is not known how the service is. */
+const WITHIN = 8_000
 /** Ten minutes. */
 const SAMPLES = 300
 
@@ -96,7 +98,7 @@ function point(before, figures) {
   }
 }
 
-/** Samples until it is told to stop; not while the page is out of sight. */
+/** Samples until it is told to stop, or is told that this is not for who asks; not while the page is out of sight. */
 export function sample() {
   const abort = new AbortController()
   let isAsking = false
@@ -104,7 +106,7 @@ export function sample() {
     if (document.hidden || isAsking) return
     isAsking = true
     try {
-      const figures = await get('/console/figures', undefined, abort.signal)
+      const { body: figures } = await call('GET', '/console/figures', { signal: abort.signal, within: WITHIN })
       const before = latest.value
       // Another process, or a clock that was set back: lines do not go backwards.
       const isOther = before && (before.startedAt !== figures.startedAt || Date.parse(before.at) >= Date.parse(figures.at))
@@ -113,11 +115,12 @@ export function sample() {
       trouble.value = null
     } catch (error) {
       if (!abort.signal.aborted) trouble.value = problemOf(error)
+      if (trouble.value?.status === 403) clearInterval(timer)
     }
     isAsking = false
   }
-  look()
   const timer = setInterval(look, EVERY)
+  look()
   return () => {
     clearInterval(timer)
     abort.abort()

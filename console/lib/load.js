@@ -27,7 +27,8 @@ export const mayBeDone = (problem) => problem?.asked === 'sent' && (problem.code
  * @param {import('./api.js').Problem} found
  */
 export function failedAgain(before, found) {
-  const isKnown = found.status >= 400 && found.status < 500 && found.status !== 408 && found.status !== 429
+  // Who has to sign in again learns nothing of what was done.
+  const isKnown = found.status >= 400 && found.status < 500 && ![401, 408, 429].includes(found.status)
   return before && mayBeDone(before) && !isKnown ? before : found
 }
 

@@ -22,14 +22,49 @@ function here() {
 
 export const place = signal(here())
 
+/** How many keep what is shown where it is. */
+let holds = 0
+/** Whether the address has changed since they do. */
+let isDue = false
+
 addEventListener('hashchange', () => {
-  place.value = here()
+  if (holds) isDue = true
+  else look()
 })
 
 /** The place that the address says, after it was replaced without an event. */
 export function look() {
+  isDue = false
   place.value = here()
 }
+
+/** Keeps what is shown where it is, whatever the address says: whether that has changed since, and what ends it. */
+export function hold() {
+  holds += 1
+  return {
+    isLeft: () => isDue,
+    release() {
+      holds -= 1
+      if (!holds && isDue) look()
+    },
+  }
+}
+
+let stays = 0
+
+/** @param {BeforeUnloadEvent} event */
+const ask = (event) => event.preventDefault()
+
+/** Has the browser ask before the page is left or loaded again, until what this gives is called. */
+export function stay() {
+  if (stays++ === 0) addEventListener('beforeunload', ask)
+  return () => {
+    if (--stays === 0) removeEventListener('beforeunload', ask)
+  }
+}
+
+/** A value of the address, or the first of those that it may be. @param {string | null} given @param {string[]} values */
+export const oneOf = (given, values) => (given !== null && values.includes(given) ? given : values[0])
 
 /** @param {string[]} path @param {Record<string, string | undefined>} [query] */
 export function link(path, query = {}) {

@@ -4,6 +4,7 @@
 import { signal } from './html.js'
 import { areShown } from './personal.js'
 import { look } from './router.js'
+import { hasWords } from './words.js'
 
 /** @typedef {{kind: string, subject: string, token: string}} Actor */
 /** @typedef {{issuer: string, clientId: string, scope: string, resource: string | null}} Provider */
@@ -15,10 +16,14 @@ export const actor = signal(/** @type {Actor | null} */ (null))
 export const actors = signal(/** @type {Actor[]} */ ([]))
 /** Why nobody is signed in, as a key of words. */
 export const reason = signal('')
+/** What tries again to sign in, where it was not the sign-in that was refused. */
+export const retry = signal(/** @type {(() => void) | null} */ (null))
 /** What the service says of itself. */
 export const settings = signal(/** @type {Settings | null} */ (null))
 
 const PENDING = 'carebook.signing-in'
+/** How long the service is waited for, in milliseconds. */
+const PATIENCE = 20_000
 
 /** @param {Uint8Array} bytes */
 const base64url = (bytes) =>
@@ -42,6 +47,7 @@ export function signInWith(given) {
   if (!/^[\w.-]+$/.test(token)) return signOut('signIn.noToken')
   const { actor_kind: kind, sub: subject } = claims(token)
   reason.value = ''
+  retry.value = null
   actor.value = { kind: String(kind ?? ''), subject: String(subject ?? ''), token }
 }
 
@@ -51,6 +57,7 @@ export function signOut(why = '') {
   actor.value = null
   actors.value = []
   reason.value = why
+  retry.value = null
 }
 
 /** @param {Actor} next */
@@ -79,7 +86,12 @@ export async function goToProvider() {
     const { authorization_endpoint: endpoint } = await discovered(provider)
     const [verifier, state] = [random(), random()]
     const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier))
-    sessionStorage.setItem(PENDING, JSON.stringify({ verifier, state, to: location.hash }))
+    try {
+      sessionStorage.setItem(PENDING, JSON.stringify({ verifier, state, to: location.hash }))
+    } catch {
+      reason.value = 'signIn.noStorage'
+      return
+    }
     const url = new URL(endpoint)
     if (url.protocol !== 'https:') throw new Error('endpoint')
     const query = {
@@ -104,8 +116,13 @@ export async function goToProvider() {
  * @param {URLSearchParams} query
  */
 async function comeBack(query) {
-  const pending = JSON.parse(sessionStorage.getItem(PENDING) ?? 'null')
-  sessionStorage.removeItem(PENDING)
+  let pending = null
+  try {
+    pending = JSON.parse(sessionStorage.getItem(PENDING) ?? 'null')
+    sessionStorage.removeItem(PENDING)
+  } catch {
+    // Without it, nothing was begun here.
+  }
   history.replaceState(null, '', `${location.pathname}${pending?.to ?? ''}`)
   look()
   const provider = settings.value?.provider
@@ -135,6 +152,9 @@ async function comeBack(query) {
   }
 }
 
+/** What a refusal is called here, or as an answer of the API, or that no answer came. @param {string | undefined} code */
+const named = (code) => [`signIn.${code}`, `problem.${code}`].find(hasWords) ?? 'signIn.unreachable'
+
 /** Signs in with the code of a link, which is gone from the address and its history at once. @param {string} code */
 async function useLink(code) {
   history.replaceState(null, '', location.pathname)
@@ -143,18 +163,36 @@ async function useLink(code) {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },
     body: JSON.stringify({ code }),
-  })
-  const body = await answer.json()
-  if (!answer.ok) return signOut(`signIn.${body.code}`)
+    signal: AbortSignal.timeout(PATIENCE),
+  }).catch(() => null)
+  const body = await answer?.json().catch(() => null)
+  if (!answer?.ok || !body) {
+    signOut(named(body?.code))
+    // What the service was too busy for, or has not heard, has not used the link up.
+    if (!answer || !body || answer.status === 429 || answer.status >= 500) retry.value = () => useLink(code)
+    return
+  }
   actors.value = body.actors
   const first = actors.value.find((one) => one.kind === 'headquarters_administrator')
+  reason.value = ''
+  retry.value = null
   actor.value = first ?? actors.value[0] ?? null
 }
 
 /** What the address brings along: a link's code, a provider's, or nothing. */
 export async function begin() {
-  const answer = await fetch('/console/settings.json')
-  settings.value = await answer.json()
+  const answer = await fetch('/console/settings.json', { signal: AbortSignal.timeout(PATIENCE) }).catch(() => null)
+  const told = await answer?.json().catch(() => null)
+  if (!answer?.ok || !told) {
+    settings.value ??= { version: '', provider: null, link: false }
+    signOut(named(told?.code))
+    // How one signs in here is not known yet.
+    retry.value = begin
+    return
+  }
+  settings.value = told
+  reason.value = ''
+  retry.value = null
   const link = location.hash.match(/^#link=([\w-]+)$/)?.[1]
   if (link) return useLink(link)
   const query = new URLSearchParams(location.search)

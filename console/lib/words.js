@@ -2,6 +2,7 @@
 // file under words/ with the same keys; a test compares them.
 
 import { signal } from './html.js'
+import { keep, kept } from './storage.js'
 import { en } from '../words/en.js'
 import { ko } from '../words/ko.js'
 
@@ -12,8 +13,8 @@ const words = { ko, en }
 
 /** @returns {Language} */
 function first() {
-  const kept = localStorage.getItem('carebook.language')
-  if (kept === 'ko' || kept === 'en') return kept
+  const language = kept('carebook.language')
+  if (language === 'ko' || language === 'en') return language
   return navigator.language.startsWith('ko') ? 'ko' : 'en'
 }
 
@@ -21,7 +22,7 @@ export const language = signal(/** @type {Language} */ (first()))
 
 /** @param {Language} next */
 export function speak(next) {
-  localStorage.setItem('carebook.language', next)
+  keep('carebook.language', next)
   document.documentElement.lang = next
   language.value = next
 }
@@ -38,6 +39,9 @@ export function t(key, values) {
   if (!values) return text
   return text.replace(/\{(\w+)\}/g, (all, name) => (name in values ? String(values[name]) : all))
 }
+
+/** Whether there are words of this key. @param {string} key */
+export const hasWords = (key) => key in words.en
 
 /**
  * The words of a value of the API (`awaiting_branch_deposit`), or the value itself where it has none.

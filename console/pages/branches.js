@@ -1,7 +1,7 @@
 // The branches: how far each one's onboarding is, and what of it is pending.
 
 import { html } from '../lib/html.js'
-import { link, linkToResource, refine } from '../lib/router.js'
+import { link, linkToResource, oneOf, refine } from '../lib/router.js'
 import { t, word } from '../lib/words.js'
 import { Listing } from '../components/listing.js'
 import { PageHead } from '../components/panel.js'
@@ -17,7 +17,7 @@ export function steps(branch) {
 
 /** @param {{query: URLSearchParams}} props */
 export function Branches({ query }) {
-  const status = query.get('status') ?? ''
+  const status = oneOf(query.get('status'), ['', ...STATUSES])
   const columns = [
     { key: 'code', label: t('field.branchCode'), grow: 1.2, show: (/** @type {any} */ one) => html`<${Id} id=${one.branchCode} href=${linkToResource(`admin/branches/${one.branchId}`)} />` },
     { key: 'status', label: t('field.status'), named: true, show: (/** @type {any} */ one) => html`<${Status} value=${one.lifecycleStatus} />` },

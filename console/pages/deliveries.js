@@ -3,7 +3,7 @@
 import { html, useState } from '../lib/html.js'
 import { call, freshKey, get } from '../lib/api.js'
 import { failedAgain, mayBeDone, useLoad, problemOf } from '../lib/load.js'
-import { link, refine } from '../lib/router.js'
+import { link, oneOf, refine } from '../lib/router.js'
 import { number } from '../lib/format.js'
 import { t, word } from '../lib/words.js'
 import { Dialog } from '../components/dialog.js'
@@ -12,13 +12,13 @@ import { PageHead, Panel } from '../components/panel.js'
 import { Problem, When } from '../components/states.js'
 import { Copy, Status, Subject, Time } from '../components/values.js'
 
+const TABS = ['messages', 'webhooks']
 const STATES = ['waiting', 'dead', 'taken', 'skipped']
 
 /** @param {{query: URLSearchParams}} props */
 export function Deliveries({ query }) {
-  const tab = query.get('tab') ?? 'messages'
+  const tab = oneOf(query.get('tab'), TABS)
   const [isAdding, setAdding] = useState(false)
-  const tabs = ['messages', 'webhooks']
   /** @param {KeyboardEvent} event */
   const move = (event) => {
     if (event.key !== 'ArrowRight' && event.key !== 'ArrowLeft') return
@@ -32,7 +32,7 @@ export function Deliveries({ query }) {
     <//>
     <${Receivers} />
     <div class="tabs" role="tablist" aria-label=${t('deliveries.title')} onKeyDown=${move}>
-      ${tabs.map((one) => html`<button key=${one} id=${`tab-${one}`} type="button" role="tab" aria-selected=${tab === one} aria-controls="tab-panel" tabindex=${tab === one ? 0 : -1} onClick=${() => refine({ tab: one })}>${t(`deliveries.${one}`)}</button>`)}
+      ${TABS.map((one) => html`<button key=${one} id=${`tab-${one}`} type="button" role="tab" aria-selected=${tab === one} aria-controls="tab-panel" tabindex=${tab === one ? 0 : -1} onClick=${() => refine({ tab: one })}>${t(`deliveries.${one}`)}</button>`)}
     </div>
     <div id="tab-panel" role="tabpanel" aria-labelledby=${`tab-${tab}`} class="tab-panel">
       ${tab === 'webhooks' ? html`<${Webhooks} />` : html`<${Messages} query=${query} />`}
@@ -53,7 +53,7 @@ function Receivers() {
 
 /** @param {{query: URLSearchParams}} props */
 function Messages({ query }) {
-  const state = query.get('state') ?? 'waiting'
+  const state = oneOf(query.get('state'), [...STATES, 'all'])
   const columns = [
     { key: 'number', label: t('field.number'), grow: 0.6, show: (/** @type {any} */ one) => html`<a href=${link(['messages', String(one.number)])} aria-label=${t('message.number', { n: one.number })}>${one.number}</a>` },
     { key: 'topic', label: t('field.topic'), grow: 2.2, show: (/** @type {any} */ one) => html`<code title=${one.topic}>${one.topic}</code>` },

@@ -1,6 +1,6 @@
 // One search for any identifier: whatever is read by it, and whatever it is a part of.
 
-import { html } from '../lib/html.js'
+import { html, useEffect, useRef } from '../lib/html.js'
 import { get } from '../lib/api.js'
 import { KINDS, kindAt, pathOf } from '../lib/kinds.js'
 import { problemOf, useLoad } from '../lib/load.js'
@@ -61,7 +61,8 @@ async function search(term, signal) {
     if (read === 'read_outbox_message') message = body
     else if (read === 'read_webhook_subscription') subscription = body
     const kind = kindAt(decodeURIComponent(path).split('/'))
-    if (kind) add(kind, body, kind.ids[0])
+    // By one of its identifiers, or by its code.
+    if (kind) add(kind, body, kind.ids.find((name) => body[name] === term) ?? kind.columns[0])
   }
   const named = get('/console/found', { id: term }, signal)
   asked.push(named.then(({ found }) => Promise.all(found.filter((/** @type {any} */ one) => one.read !== 'read_charge_ledger').map(look))).then(() => {}))
@@ -73,6 +74,12 @@ async function search(term, signal) {
 export function Find({ query }) {
   const term = (query.get('q') ?? '').trim()
   const results = useLoad((signal) => (term ? search(term, signal) : Promise.resolve({ found: [], more: [], message: null, subscription: null })), [term])
+  // Searched for once more, it is asked for once more.
+  const last = useRef({ term, query })
+  useEffect(() => {
+    if (last.current.term === term && last.current.query !== query) results.again()
+    last.current = { term, query }
+  }, [term, query])
   return html`
     <${PageHead} title=${t('find.title')} lead=${term ? html`<span class="id">${term}</span>` : t('find.hint')} />
     <${When} of=${results}>${(/** @type {any} */ { found, more, message, subscription }) => {

@@ -14,6 +14,9 @@ import { PageHead, Panel } from '../components/panel.js'
 import { Empty, Loading, Problem, When } from '../components/states.js'
 import { Id, Subject, Time } from '../components/values.js'
 
+/** What is for others is no fault: it is said once, and quietly. @param {import('../lib/api.js').Problem | undefined} problem */
+const isForbidden = (problem) => problem?.status === 403
+
 export function Overview() {
   useEffect(sample, [])
   const figures = latest.value
@@ -21,7 +24,7 @@ export function Overview() {
     <${PageHead} title=${t('overview.title')} lead=${figures ? t('overview.lead', { version: figures.version, since: duration((Date.parse(figures.at) - Date.parse(figures.startedAt)) / 1000) }) : ''}>
       ${figures ? html`<${Ready} figures=${figures} isOld=${Boolean(trouble.value)} />` : ''}
     <//>
-    ${trouble.value ? html`<${Problem} problem=${trouble.value} />` : ''}
+    ${trouble.value ? isForbidden(trouble.value) ? html`<p class="muted">${t('overview.forbidden')}</p>` : html`<${Problem} problem=${trouble.value} />` : ''}
     ${figures ? html`<${Lines} /><div class=${trouble.value ? 'columns old' : 'columns'}>
       <${Needs} /><${Refusals} figures=${figures} /><${Log} figures=${figures} /><${Snapshots} figures=${figures} /><${Keys} figures=${figures} /><${Operations} figures=${figures} />
     </div>` : trouble.value ? '' : html`<${Loading} />`}
@@ -31,10 +34,9 @@ export function Overview() {
 /** @param {{figures: any, isOld: boolean}} props */
 function Ready({ figures, isOld }) {
   if (isOld) return html`<p class="ready bad" role="status"><span class="dot" aria-hidden="true"></span> ${t('overview.notKnown', { time: time(figures.at) })}</p>`
-  const reasons = [...figures.unready, ...(figures.log.hasRoom ? [] : ['no_segment'])]
   if (figures.role === 'standby') return html`<p class="ready waiting" role="status"><span class="dot" aria-hidden="true"></span> ${t('overview.standby')}</p>`
   return html`<p class=${figures.ready ? 'ready good' : 'ready bad'} role="status"><span class="dot" aria-hidden="true"></span>
-    ${figures.ready ? t('overview.ready') : t('overview.unready', { why: reasons.map((one) => t(`unready.${one}`)).join(', ') })}</p>`
+    ${figures.ready ? t('overview.ready') : t('overview.unready', { why: figures.unready.map((/** @type {string} */ one) => t(`unready.${one}`)).join(', ') })}</p>`
 }
 
 function Lines() {
@@ -142,6 +144,7 @@ function Feed() {
       first.again()
     } else setTold((old) => [...events].reverse().concat(old).slice(0, 12))
   }), [])
+  if (isForbidden(first.problem)) return ''
   return html`<${Panel} title=${t('feed.title')}><${When} of=${first}>${(/** @type {any[]} */ before) => {
     const all = told.concat(before.filter((event) => !told.some((one) => one.id === event.id))).slice(0, 12)
     if (all.length === 0) return html`<${Empty} />`

@@ -2,6 +2,7 @@
 
 import { html, useRef } from '../lib/html.js'
 import { filled, get } from '../lib/api.js'
+import { number } from '../lib/format.js'
 import { kindNamed, pathOf } from '../lib/kinds.js'
 import { useLoad } from '../lib/load.js'
 import { link, linkToResource, refine } from '../lib/router.js'
@@ -11,6 +12,9 @@ import { Listing } from '../components/listing.js'
 import { PageHead, Panel } from '../components/panel.js'
 import { Empty, When } from '../components/states.js'
 import { Copy, Id, Scalar, Status, Time, Won } from '../components/values.js'
+
+/** How many of each kind are shown at first, and how many more each time. */
+const RELATED = 50
 
 /** @param {{rest: string[], query: URLSearchParams}} props */
 export function Reservations({ rest, query }) {
@@ -44,6 +48,9 @@ function All({ query }) {
       concerns=${(/** @type {string} */ subject) => subject.startsWith('reservation-financial-lifecycles/')} />`
 }
 
+/** The revision that a decision came with. @param {any[]} revisions @param {any} decision */
+const madeIn = (revisions, decision) => revisions.find((revision) => revision.changes.some((/** @type {any} */ change) => change.after === decision.assignmentDecisionId && change.path.endsWith('assignmentDecisionId')))
+
 /** @param {{id: string}} props */
 function Reservation({ id }) {
   const values = { id }
@@ -56,8 +63,14 @@ function Reservation({ id }) {
     const path = filled('/care-team-rosters/{id}', values)
     const { items } = await get('/care-team-rosters', { reservationBookingId: id, limit: 1 }, signal)
     if (items.length === 0) return { roster: null, revisions: [] }
-    const { revisions } = await get(`${path}/history`, { limit: 100 }, signal)
-    return { roster: items[0], revisions }
+    // As far back as each decision was made.
+    const [roster, revisions] = [items[0], /** @type {any[]} */ ([])]
+    for (let cursor; cursor !== null; ) {
+      const page = await get(`${path}/history`, { limit: 100, cursor }, signal)
+      revisions.push(...page.revisions)
+      cursor = roster.assignmentDecisions.every((/** @type {any} */ one) => madeIn(revisions, one)) ? null : page.next
+    }
+    return { roster, revisions }
   }, [id], concerns)
   return html`
     <${PageHead} title=${t('reservation.title')} lead=${html`<span class="id">${id}</span> <${Copy} text=${id} />`} />
@@ -78,7 +91,7 @@ function Reservation({ id }) {
       <${Panel} title=${t('team.title')} aside=${team.value?.roster && html`<a href=${linkToResource(`care-team-rosters/${encodeURIComponent(id)}`)}>${t('resource.history')}</a>`}>
         <${When} of=${team}>${(/** @type {any} */ { roster, revisions }) => roster
           ? html`<ol class="decisions">${roster.assignmentDecisions.map((/** @type {any} */ one, /** @type {number} */ index) => {
-              const made = revisions.find((/** @type {any} */ revision) => revision.changes.some((/** @type {any} */ change) => change.after === one.assignmentDecisionId && change.path.endsWith('assignmentDecisionId')))
+              const made = madeIn(revisions, one)
               return html`<li key=${one.assignmentDecisionId}>
                 <p><${Status} value=${one.decisionKind} /> <strong>${word(one.role)}</strong> · ${t('team.order', { n: one.handoffOrder })}</p>
                 <dl class="figures">
@@ -98,12 +111,26 @@ function Reservation({ id }) {
 /** What else belongs to the booking, of one kind. @param {{name: string, id: string, concerns: (subject: string) => boolean}} props */
 function Related({ name, id, concerns }) {
   const kind = kindNamed(name)
-  const page = useLoad((signal) => get(`/${kind?.path}`, { reservationBookingId: id, limit: 50 }, signal), [name, id], concerns)
+  const pages = useRef(1)
+  const page = useLoad(async (signal) => {
+    let [items, next] = [/** @type {any[]} */ ([]), /** @type {string | null | undefined} */ (undefined)]
+    for (let asked = 0; asked < pages.current && next !== null; asked += 1) {
+      const found = await get(`/${kind?.path}`, { reservationBookingId: id, limit: RELATED, cursor: next }, signal)
+      items = [...items, ...found.items]
+      next = found.next
+    }
+    return { items, next }
+  }, [name, id], concerns)
+  const more = () => {
+    pages.current += 1
+    page.again()
+  }
   if (!kind) return ''
   return html`<${Panel} title=${t(`kind.${name}`)}><${When} of=${page}>${(/** @type {any} */ found) => found.items.length === 0
     ? html`<p class="muted small">${t('state.noneToSee')}</p>`
     : html`<ul class="plain-list">${found.items.map((/** @type {any} */ one) => html`<li key=${pathOf(kind, one)}>
         <a class="id" href=${linkToResource(pathOf(kind, one))}>${one[kind.columns[0]] ? String(one[kind.columns[0]]).length < 24 ? word(String(one[kind.columns[0]])) : `${String(one[kind.columns[0]]).slice(0, 12)}…` : t('resource.title')}</a>
         ${kind.columns.slice(1).map((column) => html` <${Scalar} key=${column} path=${column} value=${one[column]} />`)}
-        ${kind.status ? html` <${Status} value=${one[kind.status]} />` : ''} ${kind.at ? html`<${Time} at=${one[kind.at]} />` : ''}</li>`)}</ul>`}<//><//>`
+        ${kind.status ? html` <${Status} value=${one[kind.status]} />` : ''} ${kind.at ? html`<${Time} at=${one[kind.at]} />` : ''}</li>`)}</ul>
+      ${found.next ? html`<p class="actions"><span class="muted small">${t('related.first', { n: number(found.items.length) })}</span> <button type="button" onClick=${more}>${t('related.more')}</button></p>` : ''}`}<//><//>`
 }

@@ -1,12 +1,12 @@
 // One resource: how it stands, how it came to that, and how it stood at a time.
 
-import { html, useRef, useState } from '../lib/html.js'
+import { html, useEffect, useRef, useState } from '../lib/html.js'
 import { get, Refused } from '../lib/api.js'
 import { differences } from '../lib/differences.js'
 import { time } from '../lib/format.js'
 import { kindAt } from '../lib/kinds.js'
 import { useLoad } from '../lib/load.js'
-import { link, refine } from '../lib/router.js'
+import { link, oneOf, refine } from '../lib/router.js'
 import { t, word } from '../lib/words.js'
 import { Body } from '../components/body.js'
 import { Differences } from '../components/differences.js'
@@ -15,6 +15,8 @@ import { When } from '../components/states.js'
 import { Timeline } from '../components/timeline.js'
 import { Copy, Status } from '../components/values.js'
 import { steps } from './branches.js'
+
+const TABS = ['state', 'history', 'past']
 
 /** @param {{rest: string[], query: URLSearchParams}} props */
 export function ResourcePage({ rest, query }) {
@@ -39,13 +41,19 @@ function typed(given) {
   return Number.isNaN(at.getTime()) ? null : at.toISOString()
 }
 
+/** A time of the address as it would be typed: to the second in Seoul, or whole where there is more to it. @param {string} at */
+function asTyped(at) {
+  const milliseconds = Date.parse(at)
+  return Number.isNaN(milliseconds) || milliseconds % 1_000 ? at : time(at)
+}
+
 /** @param {{rest: string[], subject: string, query: URLSearchParams}} props */
 function Resource({ rest, subject, query }) {
   const path = `/${subject}`
   const kind = kindAt(rest)
   // Of what is no kind of the API there is no history.
-  const tabs = kind ? ['state', 'history', 'past'] : ['state']
-  const tab = tabs.find((one) => one === query.get('tab')) ?? 'state'
+  const tabs = kind ? TABS : ['state']
+  const tab = oneOf(query.get('tab'), tabs)
   const now = useLoad((signal) => get(path, {}, signal).then(found), [path], (told) => told === subject || told.startsWith('outbox/'))
   /** @param {KeyboardEvent} event */
   const move = (event) => {
@@ -79,6 +87,9 @@ function Past({ path, now, query }) {
   const [isWrong, setWrong] = useState(false)
   const [at, revision] = [query.get('at') ?? undefined, query.get('revision') ?? undefined]
   const then = useLoad((signal) => (at || revision ? get(path, { at, revision }, signal).then(found) : Promise.resolve(null)), [path, at, revision])
+  useEffect(() => {
+    if (input.current) input.current.value = at ? asTyped(at) : ''
+  }, [at])
   /** @param {Event} event */
   const look = (event) => {
     event.preventDefault()

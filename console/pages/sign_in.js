@@ -1,7 +1,7 @@
 // Who is not signed in: with the identity provider, or with a token that one has.
 
 import { html, useRef } from '../lib/html.js'
-import { goToProvider, reason, settings, signInWith } from '../lib/session.js'
+import { goToProvider, reason, retry, settings, signInWith } from '../lib/session.js'
 import { language, speak, t } from '../lib/words.js'
 
 export function SignIn() {
@@ -19,7 +19,7 @@ export function SignIn() {
     <div class="sign-in panel">
       <p class="brand"><img src=${new URL('../icon.svg', import.meta.url).pathname} alt="" width="28" height="28" /><span>carebook</span></p>
       <h1 tabindex="-1">${t('signIn.title')}</h1>
-      ${reason.value ? html`<p class="notice" role="alert">${t(reason.value)}</p>` : ''}
+      ${reason.value ? html`<p class="notice" role="alert">${t(reason.value)}${retry.value ? html` <button type="button" onClick=${retry.value}>${t('action.again')}</button>` : ''}</p>` : ''}
       ${provider ? html`<button type="button" class="primary wide" onClick=${goToProvider}>${t('signIn.withProvider')}</button><p class="muted small">${provider.issuer}</p>` : ''}
       ${settings.value?.link ? html`<p class="muted">${t('signIn.linkHint')}</p>` : ''}
       <form onSubmit=${enter} class="stack">

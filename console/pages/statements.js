@@ -3,7 +3,7 @@
 import { html, useRef } from '../lib/html.js'
 import { now } from '../lib/clock.js'
 import { ago } from '../lib/format.js'
-import { linkToResource, refine } from '../lib/router.js'
+import { linkToResource, oneOf, refine } from '../lib/router.js'
 import { t, word } from '../lib/words.js'
 import { Listing } from '../components/listing.js'
 import { PageHead } from '../components/panel.js'
@@ -14,8 +14,8 @@ const STATUSES = ['awaiting_branch_deposit', 'awaiting_confirmation', 'settled',
 /** @param {{query: URLSearchParams}} props */
 export function Statements({ query }) {
   const branch = useRef(/** @type {HTMLInputElement | null} */ (null))
-  const status = query.get('status') ?? 'awaiting_branch_deposit'
-  const order = query.get('order') ?? 'oldest'
+  const status = oneOf(query.get('status'), [...STATUSES, 'all'])
+  const order = oneOf(query.get('order'), ['oldest', 'newest'])
   const branchProfileId = query.get('branch') ?? ''
   const columns = [
     { key: 'code', label: t('field.statementCode'), grow: 1.4, show: (/** @type {any} */ one) => html`<${Id} id=${one.statementCode} href=${linkToResource(`settlement-statements/${one.statementId}`)} />` },

@@ -4,7 +4,7 @@ import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js'
 import { get } from '../lib/api.js'
 import { number } from '../lib/format.js'
 import { useLoad } from '../lib/load.js'
-import { link, refine } from '../lib/router.js'
+import { link, oneOf, refine } from '../lib/router.js'
 import { t, word } from '../lib/words.js'
 import { Act } from '../components/act.js'
 import { Body } from '../components/body.js'
@@ -17,11 +17,13 @@ import { Secret, why } from './deliveries.js'
 /** When it is asked what became of a retry, in milliseconds after it. */
 const RETRIED = [0, 1_000, 4_000, 16_000]
 
+const STATES = ['waiting', 'dead']
+
 /** @param {{rest: string[], query: URLSearchParams}} props */
 export function Subscription({ rest, query }) {
   const id = rest[0] ?? ''
   const path = `/webhook-subscriptions/${encodeURIComponent(id)}`
-  const state = query.get('state') ?? 'waiting'
+  const state = oneOf(query.get('state'), STATES)
   // Aborted while it is being deleted: what is about to be gone is not asked for.
   const stands = useMemo(() => ({ current: new AbortController() }), [path])
   const one = useLoad((signal) => get(path, {}, signal), [path], () => true, stands)
@@ -67,7 +69,7 @@ export function Subscription({ rest, query }) {
     <${When} of=${one}>${(/** @type {any} */ body) => html`
       <${Panel} title=${t('resource.state')}><${Body} value=${body} /><//>
       <${Panel} title=${t('webhooks.deliveries')} aside=${html`<label class="inline"><span>${t('field.state')}</span> <select value=${state} onChange=${(/** @type {any} */ event) => refine({ state: event.target.value })}>
-          ${['waiting', 'dead'].map((value) => html`<option key=${value} value=${value} selected=${value === state}>${word(value)}</option>`)}</select></label>`}>
+          ${STATES.map((value) => html`<option key=${value} value=${value} selected=${value === state}>${word(value)}</option>`)}</select></label>`}>
         <${Listing} path=${`${path}/deliveries`} query=${{ state }} columns=${columns} idOf=${(/** @type {any} */ delivery) => delivery.eventId} label=${t('webhooks.deliveries')} empty=${t('deliveries.none')} concerns=${() => true} turn=${turn} scope=${stands} />
       <//>`}<//>`
 }

@@ -235,6 +235,72 @@ await step('each operation that takes a dry run can be tried, by who may carry i
   page.refusals = 0
 })
 
+/** Has the page act as another actor of the link. */
+async function actAs(page, kind) {
+  const option = page.locator('select.acting option', { hasText: new RegExp(`^${page.t(`value.${kind}`)}$`) })
+  await page.locator('select.acting').selectOption(await option.getAttribute('value'))
+}
+
+await step('who may not see the figures lands on the first page that is for them, and is told so once', async () => {
+  const page = linked
+  await actAs(page, 'mother')
+  await go(page, '')
+  await heading(page, page.t('statements.title'))
+  let asked = 0
+  page.on('request', (request) => { if (request.url().endsWith('/console/figures')) asked += 1 })
+  await go(page, '#/')
+  await page.getByText(page.t('overview.forbidden')).waitFor()
+  await page.waitForTimeout(2_500)
+  check(asked === 1, `the figures were asked for ${asked} times`)
+  check((await page.locator('main [role=alert]').count()) === 0, 'what is for others is told as a fault')
+  await actAs(page, 'headquarters_administrator')
+  await page.waitForSelector('.ready.good')
+})
+
+await step('a command whose outcome is not known is kept for who has sent it: beyond the page, another actor and a sign-in', async () => {
+  const page = linked
+  await actAs(page, 'headquarters_administrator')
+  const keys = []
+  page.on('request', (request) => request.method() === 'POST' && request.url().endsWith('/settlement-deposit-requests') && keys.push(request.postDataJSON().idempotencyKey))
+  await go(page, '#/commands/request_deposit')
+  await page.getByRole('button', { name: page.t('commands.example') }).click()
+  const typed = (value) => page.locator('.command input').evaluateAll((inputs, value) => inputs.filter((input) => input.value === value).map((input) => input.matches(':disabled')), value)
+  await page.locator('.command input').evaluateAll((inputs) => inputs.find((input) => input.value === 'statement-code-1').setAttribute('data-code', ''))
+  await page.locator('[data-code]').fill('KEPT')
+  await page.getByRole('button', { name: page.t('commands.try'), exact: true }).click()
+  await page.getByRole('heading', { name: page.t('commands.wouldMake') }).waitFor()
+  await page.route('**/settlement-deposit-requests', async (route) => {
+    await route.fetch()
+    await route.abort()
+  }, { times: 1 })
+  const sending = page.getByRole('button', { name: page.t('commands.send'), exact: true })
+  const unanswered = page.getByRole('heading', { name: page.t('commands.unanswered') })
+  await sending.click()
+  await unanswered.waitFor()
+  check(await page.evaluate(() => !dispatchEvent(new Event('beforeunload', { cancelable: true }))), 'the page can be left without a question')
+  await go(page, '#/statements')
+  await page.waitForSelector('[data-row="0"]')
+  await page.goBack()
+  await unanswered.waitFor()
+  check((await typed('KEPT')).join() === 'true', 'what may have been done is forgotten, or can be changed')
+  await actAs(page, 'branch_manager')
+  await unanswered.waitFor({ state: 'detached' })
+  check((await typed('KEPT')).length === 0, 'another actor has what the first has sent')
+  await actAs(page, 'headquarters_administrator')
+  await unanswered.waitFor()
+  await page.route('**/settlement-deposit-requests', (route) => route.fulfill({ status: 401, contentType: 'application/json', body: '{"code":"authentication_required"}' }), { times: 1 })
+  await sending.click()
+  await page.fill('#token', token)
+  await page.keyboard.press('Enter')
+  await unanswered.waitFor()
+  check((await typed('KEPT')).join() === 'true', 'a sign-in forgets what may have been done')
+  await sending.click()
+  await page.getByRole('heading', { name: page.t('commands.sent') }).waitFor()
+  check(keys.length === 3 && new Set(keys).size === 1, keys.join('\n'))
+  check((await api('GET', '/console/found?id=KEPT')).body.found.length === 1, 'it was not done once')
+  check(await page.evaluate(() => dispatchEvent(new Event('beforeunload', { cancelable: true }))), 'a page that is done cannot be left')
+})
+
 await step('a reload signs out, and the link does not sign in again', async () => {
   const page = linked
   await page.reload()
@@ -490,11 +556,13 @@ async function tasks(language, width) {
     await tabTo(page, 'trying', isButton(page.t('commands.try')))
     await page.keyboard.press('Enter')
     await page.getByRole('heading', { name: page.t('commands.wouldMake') }).waitFor()
+    check(await page.evaluate(...isButton(page.t('commands.try'))), 'a trial takes the focus away')
     const found = (await api('GET', `/console/found?id=${code}`)).body.found
     check(found.length === 0, 'the trial has made it')
     await tabTo(page, 'sending', isButton(page.t('commands.send')))
     await page.keyboard.press('Enter')
     await page.getByRole('heading', { name: page.t('commands.sent') }).waitFor()
+    await page.waitForFunction((text) => document.activeElement.matches('.results h2') && document.activeElement.textContent === text, page.t('commands.sent'))
     check((await api('GET', `/console/found?id=${code}`)).body.found.length === 1, 'it was not made')
     await tabTo(page, 'looking at it', isLink(page.t('commands.look')))
     await page.keyboard.press('Enter')
@@ -514,6 +582,7 @@ async function tasks(language, width) {
     await page.keyboard.press('Enter')
     await page.waitForSelector('#token')
     check((await page.locator('main h1').innerText()) === page.t('signIn.title'), 'nobody is signed out')
+    await page.waitForFunction(() => document.activeElement.matches('main h1'))
     await accessible(page, 'sign-in')
   })
   await page.context().close()
@@ -624,7 +693,7 @@ await step('a late answer changes nothing: neither of a trial nor of a page', as
   await isAsked
   await page.locator('[data-code]').fill('late-2')
   answer()
-  await page.waitForFunction((text) => ![...document.querySelectorAll('button')].find((one) => one.textContent === text).disabled, page.t('commands.try'))
+  await page.waitForFunction((text) => [...document.querySelectorAll('button')].find((one) => one.textContent === text).ariaDisabled === 'false', page.t('commands.try'))
   check(await page.getByRole('button', { name: page.t('commands.send'), exact: true }).isDisabled(), 'what was not tried can be sent')
   await page.context().close()
 })
@@ -675,6 +744,26 @@ await step('a secret is there to be seen whatever is pressed before it comes, an
   await pressed(...(await holding(page, '**/secret-rotations')))
   await page.waitForFunction((text) => document.activeElement?.textContent === text, page.t('webhooks.rotate'))
   await calm(page, 'the secrets')
+  await page.context().close()
+})
+
+await step('a step back takes no secret away before it was seen', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await signedIn(page)
+  await go(page, '#/deliveries?tab=webhooks')
+  await page.waitForSelector('[data-row="0"]')
+  await go(page, `#/webhooks/${everywhere.webhook}`)
+  await page.getByRole('button', { name: page.t('webhooks.rotate') }).click()
+  const [isAsked, release] = await holding(page, '**/secret-rotations')
+  await page.locator('dialog [type=submit]').click()
+  await isAsked
+  await page.goBack()
+  check((await page.locator('dialog[open]').count()) === 1, 'the dialog is gone before its answer')
+  release()
+  await page.waitForSelector('dialog[open] #secret')
+  await page.keyboard.press('Escape')
+  await page.waitForSelector('#tab-webhooks[aria-selected=true]')
+  check((await page.locator('dialog').count()) === 0, 'the dialog is still there')
   await page.context().close()
 })
 
@@ -733,6 +822,10 @@ await step('without a stream of events, a revision that is stale is read again',
   const page = await opened({ language: 'en', width: 1440 })
   await page.route((url) => url.pathname === '/events', (route) => route.fulfill({ status: 403, contentType: 'application/json', body: '{"code":"permission_denied"}' }))
   await signedIn(page)
+  await page.waitForSelector('.ready.good')
+  await page.locator('.live', { hasText: page.t('stream.refused') }).waitFor()
+  const [good, dot] = await page.evaluate(() => ['.ready.good .dot', '.live .dot'].map((one) => getComputedStyle(document.querySelector(one)).backgroundColor))
+  check(good !== dot, 'without live updates, the dot is that of live updates')
   await go(page, `#/webhooks/${everywhere.webhook}`)
   const path = `/webhook-subscriptions/${everywhere.webhook}`
   const resuming = page.getByRole('button', { name: page.t('webhooks.resume') })
@@ -776,6 +869,163 @@ await step('while the service does not answer, the overview says since when noth
   check((await page.locator('.ready.good').count()) === 0, 'it says that commands are taken')
   await page.unroute('**/console/figures')
   await page.waitForSelector('.ready.good')
+  await page.context().close()
+})
+
+await step('a service that takes requests and says nothing is told as one that is not reached', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await page.clock.install()
+  await page.clock.resume()
+  await signedIn(page)
+  await page.waitForSelector('.ready.good')
+  const silent = (pathname) => {
+    let came
+    const asked = new Promise((done) => { came = done })
+    return page.route((url) => url.pathname === pathname, came).then(() => ({ asked }))
+  }
+  const figures = await silent('/console/figures')
+  await figures.asked
+  await page.clock.fastForward(9_000)
+  await page.locator('.ready.bad', { hasText: page.t('overview.notKnown', { time: '20' }) }).waitFor()
+  const list = await silent('/settlement-statements')
+  await go(page, '#/statements')
+  await list.asked
+  await page.clock.fastForward(21_000)
+  await page.locator('.listing .problem', { hasText: page.t('problem.unreachable') }).waitFor()
+  await page.context().close()
+})
+
+await step('each reason why no commands are taken is told in words, and no other', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await page.route('**/console/figures', async (route) => {
+    const response = await route.fetch()
+    const figures = await response.json()
+    await route.fulfill({ response, json: { ...figures, ready: false, unready: ['behind', 'no_journal'], log: { ...figures.log, hasRoom: false } } })
+  })
+  await signedIn(page)
+  await page.waitForSelector('.ready.bad')
+  const why = `${page.t('unready.behind')}, ${page.t('unready.no_journal')}`
+  const told = (await page.locator('.ready').innerText()).trim()
+  check(told === page.t('overview.unready', { why }), told)
+  await page.context().close()
+})
+
+await step('signing in when something is in the way: each is told for what it is', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await page.addInitScript(() => {
+    for (const name of ['localStorage', 'sessionStorage']) Object.defineProperty(window, name, { get() { throw new DOMException('denied', 'SecurityError') } })
+  })
+  const busy = { status: 429, contentType: 'application/json', body: '{"code":"overloaded"}' }
+  await page.route('**/console/settings.json', (route) => route.fulfill(busy), { times: 1 })
+  await page.goto(`${base}/console`)
+  await page.getByText(page.t('problem.overloaded')).waitFor()
+  await page.getByRole('button', { name: page.t('action.again') }).click()
+  await page.getByText(page.t('signIn.linkHint')).waitFor()
+  await page.fill('#token', 'hello')
+  await page.keyboard.press('Enter')
+  await page.getByText(page.t('signIn.notTaken')).waitFor()
+  await page.route('**/console/settings.json', (route) => route.fulfill({ status: 502, contentType: 'application/json', body: 'null' }), { times: 1 })
+  await page.reload()
+  await page.getByText(page.t('signIn.unreachable')).waitFor()
+  await page.route('**/console/sign-ins', (route) => route.fulfill(busy), { times: 1 })
+  await page.goto('about:blank')
+  await page.goto(`${base}/console#link=${code}`)
+  await page.getByText(page.t('problem.overloaded')).waitFor()
+  await page.getByRole('button', { name: page.t('action.again') }).click()
+  await page.getByText(page.t('signIn.link_used')).waitFor()
+  await page.context().close()
+})
+
+await step('what the address asks for and there is not is the first of what there is, and a time of it is in the field', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await signedIn(page)
+  for (const [hash, first] of [['#/deliveries?tab=nope&state=nope', '#tab-messages'], [`#/resource/settlement-statements/${statement.statementId}?tab=nope`, '#tab-state']]) {
+    await go(page, hash)
+    await page.waitForSelector(`${first}[tabindex="0"]`)
+    await settled(page)
+  }
+  await page.waitForSelector('.body')
+  for (const [hash, first] of [['#/statements?status=nope&order=nope', 'awaiting_branch_deposit'], ['#/branches?status=nope', ''], ['#/deliveries?state=nope', 'waiting']]) {
+    await go(page, hash)
+    await heading(page, page.t(`${hash.split(/[/?]/)[1]}.title`))
+    await page.waitForSelector('.foot:not(:empty)')
+    check((await page.locator('.filters select').first().inputValue()) === first, `${hash} is not ${first}`)
+    check((await page.locator('main .problem').count()) === 0, `${hash} is refused`)
+  }
+  await go(page, `#/resource/settlement-statements/${statement.statementId}?tab=past&at=2999-01-01T00:00:00Z`)
+  await page.getByText(page.t('differences.none')).waitFor()
+  check((await page.locator('.filters input').inputValue()) === '2999-01-01 09:00:00', 'the time is not in its field')
+  check((await page.locator('main .problem').count()) === 0, 'something was refused')
+  await page.context().close()
+})
+
+await step('the same search once more asks once more, and says by what it was found', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  await signedIn(page)
+  await page.keyboard.press('/')
+  await page.keyboard.insertText('SOUGHT TWICE')
+  await page.keyboard.press('Enter')
+  await page.getByText(page.t('find.none')).waitFor()
+  const example = (await (await fetch(`${base}/openapi.json`)).json()).paths['/settlement-deposit-requests'].post.requestBody.content['application/json'].example
+  await api('POST', '/settlement-deposit-requests', { body: { ...example, statementCode: 'SOUGHT TWICE', idempotencyKey: 'sought' } })
+  await page.keyboard.press('Enter')
+  await page.getByText(page.t('find.by', { name: page.t('field.statementCode') })).waitFor()
+  await page.context().close()
+})
+
+await step('a history that is being read stays as it is, and what is new comes before it', async () => {
+  const example = (await (await fetch(`${base}/openapi.json`)).json()).paths['/branch-office-profile-updates'].post.requestBody.content['application/json'].example
+  const path = '/branch-office-profiles/branch-seoul-1'
+  const stands = async () => (await api('GET', `${path}/history?limit=1`)).body.revisions[0].revision
+  const update = async (revision) => {
+    const made = await api('POST', '/branch-office-profile-updates', { body: { ...example, commandId: `history-${revision}`, revisionId: `history-${revision}`, expectedRevision: revision, displayName: `서울 ${revision}` } })
+    check(made.status < 300, JSON.stringify(made.body))
+  }
+  const from = await stands()
+  for (let revision = from; revision < from + 22; revision += 1) await update(revision)
+  const page = await opened({ language: 'en', width: 1440 })
+  await signedIn(page)
+  await go(page, `#/resource${path}?tab=history`)
+  await page.getByRole('button', { name: page.t('timeline.older') }).click()
+  await page.getByText(page.t('timeline.complete')).waitFor()
+  const count = await page.locator('.revision').count()
+  check(count > 20, `${count} revisions`)
+  const open = () => page.locator('.revision details[open] .revision-number').allInnerTexts()
+  await page.locator('.revision summary').nth(count - 1).click()
+  const before = await open()
+  await update(from + 22)
+  await page.locator('.revision-number', { hasText: page.t('timeline.revision', { n: from + 23 }) }).waitFor()
+  check((await page.locator('.revision').count()) === count + 1, 'older revisions are gone')
+  check((await open()).join() === before.join(), `${await open()} are open, and not ${before}`)
+  await page.context().close()
+})
+
+await step('a reservation says that there is more of a kind, and when its first decision was made', async () => {
+  const page = await opened({ language: 'en', width: 1440 })
+  const item = (number) => ({ paymentDelegationId: `delegation-${number}`, payerMemberId: `payer-${number}`, maximumAuthorizedAmountKrw: 1, grantedAt: '2026-11-01T00:00:00Z' })
+  await page.route((url) => url.pathname === '/family-payment-delegations', (route) => {
+    const isFirst = !new URL(route.request().url()).searchParams.has('cursor')
+    return route.fulfill({ json: isFirst ? { items: Array.from({ length: 50 }, (_, number) => item(number)), next: 'more' } : { items: [item(50)], next: null } })
+  })
+  // The first page of the history tells of later revisions alone.
+  await page.route((url) => url.pathname.endsWith('/care-team-rosters/reservation-booking-1/history') && !url.searchParams.has('cursor'), async (route) => {
+    const url = new URL(route.request().url())
+    url.searchParams.set('limit', '1')
+    const response = await route.fetch({ url: String(url) })
+    await route.fulfill({ response, json: { ...(await response.json()), revisions: [], next: 'before' } })
+  })
+  await page.route((url) => url.searchParams.get('cursor') === 'before', async (route) => {
+    const url = new URL(route.request().url())
+    url.searchParams.delete('cursor')
+    await route.fulfill({ response: await route.fetch({ url: String(url) }) })
+  })
+  await signedIn(page)
+  await go(page, '#/reservations/reservation-booking-1')
+  await page.locator('.decisions time').first().waitFor()
+  await page.getByText(page.t('related.first', { n: 50 })).waitFor()
+  await page.getByRole('button', { name: page.t('related.more') }).click()
+  await page.getByText('payer-50').waitFor()
+  check((await page.getByRole('button', { name: page.t('related.more') }).count()) === 0, 'there is always more')
   await page.context().close()
 })
 

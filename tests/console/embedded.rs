@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use carebook::base::json::FaultCode;
+use carebook::engine::readiness::Unready;
 use carebook::journal::personal::HIDDEN;
 
 use crate::support::{assert_digests, files, or_skip};
@@ -110,6 +111,14 @@ fn both_languages_have_the_same_words() {
         };
         assert_eq!(named(korean), named(&english[key]), "{key}");
         assert!(!korean.is_empty() && !english[key].is_empty(), "{key}");
+    }
+}
+
+#[test]
+fn each_reason_why_no_commands_are_taken_has_its_words() {
+    let words = read("words/en.js");
+    for (reason, _) in Unready::default().reasons() {
+        assert!(words.contains(&format!("'unready.{reason}': ")), "{reason}");
     }
 }
 

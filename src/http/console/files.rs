@@ -38,6 +38,7 @@ pub(super) const FILES: &[(&str, &[u8])] = files![
     "lib/personal.js",
     "lib/router.js",
     "lib/session.js",
+    "lib/storage.js",
     "lib/words.js",
     "main.js",
     "pages/branches.js",
