@@ -21,7 +21,7 @@ use crate::http::caller::Caller;
 use crate::http::client_end::{ClientEnd, WatchedClient};
 use crate::http::limits::portions::ResponseBudget;
 use crate::http::limits::response_room::ResponseRoom;
-use crate::http::read::min_position::{come_to, come_to_position};
+use crate::http::read::min_position::{come_to, come_to_place};
 use crate::http::read::query::Query;
 use crate::http::response::answer_body::AnswerBody;
 use crate::http::response::pieces::pieces;
@@ -92,13 +92,8 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
     if let Err(answer) = come_to(engine, &actor, headers, problems).await {
         return *answer;
     }
-    // The reader may come from the writer, whose events arrive here a moment later.
-    if let Some(after) = wanted.after
-        && engine.is_standby()
-        // No log reaches a position beyond.
-        && i64::try_from(after.position).is_ok()
-        && let Err(answer) = come_to_position(engine, &actor, after.position, problems).await
-    {
+    let place = wanted.after.map(|after| after.position);
+    if let Err(answer) = come_to_place(engine, &actor, place, problems).await {
         return *answer;
     }
     if let Err(reply) = engine.may_act(&actor).await {
