@@ -148,14 +148,15 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
 fn no_page(why: NoPage, engine: &Engine) -> Answer {
     let problems = Problems::PLAIN;
     match why {
-        NoPage::Gone { earliest } => at_position(
-            problems.problem(
-                StatusCode::GONE,
-                "events_gone",
-                &format!("Events after that are no longer kept; the earliest is {earliest}."),
-            ),
-            engine.durable(),
-        ),
+        NoPage::Gone { earliest } => {
+            // The earliest itself is of the future where nothing is kept.
+            let before = EventId::behind(earliest.position.saturating_sub(1));
+            let gone = format!(
+                "Events before {earliest} are no longer kept; all that are kept come after {before}."
+            );
+            let answer = problems.problem(StatusCode::GONE, "events_gone", &gone);
+            at_position(answer, engine.durable())
+        }
         // It depends on the state: one that may not answer says so in its place.
         NoPage::Future => at_position(
             problems.rejected(&Rejection::invalid_at("query.after", FaultCode::OutOfRange)),
