@@ -337,7 +337,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ),
     (
         "position_not_reached",
-        "The service did not come to the position in `Carebook-Min-Position` within 5 seconds, or a standby to that of the event after which `/events` is to go on.",
+        "The service did not come to the position in `Carebook-Min-Position` within 5 seconds, or a standby to that of the event after which `/events` is to go on, or of a cursor.",
         "Send it again after `Retry-After` seconds, or read from the writer; check that the position is one of this log.",
     ),
     (

@@ -86,7 +86,8 @@ progress of publishing.
 client that meets another `source` begins without `after`, and reads anew what it keeps.
 
 `end` is true when the page has reached the end of the durable log. An `after` before the first kept event is
-410 `events_gone`, and the message names the earliest; one in the future, or a malformed one, is 400. A
+410 `events_gone`, and the message names the earliest that may be kept, and the `after` that leads to all that are
+kept; one in the future, or a malformed one, is 400. A
 [standby](cluster.md#standbys) cannot know the future from what it does not have yet: it waits for up to five seconds,
 as for `Carebook-Min-Position`, and then answers 503 `position_not_reached`. The same goes for streams. While
 128 MiB of large answers are being sent, or 64 MiB and more than 8 MiB of them to the same subject, a page of more than

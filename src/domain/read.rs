@@ -117,6 +117,9 @@ pub struct HistorySource {
     pub kind: Kind,
     /// How its revisions are numbered.
     pub numbered: Numbered,
+    /// Whether the read shows the latest of several resources. Which ones they are may change, and there may be only
+    /// one of them.
+    pub shows_latest: bool,
     /// Returns the keys of the resources whose commits the history lists: one, or several of which
     /// the read shows the latest.
     pub keys: fn(&ReadRequest<'_>) -> Vec<Digest>,
@@ -132,7 +135,7 @@ impl HistorySource {
         })
     }
 
-    /// Makes the source of the history of the resources with these keys.
+    /// Makes the source of the history of the resource with this key.
     #[must_use]
     pub const fn of<R: Resource>(
         numbered: Numbered,
@@ -141,6 +144,18 @@ impl HistorySource {
         Self {
             kind: R::KIND,
             numbered,
+            shows_latest: false,
+            keys,
+        }
+    }
+
+    /// Makes the source of the history of the resources with these keys, of which the read shows the latest.
+    #[must_use]
+    pub const fn of_latest<R: Resource>(keys: fn(&ReadRequest<'_>) -> Vec<Digest>) -> Self {
+        Self {
+            kind: R::KIND,
+            numbered: Numbered::ByPosition,
+            shows_latest: true,
             keys,
         }
     }

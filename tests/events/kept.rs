@@ -27,6 +27,7 @@ fn what_a_compaction_gave_up_is_gone_and_the_rest_is_told_from_the_earliest() {
     // What was read to its end can be gone on from, though it is not kept.
     let page = page_of(&client.get("/events?after=5-0", &token));
     assert_eq!((page.events.len(), &*page.next, page.end), (0, "5-0", true));
+    let mut named = String::new();
     for query in ["after=0-0", "after=1-0", "after=4-0"] {
         let gone = client.get(&format!("/events?{query}"), &token);
         assert_eq!(gone.status, 410, "{query}: {gone:?}");
@@ -34,12 +35,19 @@ fn what_a_compaction_gave_up_is_gone_and_the_rest_is_told_from_the_earliest() {
         assert_eq!(gone["code"], "events_gone");
         let message = gone["message"].as_str().unwrap();
         assert!(message.contains("6-0"), "{query}: {message}");
+        // It leads to all that is kept, which is nothing yet.
+        let last = message.trim_end_matches('.').rsplit(' ').next();
+        named = last.unwrap().to_owned();
+        let page = page_of(&client.get(&format!("/events?after={named}"), &token));
+        assert!(page.events.is_empty() && page.end, "{message}");
     }
     let body = world.deposit_request("code-6", "key-6");
     client.post(path, &world.headquarters(), &body);
     let kept = all(&mut client, &token, "", 100);
     assert_eq!(kept.len(), 1);
     assert_eq!(kept[0]["id"], "6-0");
+    let page = page_of(&client.get(&format!("/events?after={named}"), &token));
+    assert_eq!(page.events, kept);
 
     let mut command = carebook();
     command

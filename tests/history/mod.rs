@@ -3,6 +3,7 @@
 
 mod given_up;
 mod hostile;
+mod moved;
 mod play;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! A service that follows another one, in this process: what it answers, what it refuses, what it
 //! waits for, and what comes with taking its writer's place.
 
+mod cursors;
 mod sending;
 
 use std::sync::Arc;

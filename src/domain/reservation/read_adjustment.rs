@@ -7,7 +7,7 @@ use crate::base::actor::ActorKind;
 use crate::base::text::BookingId;
 use crate::domain::family::payment_authority::PaymentAuthority;
 use crate::domain::listing::{Filter, Scope};
-use crate::domain::read::{HistorySource, Numbered, ReadRequest, Representation};
+use crate::domain::read::{HistorySource, ReadRequest, Representation};
 use crate::domain::reference::kinds::payment_change_adjustment::adjustments_of;
 use crate::domain::reference::kinds::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
@@ -15,11 +15,10 @@ use crate::domain::resource::Resource;
 
 /// The history of this read: the commits of all adjustments of the booking, each while its
 /// adjustment was the latest.
-pub const TRAIL: HistorySource =
-    HistorySource::of::<PaymentChangeAdjustment>(Numbered::ByPosition, |request| {
-        let booking = BookingId::from_trusted(request.param("reservationBookingId"));
-        request.view.ranked(adjustments_of(&booking))
-    });
+pub const TRAIL: HistorySource = HistorySource::of_latest::<PaymentChangeAdjustment>(|request| {
+    let booking = BookingId::from_trusted(request.param("reservationBookingId"));
+    request.view.ranked(adjustments_of(&booking))
+});
 
 /// Reads the latest adjustment of the booking that the path names.
 ///

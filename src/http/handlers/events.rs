@@ -8,7 +8,7 @@ use bytes::Bytes;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
@@ -21,7 +21,7 @@ use crate::http::caller::Caller;
 use crate::http::client_end::{ClientEnd, WatchedClient};
 use crate::http::limits::portions::ResponseBudget;
 use crate::http::limits::response_room::ResponseRoom;
-use crate::http::read::min_position::{come_to, come_to_position};
+use crate::http::read::min_position::{come_to, come_to_place};
 use crate::http::read::query::Query;
 use crate::http::response::answer_body::AnswerBody;
 use crate::http::response::pieces::pieces;
@@ -44,7 +44,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 const HEARTBEAT_AT_END: Duration = Duration::from_millis(250);
 /// How long a reader may take to make room for more.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long an actor's token is trusted before it is checked again: at most 60 s are promised.
+/// Time between two judgements of a stream's actor: at most 60 s are promised.
 const JUDGED_EVERY: Duration = Duration::from_secs(50);
 /// Approximate bytes of a piece in which events are handed over, and maximum number of waiting pieces.
 const PIECE_BYTES: usize = 16 << 10;
@@ -76,6 +76,7 @@ pub struct Reader<'s> {
 /// Answers a request.
 pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap) -> Answer {
     let problems = Problems::PLAIN;
+    let judged = Instant::now();
     let is_stream = wants_stream(headers);
     let wanted = match wanted(query, headers, is_stream) {
         Ok(wanted) => wanted,
@@ -92,13 +93,8 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
     if let Err(answer) = come_to(engine, &actor, headers, problems).await {
         return *answer;
     }
-    // The reader may come from the writer, whose events arrive here a moment later.
-    if let Some(after) = wanted.after
-        && engine.is_standby()
-        // No log reaches a position beyond.
-        && i64::try_from(after.position).is_ok()
-        && let Err(answer) = come_to_position(engine, &actor, after.position, problems).await
-    {
+    let place = wanted.after.map(|after| after.position);
+    if let Err(answer) = come_to_place(engine, &actor, place, problems).await {
         return *answer;
     }
     if let Err(reply) = engine.may_act(&actor).await {
@@ -130,20 +126,24 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
         return problems.sent_body(body, page.durable);
     }
     let (sender, body) = pieces(PIECES_MAX);
-    let follower = Follower {
+    let judge = Judge {
         engine: Arc::clone(engine),
         verifier: Arc::clone(verifier),
         authorization: headers.get(AUTHORIZATION).cloned(),
+        actor: Arc::clone(&actor),
+        judged,
+    };
+    let follower = Follower {
+        engine: Arc::clone(engine),
         actor,
         filter: wanted.filter,
         outlet: Outlet { sender, held },
         client: end.map(ClientEnd::watched),
         heartbeat: HEARTBEAT,
-        judged: Instant::now(),
         told: page.next,
     };
     let durable = page.durable;
-    tokio::spawn(follower.serve(page));
+    tokio::spawn(follower.serve(page, judge));
     let mut answer = Response::new(AnswerBody::Stream(body));
     let stream = HeaderValue::from_static("text/event-stream");
     answer.headers_mut().insert(CONTENT_TYPE, stream);
@@ -153,14 +153,15 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
 fn no_page(why: NoPage, engine: &Engine) -> Answer {
     let problems = Problems::PLAIN;
     match why {
-        NoPage::Gone { earliest } => at_position(
-            problems.problem(
-                StatusCode::GONE,
-                "events_gone",
-                &format!("Events after that are no longer kept; the earliest is {earliest}."),
-            ),
-            engine.durable(),
-        ),
+        NoPage::Gone { earliest } => {
+            // The earliest itself is of the future where nothing is kept.
+            let before = EventId::behind(earliest.position.saturating_sub(1));
+            let gone = format!(
+                "Events before {earliest} are no longer kept; all that are kept come after {before}."
+            );
+            let answer = problems.problem(StatusCode::GONE, "events_gone", &gone);
+            at_position(answer, engine.durable())
+        }
         // It depends on the state: one that may not answer says so in its place.
         NoPage::Future => at_position(
             problems.rejected(&Rejection::invalid_at("query.after", FaultCode::OutOfRange)),
@@ -277,11 +278,35 @@ impl Outlet {
     }
 }
 
-/// Follows the events for one reader of a stream.
-struct Follower {
+/// Judges the actor of a stream again and again, whatever the stream waits for meanwhile.
+struct Judge {
     engine: Arc<Engine>,
     verifier: Arc<TokenVerifier>,
     authorization: Option<HeaderValue>,
+    actor: Arc<Actor>,
+    /// When the actor was last judged.
+    judged: Instant,
+}
+
+impl Judge {
+    /// Returns once the actor may no longer read.
+    async fn refused(mut self) {
+        loop {
+            sleep_until(self.judged + JUDGED_EVERY).await;
+            self.judged = Instant::now();
+            let now_ms = self.engine.now().millis();
+            let authorization = self.authorization.as_ref();
+            let is_accepted = self.verifier.still_accepts(authorization, now_ms);
+            if !is_accepted || self.engine.may_act(&self.actor).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Follows the events for one reader of a stream.
+struct Follower {
+    engine: Arc<Engine>,
     actor: Arc<Actor>,
     filter: Arc<EventFilter>,
     outlet: Outlet,
@@ -289,24 +314,23 @@ struct Follower {
     client: Option<WatchedClient>,
     /// The time between two comments.
     heartbeat: Duration,
-    /// When the actor was last judged.
-    judged: Instant,
     /// The last event that was sent or skipped.
     told: EventId,
 }
 
 impl Follower {
-    /// Follows from the first page until the reader leaves, which may be at any time: its connection may
-    /// reset one stream and open the next.
-    async fn serve(self, first: Page) {
+    /// Follows from the first page until the reader leaves or may no longer read, which may be at any time: its
+    /// connection may reset one stream and open the next.
+    async fn serve(self, first: Page, judge: Judge) {
         let reader = self.outlet.sender.clone();
         tokio::select! {
             () = reader.closed() => {}
+            () = judge.refused() => {}
             () = self.follow(first) => {}
         }
     }
 
-    /// Sends events from the first page on, until the reader is too slow or may no longer read, or the service ends.
+    /// Sends events from the first page on, until the reader is too slow, or withdrawn, or the service ends.
     async fn follow(mut self, first: Page) {
         let mut page = first;
         let mut commented = Instant::now();
@@ -330,7 +354,7 @@ impl Follower {
             if page.end && !self.waits(commented).await {
                 return;
             }
-            if self.engine.feed().has_ended() || !self.is_still_allowed().await {
+            if self.engine.feed().has_ended() {
                 return;
             }
             let goes_on = EventReader::Client {
@@ -348,10 +372,10 @@ impl Follower {
         }
     }
 
-    /// Waits for something new, the next comment or judgement, or a sign that the client may have left. Returns false
+    /// Waits for something new, the next comment, or a sign that the client may have left. Returns false
     /// when nothing more comes, because the service ends.
     async fn waits(&mut self, commented: Instant) -> bool {
-        let until = (commented + self.heartbeat).min(self.judged + JUDGED_EVERY);
+        let until = commented + self.heartbeat;
         let beyond = self.engine.feed().beyond(self.told.position);
         let noticed = async {
             match &self.client {
@@ -370,19 +394,7 @@ impl Follower {
         }
     }
 
-    /// Whether the actor may go on reading; judged again when that is due.
-    async fn is_still_allowed(&mut self) -> bool {
-        if self.judged.elapsed() < JUDGED_EVERY {
-            return true;
-        }
-        self.judged = Instant::now();
-        let now_ms = self.engine.now().millis();
-        let authorization = self.authorization.as_ref();
-        self.verifier.still_accepts(authorization, now_ms)
-            && self.engine.may_act(&self.actor).await.is_ok()
-    }
-
-    async fn tell(&mut self, page: &Page) -> bool {
+    async fn tell(&self, page: &Page) -> bool {
         let mut piece = String::new();
         for event in &page.events {
             let _ = write!(
@@ -403,11 +415,8 @@ impl Follower {
 
     /// Sends a piece of events. Returns whether the actor may have it, and the reader made room for it in time. Once
     /// the actor's withdrawal is acknowledged, nothing more is handed over.
-    async fn hand_over(&mut self, piece: String) -> bool {
-        // Sending a page to a slow reader may take longer than a judgement is valid.
-        self.is_still_allowed().await
-            && self.engine.may_act(&self.actor).await.is_ok()
-            && self.outlet.send(piece.into_bytes()).await
+    async fn hand_over(&self, piece: String) -> bool {
+        self.engine.may_act(&self.actor).await.is_ok() && self.outlet.send(piece.into_bytes()).await
     }
 }
 
@@ -440,8 +449,14 @@ impl Service {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use http_body_util::BodyExt as _;
+    use tokio::task::JoinHandle;
 
     use super::*;
+    use crate::base::time::Timestamp;
+    use crate::cli::token::signing::{SigningAlgorithm, SigningKey};
+    use crate::domain::event::FACT_APPLIED;
+    use crate::http::response::pieces::Pieces;
+    use crate::journal::events::Event;
 
     #[tokio::test(start_paused = true)]
     async fn streams_that_nobody_reads_hold_no_more_of_a_connection_than_its_answers() {
@@ -481,41 +496,81 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_stream_that_waits_for_events_ends_at_once_when_its_reader_leaves() {
-        use crate::cli::token::signing::{SigningAlgorithm, SigningKey};
-        let engine = Arc::new(crate::engine::sample::engine());
+    /// The place of the last event that the streams of these tests begin with.
+    const TOLD: EventId = EventId {
+        position: 1_000,
+        number: 0,
+    };
+
+    /// Serves a stream that begins with this page, to a reader without a token, as a task.
+    fn served(engine: &Arc<Engine>, page: Page) -> (JoinHandle<()>, Pieces) {
         let key = SigningKey::generate(SigningAlgorithm::EdDsa).unwrap();
         let verifier = TokenVerifier::new(key.jwks().as_bytes(), "iss", "aud").unwrap();
-        let (sender, mut body) = pieces(PIECES_MAX);
-        let told = EventId {
-            position: 1_000,
-            number: 0,
-        };
-        let begun = Instant::now();
-        let follower = Follower {
-            engine: Arc::clone(&engine),
+        let (sender, body) = pieces(PIECES_MAX);
+        let actor = Arc::new(Actor::nobody());
+        let judge = Judge {
+            engine: Arc::clone(engine),
             verifier: Arc::new(verifier),
             authorization: None,
-            actor: Arc::new(Actor::nobody()),
+            actor: Arc::clone(&actor),
+            judged: Instant::now(),
+        };
+        let follower = Follower {
+            engine: Arc::clone(engine),
+            actor,
             filter: Arc::default(),
             outlet: Outlet { sender, held: None },
             client: None,
             heartbeat: HEARTBEAT,
-            judged: begun,
-            told,
+            told: page.next,
         };
+        (tokio::spawn(follower.serve(page, judge)), body)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_waits_for_events_ends_at_once_when_its_reader_leaves() {
+        let engine = Arc::new(crate::engine::sample::engine());
+        let begun = Instant::now();
         let page = Page {
             events: Vec::new(),
-            next: told,
+            next: TOLD,
             end: true,
-            durable: told.position,
+            durable: TOLD.position,
         };
-        let follower = tokio::spawn(follower.serve(page));
+        let (stream, mut body) = served(&engine, page);
         assert!(body.frame().await.is_some());
         drop(body);
-        follower.await.unwrap();
+        stream.await.unwrap();
         assert!(begun.elapsed() < HEARTBEAT);
+        engine.shut_down().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_ends_within_a_minute_without_a_token_that_holds_however_slow_its_reader_is() {
+        let engine = Arc::new(crate::engine::sample::engine());
+        let begun = Instant::now();
+        let event = Arc::new(Event {
+            id: TOLD,
+            at: Timestamp::default(),
+            name: FACT_APPLIED.name,
+            subject: "reference-facts/actor/somebody".into(),
+            json: Bytes::from(vec![b'7'; PIECE_BYTES]),
+        });
+        let page = Page {
+            events: vec![event; 4 * PIECES_MAX],
+            next: TOLD,
+            end: false,
+            durable: TOLD.position,
+        };
+        let (stream, mut body) = served(&engine, page);
+        // Each time a piece has waited for room for less than the reader's patience.
+        for seconds in [25, 49] {
+            sleep_until(begun + Duration::from_secs(seconds)).await;
+            assert!(body.frame().await.is_some());
+            assert!(!stream.is_finished());
+        }
+        stream.await.unwrap();
+        assert!(begun.elapsed() <= Duration::from_secs(60));
         engine.shut_down().unwrap();
     }
 

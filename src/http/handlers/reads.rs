@@ -12,7 +12,7 @@ use crate::http::caller::Caller;
 use crate::http::read::conditional::found_answer;
 use crate::http::read::history::{self, HistoryQuery};
 use crate::http::read::lists;
-use crate::http::read::min_position::come_to;
+use crate::http::read::min_position::{come_to, come_to_place};
 use crate::http::request::{DryRun, no_dry_run};
 use crate::http::response::{Answer, Problems};
 use crate::http::service::{Parameters, Service};
@@ -52,6 +52,10 @@ impl Service {
             Err(rejection) => return problems.rejected(&rejection),
         };
         if let Err(answer) = come_to(&self.engine, &actor, headers, problems).await {
+            return *answer;
+        }
+        let place = lists::place(&query);
+        if let Err(answer) = come_to_place(&self.engine, &actor, place, problems).await {
             return *answer;
         }
         let outgoing = self.outgoing.to(&actor.subject);
@@ -118,6 +122,9 @@ impl Service {
             Err(rejection) => return problems.rejected(&rejection),
         };
         if let Err(answer) = come_to(&self.engine, &actor, headers, problems).await {
+            return *answer;
+        }
+        if let Err(answer) = come_to_place(&self.engine, &actor, asked.place(), problems).await {
             return *answer;
         }
         let Some(trail) = row.trail else {

@@ -70,6 +70,14 @@ impl HistoryQuery {
         })
     }
 
+    /// Returns the position at which the page begins, from the cursor.
+    pub(in crate::http) fn place(&self) -> Option<u64> {
+        match self.query {
+            PastQuery::History { from, .. } => from,
+            PastQuery::Revision(_) | PastQuery::At(_) => None,
+        }
+    }
+
     /// Returns the page's body; `None` if the budget of unsent bodies is used up.
     fn body(&self, page: &HistoryPage, outgoing: ResponseRoomOf<'_>) -> Option<Bytes> {
         let revisions = page.revisions.iter();

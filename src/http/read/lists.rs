@@ -26,6 +26,12 @@ pub fn query(row: &'static ListRow, actor: &Actor, uri: &Uri) -> Result<ListQuer
     ListQuery::read(uri.query(), row.path, &actor.subject, &[], &names, is_place)
 }
 
+/// Returns the position in the place after which the page begins, from the cursor.
+pub(in crate::http) fn place(query: &ListQuery) -> Option<u64> {
+    let after = query.after.parse::<ListedAt>().ok();
+    after.map(|after| after.position)
+}
+
 /// Answers with the requested page of a list.
 pub async fn page(
     engine: &Engine,

@@ -32,11 +32,28 @@ pub(in crate::http) async fn come_to(
     come_to_position(engine, actor, position, problems).await
 }
 
-/// Waits until the engine has reached this position, for a request of the actor.
+/// Waits on a standby until it has the position from which a request of the actor goes on, if it names one: it may be
+/// from the writer, whose commits arrive here a moment later.
 ///
 /// # Errors
 /// The answer, when too many requests wait already, or the wait timed out.
-pub(in crate::http) async fn come_to_position(
+pub(in crate::http) async fn come_to_place(
+    engine: &Engine,
+    actor: &Actor,
+    position: Option<u64>,
+    problems: Problems,
+) -> Result<(), Box<Answer>> {
+    match position {
+        // No log reaches a position beyond.
+        Some(position) if engine.is_standby() && i64::try_from(position).is_ok() => {
+            come_to_position(engine, actor, position, problems).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Waits until the engine has reached this position.
+async fn come_to_position(
     engine: &Engine,
     actor: &Actor,
     position: u64,

@@ -19,7 +19,7 @@ use crate::engine::{CommandRequest, CommandResult, Engine};
 use crate::http::limits::response_room::{ResponseRoom, ResponseRoomOf, charged};
 use crate::http::read::list_query::{ListQuery, OwnParameter};
 use crate::http::read::lists::body_of;
-use crate::http::read::min_position::come_to;
+use crate::http::read::min_position::{come_to, come_to_place};
 use crate::http::request::ReadCommand;
 use crate::http::response::{Answer, Problems, at_position};
 use crate::http::route::Special;
@@ -159,6 +159,15 @@ impl ManagedList<'_> {
             Err(rejection) => return problems.rejected(&rejection),
         };
         if let Err(answer) = come_to(self.engine, self.actor, headers, problems).await {
+            return *answer;
+        }
+        // A rank has no position.
+        let place = match is_of_deliveries {
+            true => query.after.parse::<EventId>().ok(),
+            false => None,
+        };
+        let place = place.map(|after| after.position);
+        if let Err(answer) = come_to_place(self.engine, self.actor, place, problems).await {
             return *answer;
         }
         let mut parameters = self.parameters.to_vec();

@@ -53,6 +53,15 @@ impl Look {
         }
     }
 
+    /// The key of the resource that is read; `None` where it is the latest of several, though only one of them may be
+    /// left.
+    pub(super) fn alone(&self) -> Option<Digest> {
+        match &*self.keys {
+            [key] if !self.trail.shows_latest => Some(*key),
+            _ => None,
+        }
+    }
+
     fn keys_now(&self) -> Vec<Digest> {
         let view = ReadView::new(&self.shared.tables);
         let path = self.path.iter();
@@ -72,7 +81,7 @@ impl Look {
         past: &Past<'_>,
         wanted: Wanted,
     ) -> Result<Option<Descent>, Lost> {
-        let [key] = *self.keys else {
+        let Some(key) = self.alone() else {
             return Ok(None);
         };
         let begin = self.begin.unwrap_or_else(|| (past.tip(key), u64::MAX));
@@ -86,7 +95,7 @@ impl Look {
     /// Goes back a piece to `upto`, which is the same for each piece, where there are several resources;
     /// whether they have come there.
     pub(super) fn all_descended(&mut self, past: &Past<'_>, upto: u64) -> Result<bool, Lost> {
-        if self.keys.len() == 1 {
+        if self.alone().is_some() {
             return Ok(true);
         }
         let have_come = self.ways.descended(past, &self.keys, upto)?;
@@ -129,9 +138,9 @@ impl Look {
     ) -> Result<Option<Representation>, Stop> {
         let position = u64::try_from(number).unwrap_or(0);
         let present = u64::try_from(number_in(&self.present)).unwrap_or(0);
-        let last = match self.keys.len() {
-            1 => present,
-            _ => self.upto,
+        let last = match self.alone() {
+            Some(_) => present,
+            None => self.upto,
         };
         if position == 0 || position > last {
             return Err(Stop::NotFound);

@@ -159,9 +159,9 @@ impl Look {
         let shared = Arc::clone(&self.shared);
         let records = LogRecords(&shared.journal);
         // A page of several resources cannot be begun again: its ways have gone on by then. No read of such has lists.
-        let most = match self.keys.len() {
-            1 => PIECE,
-            _ => usize::MAX,
+        let most = match self.alone() {
+            Some(_) => PIECE,
+            None => usize::MAX,
         };
         let lists = std::mem::take(&mut self.lists);
         let past = Past::new(&records, &shared.tables, catalogue::resource, shared.log_id);
@@ -199,8 +199,8 @@ impl Look {
                 if !self.all_descended(past, upto)? {
                     return Ok(None);
                 }
-                if let ([key], Some((position, above))) = (&*self.keys, self.begin) {
-                    past.begin_at(*key, position, above);
+                if let (Some(key), Some((position, above))) = (self.alone(), self.begin) {
+                    past.begin_at(key, position, above);
                 }
                 let body = self.body(past, upto, time)?;
                 body.map(|body| Some(PastFound::Body(body)))

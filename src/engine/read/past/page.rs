@@ -50,7 +50,7 @@ impl Look {
         limit: usize,
     ) -> Result<Candidates, Stop> {
         let numbered = self.trail.numbered;
-        let [key] = *self.keys else {
+        let Some(key) = self.alone() else {
             return ways.candidates(past, &self.keys, (top, limit), numbered);
         };
         let mut candidates = Candidates::down_to(0, true);
@@ -63,15 +63,17 @@ impl Look {
         Ok(candidates.within(top))
     }
 
-    /// Lets a page begin at `from`, where the resource has to have been changed.
+    /// Lets a page begin at `from`, where the resource has to have been changed. Of several of which the latest is
+    /// shown, the one that was changed there may no longer be among them: then the page goes down from there all the
+    /// same.
     fn begin_page(&self, past: &Past<'_>, from: Option<u64>) -> Result<(), Stop> {
-        if let (Some(from), [key]) = (from, &*self.keys)
+        if let (Some(from), Some(key)) = (from, self.alone())
             && from >= past.first()
         {
-            match past.commit(from, *key) {
+            match past.commit(from, key) {
                 Ok(commit) => {
                     commit.ok_or(Stop::NoSuchPlace)?;
-                    past.begin_at(*key, from, from + 1);
+                    past.begin_at(key, from, from + 1);
                 }
                 // It is given up at this moment: as if that had been before.
                 Err(Lost::Gone) => {}
@@ -189,8 +191,8 @@ impl Look {
     }
 
     /// The body of the newest revision at `floor` or below it, `None` where there is none. Of several
-    /// resources of which one is shown, what is committed there may be another one: `floor` comes down
-    /// to where there is no revision above it.
+    /// resources of which one is shown, what is committed there may be another one, or none may be shown as of then,
+    /// as while the only one was elsewhere: `floor` comes down to where there is no revision above it.
     fn told_below(
         &self,
         past: &Past<'_>,
@@ -205,10 +207,12 @@ impl Look {
             }
             let at = past.at(*floor).unwrap_or(unless_known);
             let body = self.body(past, *floor, at)?;
-            if body
-                .as_ref()
-                .is_none_or(|body| self.is_revision(*floor, body))
-            {
+            let is_found = match &body {
+                Some(body) => self.is_revision(*floor, body),
+                // What is read alone, and could not be as of this commit, could not be before it either.
+                None => self.alone().is_some(),
+            };
+            if is_found {
                 return Ok(body);
             }
             known = known.or(body);
