@@ -18,7 +18,7 @@ use crate::domain::reference::kinds::payment_change_adjustment::{
     adjustments_of,
 };
 use crate::domain::reference::{FactHolder, FactKind};
-use crate::domain::resource::{IndexKey, Kind, Rank, ReadView, Resource};
+use crate::domain::resource::{Index, IndexKey, Kind, Rank, ReadView, Resource};
 use crate::domain::response_body::response_body;
 use crate::{public_events, wire_enum};
 
@@ -187,6 +187,15 @@ impl Resource for PaymentChangeAdjustment {
         self.fact.unique_keys(&self.id)
     }
 
+    /// Returns the list of what its payment has paid. A list, and not a unique key: a directory in which
+    /// a payment was captured twice must still start.
+    fn secondary_keys(&self) -> Vec<IndexKey> {
+        let payments = self.payment.iter();
+        payments
+            .map(|payment| paid_with(&self.fact.mother_user_id, &payment.payment_id))
+            .collect()
+    }
+
     fn ranked(&self) -> Vec<(IndexKey, Rank)> {
         let list = adjustments_of(&self.fact.reservation_booking_id);
         vec![(list, Rank::new(self.fact.requested_at, &self.id))]
@@ -219,7 +228,23 @@ public_events! {
     },
 }
 
+/// Returns the key of the list of the adjustments that this mother has paid with this payment. The
+/// idempotency key of the capture has the same scope.
+fn paid_with(mother_user_id: &Ident, payment_id: &PaymentId) -> IndexKey {
+    IndexKey::new(Index::CapturedPayment, &[mother_user_id, payment_id])
+}
+
 impl PaymentChangeAdjustment {
+    /// Returns the adjustments that this mother has paid with this payment.
+    #[must_use]
+    pub fn all_paid_with(
+        view: &ReadView<'_>,
+        mother_user_id: &Ident,
+        payment_id: &PaymentId,
+    ) -> Vec<Self> {
+        view.all_listed(paid_with(mother_user_id, payment_id))
+    }
+
     /// Returns its status.
     #[must_use]
     pub fn status(&self) -> AdjustmentStatus {
@@ -537,6 +562,27 @@ mod tests {
             PaymentChangeAdjustment::latest_of(view, &BookingId::from_trusted("booking-3"))
         });
         assert_eq!(none, None);
+    }
+
+    #[test]
+    fn what_a_payment_has_paid_is_found_by_its_mother_and_its_identifier() {
+        let mut service = service();
+        let found = |service: &Scenario, mother: &str, payment: &str| {
+            let paid = service.view(|view| {
+                let mother = Ident::from_trusted(mother);
+                let payment = PaymentId::from_trusted(payment);
+                PaymentChangeAdjustment::all_paid_with(view, &mother, &payment)
+            });
+            let ids = paid.iter().map(|adjustment| adjustment.id.to_string());
+            ids.collect::<Vec<_>>()
+        };
+        let none: [&str; 0] = [];
+        // A payment that is only prepared has paid nothing.
+        assert_eq!(found(&service, "mother-1", "payment-1"), none);
+        pay(&mut service, &payment()).committed();
+        assert_eq!(found(&service, "mother-1", "payment-1"), ["adjustment-1"]);
+        assert_eq!(found(&service, "mother-1", "payment-2"), none);
+        assert_eq!(found(&service, "mother-2", "payment-1"), none);
     }
 
     #[test]
