@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::adjustment_version_1;
 use crate::base::digest::Digest;
 use crate::base::json::AnyObject;
 use crate::base::revision::Revision;
@@ -20,6 +21,7 @@ use crate::domain::reference::kinds::payment_change_adjustment::{
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Index, IndexKey, Kind, Rank, ReadView, Resource};
 use crate::domain::response_body::response_body;
+use crate::domain::stored::Older;
 use crate::{public_events, wire_enum};
 
 wire_enum! {
@@ -101,6 +103,10 @@ pub struct PaymentCaptured {
     pub provider_context: AnyObject,
     /// The workflow that is asked to continue the settlement.
     pub workflow_request_id: Uuid,
+    /// The adjustment; `None` in events of version 1, as the amount is.
+    pub adjustment_id: Option<Ident>,
+    /// The amount that is paid, in won.
+    pub amount_krw: Option<Won>,
 }
 
 /// What can happen to an adjustment. New events go at the end: records store their index, and each has a
@@ -116,6 +122,11 @@ pub enum PaymentChangeAdjustmentEvent {
 impl Resource for PaymentChangeAdjustment {
     const KIND: Kind = PaymentChangeAdjustmentFact::KIND;
     type Event = PaymentChangeAdjustmentEvent;
+    /// In version 1, the event of a payment named neither the adjustment nor the amount.
+    const OLDER: &'static [Older<Self, PaymentChangeAdjustmentEvent>] = &[Older {
+        event: adjustment_version_1::read_event,
+        ..Older::ADDED_TO
+    }];
     const LIST: Option<List<Self>> = Some(List {
         together: Some(|it| adjustments_of(&it.fact.reservation_booking_id).0),
         ..List::<Self>::by(&[
@@ -219,12 +230,17 @@ public_events! {
     /// The adjustment's fact came in.
     FactCameIn(came) => fact(&came.id, came.revision) and "changed" {
         "adjustmentId": Box<str> = came.id,
+        "adjustmentStatus": RequestedAdjustmentStatus = came.fact.adjustment_status,
+        "amountKrw": Won = came.fact.mother_payable_adjustment_krw,
     },
-    /// The mother has paid the adjustment.
+    /// The mother has paid the adjustment. Events of older commits have null for its identifier and
+    /// the amount.
     PaymentCaptured(captured) => "payment-captured" {
         "paymentId": PaymentId = captured.payment_id,
         "providerName": Ident = captured.provider_name,
         "workflowRequestId": Uuid = captured.workflow_request_id,
+        "adjustmentId": Option<Ident> = captured.adjustment_id,
+        "amountKrw": Option<Won> = captured.amount_krw,
     },
 }
 
@@ -471,6 +487,7 @@ mod tests {
     use super::samples::{adjustment, pay, payment, service, with};
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::event::{Changed, PublicEvents as _};
     use crate::domain::scenario::{Scenario, Then, actor};
 
     const KIND: &str = "payment-change-adjustment";
@@ -529,6 +546,53 @@ mod tests {
             .unwrap();
         assert_eq!(tag, "3");
         assert_eq!(body["facts"]["adjustmentStatus"], "payable");
+    }
+
+    #[test]
+    fn events_tell_which_adjustment_it_is_with_its_status_and_amount_or_null_where_that_is_not_recorded()
+     {
+        let adjustment = state(&service());
+        let changed = Changed {
+            is_fact: true,
+            advances: true,
+            path: &["booking-1"],
+            revision: Revision::FIRST,
+        };
+        let fields = |event: &PaymentChangeAdjustmentEvent| {
+            let told = PaymentChangeAdjustment::public_events(event, &changed);
+            told.last().unwrap().fields.clone()
+        };
+        let came = AdjustmentCameIn {
+            id: adjustment.id,
+            revision: Revision::FIRST,
+            fact: adjustment.fact,
+        };
+        assert_eq!(
+            fields(&PaymentChangeAdjustmentEvent::FactCameIn(Box::new(came))),
+            r#","adjustmentId":"adjustment-1","adjustmentStatus":"payable","amountKrw":40000"#
+        );
+        let mut captured = PaymentCaptured {
+            payment_id: PaymentId::from_trusted("payment-1"),
+            provider_name: Ident::from_trusted("gateway-1"),
+            provider_context: paid_context(),
+            workflow_request_id: Uuid::nil(),
+            adjustment_id: Some(Ident::from_trusted("adjustment-1")),
+            amount_krw: Some(Won::new(40_000)),
+        };
+        let mut told = |expected: &str| {
+            let event = PaymentChangeAdjustmentEvent::PaymentCaptured(Box::new(captured.clone()));
+            let found = fields(&event);
+            assert!(found.ends_with(expected), "{found}");
+            (captured.adjustment_id, captured.amount_krw) = (None, None);
+        };
+        told(r#","adjustmentId":"adjustment-1","amountKrw":40000"#);
+        told(r#","adjustmentId":null,"amountKrw":null"#);
+    }
+
+    fn paid_context() -> AnyObject {
+        let mut service = service();
+        pay(&mut service, &payment()).committed();
+        state(&service).payment.unwrap().provider_context
     }
 
     #[test]

@@ -249,6 +249,8 @@ impl Operation for CaptureAdjustmentPayment {
             provider_name: body.provider_name.clone(),
             provider_context: body.provider_context.clone(),
             workflow_request_id,
+            adjustment_id: Some(Ident::from_trusted(adjustment.id.clone())),
+            amount_krw: Some(adjustment.fact.mother_payable_adjustment_krw),
         }));
         let mut commit = Commit::new(Some(adjustment), event, context.at);
         let message = ContinuationRequested {
