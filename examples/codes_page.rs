@@ -215,7 +215,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     (
         "first_answer_forgotten",
         "",
-        "Read the resource: what you asked for is there.",
+        "Read the resource: what you asked for is there. An adjustment that has a later one is in the list, by its `paymentId`.",
     ),
     ("grant_expiry_conflict", "", "Choose a later `expiresAt`."),
     (

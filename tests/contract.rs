@@ -166,9 +166,11 @@ fn a_good_request_is_carried_out_once_and_answered_again_and_again() {
         assert_eq!(code(&reused), expected, "{}", row.name);
         // Also where it is found by its code, under another key.
         let declared = row.operation.rejections();
-        if declared
-            .iter()
-            .any(|one| one.code == "first_answer_forgotten")
+        let has_key = good.body.get("idempotencyKey").is_some();
+        if has_key
+            && declared
+                .iter()
+                .any(|one| one.code == "first_answer_forgotten")
         {
             let body = with(good.body.clone(), "/idempotencyKey", json!("another"));
             assert_replay(row, &first, &good.send(&mut client, &lesser, &body));

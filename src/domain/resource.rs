@@ -171,6 +171,10 @@ crate::wire_enum! {
         RelationshipsOfSubject = "relationships of a subject",
         /// A list: the consent versions that there ever were.
         ConsentVersions = "consent versions",
+        /// A list: the payment-change adjustments that one mother has paid with one payment.
+        CapturedPayment = "captured payment",
+        /// A list: the financial lifecycles whose last finalized charge has one identifier.
+        FinalizedCharge = "finalized charge",
     }
 }
 

@@ -168,6 +168,29 @@ fn an_event_tells_who_did_what_to_which_resource() {
 }
 
 #[test]
+fn the_events_of_an_adjustment_tell_which_one_it_is_its_status_and_its_amount() {
+    let stage = played();
+    let token = stage.token(&reader());
+    let of_type = "&type=carebook.payment-change-adjustment.*";
+    let events = all(&mut stage.client(), &token, of_type, 100);
+    let id = stage.id("adjustment-2");
+    let told = |what: &str| {
+        let of_it = events
+            .iter()
+            .filter(|event| event["data"]["adjustmentId"] == *id);
+        let event_type = format!("carebook.payment-change-adjustment.{what}");
+        let mut found = of_it.filter(|event| event["type"] == *event_type);
+        found.next().unwrap()["data"].clone()
+    };
+    let changed = told("changed");
+    assert_eq!(changed["adjustmentStatus"], "payable");
+    assert_eq!(changed["amountKrw"], 40_000);
+    let captured = told("payment-captured");
+    assert_eq!(captured["amountKrw"], 40_000);
+    assert_eq!(captured["providerName"], "sample-gateway");
+}
+
+#[test]
 fn a_fact_of_a_pre_registered_payment_is_told_under_the_pre_registration_too() {
     let stage = played();
     let token = stage.token(&reader());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use carebook::base::actor::ActorKind;
 use carebook::base::digest::Digest;
 use carebook::base::json::{Json, Reader};
@@ -15,6 +16,7 @@ use carebook::domain::rejection::Rejection;
 use carebook::domain::settlement::statement::{Statement, StatementStatus};
 use carebook::engine::CommandRequest;
 use carebook::engine::checkpointer::CheckpointPolicy;
+use http_body_util::Full;
 use serde_json::{Value, json};
 
 use super::{Asked, all, lifecycle, reopened, sender, workflow};
@@ -182,42 +184,125 @@ fn there_are_five_thousand_webhook_subscriptions_and_not_one_more() {
     .unwrap();
 }
 
-#[test]
-fn where_the_first_answer_is_forgotten_another_one_is_not_made_up() {
-    let world = World::new();
-    let inside = Inside::start(&world, Wanted::default());
+/// A service with the sample facts, whose idempotency keys are kept for a day.
+fn forgetting(world: &World) -> Inside {
+    let inside = Inside::start(world, Wanted::default());
     load_samples(inside.engine()).unwrap();
     inside.engine().checkpoint_by(CheckpointPolicy {
         retention: Some(Duration::from_secs(86_400)),
         ..CheckpointPolicy::default()
     });
-    let all = all();
-    let asked = [
-        "request_deposit",
-        "open_data_room_request",
-        "snapshot_settlement_account",
-    ];
-    let asked = asked.map(|name| named(&all, name));
-    let ask = |asked: &Asked| {
-        let actor = asked.row.unwrap().operation.example().actor;
-        let actor = example::actor(actor, &str::to_owned);
-        let token = world.key.sign(&claims(&actor, 6 * 86_400)).unwrap();
-        on_lane(inside.engine(), async { asked.send(&inside, &token).await }).unwrap()
-    };
+    inside
+}
+
+/// Two days go by, and every key that was used before is forgotten.
+fn forget(inside: &Inside) {
     let snapshot = || {
         let taken = inside.engine().snapshot_now(&mut |_| {});
         assert!(taken.unwrap().is_some());
     };
-    for asked in asked {
-        assert_eq!(ask(asked).status, 201);
-        assert_eq!(ask(asked).header("idempotent-replayed"), Some("true"));
-    }
     snapshot();
     inside.clock.run(Duration::from_secs(2 * 86_400));
     snapshot();
-    for asked in asked {
+}
+
+/// Sends the example, with another value where one is given, as the actor of the example.
+fn ask(world: &World, inside: &Inside, asked: &Asked, change: Option<(&str, Value)>) -> Answer {
+    let actor = asked.row.unwrap().operation.example().actor;
+    let actor = example::actor(actor, &str::to_owned);
+    let token = world.key.sign(&claims(&actor, 6 * 86_400)).unwrap();
+    let bearer = format!("Bearer {token}");
+    let mut body = asked.body.clone().unwrap();
+    if let Some((name, value)) = change {
+        body[name] = value;
+    }
+    let body = Full::new(Bytes::from(body.to_string()));
+    let headers = asked.headers(&bearer);
+    on_lane(inside.engine(), async {
+        inside.send("POST", &asked.path, &headers, body).await
+    })
+    .unwrap()
+}
+
+#[test]
+fn where_the_first_answer_is_forgotten_another_one_is_not_made_up() {
+    let world = World::new();
+    let inside = forgetting(&world);
+    let all = all();
+    let asked = [
+        ("request_deposit", 201),
+        ("open_data_room_request", 201),
+        ("snapshot_settlement_account", 201),
+        ("capture_adjustment_payment", 200),
+        ("finalize_charge", 200),
+    ];
+    let asked = asked.map(|(name, status)| (named(&all, name), status));
+    let ask = |asked: &Asked| ask(&world, &inside, asked, None);
+    for (asked, status) in asked {
+        assert_eq!(ask(asked).status, status);
+        assert_eq!(ask(asked).header("idempotent-replayed"), Some("true"));
+    }
+    forget(&inside);
+    for (asked, _) in asked {
         asked.is_answered(&ask(asked), 409, "first_answer_forgotten");
     }
+}
+
+#[test]
+fn a_payment_and_a_charge_count_once_though_their_keys_are_forgotten() {
+    let world = World::new();
+    let inside = forgetting(&world);
+    let all = all();
+    let [payment, charge] =
+        ["capture_adjustment_payment", "finalize_charge"].map(|name| named(&all, name));
+    for asked in [payment, charge] {
+        assert_eq!(ask(&world, &inside, asked, None).status, 200);
+    }
+    // Another adjustment of the booking follows, for which no payment is prepared.
+    let later = json!({
+        "kind": "payment-change-adjustment", "id": "adjustment-later", "revision": 1,
+        "facts": {
+            "reservationBookingId": "reservation-booking-1", "motherUserId": "mother-1",
+            "customerDeltaKrw": 7_000, "couponAdjustmentKrw": 0, "pureCustomerAmountKrw": 7_000,
+            "motherPayableAdjustmentKrw": 7_000, "adjustmentStatus": "payable",
+            "requestedAt": "2025-07-01T00:00:00Z",
+        },
+    });
+    let token = world.token(&workflow("workflow-1"));
+    let body = Some(json!({"facts": [later]}));
+    let put = on_lane(inside.engine(), async {
+        let path = "/reference-facts";
+        inside.send_json("POST", path, &token, "unused", body).await
+    });
+    assert_eq!(put.unwrap().json()["applied"], 1);
+    let again = ask(&world, &inside, payment, None);
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    forget(&inside);
+    inside.engine().shut_down().unwrap();
+
+    // What is paid and what is finalized is found in the states, and so after a start as well.
+    let disk = inside.disk.clone();
+    drop(inside);
+    let wanted = Wanted {
+        disk,
+        ..Wanted::default()
+    };
+    let inside = Inside::start(&world, wanted);
+    inside.clock.run(Duration::from_secs(2 * 86_400));
+    let forgotten = "first_answer_forgotten";
+    payment.is_answered(&ask(&world, &inside, payment, None), 409, forgotten);
+    charge.is_answered(&ask(&world, &inside, charge, None), 409, forgotten);
+    let change = Some(("providerContext", json!({})));
+    let reused = ask(&world, &inside, payment, change);
+    payment.is_answered(&reused, 409, "idempotency_key_reused");
+    let change = Some(("servicePriceKrw", json!(1_500_001)));
+    let reused = ask(&world, &inside, charge, change);
+    charge.is_answered(&reused, 409, "charge_snapshot_reused");
+    // The later adjustment waits for a payment of its own.
+    let change = Some(("paymentId", json!("another-payment")));
+    let paid = ask(&world, &inside, payment, change);
+    assert_eq!(paid.status, 200, "{paid:?}");
+    assert_eq!(paid.json()["paymentChangeAdjustmentId"], "adjustment-later");
 }
 
 /// A command before which its statement falls into arrears: a state that no operation brings about yet.

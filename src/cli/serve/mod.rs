@@ -134,7 +134,8 @@ pub struct ServeArgs {
         value_parser = humantime::parse_duration)]
     snapshot_interval: Duration,
     /// How long idempotency keys are kept, such as 30d; for ever by default. They are forgotten
-    /// when a snapshot is taken, so up to a snapshot's interval later.
+    /// when a snapshot is taken, so up to a snapshot's interval later. Then the identifier of a
+    /// charge that another one has followed finalizes again.
     #[arg(long, value_name = "DURATION", value_parser = a_second_or_more)]
     idempotency_retention: Option<Duration>,
     /// How old records are (by the time that servers ran) when the log removes them, once snapshots

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::adjustment_version_1;
 use crate::base::digest::Digest;
 use crate::base::json::AnyObject;
 use crate::base::revision::Revision;
@@ -18,8 +19,9 @@ use crate::domain::reference::kinds::payment_change_adjustment::{
     adjustments_of,
 };
 use crate::domain::reference::{FactHolder, FactKind};
-use crate::domain::resource::{IndexKey, Kind, Rank, ReadView, Resource};
+use crate::domain::resource::{Index, IndexKey, Kind, Rank, ReadView, Resource};
 use crate::domain::response_body::response_body;
+use crate::domain::stored::Older;
 use crate::{public_events, wire_enum};
 
 wire_enum! {
@@ -101,6 +103,10 @@ pub struct PaymentCaptured {
     pub provider_context: AnyObject,
     /// The workflow that is asked to continue the settlement.
     pub workflow_request_id: Uuid,
+    /// The adjustment; `None` in events of version 1, as the amount is.
+    pub adjustment_id: Option<Ident>,
+    /// The amount that is paid, in won.
+    pub amount_krw: Option<Won>,
 }
 
 /// What can happen to an adjustment. New events go at the end: records store their index, and each has a
@@ -116,6 +122,11 @@ pub enum PaymentChangeAdjustmentEvent {
 impl Resource for PaymentChangeAdjustment {
     const KIND: Kind = PaymentChangeAdjustmentFact::KIND;
     type Event = PaymentChangeAdjustmentEvent;
+    /// In version 1, the event of a payment named neither the adjustment nor the amount.
+    const OLDER: &'static [Older<Self, PaymentChangeAdjustmentEvent>] = &[Older {
+        event: adjustment_version_1::read_event,
+        ..Older::ADDED_TO
+    }];
     const LIST: Option<List<Self>> = Some(List {
         together: Some(|it| adjustments_of(&it.fact.reservation_booking_id).0),
         ..List::<Self>::by(&[
@@ -187,6 +198,15 @@ impl Resource for PaymentChangeAdjustment {
         self.fact.unique_keys(&self.id)
     }
 
+    /// Returns the list of what its payment has paid. A list, and not a unique key: a directory in which
+    /// a payment was captured twice must still start.
+    fn secondary_keys(&self) -> Vec<IndexKey> {
+        let payments = self.payment.iter();
+        payments
+            .map(|payment| paid_with(&self.fact.mother_user_id, &payment.payment_id))
+            .collect()
+    }
+
     fn ranked(&self) -> Vec<(IndexKey, Rank)> {
         let list = adjustments_of(&self.fact.reservation_booking_id);
         vec![(list, Rank::new(self.fact.requested_at, &self.id))]
@@ -210,16 +230,37 @@ public_events! {
     /// The adjustment's fact came in.
     FactCameIn(came) => fact(&came.id, came.revision) and "changed" {
         "adjustmentId": Box<str> = came.id,
+        "adjustmentStatus": RequestedAdjustmentStatus = came.fact.adjustment_status,
+        "amountKrw": Won = came.fact.mother_payable_adjustment_krw,
     },
-    /// The mother has paid the adjustment.
+    /// The mother has paid the adjustment. Events of older commits have null for its identifier and
+    /// the amount.
     PaymentCaptured(captured) => "payment-captured" {
         "paymentId": PaymentId = captured.payment_id,
         "providerName": Ident = captured.provider_name,
         "workflowRequestId": Uuid = captured.workflow_request_id,
+        "adjustmentId": Option<Ident> = captured.adjustment_id,
+        "amountKrw": Option<Won> = captured.amount_krw,
     },
 }
 
+/// Returns the key of the list of the adjustments that this mother has paid with this payment. The
+/// idempotency key of the capture has the same scope.
+fn paid_with(mother_user_id: &Ident, payment_id: &PaymentId) -> IndexKey {
+    IndexKey::new(Index::CapturedPayment, &[mother_user_id, payment_id])
+}
+
 impl PaymentChangeAdjustment {
+    /// Returns the adjustments that this mother has paid with this payment.
+    #[must_use]
+    pub fn all_paid_with(
+        view: &ReadView<'_>,
+        mother_user_id: &Ident,
+        payment_id: &PaymentId,
+    ) -> Vec<Self> {
+        view.all_listed(paid_with(mother_user_id, payment_id))
+    }
+
     /// Returns its status.
     #[must_use]
     pub fn status(&self) -> AdjustmentStatus {
@@ -446,6 +487,7 @@ mod tests {
     use super::samples::{adjustment, pay, payment, service, with};
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::event::{Changed, PublicEvents as _};
     use crate::domain::scenario::{Scenario, Then, actor};
 
     const KIND: &str = "payment-change-adjustment";
@@ -507,6 +549,53 @@ mod tests {
     }
 
     #[test]
+    fn events_tell_which_adjustment_it_is_with_its_status_and_amount_or_null_where_that_is_not_recorded()
+     {
+        let adjustment = state(&service());
+        let changed = Changed {
+            is_fact: true,
+            advances: true,
+            path: &["booking-1"],
+            revision: Revision::FIRST,
+        };
+        let fields = |event: &PaymentChangeAdjustmentEvent| {
+            let told = PaymentChangeAdjustment::public_events(event, &changed);
+            told.last().unwrap().fields.clone()
+        };
+        let came = AdjustmentCameIn {
+            id: adjustment.id,
+            revision: Revision::FIRST,
+            fact: adjustment.fact,
+        };
+        assert_eq!(
+            fields(&PaymentChangeAdjustmentEvent::FactCameIn(Box::new(came))),
+            r#","adjustmentId":"adjustment-1","adjustmentStatus":"payable","amountKrw":40000"#
+        );
+        let mut captured = PaymentCaptured {
+            payment_id: PaymentId::from_trusted("payment-1"),
+            provider_name: Ident::from_trusted("gateway-1"),
+            provider_context: paid_context(),
+            workflow_request_id: Uuid::nil(),
+            adjustment_id: Some(Ident::from_trusted("adjustment-1")),
+            amount_krw: Some(Won::new(40_000)),
+        };
+        let mut told = |expected: &str| {
+            let event = PaymentChangeAdjustmentEvent::PaymentCaptured(Box::new(captured.clone()));
+            let found = fields(&event);
+            assert!(found.ends_with(expected), "{found}");
+            (captured.adjustment_id, captured.amount_krw) = (None, None);
+        };
+        told(r#","adjustmentId":"adjustment-1","amountKrw":40000"#);
+        told(r#","adjustmentId":null,"amountKrw":null"#);
+    }
+
+    fn paid_context() -> AnyObject {
+        let mut service = service();
+        pay(&mut service, &payment()).committed();
+        state(&service).payment.unwrap().provider_context
+    }
+
+    #[test]
     fn the_latest_is_the_one_that_was_asked_for_last() {
         let mut service = service();
         let latest = |service: &Scenario| {
@@ -537,6 +626,27 @@ mod tests {
             PaymentChangeAdjustment::latest_of(view, &BookingId::from_trusted("booking-3"))
         });
         assert_eq!(none, None);
+    }
+
+    #[test]
+    fn what_a_payment_has_paid_is_found_by_its_mother_and_its_identifier() {
+        let mut service = service();
+        let found = |service: &Scenario, mother: &str, payment: &str| {
+            let paid = service.view(|view| {
+                let mother = Ident::from_trusted(mother);
+                let payment = PaymentId::from_trusted(payment);
+                PaymentChangeAdjustment::all_paid_with(view, &mother, &payment)
+            });
+            let ids = paid.iter().map(|adjustment| adjustment.id.to_string());
+            ids.collect::<Vec<_>>()
+        };
+        let none: [&str; 0] = [];
+        // A payment that is only prepared has paid nothing.
+        assert_eq!(found(&service, "mother-1", "payment-1"), none);
+        pay(&mut service, &payment()).committed();
+        assert_eq!(found(&service, "mother-1", "payment-1"), ["adjustment-1"]);
+        assert_eq!(found(&service, "mother-1", "payment-2"), none);
+        assert_eq!(found(&service, "mother-2", "payment-1"), none);
     }
 
     #[test]

@@ -2,13 +2,16 @@
 //!
 //! Resource: the adjustment. The payment's identifier is the key. Rejections, in the order
 //! tested: the actor is no mother, or not the one that the body names (403); the booking has no
-//! adjustment (404), or its latest is another mother's (403); it is not payable, or the payment
-//! is not the one that was prepared for it (409). The commit queues a message for the system that
-//! goes on with the settlement.
+//! adjustment (404), or its latest is another mother's (403); the payment has paid an adjustment of
+//! hers before, under a key that is forgotten by now, it is not payable, or the payment is not the one
+//! that was prepared for it (409). The commit queues a message for the system that goes on with the
+//! settlement. A payment is captured once, also where its key is forgotten.
 
 use serde::Serialize;
 use uuid::Uuid;
 
+#[cfg(test)]
+use super::adjustment::CapturedPayment;
 use super::adjustment::{
     ContinuationStatus, PaymentCaptured, PaymentChangeAdjustment, PaymentChangeAdjustmentBody,
     PaymentChangeAdjustmentEvent,
@@ -23,6 +26,7 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
+use crate::domain::reference::kinds::payment_change_adjustment::PaymentChangeAdjustmentFact;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, module_doc, path_and_body, rejections};
@@ -65,12 +69,52 @@ rejections! {
         /// Authority by resource.
         NotThisMother = Forbidden "permission_denied" []
             "The adjustment is another mother's.",
+        /// The payment was captured with other facts; its key is forgotten by now.
+        PaymentReused = Conflict "idempotency_key_reused" []
+            "The idempotency key was used before with other request content.",
+        /// It was done before under a key that is forgotten by now; the engine finds that.
+        FirstAnswerForgotten = Conflict "first_answer_forgotten" []
+            "This was done before, under an idempotency key that is forgotten by now: read the resource.",
         /// It cannot be paid, or no longer.
         AdjustmentNotPayable = Conflict "adjustment_not_payable" []
             "The adjustment is not payable, or there is nothing to pay.",
         /// Another payment was prepared; the fields are named where it is found.
         PaymentMismatch = Conflict "payment_mismatch" ["paymentId", "providerName"]
             "Another payment was prepared for this adjustment.",
+    }
+}
+
+impl Command {
+    /// Whether it is this command that has paid the adjustment.
+    fn has_paid(&self, adjustment: &PaymentChangeAdjustment) -> bool {
+        let (body, fact) = (&self.body, &adjustment.fact);
+        adjustment.payment.as_ref().is_some_and(|payment| {
+            payment.payment_id.as_str() == body.payment_id.as_str()
+                && payment.provider_name == body.provider_name
+                && payment.provider_context == body.provider_context
+                && fact.reservation_booking_id == self.reservation_booking_id
+                && fact.mother_user_id == body.mother_user_id
+        })
+    }
+}
+
+impl Body {
+    /// Checks that this is the payment that was prepared for the adjustment, where one was.
+    fn is_as_prepared(&self, fact: &PaymentChangeAdjustmentFact) -> Result<(), Rejection> {
+        let Some(prepared) = &fact.pre_registration else {
+            return Ok(());
+        };
+        let mut mismatches = Vec::new();
+        if prepared.payment_id.as_str() != self.payment_id.as_str() {
+            mismatches.push("paymentId");
+        }
+        if prepared.provider_name != self.provider_name {
+            mismatches.push("providerName");
+        }
+        match mismatches.is_empty() {
+            true => Ok(()),
+            false => Err(Rejection::from(Reason::PaymentMismatch).at(&mismatches)),
+        }
     }
 }
 
@@ -134,6 +178,16 @@ impl Operation for CaptureAdjustmentPayment {
                     adjustment.fact.mother_user_id = Ident::from_trusted("another");
                 })
             })
+            .then(Reason::PaymentReused, |case| {
+                let paid: PaymentChangeAdjustment = case.done(ADJUSTMENT);
+                case.alter(ADJUSTMENT, |adjustment: &mut PaymentChangeAdjustment| {
+                    adjustment.payment = paid.payment.map(|payment| CapturedPayment {
+                        provider_name: Ident::from_trusted("a third"),
+                        ..payment
+                    });
+                })
+            })
+            .then_by_engine(Reason::FirstAnswerForgotten)
             .then(Reason::AdjustmentNotPayable, |case| {
                 case.alter(ADJUSTMENT, |adjustment: &mut PaymentChangeAdjustment| {
                     adjustment.fact.mother_payable_adjustment_krw = Won::ZERO;
@@ -177,28 +231,26 @@ impl Operation for CaptureAdjustmentPayment {
         if latest.fact.mother_user_id != body.mother_user_id {
             return Err(Reason::NotThisMother.into());
         }
+        let payment_id = PaymentId::from_trusted(body.payment_id.as_str());
+        let paid = PaymentChangeAdjustment::all_paid_with(view, &body.mother_user_id, &payment_id);
+        if paid.iter().any(|before| command.has_paid(before)) {
+            return Ok(Decision::ReplayOf(body.payment_id.as_str().into()));
+        }
+        if !paid.is_empty() {
+            return Err(Reason::PaymentReused.into());
+        }
         if later.is_some() || !adjustment.is_payable() {
             return Err(Reason::AdjustmentNotPayable.into());
         }
-        let payment_id = PaymentId::from_trusted(body.payment_id.as_str());
-        if let Some(prepared) = &adjustment.fact.pre_registration {
-            let mut mismatches = Vec::new();
-            if prepared.payment_id != payment_id {
-                mismatches.push("paymentId");
-            }
-            if prepared.provider_name != body.provider_name {
-                mismatches.push("providerName");
-            }
-            if !mismatches.is_empty() {
-                return Err(Rejection::from(Reason::PaymentMismatch).at(&mismatches));
-            }
-        }
+        body.is_as_prepared(&adjustment.fact)?;
         let workflow_request_id = context.ids.id();
         let event = PaymentChangeAdjustmentEvent::PaymentCaptured(Box::new(PaymentCaptured {
             payment_id: payment_id.clone(),
             provider_name: body.provider_name.clone(),
             provider_context: body.provider_context.clone(),
             workflow_request_id,
+            adjustment_id: Some(Ident::from_trusted(adjustment.id.clone())),
+            amount_krw: Some(adjustment.fact.mother_payable_adjustment_krw),
         }));
         let mut commit = Commit::new(Some(adjustment), event, context.at);
         let message = ContinuationRequested {
@@ -235,7 +287,7 @@ mod tests {
 
     use crate::domain::operation::IdSource;
     use crate::domain::operation::{Parts, Request};
-    use crate::domain::scenario::{Scenario, Then};
+    use crate::domain::scenario::{Scenario, Then, member};
 
     const NAME: &str = "capture_adjustment_payment";
     const KIND: &str = "payment-change-adjustment";
@@ -365,17 +417,101 @@ mod tests {
         let mut service = service();
         pay(&mut service, &payment()).committed();
         let paid: PaymentChangeAdjustment = service.state(&["adjustment-1"]).unwrap();
-        for payment_id in ["payment-1", "payment-2"] {
-            let again = with(&payment(), &[("paymentId", json!(payment_id))]);
+        assert_replayed(pay(&mut service, &payment()));
+        let again = with(&payment(), &[("paymentId", json!("payment-2"))]);
+        assert_refused(
+            pay(&mut service, &again),
+            Class::Conflict,
+            "adjustment_not_payable",
+            &[],
+        );
+        assert_eq!(service.state(&["adjustment-1"]), Some(paid));
+        assert_eq!(service.outbox.len(), 1);
+    }
+
+    /// The command is the one that has paid with `payment-1`, whose key the engine no longer knows.
+    #[track_caller]
+    fn assert_replayed(then: Then) {
+        let Then::ReplayOf(key) = then else {
+            panic!("no replay: {then:?}");
+        };
+        assert_eq!(key, "payment-1");
+    }
+
+    /// A later adjustment of the booking, for which no payment was prepared.
+    fn later() -> Value {
+        let changes = [
+            ("requestedAt", json!("2026-11-19T00:00:00Z")),
+            ("preRegistration", Value::Null),
+        ];
+        with(&adjustment(), &changes)
+    }
+
+    #[test]
+    fn a_payment_that_has_paid_an_adjustment_pays_no_later_one() {
+        let mut service = service();
+        pay(&mut service, &payment()).committed();
+        service.fact(KIND, "adjustment-2", 1, later());
+        assert_replayed(pay(&mut service, &payment()));
+        for change in [
+            ("providerName", json!("gateway-2")),
+            ("providerContext", json!({})),
+        ] {
             assert_refused(
-                pay(&mut service, &again),
+                pay(&mut service, &with(&payment(), &[change])),
                 Class::Conflict,
-                "adjustment_not_payable",
+                "idempotency_key_reused",
                 &[],
             );
         }
-        assert_eq!(service.state(&["adjustment-1"]), Some(paid));
+        // Nor one of another booking.
+        let elsewhere = [("reservationBookingId", json!("booking-2"))];
+        let elsewhere = with(&later(), &elsewhere);
+        service.fact(KIND, "adjustment-3", 1, elsewhere);
+        let path = [("reservationBookingId", "booking-2")];
+        assert_eq!(
+            service.when(NAME, &path, &payment()).code(),
+            "idempotency_key_reused"
+        );
+        for id in ["adjustment-2", "adjustment-3"] {
+            let unpaid: PaymentChangeAdjustment = service.state(&[id]).unwrap();
+            assert_eq!(unpaid.payment, None, "{id}");
+        }
         assert_eq!(service.outbox.len(), 1);
+        let other = with(&payment(), &[("paymentId", json!("payment-2"))]);
+        let answer = pay(&mut service, &other).committed();
+        assert_eq!(answer["paymentChangeAdjustmentId"], "adjustment-2");
+    }
+
+    #[test]
+    fn a_payment_that_was_captured_for_two_adjustments_pays_no_third_one() {
+        let mut service = service();
+        pay(&mut service, &payment()).committed();
+        let paid: PaymentChangeAdjustment = service.state(&["adjustment-1"]).unwrap();
+        service.given(&PaymentChangeAdjustment {
+            id: "adjustment-0".into(),
+            ..paid
+        });
+        service.fact(KIND, "adjustment-2", 1, later());
+        assert_replayed(pay(&mut service, &payment()));
+        let reused = with(&payment(), &[("providerName", json!("gateway-2"))]);
+        assert_eq!(pay(&mut service, &reused).code(), "idempotency_key_reused");
+    }
+
+    #[test]
+    fn a_payment_of_another_mother_is_another_one_whatever_it_is_called() {
+        let mut service = service();
+        pay(&mut service, &payment()).committed();
+        let another = [
+            ("motherUserId", json!("mother-2")),
+            ("reservationBookingId", json!("booking-2")),
+        ];
+        service.fact(KIND, "adjustment-2", 1, with(&later(), &another));
+        service.acting(member(ActorKind::Mother, "mother-2", "member-2"));
+        let body = with(&payment(), &[("motherUserId", json!("mother-2"))]);
+        let path = [("reservationBookingId", "booking-2")];
+        let answer = service.when(NAME, &path, &body).committed();
+        assert_eq!(answer["paymentReceipt"]["paymentId"], "payment-1");
     }
 
     #[test]

@@ -4,8 +4,10 @@
 //! Resource: the booking's financial lifecycle. The charge's own identifier is the key, unique in
 //! the whole service: with other facts it is `charge_snapshot_reused`; another identifier finalizes
 //! anew. Rejections, in the order tested: the facts by which the booking's charge is shared are
-//! unknown (404); a sum exceeds 64 bits with the benefit (invalid; one that does so without it is
-//! refused with the request's shape).
+//! unknown (404); the identifier is that of some booking's present charge, under a key that is forgotten
+//! by now (409); a sum exceeds 64 bits with the benefit (invalid; one that does so without it is refused
+//! with the request's shape). Where keys are forgotten, an identifier of an earlier charge, which
+//! another one has followed, is as good as new.
 //!
 //! A charge rests on those facts and the policies alone. The booking itself need not be known here,
 //! and the branch is recorded as the request names it.
@@ -174,6 +176,24 @@ impl RequestedCharge<'_> {
     }
 }
 
+impl Command {
+    /// Whether this charge is what the command asks for, as far as a charge is recorded: of the rest of
+    /// the request content nothing is stored but the key's fingerprint, which is forgotten with it.
+    fn says(&self, charge: &ChargeFinalized) -> bool {
+        let body = &self.body;
+        let components = body.amount_by_component_code.clone().unwrap_or_default();
+        charge.reservation_booking_id == self.reservation_booking_id
+            && charge.finalized_charge_snapshot_id.as_str()
+                == body.finalized_charge_snapshot_id.as_str()
+            && charge.branch_profile_id == body.branch_profile_id
+            && charge.service_type == body.service_type
+            && (charge.captured_on, charge.quoted_on) == (body.captured_on, body.quoted_on)
+            && charge.amounts == body.charge()
+            && charge.components == components
+            && (body.wants_benefit() || charge.benefit.is_none())
+    }
+}
+
 impl Body {
     fn charge(&self) -> Charge {
         let asked = RequestedCharge {
@@ -235,6 +255,12 @@ rejections! {
         /// It is not known how the charge is shared.
         ReservationFactsNotFound = Missing "reservation_facts_not_found" []
             "The financial facts of this reservation are not known.",
+        /// A present charge has the identifier, and is another one; its key is forgotten by now.
+        ChargeSnapshotReused = Conflict "charge_snapshot_reused" []
+            "The idempotency key was used before with other request content.",
+        /// It was done before under a key that is forgotten by now; the engine finds that.
+        FirstAnswerForgotten = Conflict "first_answer_forgotten" []
+            "This was done before, under an idempotency key that is forgotten by now: read the resource.",
     }
 }
 
@@ -271,7 +297,14 @@ impl Operation for FinalizeCharge {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::of(&ActorKind::ALL).then(Reason::ReservationFactsNotFound, Case::at_unknown)
+        Ladder::of(&ActorKind::ALL)
+            .then(Reason::ReservationFactsNotFound, Case::at_unknown)
+            .then(Reason::ChargeSnapshotReused, |case| {
+                case.done_before(|before| {
+                    before.set("/ownPriceKrw", 900_000);
+                })
+            })
+            .then_by_engine(Reason::FirstAnswerForgotten)
     }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
@@ -294,6 +327,15 @@ impl Operation for FinalizeCharge {
         else {
             return Err(Reason::ReservationFactsNotFound.into());
         };
+        let key = body.finalized_charge_snapshot_id.as_str();
+        let id = Ident::from_trusted(key);
+        let finalized = FinancialLifecycle::all_finalized_as(&context.view, &id);
+        if finalized.iter().any(|it| command.says(&it.charge)) {
+            return Ok(Decision::ReplayOf(key.into()));
+        }
+        if !finalized.is_empty() {
+            return Err(Reason::ChargeSnapshotReused.into());
+        }
         let shares = Shares {
             caregiver: facts.facts.caregiver_share_basis_points,
             headquarters: facts.facts.headquarters_share_basis_points,
@@ -306,10 +348,9 @@ impl Operation for FinalizeCharge {
         let Ok(settlement) = settle(&charge, shares, benefit_krw) else {
             return Err(Rejection::invalid_at("", FaultCode::OutOfRange));
         };
-        let key = body.finalized_charge_snapshot_id.as_str();
         let event = FinancialLifecycleEvent::ChargeFinalized(Box::new(ChargeFinalized {
             reservation_booking_id: command.reservation_booking_id.clone(),
-            finalized_charge_snapshot_id: Ident::from_trusted(key),
+            finalized_charge_snapshot_id: id,
             branch_profile_id: body.branch_profile_id.clone(),
             service_type: body.service_type.clone(),
             captured_on: body.captured_on,
@@ -560,6 +601,56 @@ mod tests {
         assert_eq!(lifecycle.charge.benefit, None);
         let id = lifecycle.charge.finalized_charge_snapshot_id;
         assert_eq!(id.as_str(), "snapshot-2");
+    }
+
+    #[test]
+    fn the_identifier_of_a_present_charge_finalizes_no_other_one() {
+        let mut service = service();
+        finalize(&mut service, &charge()).committed();
+        let standing = lifecycle(&service);
+        // The engine no longer knows the key, and the facts have changed since.
+        let shares = json!({"caregiverShareBasisPoints": 1, "headquartersShareBasisPoints": 1});
+        service.fact(
+            "reservation-financial-facts",
+            "booking-1",
+            4,
+            shares.clone(),
+        );
+        let again = finalize(&mut service, &charge());
+        assert!(
+            matches!(&again, Then::ReplayOf(key) if key == "snapshot-1"),
+            "{again:?}"
+        );
+        let reused = |then: Then| {
+            let refusal = then.refusal();
+            assert_eq!(
+                (refusal.class, refusal.code),
+                (Class::Conflict, "charge_snapshot_reused")
+            );
+        };
+        for change in [
+            ("branchProfileId", json!("another")),
+            ("capturedOn", json!("2026-11-20")),
+            ("serviceType", json!("cleaning")),
+            ("quotedOn", json!("2026-11-09")),
+            ("ownPriceKrw", json!(300_001)),
+            // The sum stays.
+            ("amountByComponentCode", json!({"twins": 120_001})),
+            ("enabledFlags", json!({"regionalBenefit": false})),
+        ] {
+            reused(finalize(&mut service, &with(&charge(), &[change])));
+        }
+        // Another booking's charge is another one.
+        service.fact("reservation-financial-facts", "booking-2", 1, shares);
+        let elsewhere = [("reservationBookingId", "booking-2")];
+        reused(service.when(NAME, &elsewhere, &charge()));
+        assert_eq!(service.state::<FinancialLifecycle>(&["booking-2"]), None);
+        assert_eq!(lifecycle(&service), standing);
+        // Once another charge has followed, nothing has the identifier of the first one any more.
+        let next = [("finalizedChargeSnapshotId", json!("snapshot-2"))];
+        finalize(&mut service, &with(&charge(), &next)).committed();
+        service.when(NAME, &elsewhere, &charge()).committed();
+        reused(finalize(&mut service, &charge()));
     }
 
     #[test]

@@ -24,6 +24,7 @@
 //! ```
 
 pub mod adjustment;
+mod adjustment_version_1;
 pub mod assign_caregiver;
 pub mod capture_adjustment_payment;
 pub mod confirm_draft;

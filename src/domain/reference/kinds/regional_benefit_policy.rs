@@ -33,7 +33,16 @@ json_object! {
         /// The most that it grants, in won, of either kind.
         pub cap_krw: Option<AtLeast<0>> = "capKrw",
     }
-    rules exactly_one(Fields)
+    rules consistent(Fields)
+}
+
+fn consistent(at: &mut Reader, fields: &Fields<'_>) {
+    if let (Some(from), Some(Some(until))) = (fields.effective_from, fields.effective_until)
+        && until < from
+    {
+        at.fault_at::<()>("effectiveUntil", FaultCode::OutOfRange);
+    }
+    exactly_one(at, fields);
 }
 
 fn exactly_one(at: &mut Reader, fields: &Fields<'_>) {
@@ -131,7 +140,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::domain::scenario::Scenario;
+    use crate::domain::resource::Resource as _;
+    use crate::domain::scenario::{Scenario, Then};
 
     /// Puts a policy for care in Seoul, with these lower levels and days.
     fn put(
@@ -230,6 +240,51 @@ mod tests {
                 "{day}"
             );
         }
+    }
+
+    #[test]
+    fn a_policy_may_hold_for_one_day_and_not_end_before_it_begins() {
+        let mut scenario = Scenario::new();
+        let policy = |until: &str| {
+            json!({"serviceType": "care", "level1": "Seoul", "effectiveFrom": "2026-10-31",
+                "effectiveUntil": until, "fixedKrw": 1})
+        };
+        let kind = "regional-benefit-policy";
+        scenario.fact(kind, "p", 1, policy("2026-10-31"));
+        let faults = |then: Then| {
+            let faults = then.faults().into_iter();
+            let faults = faults.map(|(path, code)| format!("{path} {code}"));
+            faults.collect::<Vec<_>>()
+        };
+        let then = scenario.put_fact(kind, "p", 2, policy("2026-10-30"));
+        assert_eq!(faults(then), ["facts.effectiveUntil out_of_range"]);
+        // Beside the other fault between fields.
+        let mut both = policy("2026-10-01");
+        both["basisPoints"] = json!(1);
+        let then = scenario.put_fact(kind, "p", 2, both);
+        let expected = [
+            "facts.effectiveUntil out_of_range",
+            "facts.basisPoints not_allowed",
+        ];
+        assert_eq!(faults(then), expected);
+        assert_eq!(
+            found(&scenario, [None, None], "2026-10-31").unwrap(),
+            "p",
+            "what was stored stays"
+        );
+    }
+
+    #[test]
+    fn a_policy_that_was_stored_with_its_days_in_the_wrong_order_can_be_read_and_corrected() {
+        let mut scenario = Scenario::new();
+        put(&mut scenario, "p", 1, [None, None], ALWAYS);
+        let mut stored: Fact<RegionalBenefitPolicyFact> = scenario.state(&["p"]).unwrap();
+        stored.facts.effective_until = Some(Date::parse("2025-12-31").unwrap());
+        assert_eq!(stored.validate(), Ok(()));
+        scenario.given(&stored);
+        assert_eq!(scenario.state(&["p"]), Some(stored));
+        put(&mut scenario, "p", 2, [None, None], ALWAYS);
+        assert_eq!(found(&scenario, [None, None], DAY).unwrap(), "p");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `settlement-account`, by account: the bank account that a branch settles with. The fact's
 //! revision is the account's.
 
+use crate::base::json::{FaultCode, Reader};
 use crate::base::text::{BranchProfileId, Ident, Text};
 use crate::base::time::Date;
 use crate::domain::reference::{FactKind, HeldAlone};
@@ -39,6 +40,15 @@ json_object! {
         /// The last day on which it is used; null is without end.
         pub effective_until: Option<Date> = "effectiveUntil",
     }
+    rules in_order(Fields)
+}
+
+fn in_order(at: &mut Reader, fields: &Fields<'_>) {
+    if let (Some(from), Some(Some(until))) = (fields.effective_from, fields.effective_until)
+        && until < from
+    {
+        at.fault_at::<()>("effectiveUntil", FaultCode::OutOfRange);
+    }
 }
 
 impl HeldAlone for SettlementAccountFact {
@@ -51,4 +61,33 @@ impl FactKind for SettlementAccountFact {
         name: "settlement-account",
     };
     const ID: &'static str = "the account, `settlementAccountId`";
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::domain::scenario::Scenario;
+
+    #[test]
+    fn an_account_may_be_used_for_one_day_and_not_end_before_it_begins() {
+        let mut scenario = Scenario::new();
+        let account = |until: &str| {
+            json!({
+                "branchOfficeProfileId": "branch-1",
+                "purpose": "settlement",
+                "bankName": "한빛은행",
+                "accountHolder": "Carebook",
+                "maskedAccountReference": "110-***-***456",
+                "verificationState": "verified",
+                "effectiveFrom": "2026-10-31",
+                "effectiveUntil": until,
+            })
+        };
+        let kind = "settlement-account";
+        scenario.fact(kind, "account-1", 1, account("2026-10-31"));
+        let then = scenario.put_fact(kind, "account-1", 2, account("2026-10-30"));
+        let expected = ("facts.effectiveUntil".to_owned(), "out_of_range");
+        assert_eq!(then.faults(), [expected]);
+    }
 }
