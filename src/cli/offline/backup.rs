@@ -134,7 +134,7 @@ impl BackupArgs {
                 "lastPosition": backup.last_position,
                 "files": backup.files,
                 "bytes": backup.bytes,
-                "directory": self.to,
+                "directory": self.to.display().to_string(),
             });
             out.line(format_args!("{made:#}"))?;
             return out.flush();

@@ -227,7 +227,7 @@ impl CompactArgs {
                 "snapshots": told_snapshots(&done.snapshots),
                 "segmentsRemoved": done.segments,
                 "bytesRemoved": done.bytes,
-                "archive": self.archive,
+                "archive": self.archive.as_ref().map(|archive| archive.display().to_string()),
             });
             out.line(format_args!("{made:#}"))?;
             return out.flush();
