@@ -1,7 +1,9 @@
 //! Settings of `serve`: from flags, the environment, a file, and what is wrong with a file.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use carebook::cli::settings::{Known, known};
@@ -542,6 +544,48 @@ fn a_check_shows_no_password_and_starts_nothing() {
     std::fs::write(world.path("jwks.json"), "no keys").unwrap();
     let output = check(&world, &file).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_check_reads_the_key_of_webhooks_and_looks_at_the_archive_as_a_start_does() {
+    let world = World::new();
+    let base = format!(
+        "data = {:?}\njwks = {:?}\n",
+        world.data(),
+        world.path("jwks.json")
+    );
+    let (key, archive) = (world.path("hook.key"), world.path("archive"));
+    let judged = |name: &str, file: &Path| {
+        let file = format!("{base}{name} = {file:?}\n");
+        let output = check(&world, &file).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), err)
+    };
+    // Either may be made at a start.
+    assert_eq!(judged("webhook-key", &key).0, Some(0));
+    assert_eq!(judged("archive", &archive).0, Some(0));
+    assert!(!key.exists() && !archive.exists());
+    let good = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n";
+    for (text, mode, told) in [
+        (good, 0o600, None),
+        (good, 0o640, Some("chmod 600")),
+        ("nonsense\n", 0o600, Some("not 32 bytes in base64")),
+    ] {
+        std::fs::write(&key, text).unwrap();
+        std::fs::set_permissions(&key, Permissions::from_mode(mode)).unwrap();
+        let (code, err) = judged("webhook-key", &key);
+        assert_eq!(code, Some(i32::from(told.is_some())), "{text}: {err}");
+        assert!(err.contains(told.unwrap_or_default()), "{text}: {err}");
+    }
+    let (code, err) = judged("archive", &key);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("not a directory"), "{err}");
+    std::fs::create_dir(&archive).unwrap();
+    assert_eq!(judged("archive", &archive).0, Some(0));
+    // Whoever removes the data directory would remove this one.
+    let (code, err) = judged("archive", &world.data().join("archive"));
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("lies in the data directory"), "{err}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use carebook::base::time::Timestamp;
 use serde_json::Value;
 
-use crate::support::{Answer, Client, Server, World, run};
+use crate::support::{Answer, Client, Server, World, files, run};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -538,6 +538,31 @@ fn a_backup_s_status_replaces_nothing_else() {
             .unwrap()
             .contains("lastSuccess")
     );
+}
+
+#[test]
+fn what_is_to_be_there_without_the_data_directory_is_not_put_into_it() {
+    let world = World::new();
+    let server = Server::start(&world);
+    assert_eq!(deposit(&mut server.client(), &world, 0).status, 201);
+    assert_eq!(server.stop(), Some(0));
+    let (data, link) = (world.data(), world.path("link"));
+    std::os::unix::fs::symlink(&data, &link).unwrap();
+    let before = files(&data);
+    for (command, flag) in [
+        ("backup", "--to"),
+        ("compact", "--archive"),
+        ("recover", "--export"),
+    ] {
+        for inside in [data.join("new"), data.join("new/below"), link.join("new")] {
+            let (code, _, err) = run(&[command, "--data", text(&data), flag, text(&inside)]);
+            assert_eq!(code, Some(1), "{command}: {err}");
+            let told = format!("{flag} {} lies in the data directory", text(&inside));
+            assert!(err.contains(&told), "{command}: {err}");
+            assert!(err.contains("Nothing was changed"), "{command}: {err}");
+            assert!(files(&data) == before && !data.join("new").exists());
+        }
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::cli::backup_status;
 use crate::cli::exit::Failure;
 use crate::cli::open::progress_bar;
 use crate::cli::output::{Output, empty_directory, existing, unfinished};
-use crate::cli::within::is_within;
+use crate::cli::within::{expect_apart, is_within};
 use crate::engine::clock::{Clock as _, SystemClock};
 
 /// What it means that a copy is verified.
@@ -45,7 +45,8 @@ pub struct BackupArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Where the copy goes: a directory that is empty (but for lost+found), or does not exist yet.
+    /// Where the copy goes: a directory that is empty (but for lost+found), or does not exist yet,
+    /// and not in the data directory.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
     /// A file that records the newest successful backup, and how many have failed. Created when it
@@ -77,6 +78,7 @@ impl BackupArgs {
     }
 
     fn copy(&self) -> Result<wal::Backup, Failure> {
+        expect_apart("--to", &self.to, &self.data)?;
         let source = existing(&self.data)?;
         let target = empty_directory(&self.to)?;
         let bar = progress_bar(0, "copying");

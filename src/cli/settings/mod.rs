@@ -37,7 +37,7 @@ pub struct SettingsArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Checks the settings without starting: prints each with its value and where it comes from.
-    /// Keys and certificates are read, the data directory is not.
+    /// Keys and certificates are read, the data directory is not. Run it as the service's user.
     #[arg(long)]
     check: bool,
     /// Prints JSON instead of a table.
