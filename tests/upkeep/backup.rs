@@ -510,6 +510,7 @@ fn a_backup_s_status_replaces_nothing_else() {
     let precious = world.path("precious");
     std::fs::write(&precious, "precious").unwrap();
     std::os::unix::fs::symlink(data.join("manifest"), world.path("link")).unwrap();
+    std::os::unix::fs::symlink(world.path("nowhere"), world.path("dangling")).unwrap();
     let backup = ["backup", "--data", text(&data), "--to", text(&copy)];
     for (status, why) in [
         (data.join("manifest"), "lies in"),
@@ -517,6 +518,7 @@ fn a_backup_s_status_replaces_nothing_else() {
         (world.path("link"), "lies in"),
         (copy.join("status.json"), "lies in"),
         (precious.clone(), "something else"),
+        (world.path("dangling"), "leads to no file"),
     ] {
         let (code, _, err) = run(&[&backup[..], &["--status", text(&status)]].concat());
         assert_eq!(code, Some(1), "{status:?}: {err}");
@@ -528,6 +530,7 @@ fn a_backup_s_status_replaces_nothing_else() {
     }
     assert!(std::fs::read(data.join("manifest")).unwrap() == manifest);
     assert!(!data.join("status.json").exists());
+    assert!(world.path("dangling").is_symlink());
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
     let status = world.path("status.json");
     std::fs::write(&status, "").unwrap();
