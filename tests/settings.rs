@@ -395,6 +395,41 @@ fn a_bad_variable_is_no_fault_of_the_file() {
         "{err}"
     );
     assert!(!err.contains(", line "), "{err}");
+    let told = "CAREBOOK_RUNTIMES: --runtimes is set here";
+    assert!(err.ends_with(&format!("{told}\n")), "{err}");
+    // The flag comes before it.
+    let output = command.args(["--runtimes", "y"]).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(err.contains("invalid value 'y'"), "{err}");
+    assert!(!err.contains(told), "{err}");
+}
+
+#[test]
+fn a_variable_that_sets_nothing_is_told_of_with_the_one_that_may_be_meant() {
+    let world = World::new();
+    let file = format!(
+        "data = {:?}\njwks = {:?}\n",
+        world.path("carebook.toml"),
+        world.path("jwks.json")
+    );
+    let told = "the environment variable CAREBOOK_LISTN sets nothing; there is CAREBOOK_LISTEN\n";
+    let mut checking = check(&world, &file);
+    let mut starting = carebook();
+    starting
+        .args(["serve", "--config"])
+        .arg(world.path("carebook.toml"));
+    for (command, code) in [(&mut checking, 0), (&mut starting, 1)] {
+        command.env("CAREBOOK_LISTN", "127.0.0.1:1");
+        // An empty one is none, and these are others'.
+        command.env("CAREBOOK_LITSEN", "");
+        command.env("CAREBOOK_TOKEN", "x");
+        command.env("CAREBOOK_SERVICE_HOST", "10.0.0.1");
+        let output = command.output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{err}");
+        assert!(err.contains(told), "{err}");
+        assert_eq!(err.matches("sets nothing").count(), 1, "{err}");
+    }
 }
 
 #[test]

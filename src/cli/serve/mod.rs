@@ -205,9 +205,7 @@ impl ServeArgs {
             return self.check();
         }
         let logs = self.logs.start();
-        if let Some(file) = self.settings.file() {
-            tracing::info!(file = %file.display(), "settings were read");
-        }
+        self.settings.log();
         self.judged()?;
         let trusted = self.trust.config()?;
         let traces = self.traces.start(&trusted)?;
