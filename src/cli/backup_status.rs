@@ -18,6 +18,8 @@ use crate::http::small_file;
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum number of bytes that are read of the file.
 const FILE_BYTES_MAX: usize = 64 << 10;
+/// Mode of the file, which anybody may read.
+const MODE: u32 = 0o644;
 
 /// The content of the file. Unknown fields are ignored, so that a newer backup may add some.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +110,14 @@ pub(super) fn expect_status(file: &Path) -> io::Result<()> {
     BackupStatus::before(&place_of(file)?).map(drop)
 }
 
+/// Checks that a file can be put in the place of this one.
+///
+/// # Errors
+/// When that is not so, as in a folder that does not exist.
+pub(super) fn expect_writable(file: &Path) -> io::Result<()> {
+    Unfinished::beside(&place_of(file)?, MODE).map(drop)
+}
+
 /// Returns the file itself; if it is a symbolic link, the one that the link leads to.
 fn place_of(file: &Path) -> io::Result<PathBuf> {
     match std::fs::canonicalize(file) {
@@ -128,7 +138,7 @@ fn place_of(file: &Path) -> io::Result<PathBuf> {
 pub(super) fn note(file: &Path, backup: Option<&wal::Backup>, now: Timestamp) -> io::Result<()> {
     let file = &place_of(file)?;
     // The old status is read under the lock of the unfinished file, so that concurrent backups are all counted.
-    let fresh = Unfinished::beside(file, 0o644)?;
+    let fresh = Unfinished::beside(file, MODE)?;
     let status = BackupStatus::before(file)?;
     let text = serde_json::to_vec_pretty(&status.after(backup, now))?;
     fresh.take_name(file, &text)
@@ -247,7 +257,11 @@ mod tests {
         let why = expect_status(&link).unwrap_err().to_string();
         assert!(why.contains("leads to no file"), "{why}");
         assert!(note(&link, None, Timestamp::from_millis(1_000)).is_err());
+        assert!(expect_writable(&link).is_err());
         assert!(link.is_symlink());
+        // Nothing is left of a check.
+        assert!(expect_writable(&directory.path().join("missing/file")).is_err());
+        expect_writable(&directory.path().join("file")).unwrap();
         assert_eq!(directory.path().read_dir().unwrap().count(), 1);
     }
 

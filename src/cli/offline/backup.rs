@@ -10,6 +10,7 @@ use crate::cli::backup_status;
 use crate::cli::exit::Failure;
 use crate::cli::open::progress_bar;
 use crate::cli::output::{Output, empty_directory, existing, unfinished};
+use crate::cli::tell::tell;
 use crate::cli::within::{expect_apart, is_within};
 use crate::engine::clock::{Clock as _, SystemClock};
 
@@ -65,6 +66,7 @@ impl BackupArgs {
     /// When the directory is damaged, or the copy cannot be written.
     pub fn run(self) -> Result<(), Failure> {
         self.expect_status_beside()?;
+        self.warn_of_status();
         let copied = self.copy();
         let noted = self.note(copied.as_ref().ok());
         let backup = match (copied, noted) {
@@ -110,6 +112,19 @@ impl BackupArgs {
                  copied"
             ))
         })
+    }
+
+    /// Says at once that the --status file cannot be written. The copy is worth more than the file.
+    fn warn_of_status(&self) {
+        let Some(file) = &self.status else {
+            return;
+        };
+        if let Err(error) = backup_status::expect_writable(file) {
+            tell(format_args!(
+                "carebook: --status {} cannot be written as yet: {error}; the copy is made all the same",
+                file.display()
+            ));
+        }
     }
 
     /// Records the result in the --status file, if there is one.
