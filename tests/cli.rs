@@ -373,6 +373,29 @@ fn stopped(world: &World) {
 }
 
 #[test]
+fn a_directory_that_is_not_the_user_s_alone_is_imported_into_no_journal() {
+    let world = World::new();
+    stopped(&world);
+    let data = world.data();
+    let from = data.to_str().unwrap();
+    let refused = |told: &str| {
+        // It is said before a server is asked for.
+        let nobody = "nats://127.0.0.1:1";
+        let (code, out, err) = run(&["journal", "create", "--journal", nobody, "--from", from]);
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{err}");
+        assert!(err.contains(told), "{err}");
+        assert!(!data.join("journal").exists());
+    };
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o770)).unwrap();
+    refused("may write to the directory (mode 0770)");
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).unwrap();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&data, Some(12_345), None).unwrap();
+        refused("the directory belongs to user 12345");
+    }
+}
+
+#[test]
 fn verify_reads_every_byte_and_changes_none() {
     let world = World::new();
     stopped(&world);

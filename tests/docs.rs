@@ -146,6 +146,28 @@ fn the_example_of_a_file_of_settings_has_every_flag_and_is_accepted() {
 }
 
 #[test]
+fn the_package_has_the_pages_that_the_runbook_leads_to() {
+    let build = text("packaging/debian/build");
+    let (_, listed) = build.split_once("\nfor page in ").unwrap();
+    let (listed, _) = listed.split_once("; do\n").unwrap();
+    let listed: Vec<_> = listed.split_whitespace().collect();
+    let runbook = text("docs/runbook.md");
+    let links = runbook.split("](").skip(1);
+    let pages = links.filter_map(|link| Some(link.split_once(".md")?.0));
+    let pages: Vec<_> = pages
+        .filter(|page| !page.contains(['#', '/', ')', ':']))
+        .collect();
+    assert!(pages.len() > 5, "{pages:?}");
+    for page in pages {
+        assert!(listed.contains(&page), "{page} is not in the package");
+    }
+    for page in listed.into_iter().filter(|word| *word != "\\") {
+        let file = root().join(format!("docs/{page}.md"));
+        assert!(file.is_file(), "{page}");
+    }
+}
+
+#[test]
 fn every_flag_that_the_page_for_operators_names_exists() {
     let page = text("docs/operating.md");
     let flags: Vec<_> = page

@@ -242,3 +242,41 @@ fn facts_of_which_the_server_does_not_tell_are_an_error() {
     );
     serving.join().unwrap();
 }
+
+#[test]
+fn a_server_that_ends_during_a_load_leaves_it_open_what_is_applied() {
+    let world = World::new();
+    write_facts(&world);
+    std::fs::write(world.path("token"), world.workflow()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut piece = [0; 4096];
+        assert_ne!(stream.read(&mut piece).unwrap(), 0);
+    });
+    let told = "Some facts may be applied: loading the whole file again is safe";
+    assert_failed(&load(&world, &url, &[], None), &[&url, told]);
+    serving.join().unwrap();
+    // Nothing was sent where nobody listens.
+    let refused = load(&world, &url, &[], None);
+    assert_failed(&refused, &[&url]);
+    assert!(!String::from_utf8_lossy(&refused.stderr).contains(told));
+}
+
+#[test]
+fn a_directory_in_the_place_of_the_file_is_named_and_no_server_is() {
+    let world = World::new();
+    let folder = world.path("folder");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(world.path("token"), world.workflow()).unwrap();
+    let (token, data) = (world.path("token"), world.data());
+    let server = ["--url", "http://127.0.0.1:1", "--token-file", text(&token)];
+    for place in [&server[..], &["--data", text(&data)]] {
+        let (code, _, err) = run(&[&["facts", "load", text(&folder)], place].concat());
+        assert_eq!(code, Some(1), "{err}");
+        let told = format!("carebook: {}: is a directory\n", text(&folder));
+        assert_eq!(err, told);
+        assert!(!data.exists());
+    }
+}

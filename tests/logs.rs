@@ -251,6 +251,41 @@ fn without_being_asked_no_line_is_written_for_a_request_and_text_is_one_line_eac
 }
 
 #[test]
+fn in_json_a_server_says_also_in_json_why_it_does_not_start_and_why_it_ends() {
+    let world = World::new();
+    let data = world.data();
+    let file = world.path("file");
+    std::fs::write(&file, "no directory").unwrap();
+    let output = carebook()
+        .args(["serve", "--log-format", "json", "--data"])
+        .arg(&file)
+        .arg("--jwks")
+        .arg(world.path("jwks.json"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let start = String::from_utf8(output.stderr).unwrap();
+    // A directory that is moved ends the service.
+    let log = world.path("log");
+    let server = logging(&world, &log, "info", &["--log-format", "json"]);
+    std::fs::rename(&data, world.path("moved")).unwrap();
+    assert_eq!(server.ended_within(PATIENCE), Some(3));
+    let log = text(&log);
+    for (said, word) in [
+        (start.as_str(), "cannot be used"),
+        (log.as_str(), "the log has failed: "),
+    ] {
+        let lines = said.lines().map(serde_json::from_str::<Value>);
+        let lines: Vec<_> = lines.map(|line| line.expect(said)).collect();
+        let is_told = |line: &Value| {
+            let message = line["message"].as_str().unwrap_or_default();
+            line["level"] == "ERROR" && message.contains(word)
+        };
+        assert!(lines.iter().any(is_told), "{said}");
+    }
+}
+
+#[test]
 fn a_log_that_nobody_reads_holds_up_no_request_and_what_is_lost_is_counted() {
     let world = World::new();
     let mut command = carebook();

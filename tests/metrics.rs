@@ -451,7 +451,10 @@ fn a_backup_whose_status_cannot_be_written_is_there_and_fails() {
     let nowhere = nowhere.to_str().unwrap();
     let (code, _, err) = run(&["backup", "--data", data, "--to", copy, "--status", nowhere]);
     assert_eq!(code, Some(1));
-    assert!(err.contains("is verified; but --status"), "{err}");
+    // It is said before the copy is made, too.
+    let (before, after) = err.split_once('\n').unwrap();
+    assert!(before.contains("cannot be written as yet"), "{err}");
+    assert!(after.contains("is verified; but --status"), "{err}");
     assert_eq!(run(&["verify", "--data", copy]).0, Some(0));
 }
 

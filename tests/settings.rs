@@ -1,7 +1,9 @@
 //! Settings of `serve`: from flags, the environment, a file, and what is wrong with a file.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use carebook::cli::settings::{Known, known};
@@ -393,6 +395,41 @@ fn a_bad_variable_is_no_fault_of_the_file() {
         "{err}"
     );
     assert!(!err.contains(", line "), "{err}");
+    let told = "CAREBOOK_RUNTIMES: --runtimes is set here";
+    assert!(err.ends_with(&format!("{told}\n")), "{err}");
+    // The flag comes before it.
+    let output = command.args(["--runtimes", "y"]).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(err.contains("invalid value 'y'"), "{err}");
+    assert!(!err.contains(told), "{err}");
+}
+
+#[test]
+fn a_variable_that_sets_nothing_is_told_of_with_the_one_that_may_be_meant() {
+    let world = World::new();
+    let file = format!(
+        "data = {:?}\njwks = {:?}\n",
+        world.path("carebook.toml"),
+        world.path("jwks.json")
+    );
+    let told = "the environment variable CAREBOOK_LISTN sets nothing; there is CAREBOOK_LISTEN\n";
+    let mut checking = check(&world, &file);
+    let mut starting = carebook();
+    starting
+        .args(["serve", "--config"])
+        .arg(world.path("carebook.toml"));
+    for (command, code) in [(&mut checking, 0), (&mut starting, 1)] {
+        command.env("CAREBOOK_LISTN", "127.0.0.1:1");
+        // An empty one is none, and these are others'.
+        command.env("CAREBOOK_LITSEN", "");
+        command.env("CAREBOOK_TOKEN", "x");
+        command.env("CAREBOOK_SERVICE_HOST", "10.0.0.1");
+        let output = command.output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{err}");
+        assert!(err.contains(told), "{err}");
+        assert_eq!(err.matches("sets nothing").count(), 1, "{err}");
+    }
 }
 
 #[test]
@@ -542,6 +579,48 @@ fn a_check_shows_no_password_and_starts_nothing() {
     std::fs::write(world.path("jwks.json"), "no keys").unwrap();
     let output = check(&world, &file).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_check_reads_the_key_of_webhooks_and_looks_at_the_archive_as_a_start_does() {
+    let world = World::new();
+    let base = format!(
+        "data = {:?}\njwks = {:?}\n",
+        world.data(),
+        world.path("jwks.json")
+    );
+    let (key, archive) = (world.path("hook.key"), world.path("archive"));
+    let judged = |name: &str, file: &Path| {
+        let file = format!("{base}{name} = {file:?}\n");
+        let output = check(&world, &file).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), err)
+    };
+    // Either may be made at a start.
+    assert_eq!(judged("webhook-key", &key).0, Some(0));
+    assert_eq!(judged("archive", &archive).0, Some(0));
+    assert!(!key.exists() && !archive.exists());
+    let good = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n";
+    for (text, mode, told) in [
+        (good, 0o600, None),
+        (good, 0o640, Some("chmod 600")),
+        ("nonsense\n", 0o600, Some("not 32 bytes in base64")),
+    ] {
+        std::fs::write(&key, text).unwrap();
+        std::fs::set_permissions(&key, Permissions::from_mode(mode)).unwrap();
+        let (code, err) = judged("webhook-key", &key);
+        assert_eq!(code, Some(i32::from(told.is_some())), "{text}: {err}");
+        assert!(err.contains(told.unwrap_or_default()), "{text}: {err}");
+    }
+    let (code, err) = judged("archive", &key);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("not a directory"), "{err}");
+    std::fs::create_dir(&archive).unwrap();
+    assert_eq!(judged("archive", &archive).0, Some(0));
+    // Whoever removes the data directory would remove this one.
+    let (code, err) = judged("archive", &world.data().join("archive"));
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("lies in the data directory"), "{err}");
 }
 
 #[test]

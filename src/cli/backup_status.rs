@@ -2,7 +2,7 @@
 //! `serve --backup-status` reads it.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ use crate::http::small_file;
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum number of bytes that are read of the file.
 const FILE_BYTES_MAX: usize = 64 << 10;
+/// Mode of the file, which anybody may read.
+const MODE: u32 = 0o644;
 
 /// The content of the file. Unknown fields are ignored, so that a newer backup may add some.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,9 +105,29 @@ impl BackupStatus {
 /// Checks that the file, which a backup would replace, holds the status of backups or nothing.
 ///
 /// # Errors
-/// When the file has other content, or cannot be read.
+/// When the file has other content, or cannot be read, or is a link that leads to none.
 pub(super) fn expect_status(file: &Path) -> io::Result<()> {
-    BackupStatus::before(file).map(drop)
+    BackupStatus::before(&place_of(file)?).map(drop)
+}
+
+/// Checks that a file can be put in the place of this one.
+///
+/// # Errors
+/// When that is not so, as in a folder that does not exist.
+pub(super) fn expect_writable(file: &Path) -> io::Result<()> {
+    Unfinished::beside(&place_of(file)?, MODE).map(drop)
+}
+
+/// Returns the file itself; if it is a symbolic link, the one that the link leads to.
+fn place_of(file: &Path) -> io::Result<PathBuf> {
+    match std::fs::canonicalize(file) {
+        Ok(place) => Ok(place),
+        Err(_) if file.is_symlink() => {
+            let why = "it is a link that leads to no file";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+        }
+        Err(_) => Ok(file.to_owned()),
+    }
 }
 
 /// Records in the file that a backup ended at `now`; without `backup`, that it failed. The file is replaced
@@ -114,10 +136,9 @@ pub(super) fn expect_status(file: &Path) -> io::Result<()> {
 /// # Errors
 /// When the file cannot be written, or has other content.
 pub(super) fn note(file: &Path, backup: Option<&wal::Backup>, now: Timestamp) -> io::Result<()> {
-    // If `file` is a symbolic link, its target is replaced.
-    let file = &std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    let file = &place_of(file)?;
     // The old status is read under the lock of the unfinished file, so that concurrent backups are all counted.
-    let fresh = Unfinished::beside(file, 0o644)?;
+    let fresh = Unfinished::beside(file, MODE)?;
     let status = BackupStatus::before(file)?;
     let text = serde_json::to_vec_pretty(&status.after(backup, now))?;
     fresh.take_name(file, &text)
@@ -226,6 +247,22 @@ mod tests {
         }
         assert!(expect_status(directory.path()).is_err());
         assert!(expect_status(&directory.path().join("none")).is_ok());
+    }
+
+    #[test]
+    fn a_link_that_leads_to_no_file_is_refused_and_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(directory.path().join("none"), &link).unwrap();
+        let why = expect_status(&link).unwrap_err().to_string();
+        assert!(why.contains("leads to no file"), "{why}");
+        assert!(note(&link, None, Timestamp::from_millis(1_000)).is_err());
+        assert!(expect_writable(&link).is_err());
+        assert!(link.is_symlink());
+        // Nothing is left of a check.
+        assert!(expect_writable(&directory.path().join("missing/file")).is_err());
+        expect_writable(&directory.path().join("file")).unwrap();
+        assert_eq!(directory.path().read_dir().unwrap().count(), 1);
     }
 
     #[test]

@@ -129,7 +129,9 @@ fn told() -> Result<Command, ExitCode> {
                 .map_err(|error| error.format(&mut command))?
                 .command;
             if let Command::Serve(serve) = &mut told {
-                serve.settings.come_from(given.settings(&command, &matches));
+                let unknown = settings::unknown_variables(&command);
+                let settings = given.settings(&command, &matches);
+                serve.settings.come_from(settings, unknown);
             }
             Ok(told)
         });
@@ -142,7 +144,7 @@ fn told() -> Result<Command, ExitCode> {
             // If an error cannot be printed, the exit code still reports it.
             _ => {}
         }
-        for line in given.explain(&error) {
+        for line in given.explain(&command, &error) {
             tell::tell(line);
         }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))

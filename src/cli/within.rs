@@ -2,6 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
+use super::exit::Failure;
+
+/// Refuses a flag's path in the data directory: whoever moves or removes that directory takes it along.
+///
+/// # Errors
+/// When the path is, or would be, in the data directory or below it.
+pub(super) fn expect_apart(flag: &str, path: &Path, data: &Path) -> Result<(), Failure> {
+    match is_within(path, data) {
+        true => Err(Failure::other(format!(
+            "{flag} {} lies in the data directory {}: name another place. Nothing was changed",
+            path.display(),
+            data.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Whether the file is, or would be, in the directory or below it. Neither has to exist.
 pub(super) fn is_within(file: &Path, directory: &Path) -> bool {
     without_links(file).starts_with(without_links(directory))

@@ -140,6 +140,30 @@ fn a_directory_is_imported_whole_and_served_from_any_node_as_before() {
 }
 
 #[test]
+fn an_import_whose_directory_cannot_be_marked_has_failed_and_the_next_one_marks_it() {
+    let Some(cluster) = Cluster::started(1) else {
+        return;
+    };
+    let world = World::new();
+    kept_alone(&world, 4);
+    // Something else has the name.
+    let mark = world.data().join("journal");
+    std::fs::create_dir(&mark).unwrap();
+    let (code, told, said) = import(&cluster, &world);
+    assert_eq!((code, &told), (Some(1), &serde_json::Value::Null), "{said}");
+    let all = format!("the stream {STREAM} has all records of the directory; but ");
+    assert!(
+        said.contains(&all) && said.contains("cannot be marked"),
+        "{said}"
+    );
+    std::fs::remove_dir(&mark).unwrap();
+    let (code, told, said) = import(&cluster, &world);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(told["recordsBefore"], 4, "{told}");
+    assert!(mark.is_file());
+}
+
+#[test]
 fn an_import_that_was_interrupted_is_refused_to_everybody_and_goes_on_when_begun_again() {
     let Some(cluster) = Cluster::started(1) else {
         return;

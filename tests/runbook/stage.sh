@@ -62,7 +62,8 @@ statement S-2
 cp -p "$DATA/webhook.key" "$SECRETS"
 until carebook outbox list --state dead --url "$URL" --token "$TOKEN" | grep -q authorization; do sleep 0.05; done
 # A disk that hangs for seconds fails it.
-until carebook backup --data "$DATA" --to "$BACKUPS/nightly" >/dev/null; do rm -rf "$BACKUPS/nightly"; done
+until carebook backup --data "$DATA" --to "$BACKUPS/first" >/dev/null; do rm -rf "$BACKUPS/first"; done
+ln -sfn first "$BACKUPS/nightly"
 export POSITION=$(carebook verify --data "$BACKUPS/nightly" --json | sed -n 's/.*"lastPosition": \([0-9]*\).*/\1/p')
 statement S-3
 statement S-4

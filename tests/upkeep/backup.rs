@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use carebook::base::time::Timestamp;
 use serde_json::Value;
 
-use crate::support::{Answer, Client, Server, World, run};
+use crate::support::{Answer, Client, Server, World, files, run};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -510,6 +510,7 @@ fn a_backup_s_status_replaces_nothing_else() {
     let precious = world.path("precious");
     std::fs::write(&precious, "precious").unwrap();
     std::os::unix::fs::symlink(data.join("manifest"), world.path("link")).unwrap();
+    std::os::unix::fs::symlink(world.path("nowhere"), world.path("dangling")).unwrap();
     let backup = ["backup", "--data", text(&data), "--to", text(&copy)];
     for (status, why) in [
         (data.join("manifest"), "lies in"),
@@ -517,6 +518,7 @@ fn a_backup_s_status_replaces_nothing_else() {
         (world.path("link"), "lies in"),
         (copy.join("status.json"), "lies in"),
         (precious.clone(), "something else"),
+        (world.path("dangling"), "leads to no file"),
     ] {
         let (code, _, err) = run(&[&backup[..], &["--status", text(&status)]].concat());
         assert_eq!(code, Some(1), "{status:?}: {err}");
@@ -528,6 +530,7 @@ fn a_backup_s_status_replaces_nothing_else() {
     }
     assert!(std::fs::read(data.join("manifest")).unwrap() == manifest);
     assert!(!data.join("status.json").exists());
+    assert!(world.path("dangling").is_symlink());
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
     let status = world.path("status.json");
     std::fs::write(&status, "").unwrap();
@@ -538,6 +541,31 @@ fn a_backup_s_status_replaces_nothing_else() {
             .unwrap()
             .contains("lastSuccess")
     );
+}
+
+#[test]
+fn what_is_to_be_there_without_the_data_directory_is_not_put_into_it() {
+    let world = World::new();
+    let server = Server::start(&world);
+    assert_eq!(deposit(&mut server.client(), &world, 0).status, 201);
+    assert_eq!(server.stop(), Some(0));
+    let (data, link) = (world.data(), world.path("link"));
+    std::os::unix::fs::symlink(&data, &link).unwrap();
+    let before = files(&data);
+    for (command, flag) in [
+        ("backup", "--to"),
+        ("compact", "--archive"),
+        ("recover", "--export"),
+    ] {
+        for inside in [data.join("new"), data.join("new/below"), link.join("new")] {
+            let (code, _, err) = run(&[command, "--data", text(&data), flag, text(&inside)]);
+            assert_eq!(code, Some(1), "{command}: {err}");
+            let told = format!("{flag} {} lies in the data directory", text(&inside));
+            assert!(err.contains(&told), "{command}: {err}");
+            assert!(err.contains("Nothing was changed"), "{command}: {err}");
+            assert!(files(&data) == before && !data.join("new").exists());
+        }
+    }
 }
 
 #[test]

@@ -2,8 +2,10 @@
 //! ends with the code that says so, with a sentence that says what to do, and leaves nothing that
 //! the next run trips over.
 
+use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -146,6 +148,60 @@ fn a_key_that_was_made_is_told_of_where_the_output_is_full() {
         let keygen = [&["token", "keygen", "--out", text(&keys)], more].concat();
         let (code, err) = printing_to(gone(), &keygen);
         assert_eq!((code, err.as_str()), (Some(0), ""));
+    }
+}
+
+#[test]
+fn a_path_that_is_no_text_is_told_in_json_with_what_can_be_read_of_it() {
+    let world = World::new();
+    lived(&world);
+    let at = |name: &[u8]| world.path(".").join(OsStr::from_bytes(name));
+    let (data, facts) = (at(b"data\xff"), world.path("facts"));
+    std::fs::rename(world.data(), &data).unwrap();
+    let (copy, restored) = (at(b"copy\xff"), at(b"restored\xff"));
+    let (archive, keys) = (at(b"archive\xff"), at(b"keys\xff"));
+    let commands: [(&str, &[&Path]); 11] = [
+        ("facts load _ --data _", &[&facts, &data]),
+        ("verify --data _ --json", &[&data]),
+        ("inspect records --data _ --json", &[&data]),
+        ("inspect counts --data _ --json", &[&data]),
+        ("outbox list --data _ --json", &[&data]),
+        ("backup --data _ --to _ --json", &[&data, &copy]),
+        ("restore --from _ --data _ --json", &[&copy, &restored]),
+        ("recover --data _ --json", &[&data]),
+        (
+            "compact --keep 0s --data _ --archive _ --json",
+            &[&data, &archive],
+        ),
+        ("token keygen --out _ --json", &[&keys]),
+        (
+            "inspect counts --data _ --archive _ --json",
+            &[&data, &archive],
+        ),
+    ];
+    for (command, paths) in commands {
+        let mut paths = paths.iter();
+        let words = command.split(' ').map(|word| match word {
+            "_" => paths.next().unwrap().as_os_str(),
+            word => OsStr::new(word),
+        });
+        let output = carebook().args(words).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{command}: {err}");
+        let out = String::from_utf8(output.stdout).unwrap();
+        for (word, name, told) in [
+            ("backup", "directory", "copy\u{fffd}"),
+            ("restore", "directory", "restored\u{fffd}"),
+            ("compact", "archive", "archive\u{fffd}"),
+            ("token", "key", "keys\u{fffd}/key.pem"),
+            ("token", "keySet", "keys\u{fffd}/jwks.json"),
+        ] {
+            if command.starts_with(word) {
+                let made: Value = serde_json::from_str(&out).unwrap();
+                let path = made[name].as_str().unwrap();
+                assert!(path.ends_with(told), "{command}: {path}");
+            }
+        }
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
+use wal::storage::FileStorage;
 
 use super::super::exit::Failure;
+use super::super::open::unusable;
 use super::super::output::Output;
-use super::super::tell::tell;
 use super::args::Common;
 use super::import::import;
 use super::mark;
@@ -41,7 +42,8 @@ copy of the journal: `carebook serve` takes it with --journal only.
 Exit codes:
   0  the stream exists with the required settings, and has all records of --from
   1  the servers are not reached, or refuse it, or the stream or a server has
-     other settings, which are named; or the directory cannot be imported
+     other settings, which are named; or the directory cannot be imported, or
+     cannot be marked afterwards
   2  the arguments are wrong
   3  the directory is damaged, or the stream is that of another service
   4  a running server holds the directory
@@ -62,6 +64,10 @@ pub(super) struct CreateArgs {
 
 impl CreateArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
+        // The mark of another user's directory would be a file that the service cannot read.
+        if let Some(data) = &self.from {
+            FileStorage::own(data).map_err(|error| unusable(data, &error))?;
+        }
         let Common { place, trust, json } = self.common;
         let connection = place.connect(&trust.config()?)?;
         takes_messages(&connection)?;
@@ -70,7 +76,7 @@ impl CreateArgs {
         let imported = match &self.from {
             Some(data) => {
                 let imported = import(&connection, &config, data)?;
-                mark_as_copy(data, &names.stream);
+                mark_as_copy(data, &names.stream)?;
                 Some(imported)
             }
             None => {
@@ -123,14 +129,18 @@ impl CreateArgs {
 
 /// Marks a directory whose records are all in the stream: what is written to it alone from here on is
 /// in none.
-fn mark_as_copy(data: &Path, stream: &str) {
-    if let Err(error) = mark::put(data, stream) {
-        tell(format_args!(
-            "carebook: {} cannot be marked as the copy of the journal: {error}; nothing hinders a command \
-             that writes to it alone, and that would be lost to the journal",
+///
+/// # Errors
+/// When it cannot be marked.
+fn mark_as_copy(data: &Path, stream: &str) -> Result<(), Failure> {
+    mark::put(data, stream).map_err(|error| {
+        Failure::other(format!(
+            "the stream {stream} has all records of the directory; but {} cannot be marked as the copy of the \
+             journal: {error}; nothing hinders a command that writes to it alone, and that would be lost to \
+             the journal. Where it can be written, the same command marks it",
             data.display()
-        ));
-    }
+        ))
+    })
 }
 
 /// The first message of the stream: from here on the log has its id, and the server that is started

@@ -10,7 +10,8 @@ use crate::cli::backup_status;
 use crate::cli::exit::Failure;
 use crate::cli::open::progress_bar;
 use crate::cli::output::{Output, empty_directory, existing, unfinished};
-use crate::cli::within::is_within;
+use crate::cli::tell::tell;
+use crate::cli::within::{expect_apart, is_within};
 use crate::engine::clock::{Clock as _, SystemClock};
 
 /// What it means that a copy is verified.
@@ -48,7 +49,8 @@ pub struct BackupArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Where the copy goes: a directory that is empty (but for lost+found), or does not exist yet.
+    /// Where the copy goes: a directory that is empty (but for lost+found), or does not exist yet,
+    /// and not in the data directory.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
     /// A file that records the newest successful backup, and how many have failed. Created when it
@@ -67,6 +69,7 @@ impl BackupArgs {
     /// When the directory is damaged, or the copy cannot be written.
     pub fn run(self) -> Result<(), Failure> {
         self.expect_status_beside()?;
+        self.warn_of_status();
         let copied = self.copy();
         let noted = self.note(copied.as_ref().ok());
         let backup = match (copied, noted) {
@@ -80,6 +83,7 @@ impl BackupArgs {
     }
 
     fn copy(&self) -> Result<wal::Backup, Failure> {
+        expect_apart("--to", &self.to, &self.data)?;
         let source = existing(&self.data)?;
         let target = empty_directory(&self.to)?;
         let bar = progress_bar(0, "copying");
@@ -113,6 +117,19 @@ impl BackupArgs {
         })
     }
 
+    /// Says at once that the --status file cannot be written. The copy is worth more than the file.
+    fn warn_of_status(&self) {
+        let Some(file) = &self.status else {
+            return;
+        };
+        if let Err(error) = backup_status::expect_writable(file) {
+            tell(format_args!(
+                "carebook: --status {} cannot be written as yet: {error}; the copy is made all the same",
+                file.display()
+            ));
+        }
+    }
+
     /// Records the result in the --status file, if there is one.
     fn note(&self, backup: Option<&wal::Backup>) -> Result<(), String> {
         let Some(file) = &self.status else {
@@ -137,7 +154,7 @@ impl BackupArgs {
                 "lastPosition": backup.last_position,
                 "files": backup.files,
                 "bytes": backup.bytes,
-                "directory": self.to,
+                "directory": self.to.display().to_string(),
             });
             out.line(format_args!("{made:#}"))?;
             return out.flush();

@@ -13,6 +13,7 @@ use crate::cli::exit::Failure;
 use crate::cli::open::{Opening, count_bar, log_name, open, progress_bar, waiting_bar};
 use crate::cli::output::{Output, new_directory, snapshot_rows, told_snapshots};
 use crate::cli::printable::as_argument;
+use crate::cli::within::expect_apart;
 use crate::engine::Limits;
 use crate::engine::checkpointer::{CheckpointPolicy, Step};
 use crate::engine::log_space::retention::LogRetention;
@@ -55,7 +56,8 @@ pub struct CompactArgs {
     #[arg(long, value_name = "DURATION", default_value = "7d",
         value_parser = humantime::parse_duration)]
     keep: Duration,
-    /// Moves segments there that the log no longer keeps, instead of deleting them.
+    /// Moves segments there that the log no longer keeps, instead of deleting them. It must not be
+    /// in the data directory.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
     /// Prints JSON instead of a table.
@@ -163,6 +165,9 @@ impl CompactArgs {
     /// # Errors
     /// When the log is damaged, held, does not exist, or cannot be written.
     pub fn run(self) -> Result<(), Failure> {
+        if let Some(archive) = &self.archive {
+            expect_apart("--archive", archive, &self.data)?;
+        }
         let opening = Opening {
             lanes: 1,
             limits: Limits::default(),
@@ -228,7 +233,7 @@ impl CompactArgs {
                 "snapshots": told_snapshots(&done.snapshots),
                 "segmentsRemoved": done.segments,
                 "bytesRemoved": done.bytes,
-                "archive": self.archive,
+                "archive": self.archive.as_ref().map(|archive| archive.display().to_string()),
             });
             out.line(format_args!("{made:#}"))?;
             return out.flush();

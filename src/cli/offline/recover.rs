@@ -18,7 +18,7 @@ use crate::cli::open::{log_name, progress_bar};
 use crate::cli::output::{Output, existing};
 use crate::cli::printable::as_argument;
 use crate::cli::tell::tell;
-use crate::cli::within::is_within;
+use crate::cli::within::expect_apart;
 
 /// Arguments of `carebook recover`.
 #[derive(Args)]
@@ -63,7 +63,8 @@ pub struct RecoverArgs {
     #[arg(long, requires = "give_up_after")]
     give_up_readable: bool,
     /// Writes the readable records that are lost (with --give-up-after those after that position,
-    /// else those of the best way out) to a new file, one JSON object a line.
+    /// else those of the best way out) to a new file, one JSON object a line. It must not lie in the
+    /// data directory.
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
     /// Shows names, contacts, addresses, accounts and free text, which are masked otherwise: in what
@@ -87,6 +88,9 @@ impl RecoverArgs {
 
     fn recover(&self) -> Result<(), Failure> {
         let storage = existing(&self.data)?;
+        if let Some(file) = &self.export {
+            expect_apart("--export", file, &self.data)?;
+        }
         if self.give_up_after.is_some() {
             expect_no_copy_to_cut(&self.data)?;
         }
@@ -165,13 +169,6 @@ impl RecoverArgs {
         let Some(file) = &self.export else {
             return Ok(());
         };
-        if is_within(file, &self.data) && journal_of(&self.data)?.is_some() {
-            return Err(Failure::other(format!(
-                "--export {} lies in the copy of a journal, to which nothing is written alone: name a file \
-                 elsewhere",
-                file.display()
-            )));
-        }
         let exported = export(salvage, position, file, self.mask())?;
         tell(format_args!(
             "{exported} readable records after position {position} are in {}",

@@ -165,7 +165,7 @@ impl RestoreArgs {
                 "leftOut": left_out.collect::<Vec<_>>(),
                 "fromArchive": from_archive
                     .map(|from| json!({"segments": from.segments, "positions": from.positions})),
-                "directory": self.data,
+                "directory": self.data.display().to_string(),
             });
             out.line(format_args!("{made:#}"))?;
             return out.flush();

@@ -116,7 +116,11 @@ impl LoadArgs {
             (Box::new(io::stdin()), endless_bar(what))
         } else {
             let file = File::open(&self.file).map_err(unreadable)?;
-            let bytes = file.metadata().map_err(unreadable)?.len();
+            let found = file.metadata().map_err(unreadable)?;
+            if found.is_dir() {
+                return Err(unreadable(io::ErrorKind::IsADirectory.into()));
+            }
+            let bytes = found.len();
             let file = BufReader::with_capacity(CHUNK_BYTES, file);
             (Box::new(file), progress_bar(bytes, what))
         };

@@ -1,5 +1,6 @@
 //! Sends facts to a running server, as one POST with a streamed body.
 
+use std::cell::Cell;
 use std::io::{self, Read};
 
 use bytes::Bytes;
@@ -21,7 +22,15 @@ pub const CHUNK_BYTES: usize = 64 * 1024;
 /// When the server cannot be reached or trusted, responds with anything but 200, or reports more or fewer facts than
 /// were sent.
 pub fn send(client: &Client, input: impl Read + Send + 'static) -> Result<Value, Failure> {
-    let (status, body, sent) = client.with_connection(|connection| post(connection, input))?;
+    let is_connected = Cell::new(false);
+    let sent = client.with_connection(|connection| {
+        is_connected.set(true);
+        post(connection, input)
+    });
+    let (status, body, sent) = sent.map_err(|failure| match is_connected.get() {
+        true => failure.with("Some facts may be applied: loading the whole file again is safe"),
+        false => failure,
+    })?;
     if status != StatusCode::OK {
         return Err(client.refused(status, &body));
     }

@@ -1,6 +1,7 @@
 //! A server's logs on standard error, which may be a pipe that is not read. So lines are queued for a thread; when
 //! that cannot write them, they are dropped and counted, and nothing else waits.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +11,7 @@ use clap::{Args, ValueEnum};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
+use crate::cli::tell::tell_in_json;
 use crate::http::access_log::{AccessLog, LINES_MAX, LogForm};
 
 /// The flags of logs.
@@ -84,13 +86,28 @@ pub fn settle() {
     }
 }
 
+/// Returns the filter that `RUST_LOG` sets, or the default one; and why it cannot be used, if it cannot.
+fn filter(told: Option<OsString>) -> (EnvFilter, Option<String>) {
+    let usual = || EnvFilter::new(LOGGED);
+    let Some(told) = told.filter(|told| !told.is_empty()) else {
+        return (usual(), None);
+    };
+    let Ok(told) = told.into_string() else {
+        return (usual(), Some("it is not UTF-8".to_owned()));
+    };
+    match EnvFilter::try_new(told) {
+        Ok(filter) => (filter, None),
+        Err(error) => (usual(), Some(error.to_string())),
+    }
+}
+
 impl LogArgs {
     /// Starts logging to standard error.
     #[must_use]
     pub fn start(&self) -> Logs {
+        let (filter, unusable) = filter(std::env::var_os(EnvFilter::DEFAULT_ENV));
         // ractor's spans at INFO would halve the throughput.
-        let filter = EnvFilter::try_from_default_env()
-            .unwrap_or_else(|_| EnvFilter::new(LOGGED))
+        let filter = filter
             .add_directive("ractor=warn".parse().expect("a constant directive parses"))
             // The publisher itself reports these events, less often.
             .add_directive(
@@ -118,6 +135,15 @@ impl LogArgs {
                 .with_span_list(false)
                 .try_init(),
         };
+        if self.log_format == LogFormat::Json {
+            tell_in_json();
+        }
+        if let Some(error) = unusable {
+            tracing::warn!(
+                error,
+                "RUST_LOG cannot be used: what is logged is as without it"
+            );
+        }
         let mut logs = Logs {
             access: None,
             lost,
@@ -139,6 +165,21 @@ impl LogArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_filter_is_none_and_one_that_cannot_be_used_is_told_with_the_default_in_its_place() {
+        for (told, wanted, is_told) in [
+            (None, LOGGED, false),
+            (Some(""), LOGGED, false),
+            (Some("debug"), "debug", false),
+            (Some("a=b=c"), LOGGED, true),
+        ] {
+            let (filter, unusable) = filter(told.map(OsString::from));
+            let usual = EnvFilter::new(wanted).to_string();
+            assert_eq!(filter.to_string(), usual, "{told:?}");
+            assert_eq!(unusable.is_some(), is_told, "{told:?}: {unusable:?}");
+        }
+    }
 
     #[test]
     fn what_peers_can_have_logged_by_h2_is_not_logged_unless_it_is_asked_for() {

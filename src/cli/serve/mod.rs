@@ -2,6 +2,7 @@
 
 mod announcing;
 mod bounds;
+mod checking;
 mod console;
 pub mod demo;
 pub mod descriptors;
@@ -36,7 +37,6 @@ use super::nats::NatsArgs;
 use super::open::{Opening, open, tell_of_recovery};
 use super::output::new_directory;
 use super::settings::SettingsArgs;
-use super::tell::tell;
 use super::traces::TraceArgs;
 use super::trust::TrustArgs;
 use crate::engine::Engine;
@@ -60,7 +60,7 @@ use keys::{KeyArgs, KeysFrom};
 use listening::{cannot_listen, listen};
 use logging::{LogArgs, Logs};
 use receivers::ReceiverArgs;
-use signals::{Starting, expired, keep_certificate_fresh, listen_to_signals};
+use signals::{Starting, keep_certificate_fresh, listen_to_signals};
 use stopping::stopped;
 use webhooks::WebhookArgs;
 
@@ -181,9 +181,7 @@ impl ServeArgs {
             return self.check();
         }
         let logs = self.logs.start();
-        if let Some(file) = self.settings.file() {
-            tracing::info!(file = %file.display(), "settings were read");
-        }
+        self.settings.log();
         self.judged()?;
         let trusted = self.trust.config()?;
         let traces = self.traces.start(&trusted)?;
@@ -252,24 +250,6 @@ impl ServeArgs {
         stopped(&engine, published, running)
     }
 
-    /// Judges all that can be judged without starting, and prints it.
-    fn check(&self) -> Result<(), Failure> {
-        self.judged()?;
-        let trusted = self.trust.config()?;
-        self.receivers.named(&trusted, None)?;
-        if !self.demo {
-            self.keys.check(self.keys.place(&trusted)?)?;
-        }
-        if let Some(ended) = self.tls()?.and_then(|tls| expired(&tls)) {
-            tell(format_args!(
-                "carebook: the certificate of --tls-cert has expired ({ended}): clients refuse it"
-            ));
-        }
-        self.nats.target(&trusted)?;
-        self.journal.place.check(&trusted)?;
-        self.settings.print()
-    }
-
     /// The engine on the data directory, and on the journal where there is one; it tends its log
     /// from here on.
     #[allow(clippy::type_complexity)]
@@ -300,23 +280,6 @@ impl ServeArgs {
         Ok((engine, node))
     }
 
-    /// Rejects a demonstration, whose tokens are printed, on an address that other machines reach,
-    /// unless a flag allows it.
-    fn expect_demo_inside(&self) -> Result<(), Failure> {
-        let listeners = [Some(self.listen), self.internal_listen];
-        let beyond = listeners
-            .into_iter()
-            .flatten()
-            .find(|address| !address.ip().to_canonical().is_loopback());
-        match beyond {
-            Some(address) if self.demo && !self.demo_public => Err(Failure::Arguments(format!(
-                "--demo prints tokens for everything, and {address} is not only for this machine: \
-                 listen on 127.0.0.1, or give --demo-public"
-            ))),
-            _ => Ok(()),
-        }
-    }
-
     fn checkpoint_policy(&self) -> Result<CheckpointPolicy, Failure> {
         let archive = self.archive.as_deref().map(new_directory).transpose()?;
         Ok(CheckpointPolicy {
@@ -345,27 +308,6 @@ impl ServeArgs {
         named
             .map(Path::to_owned)
             .ok_or_else(|| Failure::other("--data is required"))
-    }
-
-    /// Checks what the flags alone determine.
-    fn judged(&self) -> Result<(), Failure> {
-        self.console.client(self.keys.issuer())?;
-        self.keeps_inside()
-    }
-
-    /// Rejects serving the routes that need no token to others, unless a flag allows it.
-    fn keeps_inside(&self) -> Result<(), Failure> {
-        self.expect_demo_inside()?;
-        let is_near = self.listen.ip().to_canonical().is_loopback();
-        let is_meant = self.internal_public || self.demo_public;
-        if is_near || self.internal_listen.is_some() || is_meant {
-            return Ok(());
-        }
-        Err(Failure::Arguments(format!(
-            "--listen {} would serve the finalization of charges and /metrics, which need no token, \
-             beyond this machine: give --internal-listen ADDR, or --internal-public",
-            self.listen
-        )))
     }
 
     fn opening(&self) -> Opening {

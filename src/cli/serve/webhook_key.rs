@@ -40,10 +40,24 @@ pub(super) fn open(file: &Path, subscriptions: usize) -> Result<MasterKey, Strin
         Err(error) if error.kind() == ErrorKind::NotFound => {
             make(file).map_err(|error| format!("{shown} cannot be made: {error}"))
         }
-        Err(error) => Err(format!(
-            "the key of webhooks at {shown} cannot be used: {error}"
-        )),
+        Err(error) => Err(unusable(file, &error)),
     }
+}
+
+/// Checks a file that is there. A missing one may be created at a start.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub(super) fn check(file: &Path) -> Result<(), String> {
+    match read(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(unusable(file, &error)),
+        _ => Ok(()),
+    }
+}
+
+fn unusable(file: &Path, error: &std::io::Error) -> String {
+    let shown = file.display();
+    format!("the key of webhooks at {shown} cannot be used: {error}")
 }
 
 fn unfit(why: &str) -> std::io::Error {

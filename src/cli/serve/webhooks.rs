@@ -45,6 +45,16 @@ pub struct WebhookArgs {
 }
 
 impl WebhookArgs {
+    /// Rejects a named key that is there and cannot be used.
+    ///
+    /// # Errors
+    /// When that is so.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let named = self.webhook_key.as_deref();
+        let checked = named.map_or(Ok(()), webhook_key::check);
+        checked.map_err(Failure::other)
+    }
+
     /// Starts to deliver, once the engine is the writer, on a thread of its own, to receivers that
     /// `tls` trusts, traced by `tracer`. The sender that is returned stops it; then the receiver
     /// turns true once nothing is sent any more and the progress is recorded.

@@ -5,9 +5,10 @@
 
 mod settings_file;
 pub(super) mod shown;
+mod variables;
 
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
 use clap::parser::ValueSource;
@@ -17,11 +18,11 @@ use serde_json::{Value, json};
 use super::exit::Failure;
 use super::output::Output;
 use super::table::{Column, Growing, left, whole};
+use super::tell::tell;
 use settings_file::{FILE_FLAG, FromFile, Kind, NO_SETTINGS, in_a_file, is_list, read, settings};
 use shown::shown;
+use variables::variable;
 
-/// Prefix of the environment variable for a flag.
-const VARIABLE_PREFIX: &str = "CAREBOOK_";
 /// The command whose flags are settings.
 const SERVE: &str = "serve";
 
@@ -37,7 +38,7 @@ pub struct SettingsArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Checks the settings without starting: prints each with its value and where it comes from.
-    /// Keys and certificates are read, the data directory is not.
+    /// Keys and certificates are read, the data directory is not. Run it as the service's user.
     #[arg(long)]
     check: bool,
     /// Prints JSON instead of a table.
@@ -46,6 +47,9 @@ pub struct SettingsArgs {
     /// Where each setting comes from.
     #[arg(skip)]
     settings: Vec<Setting>,
+    /// What is said of environment variables that set nothing.
+    #[arg(skip)]
+    unknown: Vec<String>,
 }
 
 impl SettingsArgs {
@@ -55,15 +59,20 @@ impl SettingsArgs {
         self.check
     }
 
-    /// Returns the settings file, if one is named.
-    #[must_use]
-    pub(super) fn file(&self) -> Option<&Path> {
-        self.config.as_deref()
+    /// Logs that a file was read, and which environment variables set nothing.
+    pub(super) fn log(&self) {
+        if let Some(file) = &self.config {
+            tracing::info!(file = %file.display(), "settings were read");
+        }
+        for sentence in &self.unknown {
+            tracing::warn!("{sentence}");
+        }
     }
 
-    /// Stores the settings with their sources.
-    pub(super) fn come_from(&mut self, settings: Vec<Setting>) {
+    /// Stores the settings with their sources, and what is said of environment variables that set nothing.
+    pub(super) fn come_from(&mut self, settings: Vec<Setting>, unknown: Vec<String>) {
         self.settings = settings;
+        self.unknown = unknown;
     }
 
     /// Prints that the settings are valid, with the value and the source of each.
@@ -71,6 +80,9 @@ impl SettingsArgs {
     /// # Errors
     /// When the output cannot be written.
     pub(super) fn print(&self) -> Result<(), Failure> {
+        for sentence in &self.unknown {
+            tell(format_args!("carebook: {sentence}"));
+        }
         let mut out = Output::new();
         if self.json {
             let settings: Vec<_> = self.settings.iter().map(Setting::json).collect();
@@ -203,9 +215,13 @@ pub fn known(command: &Command) -> Vec<Known> {
     known.collect()
 }
 
-fn variable(flag: &str) -> String {
-    let name = flag.to_ascii_uppercase().replace('-', "_");
-    format!("{VARIABLE_PREFIX}{name}")
+/// Returns a sentence for each environment variable whose name looks like that of a setting, and that sets nothing.
+#[must_use]
+pub(super) fn unknown_variables(command: &Command) -> Vec<String> {
+    let set = std::env::vars_os().filter(|(_, value)| !value.is_empty());
+    let names = set.map(|(name, _)| name);
+    let serve = command.find_subcommand(SERVE);
+    serve.map_or_else(Vec::new, |serve| variables::unknown(serve, names))
 }
 
 /// Returns the command, where an environment variable can set each flag of `serve`. An empty variable counts as not
@@ -312,17 +328,25 @@ impl Given {
         })
     }
 
-    /// Returns a line for each flag in an error message that the file has set.
-    pub(super) fn explain(&self, error: &clap::Error) -> Vec<String> {
+    /// Returns a line for each flag in an error message that the environment or the file has set.
+    pub(super) fn explain(&self, command: &Command, error: &clap::Error) -> Vec<String> {
         let text = error.render().to_string();
         let faults = text.split("\n\n").next().unwrap_or_default();
         let words: Vec<_> = faults
             .split(|character: char| !(character.is_alphanumeric() || character == '-'))
             .collect();
-        let named = self.from_file.iter().filter(|setting| {
-            let flag = format!("--{}", setting.name);
-            words.contains(&flag.as_str())
+        let is_named = |name: &str| words.contains(&format!("--{name}").as_str());
+        let serve = command.find_subcommand(SERVE).filter(|_| self.is_serve());
+        let flags = serve.into_iter().flat_map(in_a_file);
+        let of_environment = flags.filter(|&(name, flag)| {
+            is_named(name)
+                && environment(name, Kind::of(flag)) == Environment::Value
+                && !self.is_typed(name)
         });
+        let of_environment =
+            of_environment.map(|(name, _)| format!("{}: --{name} is set here", variable(name)));
+        let named = self.from_file.iter();
+        let named = named.filter(|setting| is_named(&setting.name));
         let line = |setting: &FromFile| {
             format!(
                 "{}, line {}: --{} is set here",
@@ -331,7 +355,22 @@ impl Given {
                 setting.name
             )
         };
-        named.map(line).collect()
+        of_environment.chain(named.map(line)).collect()
+    }
+
+    /// Whether the command is `serve`, whose flags have environment variables.
+    fn is_serve(&self) -> bool {
+        let mut typed = self.arguments.iter().skip(1);
+        typed.next().is_some_and(|command| command == SERVE)
+    }
+
+    /// Whether this flag is among the arguments.
+    fn is_typed(&self, name: &str) -> bool {
+        let flag = format!("--{name}");
+        self.arguments.iter().any(|argument| {
+            let argument = argument.to_string_lossy();
+            argument.split('=').next() == Some(flag.as_str())
+        })
     }
 
     /// Returns every setting that has a value.

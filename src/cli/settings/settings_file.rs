@@ -193,12 +193,13 @@ fn setting(
     Ok(arguments.into_iter().flatten().collect())
 }
 
-fn unknown(serve: &Command, name: &str) -> String {
+/// Returns the setting with the most similar name, if there is one.
+pub(super) fn similar(serve: &Command, name: &str) -> Option<String> {
     let tried = serve
         .clone()
         .no_binary_name(true)
         .try_get_matches_from([format!("--{name}")]);
-    let similar = tried.err().and_then(|error| {
+    tried.err().and_then(|error| {
         let similar = match error.get(ContextKind::SuggestedArg)? {
             ContextValue::String(similar) => similar.clone(),
             ContextValue::Strings(similar) => similar.first()?.clone(),
@@ -208,8 +209,11 @@ fn unknown(serve: &Command, name: &str) -> String {
         in_a_file(serve)
             .any(|(known, _)| known == similar)
             .then_some(similar)
-    });
-    match similar {
+    })
+}
+
+fn unknown(serve: &Command, name: &str) -> String {
+    match similar(serve, name) {
         Some(similar) => format!("unknown key '{name}'; there is '{similar}'"),
         None => format!("unknown key '{name}'; `carebook serve --help` lists what there is"),
     }

@@ -291,7 +291,11 @@ impl KeygenArgs {
             key_set.display()
         );
         let written = if self.json {
-            let made = json!({"key": key, "keySet": key_set, "kid": kid});
+            let made = json!({
+                "key": key.display().to_string(),
+                "keySet": key_set.display().to_string(),
+                "kid": kid,
+            });
             writeln!(out, "{made:#}")
         } else {
             writeln!(out, "{done}")

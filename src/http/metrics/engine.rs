@@ -248,7 +248,7 @@ fn snapshots(page: &mut Page, figures: &CheckpointFigures) {
     page.one(
         "carebook_snapshot_failures_total",
         counter,
-        "Snapshots, and compactions after them, that failed.",
+        "Snapshots, and compactions after them, that failed, also for lack of room.",
         failures,
     );
     page.one(

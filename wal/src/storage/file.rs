@@ -53,6 +53,17 @@ impl FileStorage {
         Ok(storage)
     }
 
+    /// The storage of an existing directory to write to.
+    ///
+    /// # Errors
+    /// Those of [`FileStorage::existing`]; `PermissionDenied` with a sentence when other users may
+    /// write to it, or it belongs to another user.
+    pub fn own(directory: &Path) -> io::Result<Self> {
+        let storage = Self::existing(directory)?;
+        storage.expect_private()?;
+        Ok(storage)
+    }
+
     /// The storage of an existing directory, whoever may write to it: reading it does no harm, and
     /// [`Storage::lock`] checks who may write.
     ///
