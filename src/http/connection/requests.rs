@@ -104,7 +104,7 @@ mod tests {
     use crate::http::response::json;
     use crate::http::response::pieces::pieces;
 
-    /// Whether so many bytes are charged, by how many more requests an address may have in flight.
+    /// Returns how many more requests without fields the address may have in flight.
     fn left(room: &Arc<RequestRoomOf>) -> usize {
         let mut charges = Vec::new();
         while let Begun::Admitted(charge) = room.begin(0) {
