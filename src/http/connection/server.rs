@@ -33,7 +33,7 @@ use super::unparsed::Unparsed;
 use crate::engine::lanes::lane::Lanes;
 use crate::engine::lanes::processors::Processors;
 use crate::http::client_end::{ClientEnd, ClientSocket};
-use crate::http::limits::connections::{ConnectionRefusal, Connections, Counted};
+use crate::http::limits::connections::{ConnectionRefusal, Connections, Counted, Entrance};
 use crate::http::limits::front_limits::FrontLimits;
 use crate::http::limits::portions::ResponseBudget;
 use crate::http::limits::request_room::RequestRoom;
@@ -86,6 +86,7 @@ pub struct Internal {
 
 /// How the connections of one listener are served.
 struct Front {
+    entrance: Entrance,
     service: Arc<Service>,
     tls: Option<Arc<Tls>>,
     limits: FrontLimits,
@@ -223,7 +224,7 @@ impl Started {
             stop,
         } = self;
         let service = Arc::clone(&server.service);
-        let public = Front::new(service, server.tls.clone(), server.limits);
+        let public = Front::new(Entrance::Public, service, server.tls.clone(), server.limits);
         let limits = &server.limits;
         let connections = Connections::new(
             limits.connections_max,
@@ -235,7 +236,7 @@ impl Started {
                 let Some(Internal { listener, service }) = internal else {
                     return Ok(());
                 };
-                let front = Front::new(service, None, server.limits);
+                let front = Front::new(Entrance::Internal, service, None, server.limits);
                 accept(front, listener, &connections, &senders, stop.clone()).await
             };
             let public = accept(public, listener, &connections, &senders, stop.clone());
@@ -294,9 +295,15 @@ impl Handed {
 }
 
 impl Front {
-    fn new(service: Arc<Service>, tls: Option<Arc<Tls>>, limits: FrontLimits) -> Self {
+    fn new(
+        entrance: Entrance,
+        service: Arc<Service>,
+        tls: Option<Arc<Tls>>,
+        limits: FrontLimits,
+    ) -> Self {
         let unparsed = service.unparsed(tls.is_some());
         Self {
+            entrance,
             service,
             tls,
             limits,
@@ -469,7 +476,7 @@ fn prepared(
     front: &Arc<Front>,
 ) -> Option<Handed> {
     // Beyond the limit a connection is closed at once, before it costs anything.
-    let counted = connections.count(address.ip())?;
+    let counted = connections.count(front.entrance, address.ip())?;
     // Without this, the kernel holds a response back for 40 ms to send more with it.
     stream.set_nodelay(true).ok()?;
     Some(Handed {
