@@ -61,7 +61,7 @@ fn over_http_2_a_head_of_more_than_a_hundred_fields_is_refused_and_its_connectio
 /// Bodies that never come keep their requests in flight.
 #[test]
 fn requests_that_an_address_keeps_open_over_http_2_have_a_bound_and_their_end_makes_room() {
-    const CONNECTIONS: usize = 20;
+    const CONNECTIONS: usize = 14;
     const STREAMS: usize = 100;
     let world = World::new();
     let server = Secure::start_with(&world, &[]);
@@ -86,6 +86,22 @@ fn requests_that_an_address_keeps_open_over_http_2_have_a_bound_and_their_end_ma
             let answer = ask(&server.address, certificate, protocol, request);
             answer.await.status()
         };
+        // A second request of a connection, with a head that is larger than those.
+        let second = async || {
+            let (mut sender, connection) = connected(&server).await;
+            let _first = sender.send_request(endless());
+            let mut request = Request::get("https://localhost/readyz");
+            for _ in 0..5 {
+                request = request.header("x-filler", &filler);
+            }
+            let request = request
+                .header("x-more", "y".repeat(bearer.len() + 200))
+                .body(Empty::new().boxed_unsync())
+                .unwrap();
+            let status = sender.send_request(request).await.unwrap().status();
+            connection.abort();
+            status
+        };
         let (told, mut answers) = mpsc::unbounded_channel();
         let mut open = Vec::new();
         for _ in 0..CONNECTIONS {
@@ -108,15 +124,18 @@ fn requests_that_an_address_keeps_open_over_http_2_have_a_bound_and_their_end_ma
         let body = refused.into_body().collect().await.unwrap().to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["code"], "overloaded");
-        // HTTP/1 has a bound of its own: its connections.
-        assert_eq!(status_over("http/1.1").await, StatusCode::OK);
+        assert_eq!(second().await, StatusCode::TOO_MANY_REQUESTS);
+        // Who sends one request at a time is served all the same.
+        for protocol in ["http/1.1", "h2"] {
+            assert_eq!(status_over(protocol).await, StatusCode::OK, "{protocol}");
+        }
         for (sender, connection) in open {
             connection.abort();
             drop(sender);
         }
         // The server hears of it when it does.
         let room = async {
-            while status_over("h2").await != StatusCode::OK {
+            while second().await != StatusCode::OK {
                 tokio::task::yield_now().await;
             }
         };

@@ -3,8 +3,9 @@
 //! bounds all that; over HTTP/2 each connection may have a hundred.
 //!
 //! A request is charged when its head has come, before it waits for anything, until the last byte of its response is
-//! taken, or until it ends otherwise: the charge is dropped with what it was made for. One for which there is no room
-//! is refused at once. A part of the budget is kept for such refusals, since they wait to be taken, too; when that is
+//! taken, or until it ends otherwise: the charge is dropped with what it was made for. Where there is no room, one
+//! request of each connection goes on all the same, as one of HTTP/1 does: however much others take, nobody is kept
+//! from being served. Any other one is refused at once. A part of the budget is kept for such refusals, since they wait to be taken, too; when that is
 //! used up, a stream is reset instead, which holds nothing. A stream of events may stay open for ever, so it has a
 //! budget of its own, and leaves that of the requests when it begins.
 //!
@@ -22,7 +23,7 @@ use super::connections::place;
 use crate::engine::limits::admission::{Admission, Permit};
 
 /// Capacity of the budget for requests, in bytes.
-const IN_FLIGHT_BYTES_MAX: usize = 384 << 20;
+const IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 /// Capacity of the budget for streams of events, in bytes.
 const STREAMS_BYTES_MAX: usize = 128 << 20;
 /// One address may use so much of each budget: a quarter.
@@ -65,6 +66,8 @@ pub struct RequestRoomOf {
     address: IpAddr,
     requests: Arc<Admission>,
     streams: Arc<Admission>,
+    /// The one request that needs no room.
+    roomless: Arc<Admission>,
 }
 
 /// What a request or a stream takes; dropping it gives that back.
@@ -72,6 +75,8 @@ pub struct RequestRoomOf {
 pub struct Charge {
     own: Permit,
     all: Permit,
+    /// Whether it is the one of its connection that needed no room.
+    roomless: Option<Permit>,
     /// Keeps the address's part known for as long as something is charged to it.
     _of: Arc<RequestRoomOf>,
 }
@@ -113,6 +118,7 @@ impl RequestRoom {
             address,
             requests: Arc::clone(&own.requests),
             streams: Arc::clone(&own.streams),
+            roomless: Arc::new(Admission::new(1)),
         })
     }
 }
@@ -129,6 +135,10 @@ impl RequestRoomOf {
         };
         let mut charge = Charge::none(self, &self.requests, all);
         if charge.grow(bytes, self.requests.max() / REFUSALS, left) {
+            return Begun::Admitted(charge);
+        }
+        charge.roomless = Admission::admit(&self.roomless, 1);
+        if charge.roomless.is_some() {
             return Begun::Admitted(charge);
         }
         match charge.grow(REQUEST_BYTES, 0, 0) {
@@ -162,6 +172,7 @@ impl Charge {
         Self {
             own: Permit::none(own),
             all: Permit::none(all),
+            roomless: None,
             _of: Arc::clone(of),
         }
     }
@@ -230,7 +241,8 @@ mod tests {
         let most = IN_FLIGHT_BYTES_MAX / ADDRESSES;
         assert!(all.in_flight() <= most - most / REFUSALS);
         assert!(all.in_flight() > most - most / REFUSALS - (44 << 10));
-        assert_eq!(all.in_flight(), charges.len() * (44 << 10));
+        let roomless = connections.len();
+        assert_eq!(all.in_flight(), (charges.len() - roomless) * (44 << 10));
         let other = room.of_connection(address(2));
         assert!(matches!(other.begin(12 << 10), Begun::Admitted(_)));
         // A response, a reset and the end of a connection alike drop what was charged.
@@ -274,6 +286,26 @@ mod tests {
             let own = all.in_flight() - before;
             assert!(own <= OWN_BYTES && own > OWN_BYTES - (44 << 10), "{own}");
         }
+    }
+
+    #[test]
+    fn a_connection_has_one_request_at_a_time_however_much_others_take() {
+        let room = RequestRoom::default();
+        let mut held = fill(&room.of_connection(address(1)), 12 << 10);
+        let before = room.0.requests.in_flight();
+        for _ in 0..100 {
+            let of = room.of_connection(address(1));
+            let Begun::Admitted(charge) = of.begin(12 << 10) else {
+                panic!("it is the only one of its connection");
+            };
+            assert!(matches!(of.begin(12 << 10), Begun::Refused(_)));
+            drop(charge);
+            let Begun::Admitted(charge) = of.begin(12 << 10) else {
+                panic!("it is the only one again");
+            };
+            held.push(charge);
+        }
+        assert_eq!(room.0.requests.in_flight(), before);
     }
 
     #[test]
