@@ -24,7 +24,9 @@ The actors were those that the resource is about: the mother of the booking, the
 the manager of its branch, finance operators to whom a `relationship` fact gives the branch or headquarters. Each
 had the operation's permission, and the invited e-mail address. Each kind is followed by the token claims that it
 needs: permissions, and where its token has to say who it is. [tokens.md](tokens.md) tells what
-each claim means, and a refusal is 403 `permission_denied`, or 404 for what one may not see. An actor whose fact
+each claim means, and a refusal is 403 `permission_denied`. To read what one may not see is 404, as if it did not
+exist; an operation on what is another's is 403, and 404 on what does not exist
+([what that discloses](security.md#what-an-actor-may-do)). An actor whose fact
 is inactive or withdrawn may do nothing (403 `actor_inactive`, `actor_withdrawn`). An actor whose authority
 would come from an unknown booking, draft or profile gets 403, too, and a message about authority. A family
 member's delegation has to cover the amount in 1 and 20.

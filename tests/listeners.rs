@@ -325,17 +325,21 @@ fn crowd(addresses: &[&str], count: usize) -> (Vec<Client>, usize) {
 }
 
 #[test]
-fn both_listeners_together_have_so_many_connections_and_each_that_ends_makes_room() {
+fn clients_of_the_public_listener_leave_the_internal_one_its_places_and_each_that_ends_makes_room()
+{
     for bound in ["--connections-max", "--connections-per-address-max"] {
         let world = World::new();
         let inside = ["--internal-listen", "127.0.0.1:0", bound, "8"];
         let server = Server::start_with(&world, &inside);
-        let addresses = [&server.address[..], server.internal.as_ref().unwrap()];
-        let (mut open, closed) = crowd(&addresses, 10);
+        let public = [&server.address[..]];
+        let (mut open, closed) = crowd(&public, 10);
         assert_eq!((open.len(), closed), (8, 2), "{bound}");
+        let internal = [&server.internal.as_ref().unwrap()[..]];
+        let (inside, closed) = crowd(&internal, 8);
+        assert_eq!((inside.len(), closed), (8, 0), "{bound}");
         open.pop();
         // The server hears of it when it does.
-        while crowd(&addresses[..1], 1).1 == 1 {}
+        while crowd(&public, 1).1 == 1 {}
     }
 }
 

@@ -32,6 +32,7 @@ mod golden;
 mod history;
 mod hostile;
 mod http;
+mod http2;
 mod identity_provider;
 mod inspect;
 mod instructions;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::client_end::ClientEnd;
 use super::limits::forgeries::Peer;
 use super::limits::portions::ResponseBudget;
+use super::limits::request_room::RequestRoomOf;
 use super::response::Answer;
 use super::response::deadlines::Deadlines;
 use super::token::LastToken;
@@ -19,6 +20,8 @@ pub struct Caller {
     pub(super) is_near: bool,
     /// The budget that the responses of one HTTP/2 connection share.
     pub(super) held: Option<ResponseBudget>,
+    /// The budgets that the requests and the streams of events of all HTTP/2 connections share.
+    pub(super) requests: Option<Arc<RequestRoomOf>>,
     /// The deadlines by which the client has to take its large responses, if there are any.
     pub(super) deadlines: Option<Arc<Deadlines>>,
     /// Notices that the caller may have left, over HTTP/1.
@@ -26,10 +29,12 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Returns this caller over HTTP/2, whose untaken responses share the budget `held`.
+    /// Returns this caller over HTTP/2, whose untaken responses share the budget `held`, and whose requests those of
+    /// `requests`.
     #[must_use]
-    pub fn sharing(mut self, held: ResponseBudget) -> Self {
-        self.held = Some(held);
+    pub fn sharing(mut self, held: &ResponseBudget, requests: &Arc<RequestRoomOf>) -> Self {
+        self.held = Some(held.clone());
+        self.requests = Some(Arc::clone(requests));
         self
     }
 

@@ -21,6 +21,7 @@ pub mod outbox;
 pub mod provider;
 pub mod read;
 pub mod receiver;
+mod refused;
 pub mod request;
 pub mod response;
 pub mod route;

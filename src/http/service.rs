@@ -177,6 +177,7 @@ impl Service {
             is_secure,
             is_near: address.to_canonical().is_loopback(),
             held: None,
+            requests: None,
             deadlines: None,
             end: None,
         }
@@ -261,7 +262,7 @@ impl Service {
     }
 
     /// Gives a response the headers that every one has.
-    fn dress(&self, answer: &mut Answer, caller: &Caller, head: &Parts) {
+    pub(super) fn dress(&self, answer: &mut Answer, caller: &Caller, head: &Parts) {
         if head.headers.contains_key(AUTHORIZATION) {
             // A 304 has the headers of its 200.
             let kept = match answer.headers().contains_key(ETAG) {

@@ -16,12 +16,13 @@ pub(super) struct BoundArgs {
     /// Takes no command, as if too many were in flight.
     #[arg(long, hide = true)]
     commands_shed: bool,
-    /// Open connections, on both listeners together, beyond which further ones are closed; no more
-    /// than the limit of file descriptors allows.
+    /// Open connections, on both listeners together and besides 64 for the internal one, beyond which
+    /// further ones are closed; no more than the limit of file descriptors allows.
     #[arg(long, value_name = "N", default_value_t = FrontLimits::default().connections_max,
         value_parser = one_or_more())]
     connections_max: usize,
-    /// Open connections from one address (IPv6: one /64), beyond which further ones are closed.
+    /// Open connections from one address (IPv6: one /64) to one listener, beyond which further ones
+    /// are closed.
     #[arg(long, value_name = "N",
         default_value_t = FrontLimits::default().connections_per_address_max,
         value_parser = one_or_more())]

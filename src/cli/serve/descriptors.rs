@@ -4,6 +4,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cli::exit::Failure;
+use crate::http::limits::connections::INTERNAL_PLACES;
 
 /// Descriptors reserved for the log and its next segment, a snapshot being written and one being read, tools,
 /// listeners, and connections that are closed at once.
@@ -11,9 +12,10 @@ const SET_ASIDE: u64 = 128;
 /// Descriptors reserved for each runtime: its poll and wake-up descriptors, and files that it reads.
 const SET_ASIDE_PER_LANE: u64 = 8;
 
-/// Raises the limit of the process as far as allowed; returns the maximum number of connections.
+/// Raises the limit of the process as far as allowed; returns the maximum number of connections, besides the places of
+/// the internal listener, if there is one.
 #[must_use]
-pub fn room_for_connections(lanes: usize) -> usize {
+pub fn room_for_connections(lanes: usize, has_internal: bool) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: maximum,
@@ -24,7 +26,8 @@ pub fn room_for_connections(lanes: usize) -> usize {
         // Some systems allow less than the limit that they report.
         Err(_) => current,
     };
-    current.map_or(usize::MAX, |limit| beside(limit, lanes))
+    let places = if has_internal { INTERNAL_PLACES } else { 0 };
+    current.map_or(usize::MAX, |limit| beside(limit, lanes, places))
 }
 
 /// Returns why this number of lanes cannot be started, and what to do.
@@ -34,10 +37,11 @@ pub(super) fn cannot_start(lanes: usize, error: &std::io::Error) -> Failure {
     ))
 }
 
-/// Returns how many of `limit` descriptors are left for connections.
-fn beside(limit: u64, lanes: usize) -> usize {
-    let lanes = u64::try_from(lanes).unwrap_or(u64::MAX);
+/// Returns how many of `limit` descriptors are left for connections besides `places`.
+fn beside(limit: u64, lanes: usize, places: usize) -> usize {
+    let [lanes, places] = [lanes, places].map(|count| u64::try_from(count).unwrap_or(u64::MAX));
     let aside = SET_ASIDE.saturating_add(lanes.saturating_mul(SET_ASIDE_PER_LANE));
+    let aside = aside.saturating_add(places);
     usize::try_from(limit.saturating_sub(aside).max(1)).unwrap_or(usize::MAX)
 }
 
@@ -47,8 +51,9 @@ mod tests {
 
     #[test]
     fn connections_take_what_files_leave_and_there_is_always_one() {
-        assert_eq!(beside(1_024, 2), 1_024 - 128 - 16);
-        assert_eq!(beside(100, 2), 1);
-        assert_eq!(beside(u64::MAX, usize::MAX), 1);
+        assert_eq!(beside(1_024, 2, 0), 1_024 - 128 - 16);
+        assert_eq!(beside(1_024, 2, 64), 1_024 - 128 - 16 - 64);
+        assert_eq!(beside(100, 2, 64), 1);
+        assert_eq!(beside(u64::MAX, usize::MAX, 64), 1);
     }
 }

@@ -191,7 +191,7 @@ impl ServeArgs {
             false => self.keys.place(&trusted)?,
         };
         let starting = Starting::watched().map_err(Failure::from_error)?;
-        let room = room_for_connections(self.lanes());
+        let room = room_for_connections(self.lanes(), self.internal_listen.is_some());
         let demo = match self.demo {
             true => Some(
                 Demo::prepare(self.data.as_deref(), self.demo_over_existing)

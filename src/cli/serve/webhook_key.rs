@@ -64,10 +64,25 @@ fn unfit(why: &str) -> std::io::Error {
     std::io::Error::new(ErrorKind::InvalidData, why)
 }
 
+/// Why a file with this mode and owner is not one that `user` alone may read; root is no exception.
+fn not_private(mode: u32, owner: u32, user: u32) -> Option<String> {
+    if mode & 0o077 != 0 {
+        return Some("others than its owner may read it: chmod 600".to_owned());
+    }
+    (owner != user).then(|| {
+        format!(
+            "it belongs to user {owner}, and this process runs as user {user}: run it as its owner, \
+             or chown it"
+        )
+    })
+}
+
 fn read(file: &Path) -> std::io::Result<[u8; SECRET_BYTES]> {
     let opened = small_file::open(file, OFlags::NOFOLLOW)?;
-    if opened.metadata()?.mode() & 0o077 != 0 {
-        return Err(unfit("others than its owner may read it: chmod 600"));
+    let found = opened.metadata()?;
+    let user = rustix::process::geteuid().as_raw();
+    if let Some(why) = not_private(found.mode(), found.uid(), user) {
+        return Err(unfit(&why));
     }
     let text = small_file::read_opened(opened, FILE_BYTES_MAX)?;
     let bytes = BASE64_STANDARD.decode(text.trim_ascii_end());
@@ -160,6 +175,24 @@ mod tests {
             "{error}"
         );
         assert!(!file.exists());
+    }
+
+    #[test]
+    fn a_key_of_another_user_is_refused_also_to_root() {
+        assert_eq!(not_private(0o100_600, 1_000, 1_000), None);
+        for (owner, user) in [(1_000, 0), (0, 1_000), (1_000, 1_001)] {
+            let why = not_private(0o100_600, owner, user).unwrap();
+            assert!(why.contains(&format!("belongs to user {owner}")), "{why}");
+        }
+        // To give a file away takes root.
+        let folder = tempfile::tempdir().unwrap();
+        let file = place(None, folder.path());
+        open(&file, 0).unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        if is_root && std::os::unix::fs::chown(&file, Some(1_000), None).is_ok() {
+            let error = open(&file, 1).err().unwrap();
+            assert!(error.contains("belongs to user 1000"), "{error}");
+        }
     }
 
     #[test]

@@ -100,6 +100,13 @@ impl Permit {
         grown
     }
 
+    /// Gives back all but `amount`, if it is more than that.
+    pub fn shrink_to(&mut self, amount: usize) {
+        let back = self.amount.saturating_sub(amount);
+        self.amount -= back;
+        self.admission.free.fetch_add(back, Ordering::AcqRel);
+    }
+
     /// Grows by `amount`, or by what is free where that is less.
     pub fn grow_as_far_as_there_is(&mut self, amount: usize) {
         let taken = self
@@ -151,6 +158,10 @@ mod tests {
         assert_eq!((permit.amount(), admission.free()), (8, 2));
         permit.grow_as_far_as_there_is(3);
         assert_eq!((permit.amount(), admission.free()), (10, 0));
+        permit.shrink_to(11);
+        assert_eq!((permit.amount(), admission.free()), (10, 0));
+        permit.shrink_to(4);
+        assert_eq!((permit.amount(), admission.free()), (4, 6));
         drop(permit);
         assert_eq!(admission.free(), 10);
     }

@@ -21,6 +21,8 @@ pub struct Patience {
 /// Length of the connection preface that a client begins with (RFC 9113 3.4), in bytes.
 const PREFACE_BYTES: usize = 24;
 const FRAME_HEAD_BYTES: usize = 9;
+/// Where the kind of a frame is in its head.
+const KIND_AT: usize = 3;
 
 const DATA: u8 = 0x0;
 const HEADERS: u8 = 0x1;
@@ -44,7 +46,9 @@ pub struct Frames {
     patience: Patience,
     inward: Cut,
     outward: Cut,
-    /// When the unfinished head began, and its stream.
+    /// When the first byte of the unfinished head of a frame came.
+    begun: Option<Instant>,
+    /// When the unfinished head of a request began, and its stream.
     head: Option<(Instant, u32)>,
     open: HashMap<u32, Stream>,
     /// The newest stream whose head is complete.
@@ -101,6 +105,11 @@ impl Cut {
         }
     }
 
+    /// Whether the unfinished head of a frame is known to be one of HEADERS.
+    fn is_of_headers(&self) -> bool {
+        self.filled > KIND_AT && self.head[KIND_AT] == HEADERS
+    }
+
     /// Returns the next step in these bytes, and removes the consumed ones from the slice.
     fn next(&mut self, bytes: &mut &[u8]) -> Option<Step> {
         let skipped = self.skip.min(bytes.len());
@@ -142,6 +151,7 @@ impl Frames {
             patience,
             inward: Cut::after(PREFACE_BYTES),
             outward: Cut::after(0),
+            begun: None,
             head: None,
             open: HashMap::new(),
             newest: 0,
@@ -183,16 +193,19 @@ impl Frames {
     pub fn received(&mut self, mut bytes: &[u8], now: Instant) {
         while let Some(step) = self.inward.next(&mut bytes) {
             match step {
-                Step::Begins(frame) => match frame.kind {
-                    HEADERS => {
-                        self.earn();
-                        self.head = Some((now, frame.stream));
-                        self.note(now + self.patience.head);
+                Step::Begins(frame) => {
+                    let begun = self.begun.take().unwrap_or(now);
+                    match frame.kind {
+                        HEADERS => {
+                            self.earn();
+                            self.head = Some((begun, frame.stream));
+                            self.note(begun + self.patience.head);
+                        }
+                        RST_STREAM => self.close(frame.stream, now),
+                        DATA | CONTINUATION => {}
+                        _ => self.control(now),
                     }
-                    RST_STREAM => self.close(frame.stream, now),
-                    DATA | CONTINUATION => {}
-                    _ => self.control(now),
-                },
+                }
                 Step::Ends(frame) => {
                     let may_end = matches!(frame.kind, HEADERS | CONTINUATION);
                     if may_end && frame.flags & END_HEADERS != 0 && self.head.take().is_some() {
@@ -203,6 +216,17 @@ impl Frames {
                         }
                     }
                 }
+            }
+        }
+        self.note_begun(now);
+    }
+
+    /// Notes when the last, unfinished head of a frame began, if there is one.
+    fn note_begun(&mut self, now: Instant) {
+        if self.inward.filled > 0 {
+            let begun = *self.begun.get_or_insert(now);
+            if self.inward.is_of_headers() {
+                self.note(begun + self.patience.head);
             }
         }
     }
@@ -261,7 +285,9 @@ impl Frames {
         if self.open.len() > STREAMS_MAX {
             return now;
         }
-        let head = self.head.map(|(since, _)| since + patience.head);
+        let head = self.head.map(|(since, _)| since);
+        let begun = self.begun.filter(|_| self.inward.is_of_headers());
+        let head = head.or(begun).map(|since| since + patience.head);
         let idle = (self.open.is_empty()).then_some(self.idle + patience.idle);
         let answers = self.open.values().filter_map(|stream| match stream {
             Stream::Asked => None,
@@ -432,6 +458,29 @@ mod tests {
         timed.pass(14);
         assert_eq!(timed.left(), 1);
         timed.received(&whole[whole.len() - 1..]);
+        assert_eq!(timed.left(), 75);
+    }
+
+    #[test]
+    fn a_head_has_its_time_from_the_first_byte_of_its_frame_and_what_is_no_head_has_more() {
+        let mut timed = Timed::new();
+        timed.received(&[b'P'; PREFACE_BYTES]);
+        let whole = frame(HEADERS, END_HEADERS, 1, 9);
+        for byte in &whole[..KIND_AT] {
+            timed.received(std::slice::from_ref(byte));
+            timed.pass(1);
+        }
+        assert_eq!(timed.left(), 72, "it may be no head");
+        timed.received(&whole[KIND_AT..=KIND_AT]);
+        let earliest = timed.frames.earliest().duration_since(timed.now);
+        assert_eq!(earliest, Duration::from_secs(12));
+        assert_eq!(timed.left(), 12);
+        timed.pass(2);
+        timed.received(&whole[KIND_AT + 1..whole.len() - 1]);
+        assert_eq!(timed.left(), 10);
+        timed.received(&whole[whole.len() - 1..]);
+        assert_eq!(timed.left(), 75);
+        timed.received(&frame(DATA, 0, 1, 9)[..FRAME_HEAD_BYTES - 1]);
         assert_eq!(timed.left(), 75);
     }
 

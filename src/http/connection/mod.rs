@@ -3,6 +3,7 @@
 pub mod frames;
 pub mod framing;
 pub mod head_limit;
+mod requests;
 pub mod server;
 pub mod timed_io;
 pub mod unparsed;

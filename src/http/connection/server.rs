@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -27,15 +27,16 @@ use tokio::time::Instant;
 
 use super::frames::{Frames, Patience};
 use super::head_limit::HeadLimit;
+use super::requests::Requests;
 use super::timed_io::{Stop, TimedIo};
 use super::unparsed::Unparsed;
 use crate::engine::lanes::lane::Lanes;
 use crate::engine::lanes::processors::Processors;
 use crate::http::client_end::{ClientEnd, ClientSocket};
-use crate::http::limits::connections::{ConnectionRefusal, Connections, Counted};
+use crate::http::limits::connections::{ConnectionRefusal, Connections, Counted, Entrance};
 use crate::http::limits::front_limits::FrontLimits;
 use crate::http::limits::portions::ResponseBudget;
-use crate::http::response;
+use crate::http::limits::request_room::RequestRoom;
 use crate::http::response::deadlines::Deadlines;
 use crate::http::service::Service;
 use crate::http::tls::Tls;
@@ -43,7 +44,8 @@ use crate::http::tls::Tls;
 /// The most bytes that the head of a request may have. The most fields in it are hyper's 100, for
 /// which it has room on the stack; for any other number it fills room at each request.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Streams that a connection of HTTP/2 may have open.
+/// Streams that a connection of HTTP/2 may have open: no fewer than RFC 9113 (5.1.2) recommends. What those of all
+/// connections take is bounded by [`RequestRoom`].
 const STREAMS_MAX: u32 = 100;
 /// What a peer may send on a stream of HTTP/2, and on all of its connection, before it is read. The library
 /// ends a connection (`ENHANCE_YOUR_CALM`) once its unread frames of less than 256 bytes lack together
@@ -84,10 +86,13 @@ pub struct Internal {
 
 /// How the connections of one listener are served.
 struct Front {
+    entrance: Entrance,
     service: Arc<Service>,
     tls: Option<Arc<Tls>>,
     limits: FrontLimits,
     unparsed: Unparsed,
+    /// What the requests of all its connections of HTTP/2 share.
+    room: RequestRoom,
 }
 
 /// A connection that is handed to a lane.
@@ -219,7 +224,7 @@ impl Started {
             stop,
         } = self;
         let service = Arc::clone(&server.service);
-        let public = Front::new(service, server.tls.clone(), server.limits);
+        let public = Front::new(Entrance::Public, service, server.tls.clone(), server.limits);
         let limits = &server.limits;
         let connections = Connections::new(
             limits.connections_max,
@@ -231,7 +236,7 @@ impl Started {
                 let Some(Internal { listener, service }) = internal else {
                     return Ok(());
                 };
-                let front = Front::new(service, None, server.limits);
+                let front = Front::new(Entrance::Internal, service, None, server.limits);
                 accept(front, listener, &connections, &senders, stop.clone()).await
             };
             let public = accept(public, listener, &connections, &senders, stop.clone());
@@ -290,13 +295,20 @@ impl Handed {
 }
 
 impl Front {
-    fn new(service: Arc<Service>, tls: Option<Arc<Tls>>, limits: FrontLimits) -> Self {
+    fn new(
+        entrance: Entrance,
+        service: Arc<Service>,
+        tls: Option<Arc<Tls>>,
+        limits: FrontLimits,
+    ) -> Self {
         let unparsed = service.unparsed(tls.is_some());
         Self {
+            entrance,
             service,
             tls,
             limits,
             unparsed,
+            room: RequestRoom::default(),
         }
     }
 
@@ -356,27 +368,22 @@ impl Front {
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let service = Arc::clone(&self.service);
         let limits = &self.limits;
         let held = ResponseBudget::default();
+        let room = self.room.of_connection(counted.address());
         let deadlines = Deadlines::new(limits.write_timeout);
         let caller = self.service.caller(counted.address(), self.tls.is_some());
-        let caller = Arc::new(caller.sharing(held.clone()).within(&deadlines));
+        let caller = Arc::new(caller.sharing(&held, &room).within(&deadlines));
         let seen = Arc::clone(&caller);
+        let requests = Arc::new(Requests {
+            service: Arc::clone(&self.service),
+            caller,
+            held,
+            room,
+        });
         let respond = service_fn(move |request: Request<Incoming>| {
-            let (service, held) = (Arc::clone(&service), held.clone());
-            let caller = Arc::clone(&caller);
-            async move {
-                let room = held.room().await;
-                // Over HTTP/1 the library leaves it out.
-                let is_without_body = request.method() == Method::HEAD;
-                let mut answer = service.handle(&caller, request).await;
-                if is_without_body {
-                    answer = response::without_body(answer);
-                }
-                let answer = caller.timed(answer);
-                Ok::<_, Infallible>(answer.map(|body| held.portioned(body, room)))
-            }
+            let begun = requests.begin(&request);
+            Arc::clone(&requests).answer(begun, request)
         });
         let patience = Patience {
             idle: limits.idle_timeout,
@@ -469,7 +476,7 @@ fn prepared(
     front: &Arc<Front>,
 ) -> Option<Handed> {
     // Beyond the limit a connection is closed at once, before it costs anything.
-    let counted = connections.count(address.ip())?;
+    let counted = connections.count(front.entrance, address.ip())?;
     // Without this, the kernel holds a response back for 40 ms to send more with it.
     stream.set_nodelay(true).ok()?;
     Some(Handed {

@@ -20,11 +20,12 @@ use crate::engine::feed::{EventFilter, EventReader, NoPage, Page};
 use crate::http::caller::Caller;
 use crate::http::client_end::{ClientEnd, WatchedClient};
 use crate::http::limits::portions::ResponseBudget;
+use crate::http::limits::request_room::{Charge, RequestRoomOf};
 use crate::http::limits::response_room::ResponseRoom;
 use crate::http::read::min_position::{come_to, come_to_place};
 use crate::http::read::query::Query;
 use crate::http::response::answer_body::AnswerBody;
-use crate::http::response::pieces::pieces;
+use crate::http::response::pieces::{Pieces, pieces};
 use crate::http::response::{Answer, Problems, at_position};
 use crate::http::service::Service;
 use crate::http::token::TokenVerifier;
@@ -69,6 +70,8 @@ pub struct Reader<'s> {
     pub outgoing: &'s ResponseRoom,
     /// The budget that the pieces of a stream are charged to, over HTTP/2.
     pub held: Option<ResponseBudget>,
+    /// The budget that a stream is charged to, over HTTP/2.
+    pub streams: Option<&'s Arc<RequestRoomOf>>,
     /// Notices that the client may have left, over HTTP/1.
     pub end: Option<&'s Arc<ClientEnd>>,
 }
@@ -88,6 +91,7 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
         actor,
         outgoing,
         held,
+        streams,
         end,
     } = reader;
     if let Err(answer) = come_to(engine, &actor, headers, problems).await {
@@ -125,6 +129,10 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
         let body = outgoing.body(length(&page), || written(&page));
         return problems.sent_body(body, page.durable);
     }
+    let charge = match streams.map(RequestRoomOf::stream) {
+        Some(None) => return problems.overloaded(),
+        charge => charge.flatten(),
+    };
     let (sender, body) = pieces(PIECES_MAX);
     let judge = Judge {
         engine: Arc::clone(engine),
@@ -141,13 +149,18 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
         client: end.map(ClientEnd::watched),
         heartbeat: HEARTBEAT,
         told: page.next,
+        _charge: charge,
     };
     let durable = page.durable;
     tokio::spawn(follower.serve(page, judge));
+    at_position(stream_of(body), durable)
+}
+
+fn stream_of(body: Pieces) -> Answer {
     let mut answer = Response::new(AnswerBody::Stream(body));
     let stream = HeaderValue::from_static("text/event-stream");
     answer.headers_mut().insert(CONTENT_TYPE, stream);
-    at_position(answer, durable)
+    answer
 }
 
 fn no_page(why: NoPage, engine: &Engine) -> Answer {
@@ -316,6 +329,8 @@ struct Follower {
     heartbeat: Duration,
     /// The last event that was sent or skipped.
     told: EventId,
+    /// What the stream is charged, over HTTP/2.
+    _charge: Option<Charge>,
 }
 
 impl Follower {
@@ -436,6 +451,7 @@ impl Service {
                     actor,
                     outgoing: &self.outgoing,
                     held: caller.held.clone(),
+                    streams: caller.requests.as_ref(),
                     end: caller.end.as_ref(),
                 };
                 events(reader, query, headers).await
@@ -523,6 +539,7 @@ mod tests {
             client: None,
             heartbeat: HEARTBEAT,
             told: page.next,
+            _charge: None,
         };
         (tokio::spawn(follower.serve(page, judge)), body)
     }

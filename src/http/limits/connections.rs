@@ -1,4 +1,6 @@
-//! Limits on open connections: in total, over all listeners, and per client address.
+//! Limits on open connections: in total, over all listeners, and per client address. The internal listener has some
+//! places of its own, and addresses are counted for each listener apart: to a proxy on this machine all clients have its
+//! address, and whatever they do, who watches and operates the service has to come in.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,6 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+
+/// Connections to the internal listener that may be open besides the maximum.
+pub const INTERNAL_PLACES: usize = 64;
+
+/// The listener that a connection comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Entrance {
+    /// The one for everybody.
+    Public,
+    /// The internal one.
+    Internal,
+}
 
 /// Counts open connections.
 pub struct Connections {
@@ -89,19 +103,34 @@ impl ConnectionCounts {
 
 #[derive(Default)]
 struct Open {
+    /// Connections that count among the maximum.
     all: usize,
-    by_place: HashMap<IpAddr, usize>,
+    /// Connections in the places of the internal listener.
+    internal: usize,
+    by_place: HashMap<(Entrance, IpAddr), usize>,
+}
+
+impl Open {
+    fn count(&mut self, is_in_own_place: bool) -> &mut usize {
+        match is_in_own_place {
+            true => &mut self.internal,
+            false => &mut self.all,
+        }
+    }
 }
 
 /// A counted open connection; dropping it decrements the counts.
 pub struct Counted {
     connections: Arc<Connections>,
     address: IpAddr,
-    place: IpAddr,
+    place: (Entrance, IpAddr),
+    /// Whether it has one of the places of the internal listener.
+    is_in_own_place: bool,
 }
 
 impl Connections {
-    /// Creates a limit of `most` open connections in total, and `most_of_one` from one address.
+    /// Creates a limit of `most` open connections in total, besides the places of the internal listener, and
+    /// `most_of_one` from one address to one listener.
     #[must_use]
     pub fn new(most: usize, most_of_one: usize, counts: Arc<ConnectionCounts>) -> Arc<Self> {
         Arc::new(Self {
@@ -119,11 +148,13 @@ impl Connections {
     }
 
     /// Counts a connection from `address`; `None` if too many are open.
-    pub fn count(self: &Arc<Self>, address: IpAddr) -> Option<Counted> {
-        let place = place(address);
+    pub fn count(self: &Arc<Self>, entrance: Entrance, address: IpAddr) -> Option<Counted> {
+        let place = (entrance, place(address));
         let mut open = self.open.lock();
         let here = open.by_place.get(&place).copied().unwrap_or(0);
-        let refusal = match (open.all >= self.most, here >= self.most_of_one) {
+        let is_in_own_place = entrance == Entrance::Internal && open.internal < INTERNAL_PLACES;
+        let is_full = !is_in_own_place && open.all >= self.most;
+        let refusal = match (is_full, here >= self.most_of_one) {
             (true, _) => Some(ConnectionRefusal::TooMany),
             (false, true) => Some(ConnectionRefusal::TooManyOfAddress),
             (false, false) => None,
@@ -132,13 +163,16 @@ impl Connections {
             self.counts.refuse(refusal);
             return None;
         }
-        open.all += 1;
-        self.counts.open.store(open.all, Ordering::Relaxed);
+        *open.count(is_in_own_place) += 1;
+        self.counts
+            .open
+            .store(open.all + open.internal, Ordering::Relaxed);
         open.by_place.insert(place, here + 1);
         Some(Counted {
             connections: Arc::clone(self),
             address,
             place,
+            is_in_own_place,
         })
     }
 }
@@ -154,9 +188,11 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         let mut open = self.connections.open.lock();
-        open.all -= 1;
+        *open.count(self.is_in_own_place) -= 1;
         let counts = &self.connections.counts;
-        counts.open.store(open.all, Ordering::Relaxed);
+        counts
+            .open
+            .store(open.all + open.internal, Ordering::Relaxed);
         if let Some(here) = open.by_place.get_mut(&self.place) {
             *here -= 1;
             if *here == 0 {
@@ -193,30 +229,79 @@ mod tests {
             ["10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2"],
             ["2001:db8::1", "2001:db8::ffff:0:0:1", "2001:db8:0:1::1"],
         ] {
-            let held = [one, same].map(|text| connections.count(address(text)).unwrap());
+            let held =
+                [one, same].map(|text| connections.count(Entrance::Public, address(text)).unwrap());
             // The full address is kept, because it shows whether the client is on this machine.
             assert_eq!(held[1].address(), address(same));
-            assert!(connections.count(address(one)).is_none(), "{one}");
-            assert!(connections.count(address(other)).is_some(), "{other}");
+            assert!(
+                connections.count(Entrance::Public, address(one)).is_none(),
+                "{one}"
+            );
+            assert!(
+                connections
+                    .count(Entrance::Public, address(other))
+                    .is_some(),
+                "{other}"
+            );
             assert_eq!(connections.counts.open(), 2);
             drop(held);
             assert_eq!(connections.counts.open(), 0);
-            assert!(connections.count(address(one)).is_some(), "{one}");
+            assert!(
+                connections.count(Entrance::Public, address(one)).is_some(),
+                "{one}"
+            );
         }
     }
 
     #[test]
     fn who_is_refused_is_not_remembered() {
         let connections = Connections::new(1, 1, Arc::default());
-        let held = connections.count(address("10.0.0.1")).unwrap();
+        let held = connections
+            .count(Entrance::Public, address("10.0.0.1"))
+            .unwrap();
         for last in 2..=255 {
             let refused = IpAddr::from([10, 0, 0, last]);
-            assert!(connections.count(refused).is_none());
+            assert!(connections.count(Entrance::Public, refused).is_none());
         }
         assert_eq!(connections.open.lock().by_place.len(), 1);
         let refused = |refusal| connections.counts.refused(refusal);
         assert_eq!(refused(ConnectionRefusal::TooMany), 254);
         assert_eq!(refused(ConnectionRefusal::TooManyOfAddress), 0);
+        drop(held);
+        assert!(connections.open.lock().by_place.is_empty());
+    }
+
+    #[test]
+    fn the_internal_listener_has_places_that_no_client_of_the_other_one_takes() {
+        let connections = Connections::new(2, 100, Arc::default());
+        let count = |entrance, number: u8| connections.count(entrance, [10, 0, 0, number].into());
+        let mut public: Vec<_> = (1..=2)
+            .map(|number| count(Entrance::Public, number).unwrap())
+            .collect();
+        assert!(count(Entrance::Public, 3).is_none());
+        let internal: Vec<_> = (0..INTERNAL_PLACES)
+            .map(|_| count(Entrance::Internal, 1).unwrap())
+            .collect();
+        assert_eq!(connections.counts.open(), 2 + INTERNAL_PLACES);
+        // Beyond these it shares the maximum.
+        assert!(count(Entrance::Internal, 1).is_none());
+        public.pop();
+        let shared = count(Entrance::Internal, 1).unwrap();
+        assert!(count(Entrance::Public, 3).is_none());
+        drop(internal);
+        assert!(count(Entrance::Public, 3).is_none());
+        drop(shared);
+        public.push(count(Entrance::Public, 3).unwrap());
+        assert_eq!(connections.counts.open(), 2);
+    }
+
+    #[test]
+    fn an_address_has_its_bound_at_each_listener_apart() {
+        let connections = Connections::new(10, 1, Arc::default());
+        let count = |entrance| connections.count(entrance, address("127.0.0.1"));
+        let held = [Entrance::Public, Entrance::Internal].map(|entrance| count(entrance).unwrap());
+        assert!(count(Entrance::Public).is_none());
+        assert!(count(Entrance::Internal).is_none());
         drop(held);
         assert!(connections.open.lock().by_place.is_empty());
     }

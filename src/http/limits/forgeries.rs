@@ -9,14 +9,15 @@
 //!   responses.
 //! - An address (IPv6: a /64) may send a burst of invalid ones, and a number per second; beyond that,
 //!   its next unknown tokens wait for their turn, [`WAIT_MAX`] at most. A connection has one turn at
-//!   a time. A token that is correctly signed but rejected costs as much, and counts as invalid here,
-//!   though it is not forged.
+//!   a time: over HTTP/2, its next tokens wait for that first, [`BEHIND_OF_CONNECTION_MAX`] of them and
+//!   [`BEHIND_MAX`] of all connections, and that is part of the same time. A token that is correctly
+//!   signed but rejected costs as much, and counts as invalid here, though it is not forged.
 //! - All addresses that sent invalid ones in the last minute share another such limit.
 //!
 //! Signatures are counted by their cost, so an expensive key does not evade the limit. An address that has sent no
 //! invalid one never waits. A valid new token from an address that is shared with a forger (a proxy's) waits for its
 //! turn once, and its charge is refunded. The response is 429 only when more tokens wait than can be verified within
-//! [`WAIT_MAX`].
+//! [`WAIT_MAX`], or too many wait behind others of their connections.
 //!
 //! At most [`NETWORKS_MAX`] addresses are kept. While more than that send invalid ones, unknown
 //! tokens of all addresses share one queue.
@@ -28,15 +29,20 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{MutexGuard, Notify};
 use tokio::time::Instant;
 
 use super::connections::place;
+use crate::engine::limits::admission::{Admission, Permit};
 
 /// Number of forged signatures after which a connection is closed.
 pub const FORGED_OF_CONNECTION_MAX: u32 = 16;
 /// Maximum time that an unknown token waits for its turn.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
+/// Maximum number of unknown tokens that wait behind others of their connections, over all connections.
+pub const BEHIND_MAX: usize = 1_024;
+/// Maximum number of unknown tokens of one connection that wait behind another one.
+pub const BEHIND_OF_CONNECTION_MAX: usize = 32;
 /// Maximum number of remembered addresses that sent bad signatures.
 pub const NETWORKS_MAX: usize = 4_096;
 
@@ -108,6 +114,8 @@ pub struct Forgeries {
     table: Mutex<Table>,
     bad: AtomicU64,
     waited: AtomicU64,
+    /// Tokens that wait behind others of their connections.
+    behind: Arc<Admission>,
 }
 
 /// A connection, as the limit on forgeries sees it.
@@ -118,6 +126,8 @@ pub struct Peer {
     /// Notified when the connection is to be closed.
     closing: Notify,
     turn: tokio::sync::Mutex<()>,
+    /// Tokens that wait behind another one of this connection.
+    behind: Arc<Admission>,
 }
 
 /// The right to have one unknown token verified.
@@ -127,7 +137,7 @@ pub struct Turn<'p> {
     units: f64,
     /// Whether the units were charged in advance.
     charged: bool,
-    _alone: tokio::sync::MutexGuard<'p, ()>,
+    _alone: MutexGuard<'p, ()>,
 }
 
 /// The result of a reservation: how long to wait, and whether the units were charged in advance.
@@ -149,6 +159,7 @@ impl Forgeries {
             table: Mutex::new(table),
             bad: AtomicU64::new(0),
             waited: AtomicU64::new(0),
+            behind: Arc::new(Admission::new(BEHIND_MAX)),
         })
     }
 
@@ -161,6 +172,7 @@ impl Forgeries {
             forged: AtomicU32::new(0),
             closing: Notify::new(),
             turn: tokio::sync::Mutex::new(()),
+            behind: Arc::new(Admission::new(BEHIND_OF_CONNECTION_MAX)),
         }
     }
 
@@ -176,8 +188,14 @@ impl Forgeries {
         self.waited.load(Ordering::Relaxed)
     }
 
-    /// Reserves a turn that costs `units`; `None` if the wait would be too long.
-    fn reserve(&self, network: IpAddr, units: f64, now: Instant) -> Option<Reserved> {
+    /// Reserves a turn that costs `units`; `None` if the wait would be longer than `wait_max`.
+    fn reserve_within(
+        &self,
+        wait_max: Duration,
+        network: IpAddr,
+        units: f64,
+        now: Instant,
+    ) -> Option<Reserved> {
         let mut table = self.table.lock();
         let table = &mut *table;
         let is_recent = |at: Instant| now.saturating_duration_since(at) < REMEMBERED;
@@ -195,7 +213,7 @@ impl Forgeries {
             wait = wait.max(known.debt.wait(units, OF_NETWORK, now));
             own = Some(&mut known.debt);
         }
-        if wait > WAIT_MAX {
+        if wait > wait_max {
             return None;
         }
         table.all.units += units;
@@ -258,13 +276,20 @@ impl Forgeries {
 }
 
 impl Peer {
-    /// Waits for the turn of an unknown token that costs `units`; `None` if the wait would be too long.
+    /// Waits for the turn of an unknown token that costs `units`; `None` if the wait would be too long, or too many
+    /// wait already.
     pub async fn turn(&self, units: u32) -> Option<Turn<'_>> {
-        let alone = self.turn.lock().await;
+        let until = Instant::now() + WAIT_MAX;
+        let alone = match self.turn.try_lock() {
+            Ok(alone) => alone,
+            Err(_) => self.turn_behind_others(until).await?,
+        };
         let units = f64::from(units);
+        let now = Instant::now();
+        let left = until.saturating_duration_since(now);
         let reserved = self
             .forgeries
-            .reserve(self.network, units, Instant::now())?;
+            .reserve_within(left, self.network, units, now)?;
         let turn = Turn {
             peer: self,
             units,
@@ -276,6 +301,16 @@ impl Peer {
             tokio::time::sleep(reserved.wait).await;
         }
         Some(turn)
+    }
+
+    /// Waits until the turns of this connection's earlier tokens are over; `None` if that takes longer than until
+    /// `until`, or too many wait already.
+    async fn turn_behind_others(&self, until: Instant) -> Option<MutexGuard<'_, ()>> {
+        let _waits: [Permit; 2] = [
+            Admission::admit(&self.behind, 1)?,
+            Admission::admit(&self.forgeries.behind, 1)?,
+        ];
+        tokio::time::timeout_at(until, self.turn.lock()).await.ok()
     }
 
     /// Whether the connection is to be closed.
@@ -316,7 +351,22 @@ impl Turn<'_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::task::Poll;
+
     use super::*;
+
+    impl Forgeries {
+        fn reserve(&self, network: IpAddr, units: f64, now: Instant) -> Option<Reserved> {
+            self.reserve_within(WAIT_MAX, network, units, now)
+        }
+    }
+
+    /// Whether the future has to wait.
+    async fn waits<F: Future + Unpin>(future: &mut F) -> bool {
+        let mut future = std::pin::Pin::new(future);
+        std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending()))
+            .await
+    }
 
     fn v4(number: u32) -> IpAddr {
         std::net::Ipv4Addr::from_bits(number).into()
@@ -494,11 +544,59 @@ mod tests {
         peer.is_told_to_go().await;
         let first = peer.turn(1).await.unwrap();
         let mut second = Box::pin(peer.turn(1));
-        let waits = std::future::poll_fn(|context| {
-            std::task::Poll::Ready(second.as_mut().poll(context).is_pending())
-        });
-        assert!(waits.await);
+        assert!(waits(&mut second).await);
         first.was_good();
         assert!(second.await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_behind_others_of_its_connection_waits_no_longer_than_who_waits_alone() {
+        let forgeries = Forgeries::new();
+        let peer = forgeries.peer(v4(1));
+        let first = peer.turn(1).await.unwrap();
+        let begun = Instant::now();
+        assert!(peer.turn(1).await.is_none());
+        assert_eq!(begun.elapsed(), WAIT_MAX);
+        // The time behind the first one is part of it.
+        let begun = Instant::now();
+        let mut second = Box::pin(peer.turn(1));
+        assert!(waits(&mut second).await);
+        let second_before_the_end = WAIT_MAX - Duration::from_secs(1);
+        tokio::time::sleep(second_before_the_end).await;
+        let seconds = 2.0 * OF_NETWORK.per_second;
+        forgeries.note(v4(1), OF_NETWORK.at_once + seconds, false, Instant::now());
+        first.was_good();
+        assert!(second.await.is_none(), "its turn is two seconds off");
+        assert_eq!(begun.elapsed(), second_before_the_end);
+        assert!(peer.turn(1).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_wait_behind_others_of_a_connection_and_of_all_and_the_next_one_is_told_at_once()
+     {
+        let forgeries = Forgeries::new();
+        let connections = BEHIND_MAX / BEHIND_OF_CONNECTION_MAX;
+        let peers: Vec<_> = (0..=connections).map(|_| forgeries.peer(v4(1))).collect();
+        let (last, peers) = peers.split_last().unwrap();
+        let begun = Instant::now();
+        let mut turns = Vec::new();
+        let mut waiting = Vec::new();
+        for peer in peers {
+            turns.push(peer.turn(1).await.unwrap());
+            for _ in 0..BEHIND_OF_CONNECTION_MAX {
+                let mut turn = Box::pin(peer.turn(1));
+                assert!(waits(&mut turn).await);
+                waiting.push(turn);
+            }
+            assert!(peer.turn(1).await.is_none());
+        }
+        // Who waits behind nobody is not among them.
+        let _turn = last.turn(1).await.unwrap();
+        assert!(last.turn(1).await.is_none());
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        // One that is gone makes room for another one.
+        waiting.pop();
+        let mut turn = Box::pin(last.turn(1));
+        assert!(waits(&mut turn).await);
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 /// The limits of the front.
 #[derive(Clone, Copy, Debug)]
 pub struct FrontLimits {
-    /// Connections that may be open at once, over all listeners.
+    /// Connections that may be open at once, over all listeners, besides the places of the internal one.
     pub connections_max: usize,
-    /// Connections that may be open from one address (IPv6: one /64).
+    /// Connections that may be open from one address (IPv6: one /64) to one listener.
     pub connections_per_address_max: usize,
     /// How long a connection may be idle: without the first byte of a request, or over HTTP/2
     /// without a complete head.

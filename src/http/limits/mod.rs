@@ -5,4 +5,5 @@ pub mod forgeries;
 pub mod front_limits;
 pub mod pace;
 pub mod portions;
+pub mod request_room;
 pub mod response_room;

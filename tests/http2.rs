@@ -1,0 +1,144 @@
+//! What the requests of HTTP/2 connections may take together, and what their heads may have.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
+use hyper::body::Frame;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::support::{PATIENCE, World};
+use crate::tls::{Secure, ask, block_on, secured};
+
+type Sent = UnsyncBoxBody<Bytes, Infallible>;
+
+/// A connection, and the task that drives it.
+async fn connected(server: &Secure) -> (SendRequest<Sent>, JoinHandle<hyper::Result<()>>) {
+    let stream = TcpStream::connect(&server.address).await.unwrap();
+    let stream = secured(stream, server.certificate.clone(), "h2").await;
+    let connected = handshake(TokioExecutor::new(), TokioIo::new(stream.unwrap())).await;
+    let (sender, connection) = connected.unwrap();
+    (sender, tokio::spawn(connection))
+}
+
+#[test]
+fn over_http_2_a_head_of_more_than_a_hundred_fields_is_refused_and_its_connection_goes_on() {
+    let world = World::new();
+    let server = Secure::start_with(&world, &[]);
+    block_on(async {
+        let (mut sender, _connection) = connected(&server).await;
+        for (fields, status) in [(100, 200), (101, 431), (300, 431), (1, 200)] {
+            let mut request = Request::get("https://localhost/readyz");
+            request = request.header("x-request-id", "r-1");
+            for number in 1..fields {
+                request = request.header(format!("x-{number}"), "y");
+            }
+            let request = request.body(Empty::new().boxed_unsync()).unwrap();
+            let answer = sender.send_request(request).await.unwrap();
+            assert_eq!(answer.status(), status, "{fields}");
+            // The refusal has what every answer has.
+            let headers = answer.headers();
+            assert_eq!(headers["x-request-id"], "r-1", "{fields}");
+            assert!(headers.contains_key("strict-transport-security"));
+            assert_eq!(headers["content-type"], "application/json");
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            if status == 431 {
+                assert_eq!(body["code"], "request_invalid", "{fields}");
+            }
+        }
+    });
+}
+
+/// Bodies that never come keep their requests in flight.
+#[test]
+fn requests_that_an_address_keeps_open_over_http_2_have_a_bound_and_their_end_makes_room() {
+    const CONNECTIONS: usize = 14;
+    const STREAMS: usize = 100;
+    let world = World::new();
+    let server = Secure::start_with(&world, &[]);
+    let bearer = format!("Bearer {}", world.headquarters());
+    // A field that comes once and is referred to from then on.
+    let filler = "y".repeat(2_900);
+    let endless = || {
+        let never = futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>();
+        let mut request = Request::post("https://localhost/settlement-deposit-requests")
+            .header("authorization", &bearer)
+            .header("content-type", "application/json");
+        for _ in 0..5 {
+            request = request.header("x-filler", &filler);
+        }
+        request.body(StreamBody::new(never).boxed_unsync()).unwrap()
+    };
+    block_on(async {
+        let status_over = async |protocol| {
+            let request = Request::get("https://localhost/readyz").header("host", "localhost");
+            let request = request.body(Full::<Bytes>::default()).unwrap();
+            let certificate = server.certificate.clone();
+            let answer = ask(&server.address, certificate, protocol, request);
+            answer.await.status()
+        };
+        // A second request of a connection, with a head that is larger than those.
+        let second = async || {
+            let (mut sender, connection) = connected(&server).await;
+            let _first = sender.send_request(endless());
+            let mut request = Request::get("https://localhost/readyz");
+            for _ in 0..5 {
+                request = request.header("x-filler", &filler);
+            }
+            let request = request
+                .header("x-more", "y".repeat(bearer.len() + 200))
+                .body(Empty::new().boxed_unsync())
+                .unwrap();
+            let status = sender.send_request(request).await.unwrap().status();
+            connection.abort();
+            status
+        };
+        let (told, mut answers) = mpsc::unbounded_channel();
+        let mut open = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let (mut sender, connection) = connected(&server).await;
+            for _ in 0..STREAMS {
+                let (answer, told) = (sender.send_request(endless()), told.clone());
+                tokio::spawn(async move {
+                    if let Ok(answer) = answer.await {
+                        let _ = told.send(answer);
+                    }
+                });
+            }
+            open.push((sender, connection));
+        }
+        let refused = timeout(PATIENCE, answers.recv()).await.unwrap().unwrap();
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        let headers = refused.headers().clone();
+        assert_eq!(headers["retry-after"], "1");
+        assert!(headers.contains_key("x-request-id"));
+        let body = refused.into_body().collect().await.unwrap().to_bytes();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["code"], "overloaded");
+        assert_eq!(second().await, StatusCode::TOO_MANY_REQUESTS);
+        // Who sends one request at a time is served all the same.
+        for protocol in ["http/1.1", "h2"] {
+            assert_eq!(status_over(protocol).await, StatusCode::OK, "{protocol}");
+        }
+        for (sender, connection) in open {
+            connection.abort();
+            drop(sender);
+        }
+        // The server hears of it when it does.
+        let room = async {
+            while second().await != StatusCode::OK {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, room).await.unwrap();
+    });
+}
