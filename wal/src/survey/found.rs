@@ -8,8 +8,8 @@ use crate::storage::Storage;
 use crate::verdict::{Hole, Observation};
 use crate::window::{Window, nonzero};
 
-pub(super) const MISSING: &str = "the frame that belongs here is missing";
-pub(super) const OTHER_RECORDS: &str =
+pub(crate) const MISSING: &str = "the frame that belongs here is missing";
+pub(crate) const OTHER_RECORDS: &str =
     "the records in this segment are not those that the manifest lists";
 
 /// A place in a file, and what was found there.
