@@ -48,6 +48,9 @@ pub struct FromArchive {
 /// What a log held, in a backup or in the directory of a stopped process, together
 /// with what an archive has of it.
 pub struct Past {
+    /// The directory itself.
+    source: Arc<dyn Storage>,
+    /// Its files, with those of the archive.
     storage: Arc<dyn Storage>,
     _lock: Lock,
     /// The manifest of the log, with the archive's segments before and after its own.
@@ -94,7 +97,7 @@ impl Past {
             Some(last) => last.seal.map_or(u64::MAX, |seal| seal.last),
         };
         let mut archived = Vec::new();
-        let (mut storage, mut shelf, mut empty_folder) = (source, None, None);
+        let (mut storage, mut shelf, mut empty_folder) = (Arc::clone(&source), None, None);
         let (mut lacking, mut damage_behind) = (None, None);
         if let Some(archive) = archive {
             let folder = ArchiveFolder::new(archive, manifest.log);
@@ -113,6 +116,7 @@ impl Past {
             shelf = Some(both);
         }
         Ok(Self {
+            source,
             storage,
             _lock: lock,
             manifest,
@@ -147,7 +151,19 @@ impl Past {
             if archive.is_some_and(|archive| archive.folder().has(file)))
     }
 
-    /// The last position before this damage of the archive that can be restored, if there is one.
+    /// Whether an error is damage of a file in the directory itself.
+    #[must_use]
+    pub fn is_of_source(&self, error: &Error) -> bool {
+        let Error::Damaged { file, .. } = error else {
+            return false;
+        };
+        let within = file.strip_prefix(&self.source.describe(""));
+        let name = within.map(|within| within.trim_start_matches('/'));
+        name.is_some_and(|name| self.source.describe(name) == *file)
+    }
+
+    /// The last position before this damage, of the directory or of the archive, that can be restored, if there is
+    /// one.
     #[must_use]
     pub fn whole_before(&self, error: &Error) -> Option<u64> {
         match &self.lacking {
@@ -155,7 +171,8 @@ impl Past {
             _ => match error {
                 Error::Damaged { position, .. } => position
                     .and_then(|position| position.checked_sub(1))
-                    .filter(|last| *last > 0 && self.is_of_archive(error) && self.reaches(*last)),
+                    .filter(|_| self.is_of_archive(error) || self.is_of_source(error))
+                    .filter(|last| *last > 0 && self.reaches(*last)),
                 _ => None,
             },
         }
@@ -236,9 +253,9 @@ impl Past {
     /// one, at its end), in a `target` that is empty, and reads it as [`verify`](crate::verify()) does. Positions
     /// stay as they are.
     /// The new log has the records and snapshots of the directory itself, as far as they are of
-    /// that time or before, and from the archive what is needed. A snapshot that cannot be read and
-    /// is not needed either is left out, and reported ([`Report::bad_snapshots`]). Interrupted, it
-    /// leaves no log.
+    /// that time or before, and from the archive what is needed. Damage behind that position is no
+    /// hindrance. A snapshot that cannot be read and is not needed either is left out, and reported
+    /// ([`Report::bad_snapshots`]). Interrupted, it leaves no log.
     ///
     /// # Errors
     /// [`Error::Damaged`] and [`Error::Unsupported`] when what is needed cannot be
@@ -311,9 +328,8 @@ impl Past {
             builder: &mut builder,
             progress,
         };
-        let (part, end) = self.needed(manifest, first, limit);
-        let index = &mut Index::new();
-        let survey = survey::survey_upto(source, &part, first - 1, end, &mut both, index)?;
+        let (part, index) = (manifest.part_from(first), &mut Index::new());
+        let survey = survey::survey_upto(source, &part, first - 1, limit, &mut both, index)?;
         recovery::judge(&survey).map_err(|error| self.attributed(error))?;
         match (&self.damage_behind, upto) {
             (Some(damage), _) if limit >= survey.next => return Err(again(damage)),
@@ -353,23 +369,6 @@ impl Past {
             ..Manifest::new(own.log)
         };
         Some((folder, manifest))
-    }
-
-    /// Returns the manifest of the segments that are needed from one position to another, and the position
-    /// up to which they are read. The log's own segments are read whole, those of the archive only as far
-    /// as they are needed: damage behind that is no hindrance.
-    fn needed(&self, manifest: &Manifest, first: u64, limit: u64) -> (Manifest, u64) {
-        let mut part = manifest.part_from(first);
-        let is_behind = |seal: Seal| limit < seal.first && self.own_last < seal.first;
-        part.segments
-            .retain(|one| one.seal.is_none_or(|seal| !is_behind(seal)));
-        let last = part.segments.last().and_then(|last| last.seal);
-        let ends_in_archive = last.is_some_and(|seal| self.archived.contains(&seal));
-        let end = match ends_in_archive {
-            true => limit,
-            false => u64::MAX,
-        };
-        (part, end)
     }
 
     fn attributed(&self, error: Error) -> Error {
