@@ -1,5 +1,6 @@
 //! Makes a new log of what another one held at a position.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
@@ -62,6 +63,8 @@ pub struct Past {
     own_last: u64,
     /// The segments that are the archive's.
     archived: Vec<Seal>,
+    /// Those of the directory itself whose files are gone: they are read from the archive, too.
+    gone: Vec<Seal>,
     archive: Option<Arc<WithArchive>>,
     /// The archive's folder, if it has no segment of the log.
     empty_folder: Option<String>,
@@ -98,8 +101,9 @@ impl Past {
         };
         let mut archived = Vec::new();
         let (mut storage, mut shelf, mut empty_folder) = (Arc::clone(&source), None, None);
-        let (mut lacking, mut damage_behind) = (None, None);
+        let (mut lacking, mut damage_behind, mut gone) = (None, None, Vec::new());
         if let Some(archive) = archive {
+            gone = gone_from(source.as_ref(), &manifest)?;
             let folder = ArchiveFolder::new(archive, manifest.log);
             empty_folder = folder.is_empty()?.then(|| folder.path());
             lacking = folder.put_before(&mut manifest, 1)?;
@@ -123,6 +127,7 @@ impl Past {
             own_first,
             own_last,
             archived,
+            gone,
             archive: shelf,
             empty_folder,
             lacking,
@@ -189,18 +194,25 @@ impl Past {
     pub fn from_archive(&self, first: u64, last: u64) -> FromArchive {
         // The archive's copy of one that the log has counts where it goes on after that.
         let is_behind = |seal: &Seal| self.own_last < seal.last && self.own_last < last;
-        let holds = |seal: &&Seal| {
-            let is_within = seal.first <= seal.last && seal.first <= last && first <= seal.last;
-            is_within && (seal.first < self.own_first || is_behind(seal))
-        };
+        let is_within =
+            |seal: &Seal| seal.first <= seal.last && seal.first <= last && first <= seal.last;
+        let holds =
+            |seal: &&Seal| is_within(seal) && (seal.first < self.own_first || is_behind(seal));
+        let held: Vec<&Seal> = self.archived.iter().filter(holds).collect();
+        let gone: Vec<&Seal> = self.gone.iter().filter(|gone| is_within(gone)).collect();
+        let is_counted = |gone: &&&Seal| held.iter().any(|seal| seal.first == gone.first);
+        let counted = gone.iter().filter(is_counted).count();
         let before = self
             .own_first
             .min(last.saturating_add(1))
             .saturating_sub(first);
         let behind = last.saturating_sub(self.own_last.max(first.saturating_sub(1)));
+        let within = gone
+            .iter()
+            .map(|gone| gone.last.min(last) + 1 - gone.first.max(first));
         FromArchive {
-            segments: format::to_u64(self.archived.iter().filter(holds).count()),
-            positions: before + behind,
+            segments: format::to_u64(held.len() + gone.len() - counted),
+            positions: before + behind + within.sum::<u64>(),
         }
     }
 
@@ -395,6 +407,19 @@ impl Past {
             ),
         }
     }
+}
+
+/// The sealed segments that a directory has no longer, although its manifest lists them.
+fn gone_from(source: &dyn Storage, manifest: &Manifest) -> Result<Vec<Seal>, Error> {
+    let names = source.list("");
+    let names = names.map_err(Error::io("list", source.describe("")))?;
+    let there: HashSet<u64> = names
+        .iter()
+        .filter_map(|name| format::parse_segment_name(name))
+        .collect();
+    let listed = manifest.segments.iter();
+    let gone = listed.filter(|segment| !there.contains(&segment.number));
+    Ok(gone.filter_map(|segment| segment.seal).collect())
 }
 
 /// Copies an error that reports damage.

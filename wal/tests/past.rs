@@ -807,6 +807,45 @@ fn where_a_backup_s_own_copy_of_a_continued_segment_cannot_be_read_that_file_is_
 }
 
 #[test]
+fn of_a_backup_s_own_copy_that_was_cut_it_is_told_where_its_own_records_end() {
+    let (copy, own, archive, _) = continued();
+    let bytes = copy.bytes(&own).unwrap();
+    copy.put(&own, &bytes[..bytes.len() - 8]);
+    let past = past(&copy, Some(&archive)).unwrap();
+    let error = restore(&past, 1, None).err().unwrap();
+    assert!(past.is_of_source(&error), "{error}");
+    let told = format!(
+        "offset {}, position {}: the file ends here, but its records go on to offset {}",
+        bytes.len() - 8,
+        first_of(&copy, &own),
+        bytes.len()
+    );
+    assert!(error.to_string().contains(&told), "{error}");
+}
+
+#[test]
+fn what_a_backup_has_lost_and_an_archive_still_has_counts_among_what_came_from_there() {
+    let (copy, own, archive, longer) = continued();
+    let last = restore(&past(&copy, Some(&archive)).unwrap(), 1, None)
+        .unwrap()
+        .1
+        .last_position;
+    let whole = past(&copy, Some(&archive)).unwrap().from_archive(1, last);
+    let first = first_of(&archive, &longer);
+    assert!(first < 60);
+    copy.take_away(&own);
+    let past = past(&copy, Some(&archive)).unwrap();
+    let (target, _) = restore(&past, 1, None).unwrap();
+    assert!(verify(&target).unwrap().1 == payloads(1..=last));
+    let came = past.from_archive(1, last);
+    assert_eq!(came.positions, last - first + 1);
+    assert_eq!(came.segments, whole.segments);
+    // Also where only the lost one is wanted.
+    let came = past.from_archive(1, 59);
+    assert_eq!((came.segments, came.positions), (1, 60 - first));
+}
+
+#[test]
 fn records_that_are_missing_in_an_archive_behind_a_backup_are_told_and_not_left_out_silently() {
     let (copy, archive) = left_behind();
     let whole = past(&copy, Some(&archive)).unwrap();

@@ -6,7 +6,7 @@ use crate::format::{self, Chain, FIRST_FRAME, LogId, to_usize};
 use crate::manifest::{Manifest, Seal, Segment};
 use crate::scan::{self, Expected, Step, header_fault};
 use crate::storage::Storage;
-use crate::survey::{MISSING, OTHER_RECORDS};
+use crate::survey::{MISSING, OTHER_RECORDS, ends_early};
 use crate::window::{Window, nonzero};
 
 const ALTERED: &str = "the frames behind this place do not go on from those before it";
@@ -131,11 +131,7 @@ impl<'a> Breaks<'a> {
         if let Ok(Some((offset, what))) = header_fault(block, segment, self.log, length) {
             self.add(name, offset, Some(begin.next), what);
         } else if is_short {
-            let what = format!(
-                "the file ends here, but its records go on to offset {}",
-                seal.length
-            );
-            self.add(name, length, Some(begin.next), &what);
+            self.add(name, length, Some(begin.next), &ends_early(seal.length));
         }
         let known = self.found.len();
         let mut end = begin;

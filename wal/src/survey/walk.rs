@@ -5,7 +5,7 @@ mod passed;
 use std::io;
 use std::sync::Arc;
 
-use super::found::{FrameEnd, Location, OpenSegment, Survey, end_location, location};
+use super::found::{FrameEnd, Location, OpenSegment, Survey, end_location, ends_early, location};
 use super::unlisted::unlisted;
 use crate::error::Error;
 use crate::format::{self, Chain, FIRST_FRAME, LogId, SEGMENT_VERSION, to_u64, to_usize};
@@ -321,10 +321,8 @@ impl<'a> Walk<'a> {
         }
         let limit = segment.seal.map_or(length, |seal| seal.length);
         let is_read_whole = segment.seal.is_none_or(|seal| seal.last <= self.upto);
-        Ok((is_read_whole && limit > length).then(|| {
-            let what = format!("the file ends here, but its records go on to offset {limit}");
-            location(self.storage, &name, length, what)
-        }))
+        Ok((is_read_whole && limit > length)
+            .then(|| location(self.storage, &name, length, ends_early(limit))))
     }
 
     /// Reads frames for as long as they follow each other.
