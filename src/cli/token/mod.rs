@@ -450,6 +450,7 @@ mod tests {
 
     use super::*;
     use crate::base::actor::Actor;
+    use crate::cli::whole_file::unfinished;
     use crate::http::token::TokenVerifier;
 
     #[derive(Parser)]
@@ -726,7 +727,6 @@ mod tests {
         let other = run(&["keygen", "--out", out, "--algorithm", "eddsa"]);
         assert!(matches!(other, Err(TokenError::Exists(path)) if path == key));
         assert!(!key_set.exists());
-        let unfinished = |file: &Path| crate::cli::whole_file::unfinished(file);
         fs::write(unfinished(&key_set), "{").unwrap();
         let printed = run(&["keygen", "--out", out]).unwrap();
         assert!(printed.contains("which was there"), "{printed}");
