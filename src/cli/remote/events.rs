@@ -133,14 +133,16 @@ struct Problem {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct FieldError {
-    path: String,
+    field_path: String,
     code: String,
 }
 
 /// Whether a problem says that the event after which was asked comes after the end of the log.
 fn is_beyond_the_end(problem: &[u8]) -> bool {
-    let is_it = |fault: &FieldError| fault.path == "query.after" && fault.code == "out_of_range";
+    let is_it =
+        |fault: &FieldError| fault.field_path == "query.after" && fault.code == "out_of_range";
     serde_json::from_slice(problem)
         .is_ok_and(|problem: Problem| problem.field_errors.iter().any(is_it))
 }
