@@ -137,7 +137,7 @@ fn told() -> Result<Command, ExitCode> {
             // If an error cannot be printed, the exit code still reports it.
             _ => {}
         }
-        for line in given.explain(&error) {
+        for line in given.explain(&command, &error) {
             tell::tell(line);
         }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
