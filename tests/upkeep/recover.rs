@@ -500,7 +500,7 @@ fn what_is_before_damage_is_restored_and_a_refusal_says_how_far_that_reaches() {
         for told in [
             "position 4",
             "--at 3 restores what is before",
-            r"it'\''s my dir' says what can be saved",
+            r"it'\''s my dir'` says what can be saved",
         ] {
             assert!(err.contains(told), "{told}: {err}");
         }

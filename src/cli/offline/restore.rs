@@ -43,8 +43,8 @@ If the source begins with the first record, every position can be restored; if a
 removed some, the earliest is that of the older snapshot. With --archive, the directory that was
 given to serve or compact, the segments that compactions have moved there are used as well: those
 that join the source without a gap, before it, and after it when it is a backup. Where
-segments are missing there, --at restores what is before them: a position, or a time if a later
-commit comes before them, too.
+segments are missing there, or something is damaged, --at restores what is before: a position, or a
+time if a later commit comes before it, too.
 
 The new directory is verified: all its records and snapshots are read, and their checksums and
 digests compared. What the records say is not looked at: `carebook verify` replays them.
